@@ -1,0 +1,1 @@
+"""The room `cli`: words in, words out: one file per command."""

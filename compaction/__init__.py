@@ -1,0 +1,1 @@
+"""The room `compaction`: what the broker's cleaner and retention would do, offline."""

@@ -1,0 +1,1 @@
+"""The room `recovery`: from evidence to a sound log."""

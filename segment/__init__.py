@@ -1,0 +1,1 @@
+"""The room `segment`: the format library: everything that knows how bytes lie on disk."""

@@ -1,0 +1,66 @@
+"""Tables of numbers that the kernel fills: one int64 column per field, `capacity` rows.
+
+A table is one flat `array('q')`; the column of field f is rows f·capacity … (f+1)·capacity − 1. Kernels get the
+flat memoryview and the capacity; everybody else reads whole columns or single rows through `Columns`.
+"""
+
+from array import array
+
+
+class Columns:
+    """A table of `width` int64 columns and `capacity` rows of which the first `count` are filled."""
+
+    __slots__ = ("capacity", "cells", "count", "width")
+
+    def __init__(self, width: int, capacity: int) -> None:
+        self.width = width
+        self.capacity = capacity
+        self.count = 0
+        self.cells = memoryview(array("q", bytes(8 * width * capacity)))
+
+    def column(self, field: int) -> memoryview:
+        """The filled part of one column, as a view (valid until the table is filled again)."""
+        start = field * self.capacity
+        return self.cells[start : start + self.count]
+
+    def at(self, field: int, row: int) -> int:
+        value: int = self.cells[field * self.capacity + row]
+        return value
+
+
+# --- columns of a table of batches (filled by kernel.walk)
+(
+    POSITION,
+    SIZE,
+    MAGIC,
+    BASE_OFFSET,
+    LAST_OFFSET,
+    COUNT,
+    ATTRIBUTES,
+    LEADER_EPOCH,
+    CRC,
+    BASE_TIMESTAMP,
+    MAX_TIMESTAMP,
+    PRODUCER_ID,
+    PRODUCER_EPOCH,
+    BASE_SEQUENCE,
+    VALID,
+) = range(15)
+BATCH_WIDTH = 15
+
+# --- columns of a table of records (filled by kernel.records)
+(
+    R_BATCH,  # row of the record's batch in the table of batches
+    R_OFFSET,
+    R_TIMESTAMP,
+    R_KEY_START,  # position in the body buffer; −1 when null
+    R_KEY_LENGTH,  # −1 = null
+    R_VALUE_START,
+    R_VALUE_LENGTH,
+    R_HEADERS_START,
+    R_HEADER_COUNT,
+    R_SEQUENCE,
+    R_CRC,  # legacy messages only
+    R_VALID,  # legacy messages only: 1 or 0
+) = range(12)
+RECORD_WIDTH = 12

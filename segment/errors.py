@@ -1,0 +1,46 @@
+"""What can go wrong outside the data.
+
+Damage inside a file is never an exception: it is a `Finding`. Exceptions are for the caller's mistakes and
+the machine's failures, and each class knows the exit status of the command it ends (design, command contract):
+
+    KsegError
+    ├── UsageError          2   the request makes no sense
+    ├── UnreadableInput     3   an input cannot be opened or read
+    ├── Refused             4   we could, but must not
+    ├── CodecError          3   a compressed block cannot be decoded (callers turn it into a finding)
+    └── FormatError         3   bytes do not follow their format (callers turn it into a finding)
+"""
+
+
+class KsegError(Exception):
+    """Base of all errors that end a command with one sentence; `str(error)` is that sentence."""
+
+    exit_status = 70
+
+
+class UsageError(KsegError):
+    """The caller asked for something that has no meaning."""
+
+    exit_status = 2
+
+
+class UnreadableInput(KsegError):
+    """An input cannot be opened or read; the sentence names the path."""
+
+    exit_status = 3
+
+
+class Refused(KsegError):
+    """The request is understood and would be unsafe: a broker is running, an output exists, …"""
+
+    exit_status = 4
+
+
+class FormatError(KsegError):
+    """Bytes that do not follow their format; parsers of single structures raise it, walkers report a finding."""
+
+    exit_status = 3
+
+
+class CodecError(FormatError):
+    """A compressed block that cannot be decoded, or would grow beyond the caller's limit."""

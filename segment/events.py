@@ -1,0 +1,54 @@
+"""What a command's work yields: a stream of plain, picklable values.
+
+Every command is a function `(target, options) -> Iterator[Event]`. The local run, the worker processes of
+`--jobs` and a cluster differ only in who calls it; whoever called it shows the events in order.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from kseg.segment.findings import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Bytes that go to stdout exactly as they are (whole lines)."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One answer as named values; the JSON form of the command is exactly this mapping, `type` included."""
+
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An input that could not be worked on; `sentence` names the path, `exit_status` is the contract's."""
+
+    path: str
+    sentence: str
+    exit_status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Progress: so many more bytes of `path` are done (shown on a terminal, never counted on)."""
+
+    path: str
+    bytes_done: int
+
+
+Event = Text | Row | Finding | Failure | Advance
+
+T = TypeVar("T", contravariant=True)
+O = TypeVar("O", contravariant=True)
+
+
+class Work(Protocol[T, O]):
+    """The shape of every command's work; must be importable by name so that it can be pickled."""
+
+    def __call__(self, target: T, options: O) -> Iterator[Event]: ...

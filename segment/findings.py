@@ -1,0 +1,179 @@
+"""The catalogue of findings: everything kseg can say about the state of a file.
+
+A finding is data, not an exception. Its kind lives here once (id, severity, sentence, hint); an instance adds
+where it was seen and the numbers. `verify` and every planner use only these kinds; a test keeps the manual in
+step with this list.
+
+Severity: `error` is damage (bytes or answers are lost or wrong), `warning` is suspicious or untidy (a broker
+would cope, a human should look), `info` is worth knowing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+ERROR = "error"
+WARNING = "warning"
+INFO = "info"
+
+_VERIFY = "kseg verify --deep {path}"
+_RECOVER = "kseg recover {partition}"
+_REBUILD = "kseg recover --rebuild {partition}"
+_DUMP = "kseg dump {path}"
+_LIST = "kseg list {partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One entry of the catalogue; `hint` is the next command to type, with `{path}`, `{partition}`, `{log_dir}`."""
+
+    id: str
+    severity: str
+    sentence: str
+    hint: str
+
+
+def _catalogue(*kinds: Kind) -> dict[str, Kind]:
+    by_id = {kind.id: kind for kind in kinds}
+    if len(by_id) != len(kinds):
+        raise AssertionError("two findings share an id")
+    return by_id
+
+
+CATALOGUE: Mapping[str, Kind] = _catalogue(
+    # --- bytes of a segment
+    Kind("torn-tail", ERROR, "the last batch is cut off: its writer stopped in the middle", _RECOVER),
+    Kind("zero-tail", ERROR, "the file ends in zeros that were allocated but never written", _RECOVER),
+    Kind("zero-filled", ERROR, "a block of zeros lies where batches should be", _RECOVER),
+    Kind("bad-crc", ERROR, "a batch does not match its checksum", _RECOVER),
+    Kind("bad-length", ERROR, "the length field of a batch cannot be true", _RECOVER),
+    Kind("foreign-bytes", ERROR, "bytes that are no batch of any known format", _RECOVER),
+    Kind("bad-magic", ERROR, "the magic byte of a batch is none that Kafka writes", _RECOVER),
+    Kind("undecodable-batch", ERROR, "the records of a batch with a good checksum cannot be decoded", _DUMP),
+    Kind("record-count-mismatch", ERROR, "a batch holds more or fewer records than its header says", _DUMP),
+    Kind("offset-outside-batch", ERROR, "a record's offset lies outside the range its batch declares", _DUMP),
+    Kind("offset-not-increasing-in-batch", WARNING, "record offsets inside a batch do not increase", _DUMP),
+    Kind("max-timestamp-mismatch", WARNING, "a batch's maximum timestamp is not that of its records", _DUMP),
+    Kind("unknown-attributes", WARNING, "a batch sets attribute bits that no Kafka version defines", _DUMP),
+    Kind("bad-control-record", ERROR, "a control record cannot be parsed", _DUMP),
+    Kind("future-timestamp", WARNING, "a timestamp lies in the future; time retention stops there", _DUMP),
+    Kind("mixed-magic", INFO, "the segment holds batches of several message formats", _DUMP),
+    Kind("unreadable-file", ERROR, "the file cannot be read", _LIST),
+    # --- offsets and neighbours
+    Kind("offset-not-monotonic", ERROR, "a batch starts at or below the end of the one before it", _RECOVER),
+    Kind("altered-base-offset", ERROR, "a base offset contradicts its neighbours (it lies outside the CRC)", _RECOVER),
+    Kind("altered-leader-epoch", ERROR, "a leader epoch contradicts its neighbours (it lies outside the CRC)", _RECOVER),
+    Kind("leader-epoch-decreases", WARNING, "a batch has a lower leader epoch than the one before it", _DUMP),
+    Kind("offset-gap", INFO, "offsets are missing between two batches of a segment", _DUMP),
+    Kind("offset-below-segment", ERROR, "a batch lies below the base offset in the file's name", _RECOVER),
+    Kind("offset-overflow", ERROR, "an offset is too far from the base offset for a 32-bit index entry", _RECOVER),
+    Kind("segment-gap", WARNING, "offsets are missing between two segments", _LIST),
+    Kind("segment-overlap", ERROR, "a segment starts below the end of the one before it", _RECOVER),
+    Kind("sequence-gap", INFO, "a producer's sequence numbers jump within an epoch", _DUMP),
+    Kind("sequence-duplicate", WARNING, "a producer's sequence numbers repeat within an epoch", _DUMP),
+    Kind("oversized-segment", ERROR, "the segment is larger than the 2 GiB a broker can open", _RECOVER),
+    # --- offset and time index
+    Kind("index-missing", WARNING, "the segment has no offset index; a broker recovers the segment at its next start", _REBUILD),
+    Kind("time-index-missing", WARNING, "the segment has no time index; lookups by time and time retention go wrong", _REBUILD),
+    Kind("orphan-index", WARNING, "an index file without its segment; a broker deletes it", _RECOVER),
+    Kind("index-bad-size", ERROR, "the index size is not a whole number of entries", _REBUILD),
+    Kind("index-oversized", WARNING, "the index is larger than its segment can need", _REBUILD),
+    Kind("index-zero-tail", WARNING, "the index is preallocated: entries are followed by zeros", _REBUILD),
+    Kind("index-not-sorted", ERROR, "index entries do not increase", _REBUILD),
+    Kind("index-entry-mismatch", ERROR, "an index entry does not point at its batch", _REBUILD),
+    Kind("index-entry-beyond-log", ERROR, "an index entry points behind the end of the segment", _REBUILD),
+    Kind("index-below-base", ERROR, "the index fails a broker's sanity check: last offset below the base offset", _REBUILD),
+    Kind("time-index-mismatch", ERROR, "a time index entry is not the maximum timestamp up to its offset", _REBUILD),
+    Kind("time-index-out-of-order", ERROR, "time index entries do not increase", _REBUILD),
+    Kind("time-index-offset-not-found", ERROR, "a time index entry names an offset that ends no batch", _REBUILD),
+    Kind("time-index-incomplete", WARNING, "the last time index entry is older than the segment's maximum timestamp", _REBUILD),
+    # --- transactions, producers, epochs
+    Kind("txn-index-bad-size", ERROR, "the transaction index size is not a whole number of entries", _REBUILD),
+    Kind("txn-index-bad-version", ERROR, "a transaction index entry has an unknown version; a broker fails on it", _REBUILD),
+    Kind("txn-index-not-sorted", ERROR, "transaction index entries do not increase", _REBUILD),
+    Kind("txn-index-below-base", ERROR, "a transaction index entry lies below the segment; a broker recovers the segment", _REBUILD),
+    Kind("txn-index-missing-entry", ERROR, "an aborted transaction is missing from the index; its records would be read", _REBUILD),
+    Kind("txn-index-wrong-entry", ERROR, "a transaction index entry does not agree with the log", _REBUILD),
+    Kind("open-transaction", INFO, "a transaction is open; the last stable offset waits for it", _LIST),
+    Kind("non-transactional-in-transaction", ERROR, "a producer wrote outside its open transaction; a broker's load fails on it", _DUMP),
+    Kind("snapshot-corrupt", ERROR, "the producer snapshot cannot be read; a broker deletes it", _REBUILD),
+    Kind("snapshot-mismatch", WARNING, "the producer snapshot does not agree with a replay of the log", _REBUILD),
+    Kind("snapshot-stray", WARNING, "a producer snapshot that belongs to no segment; a broker deletes it", _RECOVER),
+    Kind("leader-epoch-file-corrupt", ERROR, "the leader-epoch checkpoint cannot be read", _REBUILD),
+    Kind("leader-epoch-file-mismatch", ERROR, "the leader-epoch checkpoint does not agree with the batches", _REBUILD),
+    Kind("leader-epoch-file-missing", WARNING, "the partition has no leader-epoch checkpoint", _REBUILD),
+    # --- partition and data directory
+    Kind("partition-metadata-missing", WARNING, "no partition.metadata: a KRaft broker (3.7+) sets the partition aside as stray", _RECOVER),
+    Kind("partition-metadata-corrupt", ERROR, "partition.metadata cannot be read", _RECOVER),
+    Kind("meta-properties-missing", WARNING, "the data directory has no meta.properties", "kseg list {log_dir}"),
+    Kind("meta-properties-corrupt", ERROR, "meta.properties cannot be read; a broker refuses the directory", "kseg list {log_dir}"),
+    Kind("quorum-state-corrupt", ERROR, "quorum-state cannot be read", "kseg list {log_dir}"),
+    Kind("clean-shutdown-corrupt", INFO, "the clean-shutdown marker has no readable broker epoch", "kseg list {log_dir}"),
+    Kind("false-clean-shutdown", ERROR, "a clean-shutdown marker lies in a directory that was not shut down cleanly", "kseg recover {log_dir}"),
+    Kind("unclean-shutdown", INFO, "no clean-shutdown marker: a broker recovers this directory when it starts", "kseg recover {log_dir}"),
+    Kind("checkpoint-corrupt", ERROR, "a checkpoint file cannot be read; a broker falls back to 0 for all partitions", "kseg recover {log_dir}"),
+    Kind("checkpoint-beyond-log", ERROR, "a checkpoint lies behind the end of its log", "kseg recover {log_dir}"),
+    Kind("checkpoint-below-log", WARNING, "a checkpoint lies below the start of its log", "kseg recover {log_dir}"),
+    Kind("checkpoint-orphan", INFO, "a checkpoint names a partition that is not in this directory", "kseg list {log_dir}"),
+    Kind("log-start-beyond-end", ERROR, "the checkpointed log start lies behind the log end; a broker deletes the whole log", "kseg recover {log_dir}"),
+    Kind("no-segments", WARNING, "the partition directory holds no segment", _RECOVER),
+    Kind("leftover-deleted", INFO, "a file marked for deletion; a broker removes it at its next start", "kseg list {partition}"),
+    Kind("leftover-cleaned", WARNING, "an unfinished file of the cleaner or of a split; a broker removes it", _RECOVER),
+    Kind("leftover-swap", WARNING, "a finished replacement that was not swapped in; a broker completes or drops it", _RECOVER),
+    Kind("leftover-tmp", WARNING, "a temporary file of an aborted write", "kseg list {partition}"),
+    Kind("stray-directory", WARNING, "a directory that the broker set aside as stray", "kseg list {log_dir}"),
+    Kind("deleted-directory", INFO, "a partition scheduled for deletion", "kseg list {log_dir}"),
+    Kind("future-directory", INFO, "the target of a move between log directories", "kseg list {log_dir}"),
+    Kind("bad-directory-name", ERROR, "a directory that is no partition; a broker refuses to start", "kseg list {log_dir}"),
+    Kind("unknown-file", WARNING, "a file that is none of Kafka's", "kseg list {partition}"),
+    Kind("bad-file-name", WARNING, "a name that is not written the way Kafka writes it", "kseg list {partition}"),
+    Kind("quorum-snapshot-missing", ERROR, "the metadata log starts above 0 and no snapshot reaches its start", "kseg list {partition}"),
+    # --- 0.7
+    Kind("ancient-gap", ERROR, "two .kafka files do not join; a 0.7 broker refuses to start", _RECOVER),
+    # --- lookup and indexes in use
+    Kind("index-not-used", INFO, "an index is absent or wrong, so the segment was scanned", _VERIFY),
+    # --- the real tool
+    Kind("official-tool-stops", INFO, "Kafka's own dump tool stops here with an exception", _VERIFY),
+    Kind("half-done-journal", ERROR, "a repair was interrupted here", "kseg undo {path}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One observation.
+
+    id: key of `CATALOGUE`. path: the file or directory as the user named it. position, length: byte range in
+    `path`, null when the finding is not about bytes. first_offset, last_offset: the log offsets concerned, null
+    when unknown. message: one sentence with the particulars. numbers: the figures of the message, by name.
+    """
+
+    id: str
+    path: str
+    message: str
+    position: int | None = None
+    length: int | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+    numbers: Mapping[str, int | str | bool | None] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Kind:
+        return CATALOGUE[self.id]
+
+    @property
+    def severity(self) -> str:
+        return CATALOGUE[self.id].severity
+
+    def as_row(self) -> dict[str, object]:
+        """The JSON line of the finding: the fixed fields first, then `numbers` as fields of their own."""
+        row: dict[str, object] = {
+            "type": "finding",
+            "id": self.id,
+            "severity": self.severity,
+            "path": self.path,
+            "position": self.position,
+            "length": self.length,
+            "first_offset": self.first_offset,
+            "last_offset": self.last_offset,
+            "message": self.message,
+        }
+        return row | {name: value for name, value in self.numbers.items() if name not in row}

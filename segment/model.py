@@ -1,0 +1,124 @@
+"""Batches and records as plain values.
+
+Two types for two truths: `Batch` was *observed* in a file (it has a position, a size, a stored checksum and a
+verdict on it); `NewBatch` is *to be written* (length and checksum do not exist yet, they are derived by the
+writer). A writer accepts only the second kind, so stale checksums cannot be written by mistake.
+
+Objects are made when somebody looks at one batch or record; bulk work stays in columns (`columns.py`).
+"""
+
+from dataclasses import dataclass
+
+from kseg.segment import layout as L
+
+Headers = tuple[tuple[bytes, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record. Timestamps in ms, −1 = none. Null key or value is None, empty is b"". Header names are raw UTF-8.
+
+    `sequence` is −1 when the batch has no producer. `crc_valid` and `crc` are of a legacy message only (magic 0
+    and 1 carry a checksum per message), None in magic 2.
+    """
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    sequence: int = L.NO_SEQUENCE
+    crc: int | None = None
+    crc_valid: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch as it lies in a file; for magic 0 and 1 one entry (a message, or a compressed wrapper).
+
+    position, size_bytes: byte range in the file, `size_bytes` counts the whole entry. last_offset: for legacy
+    entries the stored offset. base_offset: for a legacy *wrapper* equal to last_offset (the true one needs
+    decompression). count: records the header declares; None for a legacy wrapper. crc: unsigned, as stored.
+    crc_valid: size and checksum are right (Kafka: RecordBatch.isValid).
+    """
+
+    position: int
+    size_bytes: int
+    magic: int
+    base_offset: int
+    last_offset: int
+    count: int | None
+    attributes: int
+    leader_epoch: int
+    crc: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    crc_valid: bool
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.size_bytes
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & L.CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> str:
+        return L.timestamp_type_name(self.magic, self.attributes)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.magic != L.MAGIC_V0 and bool(self.attributes & L.TIMESTAMP_TYPE_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.magic >= L.MAGIC_V2 and bool(self.attributes & L.TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return self.magic >= L.MAGIC_V2 and bool(self.attributes & L.CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        has_horizon = self.magic >= L.MAGIC_V2 and self.attributes & L.DELETE_HORIZON_BIT
+        return self.base_timestamp_ms if has_horizon else None
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.last_offset - self.base_offset
+
+    @property
+    def last_sequence(self) -> int:
+        """Derived from the last offset delta, not from the count (fact sheet §2.3)."""
+        if self.base_sequence == L.NO_SEQUENCE:
+            return L.NO_SEQUENCE
+        return L.increment_sequence(self.base_sequence, self.last_offset_delta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBatch:
+    """A batch to be written: everything but length and checksum, which the writer derives.
+
+    records carry absolute offsets and timestamps. base_offset, last_offset: default to those of the records and
+    must be given when `records` is empty (the 61-byte header that compaction leaves). max_timestamp_ms: default
+    the records' maximum; must be given for LogAppendTime. delete_horizon_ms: stored as base timestamp.
+    """
+
+    records: tuple[Record, ...] = ()
+    magic: int = L.MAGIC_V2
+    codec: int = L.NONE
+    base_offset: int | None = None
+    last_offset: int | None = None
+    leader_epoch: int = L.NO_LEADER_EPOCH
+    log_append_time: bool = False
+    transactional: bool = False
+    control: bool = False
+    delete_horizon_ms: int | None = None
+    max_timestamp_ms: int | None = None
+    producer_id: int = L.NO_PRODUCER_ID
+    producer_epoch: int = L.NO_PRODUCER_EPOCH
+    base_sequence: int = L.NO_SEQUENCE

@@ -1,0 +1,1 @@
+"""The room `spark`: the same operations over a cluster."""
