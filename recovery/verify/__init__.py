@@ -1,0 +1,1 @@
+"""`verify`: read-only judgement of files, partitions and data directories."""

@@ -1,0 +1,50 @@
+"""What the user can ask of `lookup`, `read` and `list`."""
+
+from dataclasses import dataclass
+
+LOOKUP_KINDS = ("offset", "timestamp", "max-timestamp", "earliest", "latest", "key", "leader-epoch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupQuery:
+    """kind: one of LOOKUP_KINDS; exactly the operand of that kind is set (offset, timestamp_ms, key, leader_epoch).
+
+    every_version: with kind "key" the whole history instead of the newest record. use_index: False scans.
+    log_start_offset: None takes the log dir's checkpoint, else the first segment's base.
+    """
+
+    kind: str
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    key: bytes | None = None
+    leader_epoch: int | None = None
+    every_version: bool = False
+    use_index: bool = True
+    log_start_offset: int | None = None
+    read_committed: bool = False
+    bytes_mode: str = "auto"
+
+
+FRAMINGS = ("none", "message-set", "multi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadQuery:
+    """What a broker's fetch is asked. grow: double `max_bytes` until one whole message fits (up to
+    `max_message_bytes`); framing: one of FRAMINGS (the 0.7 fetch results)."""
+
+    offset: int
+    max_bytes: int
+    max_message_bytes: int = 64 * 1024 * 1024
+    grow: bool = True
+    raw: bool = False
+    framing: str = "none"
+    use_index: bool = True
+    bytes_mode: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """now_ms: the wall clock, to say what lies in the future."""
+
+    now_ms: int
