@@ -1,0 +1,119 @@
+"""The two checksums of Kafka's files: CRC-32C and the CRC-32 of zlib.
+
+CRC-32C (Castagnoli) guards magic-2 batches and producer snapshots, CRC-32 guards messages of magic 0 and 1 and
+those of 0.7. Both functions take any contiguous buffer (bytes, bytearray, a memoryview of a read-only map) without
+copying it, and the checksum so far, so that a long range can be summed in pieces.
+
+Binding (`bench/bindings.py` measures the rivals, `docs/dependencies.md` says why):
+
+    crc32c    crc32c (SSE 4.2 or ARMv8 instructions)  →  google-crc32c  →  crcmod
+    crc32     isal                                    →  zlib
+
+A name is bound when it is first asked for (`from kseg.segment.crc import crc32c` asks), straight to the library's
+own function: no wrapper costs time per call, and a run that needs one checksum does not load the other.
+"""
+
+import importlib
+import importlib.machinery
+import importlib.util
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    BACKEND: dict[str, str]
+
+    def crc32c(data: Buffer, value: int = 0, /) -> int:
+        """CRC-32C of `data`, unsigned; `value` is the checksum of what came before it."""
+
+    def crc32(data: Buffer, value: int = 0, /) -> int:
+        """CRC-32 (zlib's polynomial) of `data`, unsigned; `value` is the checksum of what came before it."""
+
+
+Checksum = Callable[..., int]
+
+
+def _extension_of(package: str, module: str) -> Any:
+    """A compiled module without running its package's `__init__`.
+
+    The one of crc32c costs 35 ms of start-up (it asks for its own version number and builds a command line);
+    the extension alone costs 0.5 ms.
+    """
+    outer = importlib.util.find_spec(package)
+    if outer is None or outer.submodule_search_locations is None:
+        raise ImportError(f"no package {package}")
+    name = f"{package}.{module}"
+    spec = importlib.machinery.PathFinder.find_spec(name, outer.submodule_search_locations)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no module {name}")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def _crc32c_package() -> tuple[str, Checksum]:
+    try:
+        extension = _extension_of("crc32c", "_crc32c")
+    except ImportError:  # laid out otherwise in another release: its public door
+        extension = importlib.import_module("crc32c")
+    function: Checksum = extension.crc32c
+    return f"crc32c ({'hardware' if extension.hardware_based else 'software'})", function
+
+
+def _google() -> tuple[str, Checksum]:
+    library = importlib.import_module("google_crc32c")
+    extend: Callable[[int, bytes], int] = library.extend
+
+    def crc32c(data: "Buffer", value: int = 0, /) -> int:
+        return extend(value, bytes(data))  # it refuses a memoryview, so this rival has to copy
+
+    return f"google-crc32c ({library.implementation})", crc32c
+
+
+def _crcmod() -> tuple[str, Checksum]:
+    library = importlib.import_module("crcmod.predefined")
+    function: Checksum = library.mkPredefinedCrcFun("crc-32c")
+    return "crcmod", function
+
+
+def _isal() -> tuple[str, Checksum]:
+    function: Checksum = importlib.import_module("isal.isal_zlib").crc32
+    return "isal", function
+
+
+def _zlib() -> tuple[str, Checksum]:
+    function: Checksum = importlib.import_module("zlib").crc32
+    return "zlib", function
+
+
+_CANDIDATES: dict[str, tuple[Callable[[], tuple[str, Checksum]], ...]] = {
+    "crc32c": (_crc32c_package, _google, _crcmod),
+    "crc32": (_isal, _zlib),
+}
+
+
+def _bind(checksum: str) -> tuple[str, Checksum]:
+    """The first candidate that loads, as (its name, the function)."""
+    *rivals, last = _CANDIDATES[checksum]
+    for candidate in rivals:
+        try:
+            return candidate()
+        except (ImportError, AttributeError):
+            continue
+    return last()
+
+
+if not TYPE_CHECKING:  # a checker shall know the names above, not any name
+
+    def __getattr__(name: str) -> object:
+        """Binds `crc32c`, `crc32` or `BACKEND` (checksum → name of the library in use) at its first use."""
+        bound: object
+        if name == "BACKEND":
+            bound = {checksum: _bind(checksum)[0] for checksum in _CANDIDATES}
+        elif name in _CANDIDATES:
+            bound = _bind(name)[1]
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = bound
+        return bound
