@@ -1,0 +1,45 @@
+"""What every room of the tests may use: the captures of real brokers, and the proof that a command left its input alone."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests import trees
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+
+
+def _unpacked(name: str, target: Path) -> Iterator[Path]:
+    with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
+        archive.extractall(target, filter="data")
+    with trees.unchanged(target / name):
+        yield target / name
+
+
+@pytest.fixture(scope="session")
+def capture_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data directory of Kafka 4.3.1 (see fixtures/README.md). Shared: copy before writing."""
+    yield from _unpacked("capture-small", tmp_path_factory.mktemp("capture"))
+
+
+@pytest.fixture(scope="session")
+def legacy_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Data directories of Kafka 0.7 to 1.1 (see fixtures/README.md). Shared: copy before writing."""
+    yield from _unpacked("legacy-small", tmp_path_factory.mktemp("legacy"))
+
+
+@pytest.fixture(scope="session")
+def ancient_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A 0.7 log written by Jafka (see fixtures/README.md). Shared: copy before writing."""
+    yield from _unpacked("ancient-small", tmp_path_factory.mktemp("ancient"))
+
+
+@pytest.fixture(scope="session")
+def unchanged() -> Callable[..., AbstractContextManager[None]]:
+    """`with unchanged(path, ...): run(...)` fails when anything at or below the paths was changed."""
+    return trees.unchanged

@@ -1,0 +1,67 @@
+"""The fixtures themselves: archives unpack with their times, and a change of the input does not go unnoticed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.trees import copy_tree, differences, tree_state, unchanged
+
+
+def test_captures_unpack_completely(capture_small: Path, legacy_small: Path, ancient_small: Path) -> None:
+    assert {p.name for p in capture_small.iterdir()} == {"before", "data", "expected"}
+    assert (legacy_small / "data" / "0.7" / "1-written").is_dir()
+    assert (ancient_small / "taps-0" / "00000000000000003013.kafka").stat().st_size == 3380
+    # Times of the capture, not of the unpacking: that was made in a later second.
+    log = capture_small / "data" / "metro-none-0" / "00000000000000000000.log"
+    assert log.stat().st_mtime < capture_small.parent.stat().st_mtime - 1
+
+
+def _grow(path: Path) -> None:
+    path.joinpath("a").write_bytes(b"12")
+
+
+def _same_size(path: Path) -> None:
+    times = path.joinpath("a").stat()
+    path.joinpath("a").write_bytes(b"2")
+    os.utime(path / "a", ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _touch(path: Path) -> None:
+    os.utime(path / "a", ns=(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_grow, "changed: a ("),
+        (_same_size, "changed: a (content)"),
+        (_touch, "changed: a (mtime_ns)"),
+        (lambda path: path.joinpath("b").touch(), "appeared: b"),
+        (lambda path: path.joinpath("a").unlink(), "vanished: a"),
+    ],
+)
+def test_unchanged_notices(tmp_path: Path, change: Callable[[Path], None], said: str) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_bytes(b"1")
+    with pytest.raises(AssertionError) as failure, unchanged(tree):
+        change(tree)
+    assert said in str(failure.value)
+
+
+def test_reading_is_no_change(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    with unchanged(tmp_path):
+        (tmp_path / "a").read_bytes()
+
+
+def test_a_copy_is_equal_and_writable(capture_small: Path, tmp_path: Path) -> None:
+    source = capture_small / "data" / "__cluster_metadata-0"
+    copy = copy_tree(source, tmp_path / "copy")
+    assert not [line for line in differences(tree_state(source), tree_state(copy)) if "mode" not in line]
+    for path in copy.iterdir():
+        assert os.access(path, os.W_OK)

@@ -1,0 +1,88 @@
+"""Directory trees as values: what lies there, to the byte and to the nanosecond, so that "kseg wrote nothing" can be asserted.
+
+A tool for evidence must leave evidence alone. A test takes the state of a tree before a command and compares it with the state
+after it: names, kinds, sizes, modification times, modes, link targets and contents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name of a tree. `content` is the SHA-256 of a file, the target of a link, else empty."""
+
+    kind: str
+    mode: int
+    size_bytes: int
+    mtime_ns: int
+    content: str
+
+
+def tree_state(path: Path) -> dict[str, Entry]:
+    """Everything below `path` (and `path` itself, as "."), by relative name; links are not followed."""
+    names = [path, *sorted(path.rglob("*"))] if path.is_dir() and not path.is_symlink() else [path]
+    return {str(name.relative_to(path)): _entry(name) for name in names}
+
+
+def _entry(path: Path) -> Entry:
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        kind, content, size_bytes = "link", str(path.readlink()), 0
+    elif stat.S_ISDIR(status.st_mode):
+        kind, content, size_bytes = "directory", "", 0
+    else:
+        kind, content, size_bytes = "file", _digest(path), status.st_size
+    return Entry(kind, stat.S_IMODE(status.st_mode), size_bytes, status.st_mtime_ns, content)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def differences(before: dict[str, Entry], after: dict[str, Entry]) -> list[str]:
+    """One line for each name that came, went or changed, saying what changed."""
+    lines = []
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if old is None:
+            lines.append(f"appeared: {name}")
+        elif new is None:
+            lines.append(f"vanished: {name}")
+        elif old != new:
+            changed = [f for f in Entry.__slots__ if getattr(old, f) != getattr(new, f)]
+            lines.append(f"changed: {name} ({', '.join(changed)})")
+    return lines
+
+
+@contextmanager
+def unchanged(*paths: Path) -> Iterator[None]:
+    """Fail when the body changes anything at or below `paths`, also when the body itself raises."""
+    before = {path: tree_state(path) for path in paths}
+    try:
+        yield
+    finally:
+        lines = [
+            f"{path}: {line}"
+            for path, state in before.items()
+            for line in differences(state, tree_state(path))
+        ]
+        assert not lines, "the input was changed:\n" + "\n".join(lines)
+
+
+def copy_tree(source: Path, target: Path) -> Path:
+    """A writable copy with the same modification times; returns `target`."""
+    shutil.copytree(source, target, symlinks=True)
+    for path in (target, *target.rglob("*")):
+        if not path.is_symlink():
+            # stat first: on a read-only source the owner's write bit is missing in the copy too.
+            path.chmod(path.stat().st_mode | stat.S_IWUSR)
+    return target
