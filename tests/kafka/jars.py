@@ -1,0 +1,124 @@
+"""The jars of the real Kafka and our few classes around them: fetched and compiled once, when first needed.
+
+`java/target/libs` gets the jars (Maven), `java/target/classes` our classes (plain javac), `java/target/stamp` says what they were made
+from; a change of the pom or of a source makes them anew. A file lock lets parallel test workers wait for the one that builds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+JAVA_PROJECT = Path(__file__).resolve().parent / "java"
+TARGET = JAVA_PROJECT / "target"
+LEAST_JAVA = 17
+
+
+class MissingTool(Exception):
+    """Java or Maven is not there; the message names which, in one line."""
+
+
+class BuildFailed(Exception):
+    """Maven or javac ended badly; the message carries what it said."""
+
+
+def tool(name: str) -> str:
+    """Path of `java` or `javac`, from JAVA_HOME when set, else from PATH; of `mvn` from PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home and name != "mvn" and (Path(home) / "bin" / name).exists():
+        return str(Path(home) / "bin" / name)
+    found = shutil.which(name)
+    if found is None:
+        raise MissingTool(f"the real Kafka is not asked: {name} is not installed")
+    return found
+
+
+def check_tools() -> None:
+    """Raise MissingTool unless Java >= 17, its compiler and Maven are there."""
+    said = subprocess.run([tool("java"), "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < LEAST_JAVA:
+        raise MissingTool(f"the real Kafka is not asked: java is older than {LEAST_JAVA}")
+    tool("javac")
+    tool("mvn")
+
+
+def class_path() -> str:
+    """The class path of the oracle, the broker and the corpus maker; builds what is missing or stale."""
+    check_tools()
+    with _build_lock():
+        if not _is_built():
+            _fetch_jars()
+            _compile()
+            _stamp_file().write_text(_stamp())
+    return os.pathsep.join(
+        [str(TARGET / "classes"), str(JAVA_PROJECT / "src/main/resources"), f"{TARGET}/libs/*"]
+    )
+
+
+def java_command(*arguments: str, heap: str = "512m") -> list[str]:
+    """A command line that runs a class of the class path; the class path itself goes into the environment."""
+    return [tool("java"), f"-Xmx{heap}", "-XX:TieredStopAtLevel=4", "-Dfile.encoding=UTF-8", *arguments]
+
+
+def java_environment() -> dict[str, str]:
+    """The environment for `java_command`: CLASSPATH, and a locale in which file names are UTF-8."""
+    return {**os.environ, "CLASSPATH": class_path(), "LC_ALL": "C.UTF-8"}
+
+
+@contextmanager
+def _build_lock() -> Iterator[None]:
+    TARGET.mkdir(exist_ok=True)
+    with (TARGET / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _sources() -> list[Path]:
+    return sorted((JAVA_PROJECT / "src/main/java").rglob("*.java"))
+
+
+def _stamp() -> str:
+    digest = hashlib.sha256()
+    for path in [JAVA_PROJECT / "pom.xml", *_sources()]:
+        digest.update(str(path.relative_to(JAVA_PROJECT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _stamp_file() -> Path:
+    return TARGET / "stamp"
+
+
+def _is_built() -> bool:
+    return _stamp_file().exists() and _stamp_file().read_text() == _stamp()
+
+
+def _fetch_jars() -> None:
+    pom_stamp = hashlib.sha256((JAVA_PROJECT / "pom.xml").read_bytes()).hexdigest()
+    fetched = TARGET / "libs" / ".pom"
+    if fetched.exists() and fetched.read_text() == pom_stamp:
+        return
+    shutil.rmtree(TARGET / "libs", ignore_errors=True)
+    _run([tool("mvn"), "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={TARGET / 'libs'}"])
+    fetched.write_text(pom_stamp)
+
+
+def _compile() -> None:
+    shutil.rmtree(TARGET / "classes", ignore_errors=True)
+    (TARGET / "classes").mkdir()
+    flags = ["--release", str(LEAST_JAVA), "-encoding", "UTF-8", "-proc:none", "-Xlint:all,-classfile,-path"]
+    paths = ["-cp", f"{TARGET}/libs/*", "-d", str(TARGET / "classes")]
+    _run([tool("javac"), *flags, *paths, *map(str, _sources())])
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, cwd=JAVA_PROJECT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BuildFailed(f"{command[0]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")

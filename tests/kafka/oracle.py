@@ -1,0 +1,187 @@
+"""The real Kafka as a judge: one Java process answers hundreds of questions.
+
+`Oracle` starts the class kseg.oracle.Oracle and talks to it over its stdin and stdout: a request is a JSON object on one line, an answer
+a length (4 bytes, big-endian), a JSON object of that length, and the byte strings whose lengths stand in its "parts".
+
+Kafka's classes write where one would not expect it: dumping an index trims the file to whole entries, dumping a `.timeindex` creates
+an absent `.index`. So questions about files are asked about a private copy (below `Oracle.cwd`), and in the answer the names of the copy are
+replaced by the names that were given.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tests.kafka import jars
+
+ANSWER_LIMIT_S = 120.0
+
+
+class DumpAnswer(NamedTuple):
+    """What the dump tool did. `exception` is "class: message" of what main threw (then `status` is 1), else None."""
+
+    stdout: bytes
+    stderr: bytes
+    status: int
+    exception: str | None
+
+
+class KafkaRaised(Exception):
+    """The real class threw. `name` is the Java class of the exception, `message` its text (may be None)."""
+
+    def __init__(self, name: str, message: str | None, trace: str) -> None:
+        super().__init__(trace)
+        self.name = name
+        self.message = message
+
+
+class Oracle:
+    """A running judge; use as a context manager. `cwd` must be a directory of its own."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.cwd = cwd.resolve()
+        self._copies = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        with (self.cwd / "oracle.err").open("wb") as errors:
+            self._process = subprocess.Popen(
+                jars.java_command("kseg.oracle.Oracle"),
+                cwd=self.cwd,
+                env=jars.java_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+    # --- the dump tool -------------------------------------------------------------------------------------
+
+    def dump(self, args: Sequence[str | os.PathLike[str]], cwd: Path | None = None) -> DumpAnswer:
+        """Run DumpLogSegments with `args` on copies of the files named by --files; the answer carries the given names.
+
+        Relative names start from `cwd` (default: `self.cwd`). The files of the same base offset are copied along.
+        """
+        base = self.cwd if cwd is None else cwd.absolute()
+        texts = [os.fspath(arg) for arg in args]
+        at = next(
+            (i for i, text in enumerate(texts) if text == "--files" or text.startswith("--files=")), None
+        )
+        if at is None or (texts[at] == "--files" and at + 1 == len(texts)):
+            return self.dump_in_place(texts)
+        inline = texts[at].startswith("--files=")
+        given = texts[at].removeprefix("--files=") if inline else texts[at + 1]
+        copies = [self._copy_of_segment(base / name) for name in given.split(",")]
+        joined = ",".join(copies)
+        texts[at : at + (1 if inline else 2)] = ["--files", joined]
+        answer = self.dump_in_place(texts)
+        for name, copy in zip(given.split(","), copies, strict=True):
+            answer = _renamed(answer, name, str(base / name), copy)
+        return answer
+
+    def dump_in_place(self, args: Sequence[str]) -> DumpAnswer:
+        """Run DumpLogSegments with `args` as they are. It may write to the files."""
+        head, (stdout, stderr) = self.ask("dump", args=list(args))
+        name, message = head["exception"], head.get("message")
+        exception = None if name is None else name if message is None else f"{name}: {message}"
+        return DumpAnswer(stdout, stderr, head["status"], exception)
+
+    def copy(self, path: Path) -> Path:
+        """A private writable copy of a file or directory, with its name and modification times."""
+        target = self._fresh_directory() / path.name
+        if path.is_dir():
+            shutil.copytree(path, target)
+        else:
+            shutil.copy2(path, target)
+        return target
+
+    def _fresh_directory(self) -> Path:
+        self._copies += 1
+        target = self.cwd / f"copy-{os.getpid()}-{self._copies:08d}"
+        target.mkdir()
+        return target
+
+    def _copy_of_segment(self, source: Path) -> str:
+        target = self._fresh_directory()
+        stem = source.name.split(".")[0]
+        if source.parent.is_dir():
+            for sibling in source.parent.iterdir():
+                if sibling.name.split(".")[0] == stem and sibling.is_file():
+                    shutil.copy2(sibling, target / sibling.name)
+        return str(target / source.name)
+
+    # --- small questions -------------------------------------------------------------------------------------
+
+    def utf8(self, data: bytes) -> bytes:
+        """`data` read as UTF-8 by Java and written again: malformed input comes back as U+FFFD, by Java's rule."""
+        return self.ask("utf8", bytes=base64.b64encode(data).decode())[1][0]
+
+    # --- the wire ----------------------------------------------------------------------------------------------
+
+    def ask(self, request: str, **fields: Any) -> tuple[dict[str, Any], list[bytes]]:
+        """Send one request, wait for its answer. Raises KafkaRaised when the real classes threw."""
+        process = self._running()
+        assert process.stdin is not None
+        deadline = time.monotonic() + ANSWER_LIMIT_S
+        process.stdin.write(json.dumps({"do": request, **fields}).encode() + b"\n")
+        head: dict[str, Any] = json.loads(
+            self._read(int.from_bytes(self._read(4, deadline), "big"), deadline)
+        )
+        parts = [self._read(length, deadline) for length in head["parts"]]
+        if not head["ok"]:
+            raise KafkaRaised(head["exception"], head["message"], head["trace"])
+        return head, parts
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the oracle is used before it was entered")
+        return self._process
+
+    def _read(self, length: int, deadline: float) -> bytes:
+        stdout = self._running().stdout
+        assert stdout is not None
+        data = bytearray()
+        while len(data) < length:
+            ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+            chunk = stdout.read(min(length - len(data), 1 << 20)) if ready else None
+            if not chunk:
+                said = (self.cwd / "oracle.err").read_text(errors="replace")[-4000:]
+                raise RuntimeError(f"the oracle {'died' if ready else 'did not answer in time'}\n{said}")
+            data += chunk
+        return bytes(data)
+
+
+def _renamed(answer: DumpAnswer, given: str, absolute: str, copy: str) -> DumpAnswer:
+    """Names of the copy become the given ones: stdout and "unknown file" have them as given, other messages absolute."""
+    ignored = b"Ignoring unknown file "
+    stderr = answer.stderr.replace(ignored + copy.encode(), ignored + given.encode())
+    return DumpAnswer(
+        answer.stdout.replace(copy.encode(), given.encode()),
+        stderr.replace(copy.encode(), absolute.encode()),
+        answer.status,
+        None if answer.exception is None else answer.exception.replace(copy, absolute),
+    )

@@ -1,0 +1,96 @@
+"""The judge itself: it says of the captures what Kafka's own tools said when they were made, and it leaves them alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.oracle import DumpAnswer, Oracle
+from tests.trees import unchanged
+
+pytestmark = pytest.mark.kafka
+
+DECODERS = {
+    "__consumer_offsets": "--offsets-decoder",
+    "__transaction_state": "--transaction-log-decoder",
+    "__cluster_metadata": "--cluster-metadata-decoder",
+}
+KINDS = ("*.log", "*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.checkpoint")
+
+
+def _flags(path: Path) -> list[str]:
+    if path.suffix not in (".log", ".checkpoint"):
+        return []
+    decoder = next((flag for topic, flag in DECODERS.items() if path.parent.name.startswith(topic)), None)
+    return ["--deep-iteration", "--print-data-log", *([decoder] if decoder else [])]
+
+
+def _expected(base: Path) -> tuple[bytes, bytes, int]:
+    texts = [Path(f"{base}{suffix}") for suffix in (".txt", ".err", ".rc")]
+    out, err, status = (path.read_bytes() if path.exists() else b"" for path in texts)
+    return out, err, int(status or 0)
+
+
+def _said(answer: DumpAnswer, data: Path) -> tuple[bytes, bytes, int]:
+    return answer.stdout, answer.stderr.replace(f"{data}/".encode(), b""), answer.status
+
+
+@pytest.mark.parametrize(
+    "partition", ["metro-zstd-0", "fares-0", "stations-0", *(f"{t}-0" for t in DECODERS)]
+)
+def test_dumps_are_those_of_the_capture(oracle: Oracle, capture_small: Path, partition: str) -> None:
+    data = capture_small / "data"
+    files = sorted(path for kind in KINDS for path in (data / partition).glob(kind))
+    assert files
+    with unchanged(data / partition):
+        for path in files:
+            name = path.relative_to(data)
+            answer = oracle.dump([*_flags(path), "--files", name], cwd=data)
+            assert _said(answer, data) == _expected(capture_small / "expected" / name), name
+
+
+def test_dumps_are_those_of_the_old_brokers(oracle: Oracle, legacy_small: Path) -> None:
+    for state in ("0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"):
+        data = legacy_small / "data" / state
+        for path in sorted(data.glob("comb.lz4-0/*.log")):
+            name = path.relative_to(data)
+            answer = oracle.dump([*_flags(path), "--files", name], cwd=data)
+            out, err, _ = _expected(legacy_small / "expected" / state / name)
+            assert (answer.stdout, answer.stderr.replace(f"{data}/".encode(), b"")) == (out, err), (
+                state,
+                name,
+            )
+
+
+def test_a_dump_that_throws_keeps_what_was_printed(oracle: Oracle) -> None:
+    answer = oracle.dump(["--files", "x.log"])
+    assert answer.stdout == b"Dumping x.log\n"
+    assert answer.status == 1
+    assert answer.exception == 'java.lang.NumberFormatException: For input string: "x"'
+
+
+def test_wrong_usage_ends_with_one_and_a_word_on_stderr(oracle: Oracle) -> None:
+    answer = oracle.dump(["--deep-iteration"])
+    assert (answer.stdout, answer.status, answer.exception) == (b"", 1, None)
+    assert answer.stderr.startswith(b'Missing required argument "[files]"')
+
+
+def test_names_in_the_answer_are_the_given_ones(oracle: Oracle, tmp_path: Path) -> None:
+    assert oracle.dump(["--files=x.foo"], cwd=tmp_path).stderr == b"Ignoring unknown file x.foo\n"
+    absolute = oracle.dump(["--files", tmp_path / "00000000000000000000.log"])
+    assert absolute.exception == f"java.nio.file.NoSuchFileException: {tmp_path}/00000000000000000000.log"
+
+
+@pytest.mark.parametrize(
+    ("data", "read"),
+    [
+        (b"plain \xc3\xa9", b"plain \xc3\xa9"),
+        (b"\xff", b"\xef\xbf\xbd"),
+        # A cut three-byte form is one replacement; so are the three bytes of a lone surrogate (Python makes three).
+        (b"\xe2\x82z", b"\xef\xbf\xbdz"),
+        (b"\xed\xa0\x80", b"\xef\xbf\xbd"),
+    ],
+)
+def test_malformed_utf8_is_replaced(oracle: Oracle, data: bytes, read: bytes) -> None:
+    assert oracle.utf8(data) == read
