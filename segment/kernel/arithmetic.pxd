@@ -1,0 +1,2 @@
+cpdef long long to_int(long long value) noexcept
+cpdef long long add_sequence(long long sequence, long long increment) noexcept
