@@ -1,0 +1,110 @@
+"""A second, slow reader of `.log` bytes for tests: plain `struct`, straight from the fact sheet (§2.2, §2.3).
+
+It shares nothing with the library but the value types, so it can judge the kernels and feed modules that want
+batches without them.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+import google_crc32c
+
+from kseg.segment.model import Batch, Record
+
+_V2 = struct.Struct(">qiibIhiqqqhii")
+
+
+def batches(data: bytes, start: int = 0) -> Iterator[Batch]:
+    """Every whole batch from `start` on; stops before a partial one. Checksums are judged, not enforced."""
+    position = start
+    while len(data) - position >= 17:
+        offset, size = struct.unpack_from(">qi", data, position)
+        if size < 14 or position + 12 + size > len(data):
+            return
+        entry = data[position : position + 12 + size]
+        yield _batch_v2(position, entry) if entry[16] >= 2 else _message(position, offset, entry)
+        position += len(entry)
+
+
+def _batch_v2(position: int, entry: bytes) -> Batch:
+    base, _, leader, magic, crc, attributes, delta, first_ms, max_ms, pid, epoch, sequence, count = (
+        _V2.unpack_from(entry)
+    )
+    return Batch(
+        position=position,
+        size_bytes=len(entry),
+        magic=magic,
+        base_offset=base,
+        last_offset=base + delta,
+        count=count,
+        attributes=attributes,
+        leader_epoch=leader,
+        crc=crc,
+        base_timestamp_ms=first_ms,
+        max_timestamp_ms=max_ms,
+        producer_id=pid,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        crc_valid=google_crc32c.value(entry[21:]) == crc,
+    )
+
+
+def _message(position: int, offset: int, entry: bytes) -> Batch:
+    magic, attributes = entry[16], entry[17]
+    (crc,) = struct.unpack_from(">I", entry, 12)
+    timestamp_ms = struct.unpack_from(">q", entry, 18)[0] if magic else -1
+    return Batch(
+        position=position,
+        size_bytes=len(entry),
+        magic=magic,
+        base_offset=offset,
+        last_offset=offset,
+        count=None if attributes & 7 else 1,
+        attributes=attributes,
+        leader_epoch=-1,
+        crc=crc,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        crc_valid=zlib.crc32(entry[16:]) == crc,
+    )
+
+
+def records(batch: Batch, data: bytes) -> list[Record]:
+    """The records of an uncompressed magic 2 batch, headers left out."""
+    assert batch.magic == 2 and batch.codec == 0
+    found = []
+    position = batch.position + 61
+    for _ in range(batch.count or 0):
+        length, body = _varint(data, position)
+        position = body + length
+        timestamp_delta, cursor = _varint(data, body + 1)
+        offset_delta, cursor = _varint(data, cursor)
+        key, cursor = _bytes(data, cursor)
+        value, _ = _bytes(data, cursor)
+        timestamp_ms = batch.base_timestamp_ms + timestamp_delta
+        if batch.is_log_append_time:
+            timestamp_ms = batch.max_timestamp_ms
+        found.append(Record(batch.base_offset + offset_delta, timestamp_ms, key, value))
+    return found
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+
+
+def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = _varint(data, position)
+    if length < 0:
+        return None, position
+    return data[position : position + length], position + length
