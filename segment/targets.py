@@ -1,6 +1,34 @@
-"""The units of work that PATH arguments are turned into: picklable values, one worker call each."""
+"""The units of work that PATH arguments are turned into: picklable values, one worker call each.
 
+A PATH is a file, a partition directory, a data directory, or a parent of several. What a command wants of a
+directory is its `Expansion`:
+
+    FILES        every dumpable file, one target each      dump
+    PARTITIONS   the partition directories                 lookup, read, recover, compact, retain
+    VERIFY       partitions, and each data directory       verify
+    INVENTORY    the same                                  list
+A PATH that is a file stays one FileTarget under each of them. Shown paths are the given one joined with names.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from kseg.segment.directory import (
+    Entry,
+    LogDirectory,
+    OtherDirectory,
+    ParentDirectory,
+    PartitionDirectory,
+    is_log_directory,
+    list_directory,
+    list_partition,
+    segment_order,
+)
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.names import SEGMENT_ROLES, PartitionName, Role, parse_partition_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +54,124 @@ class LogDirTarget:
 
 
 Target = FileTarget | PartitionTarget | LogDirTarget
+
+
+class Expansion(StrEnum):
+    """What a directory stands for (see the module's table)."""
+
+    FILES = "files"
+    PARTITIONS = "partitions"
+    VERIFY = "verify"
+    INVENTORY = "inventory"
+
+
+DUMPED_ROLES = frozenset((*SEGMENT_ROLES, Role.ANCIENT_LOG, Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    topics: tuple[str, ...]
+    partition: int | None
+    expansion: Expansion
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.topics) or self.partition is not None
+
+    def accepts(self, name: PartitionName | None) -> bool:
+        """Whether --topic and --partition leave this partition in; one without a readable name only if neither
+        is given."""
+        if name is None:
+            return not self.is_narrowed
+        is_wanted = self.partition is None or name.partition == self.partition
+        return is_wanted and (not self.topics or any(fnmatchcase(name.topic, glob) for glob in self.topics))
+
+
+def resolve_targets(
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] = (),
+    partition: int | None = None,
+    expand: Expansion = Expansion.PARTITIONS,
+) -> list[Target]:
+    """The targets that PATH arguments stand for, in the order given; directories sorted by name, files by offset.
+
+    topics: globs over topic names, any of which may match. partition: the number, None for all. A partition
+    directory whose name cannot be read is left out as soon as either is given; so are data directories as a whole.
+    A file named by the user is left out only when its directory names another partition. Equal targets are named
+    once. Raises UnreadableInput for a path that is missing, cannot be listed, or holds nothing of Kafka's.
+    """
+    wish = _Wish(tuple(topics), partition, expand)
+    targets = [target for path in paths for target in _resolve(path, wish)]
+    return list(dict.fromkeys(targets)) if expand is not Expansion.FILES else targets
+
+
+def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
+    path = given.rstrip(os.sep) or given
+    if not os.path.isdir(path):
+        if not os.path.lexists(path):
+            raise UnreadableInput(f"cannot read {given}: No such file or directory")
+        name = _directory_name(os.path.dirname(path))
+        if name is None or wish.accepts(name):
+            yield FileTarget(path)
+        return
+    directory = list_directory(path)
+    match directory:
+        case PartitionDirectory():
+            if wish.accepts(directory.name):
+                yield from _of_partition(directory, wish, _log_dir_of(path))
+        case LogDirectory():
+            yield from _of_log_directory(directory, wish)
+        case ParentDirectory():
+            for child in directory.log_directories:
+                yield from _of_log_directory(child, wish)
+        case OtherDirectory():
+            raise UnreadableInput(f"{given} holds no partition, segment or checkpoint of Kafka's")
+
+
+def _directory_name(path: str) -> PartitionName | None:
+    try:
+        return parse_partition_directory(os.path.basename(os.path.abspath(path)))
+    except FormatError:
+        return None
+
+
+def _log_dir_of(partition_path: str) -> str | None:
+    """The data directory around a partition directory that was named alone, None when its parent is none."""
+    head, tail = os.path.split(partition_path)
+    parent = (
+        os.path.join(partition_path, os.pardir) if tail in ("", os.curdir, os.pardir) else head or os.curdir
+    )
+    return parent if is_log_directory(parent) else None
+
+
+def _of_log_directory(directory: LogDirectory, wish: _Wish) -> Iterator[Target]:
+    if wish.expansion in (Expansion.VERIFY, Expansion.INVENTORY) and not wish.is_narrowed:
+        yield LogDirTarget(directory.path)
+    if wish.expansion is Expansion.FILES and not wish.is_narrowed:
+        yield from _dumpable(directory.entries)
+    for child in directory.partitions:
+        if not wish.accepts(child.partition):
+            continue
+        if wish.expansion is Expansion.FILES:
+            yield from _files(list_partition(child.path))
+        else:
+            yield PartitionTarget(child.path, directory.path)
+
+
+def _of_partition(directory: PartitionDirectory, wish: _Wish, log_dir: str | None) -> Iterator[Target]:
+    if wish.expansion is Expansion.FILES:
+        yield from _files(directory)
+    else:
+        yield PartitionTarget(directory.path, log_dir)
+
+
+def _files(directory: PartitionDirectory) -> Iterator[Target]:
+    if directory.problem is not None:  # whoever opens it says why it cannot be read
+        yield FileTarget(directory.path)
+    yield from _dumpable(directory.entries)
+
+
+def _dumpable(entries: Sequence[Entry]) -> Iterator[Target]:
+    wanted = [entry for entry in entries if entry.name.is_live and entry.name.role in DUMPED_ROLES]
+    return (FileTarget(entry.path) for entry in sorted(wanted, key=segment_order))
