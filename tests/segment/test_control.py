@@ -4,6 +4,7 @@ The cases under `REFUSED` and `TOLERATED` were run through DumpLogSegments.print
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -238,7 +239,7 @@ _VOTER = st.fixed_dictionaries(
         ),
     }
 )
-_FIELDS = {
+_FIELDS: Mapping[str, st.SearchStrategy[Mapping[str, object]]] = {
     "ABORT": st.fixed_dictionaries({"coordinatorEpoch": _INT32}),
     "COMMIT": st.fixed_dictionaries({"coordinatorEpoch": _INT32}),
     "LEADER_CHANGE": st.fixed_dictionaries(
