@@ -27,11 +27,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An input that could not be worked on; `sentence` names the path, `exit_status` is the contract's."""
+    """An input that could not be worked on; `sentence` names the path, `exit_status` is the contract's.
+
+    trace: the traceback, of a bug only; shown when the user asks for it.
+    """
 
     path: str
     sentence: str
     exit_status: int
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
