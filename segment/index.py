@@ -1,0 +1,229 @@
+"""Offset index and time index of a segment: reading (fact sheet §4.1, §4.2, §4.4; KIP-33 for the time index).
+
+    .index      slot of 8 bytes:    0 relative offset int32 · 4 position int32
+    .timeindex  slot of 12 bytes:   0 timestamp ms int64 · 8 relative offset int32
+No header, no checksum; a relative offset counts from the base offset in the file name. Keys grow strictly.
+
+The file of an active segment is preallocated, and after a crash (or in a copy taken from a running broker) its
+used slots are followed by zeros. Two views of that exist:
+
+    used slots (default)   the zero tail is no entry: an all-zero slot cannot follow a used one, because keys grow
+    as_kafka=True          every whole slot is an entry: what Kafka believes of an existing file, damage included
+
+A file of exactly one all-zero slot has been trimmed, so its slot counts as used: it says (base, position 0), or
+timestamp 0 at the base offset.
+
+Answering a question must not read the file: indexes are mapped, logs may be of any size. The end of the used slots
+is found by bisection, trusting that zeros lie at the end only (a judge of the file asks `as_kafka`), and a lookup
+is Kafka's own search: try the last 8192 bytes' worth of slots first, then the rest. Its probes decide the answer
+when the slots are not sorted, so they are Kafka's (AbstractIndex). `bytes_read` adds up what was looked at.
+"""
+
+import struct
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+
+from kseg.segment import layout as L
+from kseg.segment.errors import UsageError
+
+_WARM_BYTES = 8192
+_SLOTS_PER_CHUNK = 4096
+_KEY_FIELD = 0  # the first field of a slot is what a lookup searches for
+
+
+class OffsetIndexEntry(NamedTuple):
+    """offset: absolute, in the log; which offset of its batch depends on the broker (fact sheet §4.1). position:
+    byte in the `.log` file where a batch starts."""
+
+    offset: int
+    position: int
+
+
+class TimeIndexEntry(NamedTuple):
+    """No record up to `offset` (absolute) has a timestamp greater than `timestamp_ms`."""
+
+    timestamp_ms: int
+    offset: int
+
+
+E = TypeVar("E", OffsetIndexEntry, TimeIndexEntry)
+
+
+class _SlottedIndex(Generic[E]):
+    """What both indexes share: slots in a buffer, the end of the used ones, and Kafka's search.
+
+    buffer: the whole file. base_offset: from the file name. slots: whole slots by length. trailing_bytes: what is
+    left over. entries: the used slots (all of them when as_kafka). bytes_read: looked at so far, by every method.
+    """
+
+    _SLOT: ClassVar[struct.Struct]
+    _OFFSET_FIELD: ClassVar[int]
+
+    def __init__(
+        self, buffer: bytes | bytearray | memoryview, base_offset: int, *, as_kafka: bool = False
+    ) -> None:
+        self._view = memoryview(buffer).cast("B")
+        self.base_offset = base_offset
+        self.slots, self.trailing_bytes = divmod(len(self._view), self._SLOT.size)
+        self.bytes_read = 0
+        self._used = self.slots if as_kafka else self._find_used_slots()
+
+    @property
+    def entries(self) -> int:
+        return self._used
+
+    @property
+    def zero_tail_slots(self) -> int:
+        """Whole slots behind the used ones; always 0 when as_kafka."""
+        return self.slots - self._used
+
+    def __len__(self) -> int:
+        return self._used
+
+    def __iter__(self) -> Iterator[E]:
+        """All entries in file order, sorted or not."""
+        size = self._SLOT.size
+        for first in range(0, self._used, _SLOTS_PER_CHUNK):
+            chunk = self._view[first * size : min(first + _SLOTS_PER_CHUNK, self._used) * size]
+            self.bytes_read += len(chunk)
+            for fields in self._SLOT.iter_unpack(chunk):
+                yield self._entry_of(fields)
+
+    def entry(self, slot: int) -> E:
+        """The entry in `slot`, 0 ≤ slot < entries; raises UsageError otherwise."""
+        if not 0 <= slot < self._used:
+            raise UsageError(f"there is no entry {slot} in an index of {self._used} entries")
+        return self._entry_of(self._fields(slot))
+
+    @property
+    def last_entry(self) -> E:
+        """The last entry; of an index without entries what Kafka takes instead (the same as a lookup below all)."""
+        return self.entry(self._used - 1) if self._used else self._before_first()
+
+    def slot_for(self, target: int) -> int:
+        """The slot that Kafka's search for the largest key ≤ target ends at, -1 when there is none. The key is
+        the offset, or the timestamp in ms."""
+        is_offset = self._OFFSET_FIELD == _KEY_FIELD
+        return self._search(target - self.base_offset if is_offset else target, _KEY_FIELD)
+
+    def lookup(self, target: int) -> E:
+        """The entry with the largest key ≤ target; below all of them (base offset, position 0), or (-1, base
+        offset) for a time index (Kafka: OffsetIndex.lookup, TimeIndex.lookup)."""
+        slot = self.slot_for(target)
+        return self._entry_of(self._fields(slot)) if slot >= 0 else self._before_first()
+
+    def truncate_to(self, offset: int) -> memoryview:
+        """The bytes of the file that remain when the log ends at `offset`: the entries with a smaller offset.
+
+        Kafka finds the place by the same bisection over offsets (AbstractIndex.truncateTo); of time-index entries
+        with one and the same offset it leaves the ones before the slot it happens to hit.
+        """
+        relative = offset - self.base_offset
+        slot = self._search(relative, self._OFFSET_FIELD)
+        is_equal = slot >= 0 and self._fields(slot)[self._OFFSET_FIELD] == relative
+        return self._view[: (slot if is_equal else slot + 1) * self._SLOT.size]
+
+    @abstractmethod
+    def _entry_of(self, fields: tuple[int, ...]) -> E: ...
+
+    @abstractmethod
+    def _before_first(self) -> E: ...
+
+    def _fields(self, slot: int) -> tuple[int, ...]:
+        self.bytes_read += self._SLOT.size
+        return self._SLOT.unpack_from(self._view, slot * self._SLOT.size)
+
+    def _find_used_slots(self) -> int:
+        """Bisection for the first slot of the zero tail; one probe when there is none."""
+        if self.slots <= 1 or any(self._fields(self.slots - 1)):
+            return self.slots
+        low, high = 0, self.slots - 1  # slots below `low` are used, slots from `high` on are zero
+        while low < high:
+            middle = (low + high) // 2
+            if any(self._fields(middle)):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _search(self, target: int, field: int) -> int:
+        if not self._used:
+            return -1
+        first_warm = max(0, self._used - 1 - _WARM_BYTES // self._SLOT.size)
+        if self._fields(first_warm)[field] < target:
+            return self._bisect(target, field, first_warm, self._used - 1)
+        if self._fields(0)[field] > target:
+            return -1
+        return self._bisect(target, field, 0, first_warm)
+
+    def _bisect(self, target: int, field: int, low: int, high: int) -> int:
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self._fields(middle)[field]
+            if found == target:
+                return middle
+            if found > target:
+                high = middle - 1
+            else:
+                low = middle
+        return low
+
+    def _trailing_problem(self) -> str | None:
+        if not self.trailing_bytes:
+            return None
+        return f"the length of {len(self._view)} bytes is not a multiple of {self._SLOT.size}"
+
+
+class OffsetIndex(_SlottedIndex[OffsetIndexEntry]):
+    """A `.index` file (Kafka: OffsetIndex)."""
+
+    _SLOT = struct.Struct(">ii")
+    _OFFSET_FIELD = 0
+
+    def sanity_problem(self) -> str | None:
+        """What Kafka's sanityCheck would throw for, in words, or None. Kafka looks at the last whole slot, used
+        or not, and at the length."""
+        if self.slots:
+            last_offset = self.base_offset + self._fields(self.slots - 1)[0]
+            if last_offset < self.base_offset:
+                return f"the last offset {last_offset} is less than the base offset {self.base_offset}"
+        return self._trailing_problem()
+
+    def _entry_of(self, fields: tuple[int, ...]) -> OffsetIndexEntry:
+        return OffsetIndexEntry(self.base_offset + fields[0], fields[1])
+
+    def _before_first(self) -> OffsetIndexEntry:
+        return OffsetIndexEntry(self.base_offset, 0)
+
+
+class TimeIndex(_SlottedIndex[TimeIndexEntry]):
+    """A `.timeindex` file (Kafka: TimeIndex)."""
+
+    _SLOT = struct.Struct(">qi")
+    _OFFSET_FIELD = 1
+
+    def sanity_problem(self) -> str | None:
+        """What Kafka's sanityCheck would throw for, in words, or None. Kafka compares the last whole slot with the
+        first, used or not: a zero tail behind entries is a problem here."""
+        if self.slots:
+            last_timestamp, last_relative = self._fields(self.slots - 1)
+            first_timestamp = self._fields(0)[0]
+            if last_timestamp < first_timestamp:
+                return (
+                    f"the last timestamp {last_timestamp} is less than the first timestamp {first_timestamp}"
+                )
+            if last_relative < 0:
+                last_offset = self.base_offset + last_relative
+                return f"the last offset {last_offset} is less than the base offset {self.base_offset}"
+        return self._trailing_problem()
+
+    def _entry_of(self, fields: tuple[int, ...]) -> TimeIndexEntry:
+        return TimeIndexEntry(fields[0], self.base_offset + fields[1])
+
+    def _before_first(self) -> TimeIndexEntry:
+        return TimeIndexEntry(L.NO_TIMESTAMP, self.base_offset)
+
+
+assert OffsetIndex._SLOT.size == L.OFFSET_INDEX_ENTRY
+assert TimeIndex._SLOT.size == L.TIME_INDEX_ENTRY
