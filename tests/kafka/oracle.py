@@ -36,6 +36,15 @@ class DumpAnswer(NamedTuple):
     exception: str | None
 
 
+class PartitionAnswer(NamedTuple):
+    """A partition as loaded, what each step said, the state before closing, and the directory as it is after that."""
+
+    loaded: dict[str, Any]
+    found: list[dict[str, Any]]
+    ended: dict[str, Any]
+    directory: Path
+
+
 class KafkaRaised(Exception):
     """The real class threw. `name` is the Java class of the exception, `message` its text (may be None)."""
 
@@ -138,7 +147,92 @@ class Oracle:
 
     def utf8(self, data: bytes) -> bytes:
         """`data` read as UTF-8 by Java and written again: malformed input comes back as U+FFFD, by Java's rule."""
-        return self.ask("utf8", bytes=base64.b64encode(data).decode())[1][0]
+        return self.ask("utf8", bytes=data)[1][0]
+
+    def compress(self, data: bytes, codec: str, magic: int = 2, level: int | None = None) -> bytes:
+        """`data` as Kafka compresses it for batches of `magic` (the framing of lz4 depends on it)."""
+        return self.ask("compress", bytes=data, codec=codec, magic=magic, level=level)[1][0]
+
+    def decompress(self, data: bytes, codec: str, magic: int = 2) -> bytes:
+        """What Kafka reads from the compressed records of a batch of `magic`."""
+        return self.ask("decompress", bytes=data, codec=codec, magic=magic)[1][0]
+
+    def make(self, *batches: dict[str, Any]) -> bytes:
+        """Batches built by MemoryRecordsBuilder, one after the other.
+
+        A batch: base_offset, magic, codec, level, timestamp_type ("CreateTime", "LogAppendTime"), log_append_time, producer_id,
+        producer_epoch, base_sequence, transactional, control, leader_epoch, delete_horizon_ms, last_offset (override), records;
+        with "empty" true the bare header the cleaner leaves (no records; last_offset, timestamp).
+        A record: offset (default: the next), timestamp, key, value (bytes or None), headers [(name, bytes or None)];
+        in a control batch also marker ("COMMIT", "ABORT") with coordinator_epoch. All have the defaults of a plain client.
+        """
+        return self.ask("make", batches=batches)[1][0]
+
+    # --- segments and indexes --------------------------------------------------------------------------------
+
+    def records(self, file: Path, deep: bool = True) -> list[dict[str, Any]]:
+        """Each batch and record of a segment (lines of "type" batch, record; error, where an iterator threw).
+
+        Names are those of kseg's JSON; keys, values and header values are bytes or None.
+        """
+        lines = [
+            json.loads(line) for line in self.ask("records", file=str(file), deep=deep)[1][0].splitlines()
+        ]
+        for line in lines:
+            if line["type"] == "record":
+                line["key"], line["value"] = _bytes(line["key"]), _bytes(line["value"])
+                line["headers"] = [(name, _bytes(value)) for name, value in line["headers"]]
+        return lines
+
+    def offset_index(self, file: Path, targets: Sequence[int] = ()) -> dict[str, Any]:
+        """`entries` and, for each target offset, `found`, as [offset, position]; `insane`: what sanityCheck says or None."""
+        return self.ask("offset_index", file=str(self.copy(file)), targets=list(targets))[0]
+
+    def time_index(self, file: Path, targets: Sequence[int] = ()) -> dict[str, Any]:
+        """`entries` and, for each target time, `found`, as [timestamp, offset]; `insane`: what sanityCheck says or None."""
+        return self.ask("time_index", file=str(self.copy(file)), targets=list(targets))[0]
+
+    def epochs(self, file: Path, targets: Sequence[int], log_end_offset: int) -> dict[str, Any]:
+        """`entries` [epoch, start offset] of a checkpoint file; for each target epoch `found` [epoch, end offset]."""
+        fields = {"targets": list(targets), "log_end_offset": log_end_offset}
+        return self.ask("epochs", file=str(self.copy(file)), **fields)[0]
+
+    def search(self, file: Path, asks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """FileRecords without indexes. An ask: what = "offset" (offset, position), "timestamp" (timestamp, position,
+        start_offset) or "largest_timestamp" (position); an answer has found, or exception and message."""
+        found: list[dict[str, Any]] = self.ask("file", file=str(file), ask=list(asks))[0]["found"]
+        return found
+
+    def segment(
+        self, directory: Path, base_offset: int, asks: Sequence[dict[str, Any]], **options: Any
+    ) -> list[dict[str, Any]]:
+        """LogSegment on a copy. An ask: what = "offset" (translateOffset), "timestamp" (findOffsetByTimestamp; start_offset),
+        "next_offset", "largest_timestamp", "max_timestamp", or "read" (offset, max_bytes, max_position, min_one): its bytes
+        are in `data`. Options: config (topic properties), now."""
+        copy = str(self.copy(directory))
+        head, parts = self.ask("segment", dir=copy, base_offset=base_offset, ask=list(asks), **options)
+        return [_with_data(line, parts) for line in head["found"]]
+
+    # --- a whole partition -----------------------------------------------------------------------------------
+
+    def partition(
+        self, directory: Path, steps: Sequence[dict[str, Any]] = (), *, in_place: bool = False, **options: Any
+    ) -> PartitionAnswer:
+        """UnifiedLog.create on a copy (or in place), the steps in order, then close.
+
+        Options: config (topic properties), log_start_offset, recovery_point, clean (False: recover), now,
+        producer_id_expiration_ms, max_transaction_timeout_ms, high_watermark (default: log end), close ("close" or "handlers": as
+        a crash leaves it), delayed (True: also run what a broker puts off, as deleting files).
+        Steps, by what: offset_by_timestamp (timestamp; -1 latest, -2 earliest, -3 max), epoch_end (epoch), read (offset,
+        max_bytes, isolation LOG_END|HIGH_WATERMARK|TXN_COMMITTED, min_one), aborted (from, to), append (batches, leader_epoch,
+        follower, origin), roll (offset), flush, now (ms), high_watermark (offset), log_start_offset (offset), truncate (offset),
+        retain, expire_producers, clean (first_dirty_offset, map_bytes, only_offsets), state.
+        Raises KafkaRaised when loading throws; a step that throws has exception and message in its line.
+        """
+        target = directory if in_place else self.copy(directory)
+        head, parts = self.ask("partition", dir=str(target), steps=list(steps), **options)
+        lines = [_with_data(line, parts) for line in head["found"]]
+        return PartitionAnswer(head["loaded"], lines, head["ended"], target)
 
     # --- the wire ----------------------------------------------------------------------------------------------
 
@@ -147,7 +241,7 @@ class Oracle:
         process = self._running()
         assert process.stdin is not None
         deadline = time.monotonic() + ANSWER_LIMIT_S
-        process.stdin.write(json.dumps({"do": request, **fields}).encode() + b"\n")
+        process.stdin.write(json.dumps({"do": request, **fields}, default=_base64).encode() + b"\n")
         head: dict[str, Any] = json.loads(
             self._read(int.from_bytes(self._read(4, deadline), "big"), deadline)
         )
@@ -185,3 +279,18 @@ def _renamed(answer: DumpAnswer, given: str, absolute: str, copy: str) -> DumpAn
         answer.status,
         None if answer.exception is None else answer.exception.replace(copy, absolute),
     )
+
+
+def _base64(data: object) -> str:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"{type(data).__name__} has no place in a request")
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def _with_data(line: dict[str, Any], parts: list[bytes]) -> dict[str, Any]:
+    """The line with the bytes it points to in place of their number."""
+    return {**line, "data": parts[line.pop("part")]} if "part" in line else line

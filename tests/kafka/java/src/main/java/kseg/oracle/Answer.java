@@ -16,8 +16,10 @@ final class Answer {
     final ObjectNode values = JSON.createObjectNode();
     private final List<byte[]> parts = new ArrayList<>();
 
-    void part(byte[] bytes) {
+    /** Adds a byte string; returns its number. */
+    int part(byte[] bytes) {
         parts.add(bytes);
+        return parts.size() - 1;
     }
 
     /** Fields of an exception as the caller sees it: class, message, and where it came from (for people). */

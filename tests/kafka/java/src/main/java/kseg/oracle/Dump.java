@@ -13,6 +13,8 @@ import java.nio.charset.StandardCharsets;
 final class Dump {
     /** Thrown in place of ending the process. */
     private static final class Ended extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
         final int status;
 
         Ended(int status, String message) {

@@ -21,9 +21,19 @@ public final class Oracle {
         void answer(JsonNode request, Answer answer) throws Exception;
     }
 
-    private static final Map<String, Request> REQUESTS = Map.of(
-        "dump", Dump::run,
-        "utf8", Oracle::utf8
+    private static final Map<String, Request> REQUESTS = Map.ofEntries(
+        Map.entry("dump", Dump::run),
+        Map.entry("records", Records::decode),
+        Map.entry("offset_index", Lookups::offsetIndex),
+        Map.entry("time_index", Lookups::timeIndex),
+        Map.entry("file", Lookups::file),
+        Map.entry("segment", Lookups::segment),
+        Map.entry("epochs", Lookups::epochs),
+        Map.entry("partition", Partition::run),
+        Map.entry("make", Maker::make),
+        Map.entry("compress", Codecs::compress),
+        Map.entry("decompress", Codecs::decompress),
+        Map.entry("utf8", Oracle::utf8)
     );
 
     private Oracle() {
