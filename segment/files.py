@@ -6,11 +6,15 @@ the page cache afterwards, so that a scan does not evict a working broker's page
 
 import mmap
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from kseg.segment.errors import UnreadableInput
+from kseg.segment.errors import Refused, UnreadableInput
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class MappedFile:
@@ -80,3 +84,72 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
     if len(data) > limit_bytes:
         raise UnreadableInput(f"cannot read {name}: larger than {limit_bytes} bytes")
     return data
+
+
+class NewFile:
+    """A file that did not exist before, written from front to back; a context manager.
+
+    Left by an exception it removes itself, so that no half-written file stays behind. Raises Refused when the name
+    is taken (also by a link) or the file system does not take the bytes.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], mode: int = 0o644) -> None:
+        self.path = os.fspath(path)
+        self.size_bytes = 0
+        try:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        except OSError as error:
+            raise Refused(f"cannot create {self.path}: {error.strerror}") from error
+
+    def write(self, data: "Buffer") -> None:
+        """Write all of `data` behind what is there."""
+        rest = memoryview(data).cast("B")
+        try:
+            while len(rest):
+                written = os.write(self._descriptor, rest)
+                self.size_bytes += written
+                rest = rest[written:]
+        except OSError as error:
+            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
+
+    def sync(self) -> None:
+        """Return when the bytes are on the disk."""
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if kind is not None:
+            Path(self.path).unlink(missing_ok=True)
+
+
+def write_new_file(
+    path: str | os.PathLike[str],
+    data: bytes | bytearray | memoryview | Iterable["Buffer"],
+    mode: int = 0o644,
+    fsync: bool = True,
+) -> int:
+    """Write a file that must not exist yet, from one buffer or from several in order; returns its size in bytes.
+
+    mode: permissions before the umask. fsync: wait for the disk (the directory's entry is the caller's business).
+    Raises Refused when the name is taken or the bytes cannot be written; then nothing stays behind.
+    """
+    chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
+    with NewFile(path, mode) as file:
+        for chunk in chunks:
+            file.write(chunk)
+        if fsync:
+            file.sync()
+        return file.size_bytes
