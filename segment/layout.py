@@ -68,7 +68,7 @@ DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
 
 
 def codec_name(codec: int) -> str:
-    """Kafka's lower-case name of a codec id; ids 5–7 are legal nowhere and are named by number."""
+    """Kafka's lower-case name of a codec id; ids 5-7 are legal nowhere and are named by number."""
     return CODEC_NAMES[codec] if 0 <= codec < len(CODEC_NAMES) else f"unknown({codec})"
 
 
@@ -79,11 +79,19 @@ def timestamp_type_name(magic: int, attributes: int) -> str:
     return LOG_APPEND_TIME if attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
 
 
+def as_int32(value: int) -> int:
+    """`value` as Java's int arithmetic leaves it: modulo 2^32, signed."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Sequence numbers live in 0…2^31−1 and wrap to 0 (Kafka: DefaultRecordBatch.incrementSequence)."""
-    if sequence > INT32_MAX - increment:
-        return increment - (INT32_MAX - sequence) - 1
-    return sequence + increment
+    """Sequence numbers live in 0…2^31-1 and wrap to 0 (Kafka: DefaultRecordBatch.incrementSequence).
+
+    Damaged headers can bring any two int32: the result is then what Java's overflow makes of them.
+    """
+    if sequence > as_int32(INT32_MAX - increment):
+        return as_int32(increment - (INT32_MAX - sequence) - 1)
+    return as_int32(sequence + increment)
 
 
 def decrement_sequence(sequence: int, decrement: int) -> int:
