@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 from tests.kafka import jars
 from tests.kafka.oracle import Oracle
+
+if TYPE_CHECKING:
+    from tests.kafka.scenario import Written
 
 
 def require_kafka() -> None:
@@ -16,9 +21,13 @@ def require_kafka() -> None:
     try:
         jars.check_tools()
     except jars.MissingTool as missing:
-        if os.environ.get("CI"):
-            pytest.fail(str(missing), pytrace=False)
-        pytest.skip(str(missing))
+        _absent(str(missing))
+
+
+def _absent(what: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(what, pytrace=False)
+    pytest.skip(what)
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +36,27 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
     require_kafka()
     with Oracle(tmp_path_factory.mktemp("oracle")) as judge:
         yield judge
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A broker's data directory with something of everything, and what consumers read of it. Copy before writing."""
+    require_kafka()
+    if importlib.util.find_spec("confluent_kafka") is None:
+        _absent("no broker is started: confluent-kafka is not installed")
+    from tests.kafka.broker import Broker
+    from tests.kafka.scenario import write_everything
+
+    place = tmp_path_factory.mktemp("everything")
+    with Broker(place / "broker") as broker:
+        return write_everything(broker, place)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each reason why the real Kafka was not asked, also without -rs."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = {
+        str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports if "kafka" in report.keywords
+    }
+    for reason in sorted(reasons):
+        terminalreporter.write_line(reason, yellow=True)

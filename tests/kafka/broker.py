@@ -1,0 +1,295 @@
+"""A real broker: one KRaft node on free loopback ports, over a data directory of ours.
+
+Plan of a start: 1. pick two free ports, 2. write the properties, 3. format the data directory unless it is formatted, 4. start the
+process, 5. wait for the line that says it serves. A stop is SIGTERM (clean: indexes are trimmed, the marker file is written), a crash is SIGKILL.
+Only the process started here is ever ended, by its own id.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.kafka import jars
+
+START_LIMIT_S = 60.0
+STOP_LIMIT_S = 60.0
+CLIENT_LIMIT_S = 30.0
+
+# What makes a broker small and quick: one partition for the internal topics, small preallocated indexes, housekeeping
+# within a second, and open transactions that may stay open.
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.index.size.max.bytes": "262144",
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.segment.delete.delay.ms": "60000",
+    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "transaction.max.timeout.ms": "7200000",
+    "metadata.log.max.record.bytes.between.snapshots": "6000",
+}
+
+
+class BrokerFailed(Exception):
+    """The broker did not start, or ended by itself; the message ends with the last lines of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """A record as a real consumer saw it. `timestamp_type`: 1 CreateTime, 2 LogAppendTime."""
+
+    offset: int
+    timestamp_type: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Broker:
+    """A broker over `root`/data (or over `data`, for one that exists already). Use as a context manager, or start and stop."""
+
+    def __init__(self, root: Path, data: Path | None = None, **properties: str) -> None:
+        self.root = root
+        self.data = root / "data" if data is None else data
+        self.properties = {name.replace("_", "."): value for name, value in properties.items()}
+        self.bootstrap = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.stop()
+
+    # --- life ----------------------------------------------------------------------------------------------
+
+    def start(self, attempts: int = 3) -> None:
+        """Returns when the broker serves. A port that was taken in between is tried anew."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, attempts + 1):
+            self._configure()
+            self._format()
+            try:
+                self._launch()
+            except BrokerFailed as failed:
+                if attempt == attempts or "BindException" not in str(failed):
+                    raise
+            else:
+                return
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self._end(signal.SIGTERM)
+
+    def crash(self) -> None:
+        """An unclean stop: the process is gone, what it wrote is not."""
+        self._end(signal.SIGKILL)
+
+    def log_text(self) -> str:
+        """What the broker logged since it was started last."""
+        return (self.root / "broker.log").read_text(errors="replace")
+
+    def _configure(self) -> None:
+        client, controller = (f"127.0.0.1:{port}" for port in _free_ports(2))
+        self.bootstrap = client
+        places = {
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{client},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{client}",
+            "log.dirs": str(self.data),
+        }
+        lines = {**PROPERTIES, **places, **self.properties}
+        text = "".join(f"{name}={value}\n" for name, value in lines.items())
+        (self.root / "server.properties").write_text(text)
+
+    def _format(self) -> None:
+        if (self.data / "meta.properties").exists():
+            return
+        # The leading letter keeps the id from looking like an option.
+        cluster = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+        arguments = [
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            cluster,
+            "-c",
+            str(self.root / "server.properties"),
+        ]
+        done = subprocess.run(
+            jars.java_command(*arguments),
+            env=jars.java_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise BrokerFailed(f"formatting failed\n{done.stdout}\n{done.stderr}")
+
+    def _launch(self) -> None:
+        command = jars.java_command(
+            "-Dkseg.log.level=INFO", "kafka.Kafka", str(self.root / "server.properties")
+        )
+        with (self.root / "broker.log").open("wb") as log:
+            self._process = subprocess.Popen(command, env=jars.java_environment(), stdout=log, stderr=log)
+        deadline = time.monotonic() + START_LIMIT_S
+        while "Kafka Server started" not in self.log_text():
+            if self._process.poll() is not None:
+                self._process = None
+                raise BrokerFailed(f"the broker ended\n{self.log_text()[-6000:]}")
+            if time.monotonic() > deadline:
+                self.crash()
+                raise BrokerFailed(f"the broker did not start in time\n{self.log_text()[-6000:]}")
+            time.sleep(0.1)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            raise RuntimeError("the broker is not running")
+        process, self._process = self._process, None
+        process.send_signal(how)
+        try:
+            process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    # --- use -----------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+        """`config`: topic properties, underscores for dots. Small segments and no retention unless said otherwise."""
+        small = {"internal.segment.bytes": "6000", "retention.ms": "-1", "index.interval.bytes": "1024"}
+        wanted = {**small, **{key.replace("_", "."): value for key, value in config.items()}}
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for future in admin.create_topics([NewTopic(name, partitions, 1, config=wanted)]).values():
+            future.result(CLIENT_LIMIT_S)
+
+    def producer(self, **config: Any) -> Producer:
+        """A producer whose batches end at flush(); `config`: underscores for dots."""
+        base = {"bootstrap.servers": self.bootstrap, "linger.ms": 500, "log_level": 0}
+        return Producer({**base, **{key.replace("_", "."): value for key, value in config.items()}})
+
+    def consume(self, topic: str, partition: int = 0, *, committed: bool = False) -> list[Consumed]:
+        """Everything a consumer is given from the start to the end; `committed`: isolation level read_committed."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "nobody",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 50,
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                "log_level": 0,
+            }
+        )
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        try:
+            return _until_end(consumer)
+        finally:
+            consumer.close()
+
+    def wait_for(self, what: str, happened: Callable[[], bool], limit_s: float = CLIENT_LIMIT_S) -> None:
+        """Poll until `happened`; BrokerFailed names `what` when it does not come about in time."""
+        deadline = time.monotonic() + limit_s
+        while not happened():
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"{what}: not within {limit_s} s\n{self.log_text()[-6000:]}")
+            time.sleep(0.1)
+
+    def cleaned_up_to(self, topic: str, partition: int = 0) -> int:
+        """The first dirty offset the cleaner has noted for a partition, 0 without a note."""
+        checkpoint = self.data / "cleaner-offset-checkpoint"
+        text = checkpoint.read_text() if checkpoint.exists() else ""
+        noted = re.search(rf"^{re.escape(topic)} {partition} (\d+)$", text, re.MULTILINE)
+        return int(noted[1]) if noted else 0
+
+    def copy_data(self, target: Path) -> Path:
+        """The data directory as it lies now, times kept, also while the broker runs (a file may vanish under the copy)."""
+        for source in [self.data, *sorted(self.data.rglob("*"))]:
+            place = target / source.relative_to(self.data)
+            try:
+                if source.is_dir():
+                    place.mkdir(parents=True)
+                else:
+                    shutil.copy2(source, place)
+            except FileNotFoundError:
+                continue
+        return target
+
+
+def _until_end(consumer: Consumer) -> list[Consumed]:
+    records: list[Consumed] = []
+    deadline = time.monotonic() + CLIENT_LIMIT_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                return records
+            raise BrokerFailed(str(error))
+        kind, timestamp = message.timestamp()
+        records.append(
+            Consumed(
+                _known(message.offset()),
+                kind,
+                timestamp,
+                message.key(),
+                message.value(),
+                _headers(message.headers()),
+            )
+        )
+    raise BrokerFailed("the consumer did not reach the end in time")
+
+
+def _known(offset: int | None) -> int:
+    assert offset is not None
+    return offset
+
+
+def _headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((name, value) for name, value in headers or ())
+
+
+def _free_ports(count: int) -> Sequence[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
