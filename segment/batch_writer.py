@@ -114,7 +114,7 @@ def _body(new: NewBatch, base_offset: int, base_timestamp_ms: int) -> bytes | by
         [record.headers for record in new.records] if any(record.headers for record in new.records) else None,
         plain,
     )
-    return plain if new.codec == L.NONE else compress(new.codec, new.magic, plain)
+    return plain if new.codec == L.NONE else compress(new.codec, new.magic, bytes(plain))
 
 
 def _offset_range(new: NewBatch) -> tuple[int, int]:
