@@ -1,0 +1,33 @@
+"""Kafka's text form of a UUID: URL-safe base64 of the 16 bytes without padding, 22 characters (fact sheet §1.4).
+
+It is not the RFC 4122 hexadecimal form. The zero uuid means "none" and is `AAAAAAAAAAAAAAAAAAAAAA`.
+"""
+
+import base64
+import re
+
+from kseg.segment.errors import FormatError
+
+ZERO = "A" * 22
+_TEXT = re.compile("([A-Za-z0-9_-]{22})(==)?")
+
+
+def uuid_text(data: bytes) -> str:
+    """The 22 characters for 16 bytes; raises FormatError for another number of bytes."""
+    if len(data) != 16:
+        raise FormatError(f"a uuid has 16 bytes, not {len(data)}")
+    return base64.urlsafe_b64encode(data)[:22].decode("ascii")
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of a uuid's text. Padding and stray bits in the last character are accepted, as Java does;
+    everything else raises FormatError."""
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise FormatError(f"{text[:40]!r} is not the text of a uuid")
+    return base64.urlsafe_b64decode(match[1] + "==")
+
+
+def canonical_uuid(text: str) -> str:
+    """The text as Kafka would write it; raises FormatError when it is no uuid."""
+    return uuid_text(uuid_bytes(text))
