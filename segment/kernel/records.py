@@ -334,6 +334,7 @@ def read_message(body, p, size, row, offset, timestamp, cells, capacity, at):
     cells[10 * capacity + at] = int_at(body, p) & 0xFFFFFFFF
     cells[11 * capacity + at] = -1
     if length > p + size - q - 4:
+        cells[5 * capacity + at] = -1
         return -VALUE_BEYOND_MESSAGE
     return 0
 
@@ -402,6 +403,7 @@ def read_message_set(body, base_offset, batches, batch_capacity, cells, capacity
     """Decode the messages of a decompressed wrapper, batch row state[ROW]; returns as `read_body`.
 
     base_offset: added to every inner offset (0 for magic 0 wrappers, whose inner offsets are absolute).
+    R_HEADERS_START and R_VALID of each row are left as the range of the message's checksum.
     """
     row = state[0]
     p = state[1]
@@ -424,6 +426,9 @@ def read_message_set(body, base_offset, batches, batch_capacity, cells, capacity
             body, p + 12, size, row, add_long(base_offset, long_at(body, p)), timestamp, cells, capacity, state[3]
         )
         if after == 0 or after == -VALUE_BEYOND_MESSAGE:
+            # the range of the message's checksum, for the caller to judge
+            cells[7 * capacity + state[3]] = p + 16
+            cells[11 * capacity + state[3]] = p + 12 + size
             state[3] = state[3] + 1
         if after < 0:
             state[4] = -after

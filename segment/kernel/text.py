@@ -301,7 +301,7 @@ def record_room(buf, cells, capacity, at, flags):
     if flags & 2:
         if cells[4 * capacity + at] > 0:
             room = room + 4 * cells[4 * capacity + at]
-        if cells[6 * capacity + at] > 0:
+        if cells[6 * capacity + at] > 0 and cells[5 * capacity + at] >= 0:
             room = room + 4 * cells[6 * capacity + at]
     return room
 
@@ -343,7 +343,8 @@ def put_record(buf, batches, batch_capacity, row, cells, capacity, at, flags, ou
                 skip = 0
             o = put(out, o, b" key: ", 6)
             o = put_text(buf, cells[3 * capacity + at], cells[4 * capacity + at], out, o, escape)
-        if cells[6 * capacity + at] >= 0:
+        # a legacy value that leaves its message has a length and no start
+        if cells[6 * capacity + at] >= 0 and cells[5 * capacity + at] >= 0:
             if skip:
                 out[o] = 124
                 o = o + 1

@@ -31,3 +31,14 @@ cpdef Py_ssize_t first_candidate(const unsigned char[::1] buf, Py_ssize_t positi
 
 @cython.locals(p=cython.Py_ssize_t)
 cpdef Py_ssize_t zero_run(const unsigned char[::1] buf, Py_ssize_t position, Py_ssize_t end) except -1
+
+@cython.locals(row=cython.Py_ssize_t)
+cpdef Py_ssize_t first_invalid(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count) except -1
+
+@cython.locals(row=cython.Py_ssize_t, highest=cython.longlong)
+cpdef long long highest_offset(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count) except? -1000000007
+
+@cython.locals(attributes=cython.longlong)
+cpdef Py_ssize_t plain_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1
+
+cpdef Py_ssize_t next_remarkable(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1

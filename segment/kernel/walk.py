@@ -217,3 +217,41 @@ def zero_run(buf, position, end):
     while p < end and buf[p] == 0:
         p = p + 1
     return p - position
+
+
+def next_remarkable(cells, capacity, row, count):
+    """The first row from `row` on whose VALID is not 1 or whose codec no Kafka knows; `count` when there is none."""
+    while row < count:
+        if cells[14 * capacity + row] != 1 or cells[6 * capacity + row] & 7 > 4:
+            break
+        row = row + 1
+    return row
+
+
+def first_invalid(cells, capacity, count):
+    """The first row whose VALID is not 1; `count` when all are valid."""
+    row = 0
+    while row < count and cells[14 * capacity + row] == 1:
+        row = row + 1
+    return row
+
+
+def highest_offset(cells, capacity, count):
+    """The largest LAST_OFFSET of the first `count` rows, −1 when there are none above."""
+    highest = -1
+    row = 0
+    while row < count:
+        if cells[4 * capacity + row] > highest:
+            highest = cells[4 * capacity + row]
+        row = row + 1
+    return highest
+
+
+def plain_run(cells, capacity, row, count):
+    """The end (exclusive) of the run of rows from `row` on that need no decompression and are no control batches."""
+    while row < count:
+        attributes = cells[6 * capacity + row]
+        if attributes & 7 or (attributes & 32 and cells[2 * capacity + row] >= 2):
+            break
+        row = row + 1
+    return row

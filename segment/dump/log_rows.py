@@ -1,0 +1,85 @@
+"""The batches and records of a `.log` as rows (JSON lines, table), on behind damage like the text.
+
+Unlike the text, rows follow the scanner and not Kafka's trusting walk: a batch with a wrong checksum whose length
+is corroborated is a row with `"valid": false`; any other damage is a finding only.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kseg.segment import columns as C
+from kseg.segment.columns import Columns
+from kseg.segment.decode import Chunk, Decoder, record_at
+from kseg.segment.dump.damage import damage_finding, undecodable
+from kseg.segment.dump.narrow import Narrowing
+from kseg.segment.dump.options import DumpOptions
+from kseg.segment.dump.rows import batch_row, record_row
+from kseg.segment.events import Event, Row
+from kseg.segment.scan import Damage, Scanner, batch_at
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class LogRows:
+    """Yields one file's batches and records as `Row` events."""
+
+    def __init__(
+        self, path: str, view: "Buffer", base_offset: int, options: DumpOptions, narrowing: Narrowing
+    ) -> None:
+        self.path = path
+        self.options = options
+        self.narrowing = narrowing
+        self.scanner = Scanner(view, base_offset)
+        self.decoder = Decoder(view)
+        self.end = min(len(self.scanner.view), options.max_bytes)
+        self.is_deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
+
+    def events(self) -> Iterator[Event]:
+        """All rows and findings of the file, in the order of the file."""
+        for block in self.scanner.blocks(0, self.end):
+            if isinstance(block, Damage):
+                if block.position + block.length == self.end < len(self.scanner.view):
+                    return  # the limit that the user set cuts a batch: no damage
+                yield damage_finding(self.path, block)
+                yield from self._damaged_batch(block)
+            else:
+                yield from self._table(block)
+            if self.narrowing.exhausted:
+                return
+
+    def _damaged_batch(self, damage: Damage) -> Iterator[Event]:
+        if damage.kind == "bad-crc" and self.narrowing.everything:
+            self.scanner.fill(damage.position, damage.position + damage.length)
+            table = self.scanner.table
+            if table.count and table.at(C.SIZE, 0) == damage.length:
+                yield Row(batch_row(self.path, batch_at(table, 0)))
+
+    def _table(self, table: Columns) -> Iterator[Event]:
+        rows = self.narrowing.rows(table)
+        if not self.is_deep:
+            for row in self.narrowing.take_batches(rows):
+                yield Row(batch_row(self.path, batch_at(table, row)))
+            return
+        for row in rows:
+            yield from self._batch(table, row)
+            if self.narrowing.exhausted:
+                return
+
+    def _batch(self, table: Columns, row: int) -> Iterator[Event]:
+        batch = batch_at(table, row)
+        shown = not self.narrowing.tests_records
+        if shown:
+            yield Row(batch_row(self.path, batch))
+        for chunk in self.decoder.chunks(table, row, row + 1):
+            taken = self.narrowing.take_records(chunk)
+            if taken and not shown:
+                shown = True
+                yield Row(batch_row(self.path, batch))
+            for at in taken:
+                yield Row(record_row(self.path, batch, record_at(chunk, at), self.options.bytes_mode))
+            yield from self._problem(table, chunk)
+
+    def _problem(self, table: Columns, chunk: Chunk) -> Iterator[Event]:
+        if chunk.problem is not None:
+            yield undecodable(self.path, table, chunk.problem)

@@ -1,0 +1,225 @@
+"""The text of a `.log` (or KRaft snapshot), line for line what DumpLogSegments 4.3 prints, and on behind damage.
+
+1. Heading: `Log starting offset` from the file's name, or the snapshot's end offset and epoch.
+2. Batches are walked as Kafka walks them, trusting the length fields: a batch with a wrong checksum is a line that
+   says `isvalid: false`, and with deep iteration its records follow as far as they can be read.
+3. Where Kafka's walk ends quietly before the end of the file, its line `Found N invalid bytes at the end of …`.
+4. Where that walk ends before the file does, quietly or with an exception, the scanner finds the next believable
+   batch, the bytes between are a finding, and the dump goes on. Kafka's own output is a prefix of ours.
+
+Events: `Text` blocks of whole lines, findings in between, in the order of the file.
+"""
+
+import os
+from array import array
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.control import kafka_text, parse_control_record
+from kseg.segment.decode import Chunk, Decoder, record_at
+from kseg.segment.dump.damage import damage_finding, invalid_batch, official_stop, undecodable
+from kseg.segment.dump.narrow import Narrowing
+from kseg.segment.dump.options import DumpOptions
+from kseg.segment.errors import FormatError
+from kseg.segment.events import Event, Text
+from kseg.segment.findings import Finding
+from kseg.segment.kernel import text as T
+from kseg.segment.kernel.text import format_lines
+from kseg.segment.kernel.walk import END, FULL, HEADER_CUT, PARTIAL, TOO_SMALL, next_remarkable
+from kseg.segment.scan import Scanner
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+BLOCK_BYTES = 1024 * 1024
+# what ends Kafka's own walk with an exception
+STOPS = {TOO_SMALL: "CorruptRecordException", HEADER_CUT: "KafkaException"}
+
+
+class LogText:
+    """Writes one file's batches as text. path: as shown. view: the whole file. narrowing: what is selected."""
+
+    def __init__(
+        self, path: str, view: "Buffer", base_offset: int, options: DumpOptions, narrowing: Narrowing
+    ) -> None:
+        self.path = path
+        self.options = options
+        self.narrowing = narrowing
+        self.scanner = Scanner(view, base_offset)
+        self.decoder = Decoder(view)
+        self.size_bytes = len(self.scanner.view)
+        self.end = min(self.size_bytes, options.max_bytes)
+        deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
+        self._flags = (
+            (T.DEEP if deep else 0)
+            | (T.CONTENTS if options.print_data_log else 0)
+            | (T.SKIP_METADATA if options.skip_record_metadata else 0)
+            | (T.ESCAPE if options.escape_control else 0)
+        )
+        self._out = bytearray(BLOCK_BYTES)
+        self._filled = 0
+        self._state = memoryview(array("q", bytes(8 * T.STATE_WIDTH)))
+        # batches with a wrong checksum that no valid batch has followed yet: their lengths may be wrong too
+        self._suspects: list[Finding] = []
+
+    def events(self) -> Iterator[Event]:
+        """All lines and findings of the file."""
+        position = 0
+        while position < self.end and not self.narrowing.exhausted:
+            reason = self.scanner.fill(position, self.end)
+            table = self.scanner.table
+            if table.count:
+                last = table.count - 1
+                position = table.at(C.POSITION, last) + table.at(C.SIZE, last)
+                yield from self._judge(table)
+                yield from self._table(table)
+            if reason != FULL and position < self.end:
+                if reason in (END, PARTIAL) and self.end < self.size_bytes:
+                    break  # the limit that the user set cuts a batch: no damage
+                position = yield from self._behind_the_walk(position, reason)
+        yield from self._suspects
+        yield from self._flush()
+
+    def _behind_the_walk(self, position: int, reason: int) -> Generator[Event, None, int]:
+        """Kafka's walk has ended before the file: say so, and return where a believable batch begins."""
+        if reason not in (END, PARTIAL):
+            yield official_stop(self.path, position, STOPS[reason])
+        elif self.narrowing.everything and self.options.max_bytes == L.INT32_MAX:
+            name = os.path.basename(self.path)
+            yield from self._line(f"Found {self.end - position} invalid bytes at the end of {name}\n".encode())
+        if self._suspects:
+            suspect = self._suspects[0].position
+            position = position if suspect is None else suspect
+            self._suspects.clear()
+        damage = self.scanner.resync(position, self.end)
+        yield damage_finding(self.path, damage)
+        return position + damage.length
+
+    def _judge(self, table: Columns) -> Iterator[Event]:
+        """Findings of the table's batches; those a valid batch has not yet followed are held back."""
+        row = next_remarkable(table.cells, table.capacity, 0, table.count)
+        if row > 0:
+            yield from self._suspects
+            self._suspects.clear()
+        while row < table.count:
+            if table.at(C.ATTRIBUTES, row) & L.CODEC_MASK > L.ZSTD:
+                yield official_stop(self.path, table.at(C.POSITION, row), "IllegalArgumentException")
+            if table.at(C.VALID, row) != 1:
+                self._suspects.append(invalid_batch(self.path, table, row))
+            following = next_remarkable(table.cells, table.capacity, row + 1, table.count)
+            if following > row + 1 or table.at(C.VALID, row) == 1:
+                yield from self._suspects
+                self._suspects.clear()
+            row = following
+
+    # --- batches and records
+
+    def _table(self, table: Columns) -> Iterator[Event]:
+        self._state[T.ROW] = 0
+        if not self.narrowing.everything:
+            yield from self._narrowed(table)
+        elif self._flags & T.DEEP:
+            for chunk in self.decoder.chunks(table):
+                yield from self._chunk(table, chunk)
+        else:
+            yield from self._batches(table, table.count - 1)
+
+    def _narrowed(self, table: Columns) -> Iterator[Event]:
+        rows = self.narrowing.rows(table)
+        if not self._flags & T.DEEP:
+            for row in self.narrowing.take_batches(rows):
+                self._state[T.ROW] = row
+                yield from self._batches(table, row)
+            return
+        for row in rows:
+            self._state[T.ROW] = row
+            for chunk in self.decoder.chunks(table, row, row + 1):
+                for at in self.narrowing.take_records(chunk):
+                    yield from self._records(table, chunk, at, at + 1)
+                if chunk.problem is not None:
+                    yield undecodable(self.path, table, chunk.problem)
+            if self.narrowing.exhausted:
+                return
+
+    def _chunk(self, table: Columns, chunk: Chunk) -> Iterator[Event]:
+        if chunk.control and not self.options.skip_record_metadata:
+            yield from self._batches(table, chunk.last_row)
+            for at in range(chunk.records.count):
+                yield from self._records(table, chunk, at, at + 1)
+        else:
+            yield from self._records(table, chunk, 0, chunk.records.count)
+        if chunk.problem is not None:
+            yield undecodable(self.path, table, chunk.problem)
+
+    def _batches(self, table: Columns, last_row: int) -> Iterator[Event]:
+        """Lines of the batches from state[ROW] to `last_row`, without their records."""
+        yield from self._lines(b"", table, last_row, self.decoder.records, 0, 0, self._flags & ~T.DEEP)
+
+    def _records(self, table: Columns, chunk: Chunk, start: int, stop: int) -> Iterator[Event]:
+        """Lines of a chunk's records start … stop − 1, each batch's own line before its first record."""
+        last_row = chunk.last_row
+        yield from self._lines(chunk.body, table, last_row, chunk.records, start, stop, self._flags)
+        if chunk.control and not self.options.skip_record_metadata:
+            yield from self._control(chunk, start)
+
+    def _control(self, chunk: Chunk, at: int) -> Iterator[Event]:
+        """What follows a control record on its line, which `_lines` has just ended."""
+        record = record_at(chunk, at)
+        try:
+            meaning = kafka_text(parse_control_record(record.key, record.value))
+        except FormatError as error:
+            yield Finding(
+                "bad-control-record",
+                self.path,
+                f"the control record at offset {record.offset} cannot be parsed: {error}",
+                first_offset=record.offset,
+                last_offset=record.offset,
+            )
+            return
+        self._filled -= 1  # the newline
+        yield from self._line(meaning.encode() + b"\n")
+
+    # --- the block that is being filled
+
+    def _lines(
+        self, body: "Buffer", table: Columns, last_row: int, records: Columns, start: int, stop: int, flags: int
+    ) -> Iterator[Event]:
+        self._state[T.RECORD] = start
+        while True:
+            filled = format_lines(
+                body,
+                table.cells,
+                table.capacity,
+                last_row,
+                records.cells,
+                records.capacity,
+                stop,
+                flags,
+                self._out,
+                self._filled,
+                self._state,
+            )
+            is_stuck = filled == self._filled
+            self._filled = filled
+            if self._state[T.ROW] > last_row and (not flags & T.DEEP or self._state[T.RECORD] >= stop):
+                return
+            if is_stuck and not filled:
+                self._out = bytearray(2 * len(self._out))
+            yield from self._flush()
+
+    def _line(self, line: bytes) -> Iterator[Event]:
+        if self._filled + len(line) > len(self._out):
+            yield from self._flush()
+        if len(line) > len(self._out):
+            yield Text(line)
+            return
+        self._out[self._filled : self._filled + len(line)] = line
+        self._filled += len(line)
+
+    def _flush(self) -> Iterator[Event]:
+        if self._filled:
+            yield Text(bytes(memoryview(self._out)[: self._filled]))
+            self._filled = 0

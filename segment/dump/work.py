@@ -1,0 +1,186 @@
+"""The work of `dump` on one file: `dump(FileTarget, DumpOptions) -> Iterator[Event]`.
+
+Dispatch is by what stands behind the last dot, as in Kafka's tool; suffixed files (`.deleted`, `.swap`,
+`.cleaned`) are dumped as what they were, and the other files of a data directory as text lines of our own.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+
+from kseg.segment.dump.index_check import check_offset_index, check_time_index
+from kseg.segment.dump.log_rows import LogRows
+from kseg.segment.dump.log_text import LogText
+from kseg.segment.dump.narrow import Narrowing
+from kseg.segment.dump.options import DumpOptions
+from kseg.segment.dump.side_files import Item, offset_index, producer_snapshot, time_index, txn_index
+from kseg.segment.errors import KsegError
+from kseg.segment.events import Event, Failure, Row, Text
+from kseg.segment.files import MappedFile, read_small
+from kseg.segment.findings import Finding
+from kseg.segment.index import OffsetIndex, TimeIndex
+from kseg.segment.names import FileName, Role, parse_file_name, segment_file_name
+from kseg.segment.targets import FileTarget
+from kseg.segment.txn_index import TxnIndex
+
+
+def dump(target: FileTarget, options: DumpOptions) -> Iterator[Event]:
+    """Everything in one file. Yields Text (format kafka or json) or Row (table), and findings.
+
+    An unreadable file is a Failure with its exit status, after the line `Dumping …`.
+    """
+    path = _as_java_shows(target.path)
+    if options.format == "kafka":
+        yield Text(f"Dumping {path}\n".encode(errors="surrogateescape"))
+    try:
+        for event in _file(path, parse_file_name(os.path.basename(path)), options):
+            yield _as_json(event) if options.format == "json" and isinstance(event, Row) else event
+    except KsegError as error:
+        yield Failure(path, str(error), error.exit_status)
+
+
+def _as_java_shows(path: str) -> str:
+    """java.io.File: no doubled slashes, none at the end."""
+    while "//" in path:
+        path = path.replace("//", "/")
+    return path.rstrip("/") or path
+
+
+def _as_json(row: Row) -> Text:
+    return Text(json.dumps(row.values, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n")
+
+
+def _file(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
+    match name.role:
+        case Role.LOG | Role.METADATA_SNAPSHOT | Role.BOOTSTRAP_SNAPSHOT:
+            yield from _log(path, name, options)
+        case Role.OFFSET_INDEX:
+            yield from _offset_index(path, name, options)
+        case Role.TIME_INDEX:
+            yield from _time_index(path, name, options)
+        case Role.TXN_INDEX:
+            yield from _shown(txn_index(path, TxnIndex(read_small(path), name.base_offset or 0)), options)
+        case Role.PRODUCER_SNAPSHOT:
+            yield from _shown(producer_snapshot(path, read_small(path)), options)
+        case Role.ANCIENT_LOG:
+            from kseg.segment.dump.ancient import dump_ancient
+
+            yield from dump_ancient(path, name.base_offset or 0, options)
+        case _:
+            from kseg.segment.dump.other_files import other_file
+
+            yield from _shown(other_file(path, name, read_small(path)), options)
+
+
+# --- logs
+
+
+def _log(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
+    heading = _heading(name)
+    if options.format == "kafka":
+        if heading is None:
+            yield _unnumbered(path)
+        else:
+            yield Text(heading.encode() + b"\n")
+    narrowing = _narrowing(path, options)
+    with MappedFile(path, options.drop_cache) as file:
+        dumper = LogText if options.format == "kafka" else LogRows
+        yield from dumper(path, file.view, name.base_offset or 0, options, narrowing).events()
+
+
+def _heading(name: FileName) -> str | None:
+    match name.role:
+        case Role.BOOTSTRAP_SNAPSHOT:
+            return "KRaft bootstrap snapshot"
+        case Role.METADATA_SNAPSHOT if name.epoch is not None:
+            return f"Snapshot end offset: {name.base_offset}, epoch: {name.epoch}"
+        case Role.LOG if name.base_offset is not None:
+            return f"Log starting offset: {name.base_offset}"
+    return None
+
+
+def _unnumbered(path: str) -> Finding:
+    return Finding("bad-file-name", path, "the name holds no offset; Kafka's own dump tool ends with an exception")
+
+
+def _narrowing(path: str, options: DumpOptions) -> Narrowing:
+    if not options.selection.read_committed:
+        return Narrowing(options.selection)
+    from kseg.segment.dump.committed import undecided
+
+    aborted, stable_offset = undecided(path)
+    return Narrowing(options.selection, aborted, stable_offset)
+
+
+# --- side files
+
+
+def _offset_index(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
+    if name.base_offset is None:
+        yield _unnumbered(path)
+    base = name.base_offset or 0
+    log_path = _beside(path, base)
+    with MappedFile(path, options.drop_cache) as file:
+        index = OffsetIndex(file.view, base, as_kafka=True)
+        if not index.entries:
+            yield from _said(f"{path} is empty.", options)
+        elif options.index_sanity_check:
+            yield from _sanity(path, index.sanity_problem(), options)
+        else:
+            entries = offset_index(path, index, _is_empty(log_path))
+            yield from _shown(entries, options, options.verify_index_only)
+            yield from check_offset_index(path, log_path, OffsetIndex(file.view, base))
+
+
+def _time_index(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
+    if name.base_offset is None:
+        yield _unnumbered(path)
+    base = name.base_offset or 0
+    with MappedFile(path, options.drop_cache) as file:
+        index = TimeIndex(file.view, base, as_kafka=True)
+        if options.index_sanity_check:
+            yield from _sanity(path, index.sanity_problem(), options)
+        else:
+            yield from _shown(time_index(path, index), options, options.verify_index_only)
+            yield from check_time_index(path, _beside(path, base), TimeIndex(file.view, base))
+
+
+def _sanity(path: str, problem: str | None, options: DumpOptions) -> Iterator[Event]:
+    if problem is None:
+        yield from _said(f"{path} passed sanity check.", options)
+    else:
+        yield Finding("index-below-base", path, f"the index fails the broker's sanity check: {problem}")
+
+
+def _beside(path: str, base_offset: int) -> str:
+    stem = os.path.basename(path).partition(".")[0]
+    name = f"{stem}.log" if stem.isdigit() else segment_file_name(base_offset, ".log")
+    return os.path.join(os.path.dirname(path), name)
+
+
+def _is_empty(log_path: str) -> bool:
+    try:
+        return os.stat(log_path).st_size == 0
+    except OSError:
+        return True
+
+
+def _said(line: str, options: DumpOptions) -> Iterator[Event]:
+    if options.format == "kafka":
+        yield Text(f"{line}\n".encode(errors="surrogateescape"))
+
+
+def _shown(items: Iterable[Item], options: DumpOptions, findings_only: bool = False) -> Iterator[Event]:
+    lines: list[str] = []
+    for item in items:
+        if isinstance(item, Finding):
+            yield item
+        elif not findings_only:
+            if options.format == "kafka":
+                lines.append(item.line)
+            else:
+                yield Row(item.row)
+    if lines:
+        yield Text("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
+
+
