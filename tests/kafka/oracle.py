@@ -45,6 +45,15 @@ class PartitionAnswer(NamedTuple):
     directory: Path
 
 
+class AncientAnswer(NamedTuple):
+    """A 0.7 partition: number of segments, offset behind the last message, what each step said, the directory afterwards."""
+
+    segments: int
+    end_offset: int
+    found: list[dict[str, Any]]
+    directory: Path
+
+
 class KafkaRaised(Exception):
     """The real class threw. `name` is the Java class of the exception, `message` its text (may be None)."""
 
@@ -233,6 +242,29 @@ class Oracle:
         head, parts = self.ask("partition", dir=str(target), steps=list(steps), **options)
         lines = [_with_data(line, parts) for line in head["found"]]
         return PartitionAnswer(head["loaded"], lines, head["ended"], target)
+
+    # --- 0.7 -------------------------------------------------------------------------------------------------
+
+    def ancient(self, directory: Path, steps: Sequence[dict[str, Any]] = (), **options: Any) -> AncientAnswer:
+        """A 0.7 partition (`.kafka` files) opened by Jafka on a copy, the steps in order, then closed.
+
+        Options: recover (default True), roll_bytes, max_message_bytes. Steps: read (offset, max_bytes) and multi (reads) give
+        the framed answer as `data`; append (payloads, codec "none" or "gzip") gives offsets; flush.
+        """
+        copy = self.copy(directory)
+        for file in copy.glob("*.kafka"):
+            file.rename(file.with_suffix(".jafka"))
+        head, parts = self.ask("ancient", dir=str(copy), steps=list(steps), **options)
+        for file in copy.glob("*.jafka"):
+            file.rename(file.with_suffix(".kafka"))
+        lines = [_with_data(line, parts) for line in head["found"]]
+        return AncientAnswer(head["segments"], head["end_offset"], lines, copy)
+
+    def ancient_messages(self, file: Path) -> tuple[list[tuple[int, bool, int, bytes]], str | None]:
+        """(next_offset, valid, crc, payload) of each message of a 0.7 file, and "class: message" of what ended it early."""
+        head, _ = self.ask("ancient_file", file=str(file), base_offset=int(file.name.split(".")[0]))
+        found = [(at, valid, crc, base64.b64decode(payload)) for at, valid, crc, payload in head["messages"]]
+        return found, None if head["exception"] is None else f"{head['exception']}: {head['message']}"
 
     # --- the wire ----------------------------------------------------------------------------------------------
 

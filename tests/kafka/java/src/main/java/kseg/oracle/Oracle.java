@@ -33,6 +33,8 @@ public final class Oracle {
         Map.entry("make", Maker::make),
         Map.entry("compress", Codecs::compress),
         Map.entry("decompress", Codecs::decompress),
+        Map.entry("ancient", Ancient::run),
+        Map.entry("ancient_file", Ancient::file),
         Map.entry("utf8", Oracle::utf8)
     );
 

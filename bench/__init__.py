@@ -1,0 +1,1 @@
+"""Benchmarks: kseg raced against the real Kafka tools over the same files."""
