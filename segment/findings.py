@@ -80,6 +80,7 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     Kind("index-zero-tail", WARNING, "the index is preallocated: entries are followed by zeros", _REBUILD),
     Kind("index-not-sorted", ERROR, "index entries do not increase", _REBUILD),
     Kind("index-entry-mismatch", ERROR, "an index entry does not point at its batch", _REBUILD),
+    Kind("index-entry-old-style", INFO, "an index entry names another offset than Kafka 4 would, as older brokers did", _VERIFY),
     Kind("index-entry-beyond-log", ERROR, "an index entry points behind the end of the segment", _REBUILD),
     Kind("index-below-base", ERROR, "the index fails a broker's sanity check: last offset below the base offset", _REBUILD),
     Kind("time-index-mismatch", ERROR, "a time index entry is not the maximum timestamp up to its offset", _REBUILD),

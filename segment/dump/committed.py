@@ -1,0 +1,33 @@
+"""What `--isolation read_committed` needs to know of a log: its aborted transactions and its last stable offset.
+
+Both come from replaying the batch headers of every segment of the partition, not from `.txnindex` files: those
+may be missing or wrong, and an open transaction stands in none of them.
+"""
+
+import os
+
+from kseg.segment.files import MappedFile
+from kseg.segment.names import FileState, Role, parse_file_name
+from kseg.segment.producer import CompletedTransaction, ProducerState
+from kseg.segment.replay import replay_segment
+from kseg.segment.txn_index import AbortedTxn
+
+
+def undecided(path: str) -> tuple[list[AbortedTxn], int | None]:
+    """Aborted transactions of the partition around the segment `path`, and the first offset of its oldest open
+    transaction (None = all are decided)."""
+    directory = os.path.dirname(path) or os.curdir
+    names = [parse_file_name(entry) for entry in os.listdir(directory)]
+    segments = sorted(
+        (name.base_offset, name.name)
+        for name in names
+        if name.role is Role.LOG and name.state is FileState.LIVE and name.base_offset is not None
+    )
+    state = ProducerState()
+    aborted: list[AbortedTxn] = []
+    for base_offset, name in segments:
+        with MappedFile(os.path.join(directory, name)) as log:
+            for event in replay_segment(log.view, base_offset, state):
+                if isinstance(event, CompletedTransaction) and event.index_entry is not None:
+                    aborted.append(event.index_entry)
+    return aborted, state.first_undecided_offset
