@@ -22,13 +22,13 @@ byte: by bucket of the hash, then by age. (A bucket of more than eight producers
 entries are the same.)
 """
 
-import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kseg.segment import layout as L
 from kseg.segment.control import EndTransactionMarker
 from kseg.segment.model import Batch
+from kseg.segment.open_transactions import OpenTransactions
 from kseg.segment.snapshot import ProducerSnapshotEntry
 from kseg.segment.txn_index import AbortedTxn
 
@@ -158,51 +158,6 @@ class _Producer:
         return self.transaction_first_offset is None and now_ms - self.timestamp_ms >= expiration_ms
 
 
-class _OpenTransactions:
-    """Producer ids by first offset, with the smallest offset at hand; offsets that ended stay in the heap until
-    they come up or outnumber the others, so every call takes logarithmic time on average."""
-
-    __slots__ = ("_heap", "_producer_ids")
-
-    def __init__(self) -> None:
-        self._producer_ids: dict[int, int] = {}
-        self._heap: list[int] = []
-
-    def add(self, first_offset: int, producer_id: int) -> None:
-        if first_offset not in self._producer_ids:
-            heapq.heappush(self._heap, first_offset)
-        self._producer_ids[first_offset] = producer_id
-
-    def remove(self, first_offset: int) -> bool:
-        """Whether there was one."""
-        if self._producer_ids.pop(first_offset, None) is None:
-            return False
-        if len(self._heap) > 64 + 2 * len(self._producer_ids):
-            self._heap = list(self._producer_ids)
-            heapq.heapify(self._heap)
-        return True
-
-    def first(self) -> int | None:
-        while self._heap and self._heap[0] not in self._producer_ids:
-            heapq.heappop(self._heap)
-        return self._heap[0] if self._heap else None
-
-    def first_of_others(self, producer_id: int) -> int | None:
-        """The smallest first offset of another producer; a producer has at most one."""
-        smallest = self.first()
-        if smallest is None or self._producer_ids[smallest] != producer_id:
-            return smallest
-        set_aside = heapq.heappop(self._heap)
-        while self._heap and self._heap[0] == set_aside:
-            heapq.heappop(self._heap)
-        second = self.first()
-        heapq.heappush(self._heap, set_aside)
-        return second
-
-    def in_order(self) -> list[tuple[int, int]]:
-        return sorted(self._producer_ids.items())
-
-
 class ProducerState:
     """The replay: feed it with the batches of a log in order, ask it in between.
 
@@ -225,7 +180,7 @@ class ProducerState:
         self._high_watermark = high_watermark
         self._producers: dict[int, _Producer] = {}
         self._hash_capacity = _HASH_CAPACITY
-        self._open = _OpenTransactions()
+        self._open = OpenTransactions()
         self._first_unreplicated: int | None = None
 
     @classmethod
