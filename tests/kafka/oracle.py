@@ -119,6 +119,7 @@ class Oracle:
         answer = self.dump_in_place(texts)
         for name, copy in zip(given.split(","), copies, strict=True):
             answer = _renamed(answer, name, str(base / name), copy)
+            shutil.rmtree(Path(copy).parent)
         return answer
 
     def dump_in_place(self, args: Sequence[str]) -> DumpAnswer:
