@@ -153,3 +153,24 @@ def write_new_file(
         if fsync:
             file.sync()
         return file.size_bytes
+
+
+def ensure_directory(path: str | os.PathLike[str]) -> None:
+    """Make a directory unless it is there (its parent must be); raises Refused when that cannot be."""
+    try:
+        Path(path).mkdir(exist_ok=True)
+    except OSError as error:
+        raise Refused(f"cannot create {os.fspath(path)}: {error.strerror}") from error
+
+
+def sync_directory(path: str | os.PathLike[str]) -> None:
+    """Return when the names in a directory are on the disk."""
+    name = os.fspath(path)
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise Refused(f"cannot write {name}: {error.strerror}") from error
