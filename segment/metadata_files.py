@@ -225,4 +225,4 @@ def encode_quorum_state(state: QuorumState) -> bytes:
             "currentVoters": [{"voterId": voter} for voter in state.current_voters or ()],
             "data_version": 0,
         }
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")

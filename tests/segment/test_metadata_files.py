@@ -1,0 +1,301 @@
+"""partition.metadata, meta.properties, .kafka_cleanshutdown, quorum-state (fact sheet §1.4, §1.5, §1.7).
+
+What is accepted and what is an error was asked of Kafka 4.3.1 for these very bytes.
+"""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kseg.segment import uuids
+from kseg.segment.errors import FormatError
+from kseg.segment.java_properties import decode_properties, encode_properties
+from kseg.segment.metadata_files import (
+    CleanShutdown,
+    MetaProperties,
+    PartitionMetadata,
+    QuorumState,
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_partition_metadata,
+    decode_quorum_state,
+    encode_clean_shutdown,
+    encode_meta_properties,
+    encode_partition_metadata,
+    encode_quorum_state,
+)
+
+ID = "XqZeFaA4SYahW3xVBVhQJQ"
+UUIDS = st.binary(min_size=16, max_size=16).filter(any).map(uuids.uuid_text)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_uuid_text(data: bytes) -> None:
+    text = uuids.uuid_text(data)
+    assert len(text) == 22 and uuids.uuid_bytes(text) == data
+
+
+def test_known_uuids() -> None:
+    assert uuids.uuid_text(bytes(16)) == uuids.ZERO == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert uuids.uuid_text(bytes(15) + b"\1") == "AAAAAAAAAAAAAAAAAAAAAQ"
+    with pytest.raises(FormatError):
+        uuids.uuid_text(bytes(15))
+
+
+@pytest.mark.behaviour("F55")
+@given(UUIDS)
+def test_partition_metadata_round_trip(topic_id: str) -> None:
+    data = encode_partition_metadata(PartitionMetadata(topic_id))
+    assert len(data) == 43
+    assert decode_partition_metadata(data) == PartitionMetadata(topic_id)
+
+
+@pytest.mark.behaviour("F55")
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (f"version: 0\ntopic_id: {ID}", PartitionMetadata(ID)),
+        (f"version: 0\ntopic_id: {ID}\nfoo", PartitionMetadata(ID)),
+        (f"v: 5\nx: {ID}==", PartitionMetadata(ID, 5)),
+        (f"version:\t 0: \ntopic_id:  {ID}", PartitionMetadata(ID)),
+        (f"version: 0\ntopic_id: {ID[:-1]}R", PartitionMetadata(ID)),
+    ],
+)
+def test_partition_metadata_that_kafka_reads(data: str, expected: PartitionMetadata) -> None:
+    assert decode_partition_metadata(data.encode()) == expected
+
+
+@pytest.mark.behaviour("F55")
+@pytest.mark.parametrize(
+    "data",
+    [
+        "",
+        "version: 0",
+        f"version: -1\ntopic_id: {ID}",
+        f"version:0\ntopic_id: {ID}",
+        f"version: 0 \ntopic_id: {ID}",
+        f"version: 0\ntopic_id: {ID} ",
+        f"version: 0\ntopic_id: {ID}=",
+        f"version: 0\ntopic_id: {ID[:-1]}",
+        f"version: 0\ntopic_id: {ID[:-2]}+Q",
+        f"version: 0\n\ntopic_id: {ID}",
+        f"version: 0\ntopic_id: {uuids.ZERO}",
+        "version: 0\ntopic_id: \ud800",
+    ],
+)
+def test_partition_metadata_that_kafka_refuses(data: str) -> None:
+    with pytest.raises(FormatError):
+        decode_partition_metadata(data.encode("utf-8", "surrogatepass"))
+
+
+@pytest.mark.behaviour("F55")
+@pytest.mark.parametrize("topic_id", [uuids.ZERO, "", "x"])
+def test_partition_metadata_without_an_id_is_not_written(topic_id: str) -> None:
+    with pytest.raises(FormatError):
+        encode_partition_metadata(PartitionMetadata(topic_id))
+
+
+# --- Java properties: left as Java reads it
+@pytest.mark.parametrize(
+    ("data", "pairs"),
+    [
+        (b"a=b", {"a": "b"}),
+        (b"a:b", {"a": "b"}),
+        (b"a b", {"a": "b"}),
+        (b"a = b ", {"a": "b "}),
+        (b"a", {"a": ""}),
+        (b"=b", {"": "b"}),
+        (b"a\\=b=c\\:d", {"a=b": "c:d"}),
+        (b"#x\n!y\n a=b", {"a": "b"}),
+        (b"a=b\\\n   c", {"a": "bc"}),
+        (b"a=\\u00e9\xe9", {"a": "éé"}),
+        (b"a=\\q\\t\\n\\r\\f\\\\", {"a": "q\t\n\r\f\\"}),
+        (b"a=b\rc=d\r\ne=f", {"a": "b", "c": "d", "e": "f"}),
+        (b"a=b\\", {"a": "b"}),
+        (b"#c\\\na=b", {"a": "b"}),
+        (b"a : = b", {"a": "= b"}),
+        (b"a=1\na=2", {"a": "2"}),
+        (b"a=\\\n\n#b\nc=d", {"a": "", "c": "d"}),
+        (b"  \\\n a=b", {"a": "b"}),
+        (b"a=\\ b", {"a": " b"}),
+        (b"a=\\ud83d\\ude00", {"a": "😀"}),
+    ],
+)
+def test_properties_as_java_reads_them(data: bytes, pairs: dict[str, str]) -> None:
+    assert decode_properties(data) == pairs
+
+
+@pytest.mark.parametrize("data", [b"a=\\u00g9", b"a=\\u12", b"a=\\u+123", b"\\u"])
+def test_properties_that_java_refuses(data: bytes) -> None:
+    with pytest.raises(FormatError):
+        decode_properties(data)
+
+
+@given(st.dictionaries(st.text(), st.text(), max_size=6), st.integers(0, 4_000_000_000_000))
+def test_properties_round_trip(pairs: dict[str, str], now_ms: int) -> None:
+    assert decode_properties(encode_properties(pairs, now_ms)) == pairs
+
+
+# --- meta.properties
+
+
+@given(INT32, st.text(max_size=20), st.none() | UUIDS, st.integers(0, 4_000_000_000_000))
+def test_meta_properties_round_trip(
+    node_id: int, cluster_id: str, directory_id: str | None, now_ms: int
+) -> None:
+    for version in (0, 1):
+        properties = MetaProperties(version, node_id, cluster_id, directory_id)
+        assert decode_meta_properties(encode_meta_properties(properties, now_ms)) == properties
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", MetaProperties(0)),
+        (b"broker.id=1\n", MetaProperties(0, 1)),
+        (b"version=0\nbroker.id=-1\ncluster.id=q\nnode.id=3", MetaProperties(0, -1, "q")),
+        (b"version=01\nnode.id=+1\ncluster.id=", MetaProperties(1, 1, "")),
+        (
+            f"version=0\nbroker.id=1\ndirectory.id={ID}".encode(),
+            MetaProperties(0, 1, None, ID),
+        ),
+    ],
+)
+def test_meta_properties_that_kafka_reads(data: bytes, expected: MetaProperties) -> None:
+    assert decode_meta_properties(data) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "sign"),
+    [
+        (b"version=1\nnode.id=1", "no cluster.id"),
+        (b"version=1\ncluster.id=x", "no node.id"),
+        (b"version=2\nnode.id=1\ncluster.id=abc", "unknown version '2'"),
+        (b"version=x", "unknown version 'x'"),
+        (b"version=1\nnode.id=a\ncluster.id=abc", "node.id is no number"),
+        (b"version=1\nnode.id=1 \ncluster.id=abc", "node.id is no number"),
+        (b"version=0\nbroker.id=", "broker.id is no number"),
+        (b"version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=zz", "not the text of a uuid"),
+    ],
+)
+def test_meta_properties_that_kafka_refuses(data: bytes, sign: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        decode_meta_properties(data)
+    assert sign in str(caught.value)
+
+
+# --- .kafka_cleanshutdown
+
+
+@pytest.mark.behaviour("F56")
+@pytest.mark.parametrize(
+    ("data", "epoch"),
+    [
+        (b"", None),
+        (b'{"version":0,"brokerEpoch":103}', 103),
+        (b'{"version":5,"brokerEpoch":-1,"x":[1]}', -1),
+        (b'{"brokerEpoch":"7"}', 7),
+        (b'{"brokerEpoch":1.5}', 1),
+        (b'{"brokerEpoch":1} x', 1),
+        (b'{"version":null,"brokerEpoch":1}', 1),
+        (b'{"version":"x","brokerEpoch":1}', None),
+        (b'{"version":0}', None),
+        (b'{"brokerEpoch":null}', None),
+        (b'{"brokerEpoch":9223372036854775808}', None),
+        (b'{"brokerEpoch":true}', None),
+        (b'{"brokerEpoch":""}', None),
+        (b"[1]", None),
+        (b"\xff", None),
+        (b"[" * 100_000, None),
+        (b'{"brokerEpoch":' + b"9" * 10_000 + b"}", None),
+    ],
+)
+def test_clean_shutdown(data: bytes, epoch: int | None) -> None:
+    assert decode_clean_shutdown(data) == CleanShutdown(epoch)
+
+
+@pytest.mark.behaviour("F56")
+@given(st.none() | INT64)
+def test_clean_shutdown_round_trip(epoch: int | None) -> None:
+    assert decode_clean_shutdown(encode_clean_shutdown(CleanShutdown(epoch))) == CleanShutdown(epoch)
+
+
+# --- quorum-state
+
+V0 = (
+    b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
+    b'"currentVoters":[{"voterId":1}],"data_version":0}'
+)
+V1 = b'{"leaderId":1,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+
+
+def test_quorum_state() -> None:
+    v0 = QuorumState(0, 1, 2, -1, cluster_id="", applied_offset=0, current_voters=(1,))
+    v1 = QuorumState(1, 1, 2, -1, voted_directory_id=uuids.ZERO)
+    for data, state in ((V0, v0), (V1, v1)):
+        assert decode_quorum_state(data) == decode_quorum_state(data + b"\nxx") == state
+        assert encode_quorum_state(state) == data
+    assert decode_quorum_state(V0[:-1] + b',"extra":1}') == v0
+
+
+@given(INT32, INT32, INT32, INT64, st.text(max_size=5), st.lists(INT32, max_size=4))
+def test_quorum_state_round_trip(a: int, b: int, c: int, d: int, cluster: str, voters: list[int]) -> None:
+    state = QuorumState(0, a, b, c, None, cluster, d, tuple(voters))
+    assert decode_quorum_state(encode_quorum_state(state)) == state
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"{",
+        b"[" * 100_000,
+        b"\xff",
+        V0.replace(b'"leaderId":1,', b""),
+        V0.replace(b'"clusterId":"",', b""),
+        V0.replace(b'"clusterId":""', b'"clusterId":3'),
+        V0.replace(b'"appliedOffset":0,', b""),
+        V0.replace(b'[{"voterId":1}]', b"null"),
+        V0.replace(b'[{"voterId":1}]', b"[1]"),
+        V0.replace(b'"leaderId":1', b'"leaderId":1.0'),
+        V0.replace(b'"leaderId":1', b'"leaderId":4294967297'),
+        V0.replace(b'"data_version":0', b'"data_version":2'),
+        V1.replace(b'"AAAAAAAAAAAAAAAAAAAAAA"', b'"zz"'),
+        V1.replace(b',"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"', b""),
+    ],
+)
+def test_quorum_state_that_kafka_refuses(data: bytes) -> None:
+    with pytest.raises(FormatError):
+        decode_quorum_state(data)
+
+
+@given(st.binary(max_size=120) | st.text(max_size=60).map(lambda text: text.encode("utf-8")))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    assert isinstance(decode_clean_shutdown(data), CleanShutdown)
+    for decode in (decode_partition_metadata, decode_meta_properties, decode_quorum_state):
+        try:
+            decode(data)
+        except FormatError as error:
+            assert str(error)
+
+
+def test_captured_files(capture_small: Path, legacy_small: Path) -> None:
+    for path in capture_small.rglob("partition.metadata"):
+        assert encode_partition_metadata(decode_partition_metadata(path.read_bytes())) == path.read_bytes()
+    properties = (capture_small / "data/meta.properties").read_bytes()
+    decoded = decode_meta_properties(properties)
+    assert decoded == MetaProperties(1, 1, "Mz9XvQe1R0mU7bTq2LkP5w", "UsCu_Qd6HlJL_AROE7wUxg")
+    assert encode_meta_properties(decoded, 1_795_250_574_000) == properties  # Sat Nov 21 08:42:54 UTC 2026
+    old = (legacy_small / "data/1.1.1/4-compacted/meta.properties").read_bytes()
+    assert decode_meta_properties(old) == MetaProperties(0, 0)
+    shutdown = (capture_small / "data/.kafka_cleanshutdown").read_bytes()
+    assert decode_clean_shutdown(shutdown) == CleanShutdown(103)
+    assert encode_clean_shutdown(CleanShutdown(103)) == shutdown
+    quorum = (capture_small / "data/__cluster_metadata-0/quorum-state").read_bytes()
+    assert encode_quorum_state(decode_quorum_state(quorum)) == quorum
