@@ -211,7 +211,7 @@ class _Walker:
         self.budget_bytes = _SEARCH_ALLOWANCE_BYTES + _SEARCH_FACTOR * len(view)
         self._zeros_from: int | None = None
 
-    def zeros_from(self, position: int) -> bool:
+    def only_zeros_from(self, position: int) -> bool:
         """Whether all from `position` on are zeros; the tail of the file is looked at once."""
         if self._zeros_from is None:
             self._zeros_from = _start_of_zero_tail(self.view)
@@ -226,7 +226,7 @@ class _Walker:
     def damage(self, position: int, found: AncientEntry | str) -> AncientEntry | AncientDamage:
         """What is wrong at `position`, and how far it reaches."""
         view, end = self.view, self.end
-        if self.zeros_from(position):
+        if self.only_zeros_from(position):
             return AncientDamage("zero-tail", position, end - position)
         size = int.from_bytes(view[position : position + SIZE_FIELD], "big", signed=True)
         if (isinstance(found, AncientEntry) or found == "unknown-magic") and self._corroborated(
@@ -251,7 +251,7 @@ class _Walker:
         for _ in range(_CORROBORATING_HOPS):
             if self.budget_bytes < 0:
                 return False
-            if self.zeros_from(position):
+            if self.only_zeros_from(position):
                 return True
             entry = self.judge(position)
             if isinstance(entry, AncientEntry):
