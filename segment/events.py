@@ -48,11 +48,11 @@ class Advance:
 
 Event = Text | Row | Finding | Failure | Advance
 
-T = TypeVar("T", contravariant=True)
-O = TypeVar("O", contravariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
+O_contra = TypeVar("O_contra", contravariant=True)
 
 
-class Work(Protocol[T, O]):
+class Work(Protocol[T_contra, O_contra]):
     """The shape of every command's work; must be importable by name so that it can be pickled."""
 
-    def __call__(self, target: T, options: O) -> Iterator[Event]: ...
+    def __call__(self, target: T_contra, options: O_contra, /) -> Iterator[Event]: ...

@@ -17,12 +17,9 @@ What a target's work raises never stops the others: every exception becomes a `F
 """
 
 import os
-import pickle
 import signal
 import struct
-import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -99,6 +96,8 @@ def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
 
 def bug(path: str, error: Exception) -> Failure:
     """The report line of an exception nobody foresaw; its traceback travels along."""
+    import traceback
+
     kind = type(error).__name__
     said = f"{kind}: {error}" if str(error) else kind
     return Failure(path, f"bug in kseg at {path}: {said}", BUG_STATUS, traceback.format_exc())
@@ -172,6 +171,8 @@ class _Crew:
 
     def _take(self) -> Iterator[Event]:
         """What has arrived of the current target."""
+        import pickle
+
         chunks = self._arrived.get(self._current)
         while chunks:
             chunk = chunks.popleft()
@@ -252,6 +253,7 @@ class _Crew:
 
     def _start(self) -> _Worker:
         import multiprocessing
+        import threading
 
         forks = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
         context = multiprocessing.get_context("fork" if forks else "spawn")
@@ -312,6 +314,8 @@ def _send_events(connection: "Connection", number: int, target: T, work: Work[T,
 
 
 def _packed(number: int, last: bool, events: list[Event], path: str) -> bytes:
+    import pickle
+
     try:
         body = pickle.dumps(events, pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # noqa: BLE001  (an event that cannot travel is the bug of the work)

@@ -100,7 +100,12 @@ def test_big_text_streams_through_pipes_with_bounded_memory(monkeypatch: pytest.
     monkeypatch.setattr(fanout, "AHEAD_BYTES", 3_000_000)
     crew: list[fanout._Crew] = []
     start = fanout._Crew._start
-    monkeypatch.setattr(fanout._Crew, "_start", lambda self: (crew.append(self), start(self))[1])
+
+    def noted_start(self: fanout._Crew) -> fanout._Worker:
+        crew.append(self)
+        return start(self)
+
+    monkeypatch.setattr(fanout._Crew, "_start", noted_start)
 
     seen = bytearray()
     most_waiting = 0

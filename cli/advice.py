@@ -1,0 +1,45 @@
+"""The next command to type, from the hint that the catalogue gives for a finding."""
+
+import os
+import shlex
+
+from kseg.cli.commands import COMMANDS
+from kseg.segment.errors import FormatError
+from kseg.segment.findings import Finding
+
+# What to look at when the catalogue's own advice is a command that this version does not have, or the one running.
+_INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {partition}"}
+
+
+def next_command(finding: Finding, running: str) -> str:
+    """A whole command line, quoted for a shell; empty when there is nothing better than what was just done."""
+    hint = hint_of(finding.kind.hint, running)
+    return hint.format(**_places(finding.path)) if hint else ""
+
+
+def hint_of(hint: str, running: str) -> str:
+    verb = hint.split()[1]
+    return hint if verb in COMMANDS and verb != running else _INSTEAD.get(running, "")
+
+
+def _places(path: str) -> dict[str, str]:
+    """The file, its partition directory and its log dir, as far as the names tell."""
+    if _is_partition(path):
+        partition, log_dir = path, os.path.dirname(path) or "."
+    elif os.path.isdir(path):
+        partition = log_dir = path
+    else:
+        partition = os.path.dirname(path) or "."
+        log_dir = (os.path.dirname(partition) or ".") if _is_partition(partition) else partition
+    places = {"path": path, "partition": partition, "log_dir": log_dir}
+    return {name: shlex.quote(place) for name, place in places.items()}
+
+
+def _is_partition(path: str) -> bool:
+    from kseg.segment.names import parse_partition_directory
+
+    try:
+        parse_partition_directory(os.path.basename(os.path.abspath(path)))
+    except FormatError:
+        return False
+    return os.path.isdir(path)

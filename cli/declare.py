@@ -1,0 +1,181 @@
+"""One declaration of every option, two readers of a command line.
+
+A command is a function whose keyword-only parameters are annotated with `Annotated[type, Option(...)]` or
+`Annotated[type, Argument(...)]`. That signature is the only place where an option is written down:
+
+- `quick_read` reads an ordinary command line with it, in microseconds and without importing anything;
+- `app.py` makes a typer command of it, for help, completion, suggestions and every command line that is not
+  ordinary (typer alone takes longer to import than most dumps take to run);
+- `manual.py` makes the man page of it.
+
+Types: `bool` is a flag, `bool | None` a pair of flags `--x/--no-x`, `tuple[...]` an option or argument that may
+be repeated, everything else takes one value. Both readers give text; `bind` turns it into values, so that they
+cannot differ in what a value means.
+"""
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args, get_origin
+
+from kseg.segment.errors import UsageError
+from kseg.segment.layout import INT64_MAX
+
+RESULT = "Result"
+FILTER = "Filters"
+INPUT = "Input"
+RUN = "Running"
+KAFKA = "Flags of kafka-dump-log.sh"
+
+Reader = Callable[[str], object]
+Raw = str | bool | Sequence[str] | None
+
+
+class Option:
+    """A named option. names: `--x`, or `--x/--no-x`. read: turns the text into a value, ValueError says why not."""
+
+    __slots__ = ("choices", "help", "metavar", "names", "panel", "read")
+
+    def __init__(
+        self,
+        names: str,
+        *,
+        help: str,
+        metavar: str = "",
+        read: Reader | None = None,
+        choices: Sequence[str] = (),
+        panel: str = RESULT,
+    ) -> None:
+        self.names = names
+        self.help = help
+        self.metavar = metavar or "|".join(choices)
+        self.read = _choice_reader(choices) if choices else read
+        self.choices = choices
+        self.panel = panel
+
+
+class Argument:
+    """A positional argument."""
+
+    __slots__ = ("help", "metavar")
+
+    def __init__(self, metavar: str, *, help: str) -> None:
+        self.metavar = metavar
+        self.help = help
+
+
+class Parameter:
+    """One parameter of a command function, taken apart. shape: flag, pair, one or many."""
+
+    __slots__ = ("default", "name", "read", "required", "shape", "spec")
+
+    def __init__(self, name: str, annotation: object, required: bool, default: object) -> None:
+        kind, self.spec = get_args(annotation)
+        self.name = name
+        self.required = required
+        self.default = default
+        members = get_args(kind)
+        if kind is bool or bool in members:
+            self.shape = "flag" if kind is bool else "pair"
+        else:
+            self.shape = "many" if get_origin(kind) is tuple else "one"
+        number = kind is int or (isinstance(kind, types.UnionType) and int in members)
+        custom: Reader | None = getattr(self.spec, "read", None)
+        self.read: Reader = custom or (read_number if number else str)
+
+    @property
+    def flags(self) -> list[str]:
+        """The spellings on the command line, the negative one of a pair last."""
+        return self.spec.names.split("/") if isinstance(self.spec, Option) else []
+
+    @property
+    def hint(self) -> str:
+        return self.flags[0] if self.flags else self.spec.metavar
+
+
+def parameters(command: Callable[..., int]) -> list[Parameter]:
+    """The parameters of a command function in the order written."""
+    defaults: Mapping[str, object] = command.__kwdefaults__ or {}
+    return [
+        Parameter(name, annotation, name not in defaults, defaults.get(name))
+        for name, annotation in command.__annotations__.items()
+        if name != "return"
+    ]
+
+
+def quick_read(known: Sequence[Parameter], words: Sequence[str]) -> dict[str, Raw] | None:
+    """The text given for each parameter of an ordinary command line; None leaves it to typer.
+
+    Ordinary: long options spelled out, with `=value` or the value as next word, and arguments.
+    """
+    by_flag = {flag: parameter for parameter in known for flag in parameter.flags}
+    positional = next((parameter for parameter in known if isinstance(parameter.spec, Argument)), None)
+    raw: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-") or word == "-":
+            if positional is None:
+                return None
+            raw.setdefault(positional.name, []).append(word)
+            continue
+        flag, equals, value = word.partition("=")
+        parameter = by_flag.get(flag)
+        if parameter is None or (equals and parameter.shape in ("flag", "pair")):
+            return None
+        if parameter.shape in ("flag", "pair"):
+            raw[parameter.name] = flag == parameter.flags[0]
+            continue
+        given = value if equals else next(rest, None)
+        if given is None:
+            return None
+        if parameter.shape == "many":
+            raw.setdefault(parameter.name, []).append(given)
+        else:
+            raw[parameter.name] = given
+    if any(parameter.required and parameter.name not in raw for parameter in known):
+        return None
+    return raw
+
+
+def bind(known: Sequence[Parameter], raw: Mapping[str, Raw]) -> dict[str, Any]:
+    """The values for the command function. Raises UsageError that names the option and says what it takes."""
+    values: dict[str, Any] = {}
+    for parameter in known:
+        given = raw.get(parameter.name)
+        if given is None or given == [] or given == ():
+            if parameter.required:
+                raise UsageError(f"{parameter.hint} is missing")
+            values[parameter.name] = parameter.default
+        elif isinstance(given, bool):
+            values[parameter.name] = given
+        elif isinstance(given, str):
+            values[parameter.name] = _value(parameter, given)
+        else:
+            values[parameter.name] = tuple(_value(parameter, each) for each in given)
+    return values
+
+
+def read_number(text: str) -> int:
+    """A whole number that fits the signed 64 bits of Kafka's fields."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError("takes a whole number") from None
+    if not -INT64_MAX - 1 <= number <= INT64_MAX:
+        raise ValueError("takes a number of at most 64 bits")
+    return number
+
+
+def _value(parameter: Parameter, text: str) -> object:
+    try:
+        return parameter.read(text)
+    except ValueError as error:
+        raise UsageError(f"{parameter.hint} {error}, not {text!r}") from None
+
+
+def _choice_reader(choices: Sequence[str]) -> Reader:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"takes one of {', '.join(choices)}")
+        return text
+
+    return read

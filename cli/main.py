@@ -1,0 +1,85 @@
+"""The program: from `sys.argv` to an exit status.
+
+Start-up is part of every answer, so the order here is by cost: the version needs no parser, an ordinary command
+line is read by `declare.quick_read`, and only what is left (help, completion, mistakes) imports typer. Errors
+become one sentence on stderr and an exit status here and nowhere else.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from kseg.cli.commands import COMMANDS, function_of
+from kseg.cli.stream import Output, complain, silence
+from kseg.segment.errors import KsegError
+
+BUG = 70
+INTERRUPTED = 130
+COMPLETING = "_KSEG_COMPLETE"  # set by the shell's completion script
+
+
+def main() -> None:
+    """Run the program and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line and return its exit status."""
+    try:
+        return _dispatch(words)
+    except KsegError as error:
+        complain(f"kseg: {error}")
+        return error.exit_status
+    except BrokenPipeError:
+        silence()
+        return 0
+    except KeyboardInterrupt:
+        complain("kseg: interrupted")
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  (the last line of defence: a bug ends in a report line)
+        return _report_bug(error)
+
+
+def print_version() -> int:
+    from kseg.cli.version import report
+
+    out = Output()
+    out.line(report())
+    out.flush()
+    return 0
+
+
+def _dispatch(words: Sequence[str]) -> int:
+    if COMPLETING not in os.environ:
+        if list(words) == ["--version"]:
+            return print_version()
+        if words and words[0] in COMMANDS:
+            status = _run_quickly(words[0], words[1:])
+            if status is not None:
+                return status
+    from kseg.cli import app
+
+    if not words and COMPLETING not in os.environ:
+        app.run(["--help"], print_version)
+        return 2
+    return app.run(words, print_version)
+
+
+def _run_quickly(name: str, words: Sequence[str]) -> int | None:
+    from kseg.cli.declare import bind, parameters, quick_read
+
+    command = function_of(name)
+    known = parameters(command)
+    raw = quick_read(known, words)
+    return None if raw is None else command(**bind(known, raw))
+
+
+def _report_bug(error: Exception) -> int:
+    if os.environ.get("KSEG_TRACEBACK") == "1":
+        import traceback
+
+        traceback.print_exc()
+    kind = type(error).__name__
+    said = f"{kind}: {error}" if str(error) else kind
+    complain(f"kseg: bug in kseg: {said} (KSEG_TRACEBACK=1 shows where; please report it)")
+    return BUG

@@ -1,0 +1,178 @@
+"""The option types and options that several commands share."""
+
+import os
+import re
+from typing import Annotated
+
+from kseg.cli.declare import FILTER, INPUT, RUN, Argument, Option
+from kseg.segment.errors import UsageError
+from kseg.segment.layout import INT32_MAX, INT64_MAX
+
+_SIZES = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_DURATIONS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_AMOUNT = re.compile(r"(\d{1,19})\s*([A-Za-z]*)", re.ASCII)
+_EPOCH_MS = re.compile(r"-?\d+", re.ASCII)
+
+
+def read_time(text: str) -> int:
+    """TIME to epoch milliseconds: a whole number of them, or ISO 8601 (without a zone it is UTC)."""
+    if _EPOCH_MS.fullmatch(text):
+        return _within_64_bits(int(text))
+    import datetime
+
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            "takes epoch milliseconds or an ISO 8601 time such as 2024-05-01T12:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return (moment - epoch) // datetime.timedelta(milliseconds=1)
+
+
+def read_size(text: str) -> int:
+    """A size to bytes: `4096`, `64KiB`, `1 GiB`."""
+    return _amount(text, _SIZES, "takes a size such as 4096, 64KiB, 10MiB or 1GiB")
+
+
+def read_size_of_int(text: str) -> int:
+    """A size that Kafka keeps in 32 bits."""
+    size = read_size(text)
+    if size > INT32_MAX:
+        raise ValueError(f"takes at most {INT32_MAX} bytes")
+    return size
+
+
+def read_duration(text: str) -> int:
+    """A duration to milliseconds: `500`, `30s`, `5m`, `12h`, `7d`."""
+    return _amount(text, _DURATIONS_MS, "takes a duration such as 500, 30s, 5m, 12h or 7d")
+
+
+def read_count(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= INT64_MAX:
+        raise ValueError("takes a whole number from 1")
+    return int(text)
+
+
+def read_partition(text: str) -> int:
+    """A partition number as it stands in directory names."""
+    if not text.isascii() or not text.isdigit() or int(text) > INT32_MAX:
+        raise ValueError("takes a partition number")
+    return int(text)
+
+
+def key_bytes(text: str, encoding: str) -> bytes:
+    """The bytes of `--key` as `--key-encoding` says it is written. Raises UsageError."""
+    import binascii
+
+    try:
+        if encoding == "hex":
+            return bytes.fromhex(text)
+        if encoding == "base64":
+            return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as error:
+        raise UsageError(f"--key {text!r} is not {encoding}: {error}") from None
+    return os.fsencode(text)
+
+
+def default_jobs() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _amount(text: str, units: dict[str, int], complaint: str) -> int:
+    match = _AMOUNT.fullmatch(text.strip())
+    factor = units.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise ValueError(complaint)
+    return _within_64_bits(int(match[1]) * factor)
+
+
+def _within_64_bits(number: int) -> int:
+    if not -INT64_MAX - 1 <= number <= INT64_MAX:
+        raise ValueError("takes a number of at most 64 bits")
+    return number
+
+
+Paths = Annotated[
+    tuple[str, ...],
+    Argument(
+        "PATH",
+        help="A file of a segment, a checkpoint, a partition directory, a log dir, or a directory above several.",
+    ),
+]
+Topics = Annotated[
+    tuple[str, ...],
+    Option("--topic", metavar="GLOB", help="Only topics whose name matches; may be repeated.", panel=INPUT),
+]
+Partition = Annotated[
+    int | None,
+    Option("--partition", metavar="N", read=read_partition, help="Only this partition number.", panel=INPUT),
+]
+Json = Annotated[
+    bool,
+    Option("--json", help="JSON lines on stdout, one object a line with a type; human words go to stderr."),
+]
+Quiet = Annotated[
+    bool, Option("--quiet", help="No progress, no notices, no summary: only results and errors.", panel=RUN)
+]
+NoProgress = Annotated[
+    bool, Option("--no-progress", help="No progress bar (it is shown only on a terminal).", panel=RUN)
+]
+Jobs = Annotated[
+    int | None,
+    Option(
+        "--jobs",
+        metavar="N",
+        read=read_count,
+        help="Work on so many targets at a time, in local processes. Default: the number of cores.",
+        panel=RUN,
+    ),
+]
+Now = Annotated[
+    int | None,
+    Option(
+        "--now",
+        metavar="TIME",
+        read=read_time,
+        help="The time to judge by, in epoch milliseconds or ISO 8601. Default: the clock.",
+        panel=RUN,
+    ),
+]
+DropCache = Annotated[
+    bool,
+    Option(
+        "--drop-cache",
+        help="Drop what was read from the page cache, so that a working broker keeps its own pages.",
+        panel=RUN,
+    ),
+]
+Isolation = Annotated[
+    str,
+    Option(
+        "--isolation",
+        choices=("read_uncommitted", "read_committed"),
+        help="read_committed leaves out what a consumer would not see: aborted and open transactions.",
+        panel=FILTER,
+    ),
+]
+KeyEncoding = Annotated[
+    str,
+    Option(
+        "--key-encoding",
+        choices=("utf8", "hex", "base64"),
+        help="How the operand of --key is written.",
+        panel=FILTER,
+    ),
+]
+BytesMode = Annotated[
+    str,
+    Option(
+        "--bytes",
+        choices=("auto", "utf8", "hex", "base64", "size", "redacted"),
+        help="How keys, values and header values are shown; auto is UTF-8 text where valid, else base64.",
+    ),
+]

@@ -1,0 +1,217 @@
+"""Show a stream of events: the last of the three parts of every command.
+
+    Text     bytes to stdout as they are
+    Row      a JSON line on stdout, else the command's words for it, else a table
+    Finding  a JSON line on stdout; without --json a sentence, on stdout where findings are the result (verify),
+             on stderr where they accompany one (dump)
+    Failure  a sentence on stderr, and with --json an `error` line on stdout
+    Advance  the progress bar
+
+Rows of type `summary` are not shown one by one: their numbers are added up over all targets and shown once, at
+the end. The end is also where the exit status is settled and the next command to type is given.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kseg.cli.advice import next_command
+from kseg.cli.progress import Progress
+from kseg.cli.stream import Output, complain, silence, visible
+from kseg.cli.tally import Tally
+from kseg.segment.events import Advance, Event, Failure, Row, Text
+from kseg.segment.findings import ERROR, INFO, Finding
+
+if TYPE_CHECKING:
+    from kseg.cli.table import Table
+
+Values = Mapping[str, object]
+Words = Callable[[Values], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How one run is shown.
+
+    command: its name. words: the lines for a row in text mode; without it rows become JSON lines. table: rows
+    become tables. findings_are_result: findings go to stdout and an INFO is worth showing. summary: the words for
+    the summed `summary` rows, None shows no summary line.
+    """
+
+    command: str
+    json: bool = False
+    quiet: bool = False
+    progress: bool = True
+    table: bool = False
+    findings_are_result: bool = False
+    words: Words | None = None
+    summary: Callable[[Tally], str] | None = None
+    missed: Callable[[Values], bool] | None = None
+
+
+def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: Tally) -> int:
+    """Show all events and return the exit status. paths: what is worked on, for the progress bar's total."""
+    out = Output()
+    progress = Progress(paths, style.progress and not style.quiet, out.is_terminal)
+    screen = _Screen(out, progress, style, tally)
+    try:
+        for event in events:
+            if isinstance(event, Advance):
+                progress.advance(event.path, event.bytes_done)
+            else:
+                screen.show(event)
+        screen.finish()
+    except KeyboardInterrupt:
+        tally.interrupted = True
+        _close(events)
+        screen.finish()
+    except BrokenPipeError:
+        _close(events)
+        silence()
+    finally:
+        progress.hide()
+    return tally.exit_status()
+
+
+def _close(events: Iterator[Event]) -> None:
+    close = getattr(events, "close", None)
+    if close is not None:
+        close()
+
+
+class _Screen:
+    """Where each kind of event goes in one run."""
+
+    def __init__(self, out: Output, progress: Progress, style: Style, tally: Tally) -> None:
+        self._out = out
+        self._progress = progress
+        self._style = style
+        self._tally = tally
+        self._table: Table | None = None
+        self._worst: Finding | None = None
+
+    def show(self, event: Text | Row | Finding | Failure) -> None:
+        if isinstance(event, Text):
+            self._make_room()
+            self._out.write(event.data)
+        elif isinstance(event, Row):
+            self._row(event.values)
+        elif isinstance(event, Finding):
+            self._finding(event)
+        else:
+            self._failure(event)
+
+    def finish(self) -> None:
+        self._end_table()
+        tally, style = self._tally, self._style
+        if style.json and style.summary is not None:
+            self._json(tally.as_row(style.command))
+        self._out.flush()
+        self._progress.hide()
+        if tally.interrupted:
+            complain(f"kseg {style.command}: interrupted: {tally.progress_words()}")
+        if style.quiet:
+            return
+        if style.summary is not None and (style.findings_are_result or not tally.is_spotless):
+            self._human(style.summary(tally))
+        if self._worst is not None:
+            advice = next_command(self._worst, style.command)
+            if advice:
+                self._human(f"next: {advice}")
+        self._out.flush()
+
+    def _row(self, values: Values) -> None:
+        if values.get("type") == "summary":
+            self._tally.add(values)
+            return
+        if self._style.missed is not None:
+            self._tally.answer(not self._style.missed(values))
+        self._make_room()
+        if self._style.json:
+            self._json(values)
+        elif self._style.table:
+            self._tabulate(values)
+        elif self._style.words is not None:
+            for line in self._style.words(values):
+                self._out.line(line)
+        else:
+            self._json(values)
+
+    def _finding(self, finding: Finding) -> None:
+        self._tally.count(finding)
+        if self._worst is None:
+            self._worst = finding if finding.severity != INFO else None
+        elif finding.severity == ERROR != self._worst.severity:
+            self._worst = finding
+        if self._style.json:
+            self._json(finding.as_row())
+        elif not (self._style.quiet and finding.severity == INFO):
+            self._end_table()
+            self._human(finding_sentence(finding))
+
+    def _failure(self, failure: Failure) -> None:
+        self._tally.fail(failure)
+        self._end_table()
+        self._out.flush()
+        self._progress.hide()
+        complain(f"kseg: {failure.sentence}")
+        if failure.trace and os.environ.get("KSEG_TRACEBACK") == "1":
+            for line in failure.trace.rstrip().split("\n"):
+                complain(line)
+        if self._style.json:
+            self._json(
+                {
+                    "type": "error",
+                    "path": failure.path,
+                    "message": failure.sentence,
+                    "exit_status": failure.exit_status,
+                }
+            )
+
+    def _human(self, sentence: str) -> None:
+        """A sentence for people: on stdout where sentences are the result, else on stderr."""
+        self._make_room()
+        if self._style.findings_are_result and not self._style.json:
+            self._out.line(visible(sentence))
+        else:
+            self._out.flush()
+            complain(sentence)
+
+    def _json(self, values: Values) -> None:
+        from kseg.cli.jsonline import json_line
+
+        self._make_room()
+        self._out.write(json_line(values))
+
+    def _tabulate(self, values: Values) -> None:
+        from kseg.cli.table import Table
+
+        if self._table is None:
+            self._table = Table(self._out)
+        self._table.add(values)
+
+    def _end_table(self) -> None:
+        if self._table is not None:
+            self._table.end()
+            self._table = None
+
+    def _make_room(self) -> None:
+        if self._out.is_terminal or self._style.findings_are_result:
+            self._progress.hide()
+
+
+def finding_sentence(finding: Finding) -> str:
+    """`path: severity: message (id; bytes a-b; offsets c-d)`: ranges are inclusive."""
+    marks = [finding.id]
+    if finding.position is not None:
+        if finding.length is not None and finding.length > 0:
+            marks.append(f"bytes {finding.position}-{finding.position + finding.length - 1}")
+        else:
+            marks.append(f"byte {finding.position}")
+    first, last = finding.first_offset, finding.last_offset
+    if first is not None and last is not None and first != last:
+        marks.append(f"offsets {first}-{last}")
+    elif first is not None or last is not None:
+        marks.append(f"offset {first if first is not None else last}")
+    return f"{finding.path}: {finding.severity}: {finding.message} ({'; '.join(marks)})"

@@ -1,0 +1,66 @@
+"""What every command does between its options and the screen: PATHs to targets, work over the targets, events to
+the renderer."""
+
+import time
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from kseg.cli.options import default_jobs
+from kseg.cli.render import Style, show
+from kseg.cli.tally import Tally
+from kseg.segment import fanout
+from kseg.segment.errors import KsegError, UnreadableInput, UsageError
+from kseg.segment.events import Failure, Work
+from kseg.segment.targets import Expansion, Target, resolve_targets
+
+
+def over_targets(
+    work: Work[Any, Any],
+    options: object,
+    style: Style,
+    *,
+    expand: Expansion,
+    paths: Sequence[str],
+    topics: Sequence[str] = (),
+    partition: int | None = None,
+    jobs: int | None = None,
+) -> int:
+    """Run `work` over what the paths mean, show it, and return the exit status.
+
+    A path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
+    path was given or the narrowing leaves nothing.
+    """
+    if not paths:
+        raise UsageError(f"kseg {style.command} needs at least one PATH")
+    targets, failures = _resolve(paths, expand, topics, partition)
+    if not targets and not failures:
+        raise UsageError(
+            f"no target is left in {', '.join(paths)}: --topic or --partition match nothing there"
+        )
+    tally = Tally(len(targets) + len(failures))
+    events = fanout.run(work, targets, options, jobs or default_jobs(), tally.finish_target)
+    return show(chain(failures, events), style, [target.path for target in targets], tally)
+
+
+def clock_ms() -> int:
+    """Now, in epoch milliseconds: the only clock of the program."""
+    return time.time_ns() // 1_000_000
+
+
+def _resolve(
+    paths: Sequence[str], expand: Expansion, topics: Sequence[str], partition: int | None
+) -> tuple[list[Target], list[Failure]]:
+    try:
+        return resolve_targets(paths, topics=topics, partition=partition, expand=expand), []
+    except UnreadableInput:
+        if len(paths) == 1:
+            raise
+    targets: list[Target] = []
+    failures: list[Failure] = []
+    for path in paths:
+        try:
+            targets += resolve_targets([path], topics=topics, partition=partition, expand=expand)
+        except KsegError as error:
+            failures.append(Failure(path, str(error), error.exit_status))
+    return targets, failures

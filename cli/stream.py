@@ -1,0 +1,66 @@
+"""The two streams a command writes to: bytes for stdout in large writes, sentences for stderr."""
+
+import os
+import re
+import sys
+
+STDOUT = 1
+WRITE_BYTES = 1 << 20
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def visible(text: str) -> str:
+    """The text on one line: control characters as escapes, so that a file name cannot drive a terminal."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+class Output:
+    """stdout as bytes; what is written leaves in writes of about `WRITE_BYTES`, at once on a terminal.
+
+    Raises BrokenPipeError when the reader has gone.
+    """
+
+    def __init__(self) -> None:
+        self.is_terminal = os.isatty(STDOUT)
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        if self._pending_bytes >= WRITE_BYTES or self.is_terminal:
+            self.flush()
+
+    def line(self, text: str) -> None:
+        self.write(encoded(text) + b"\n")
+
+    def flush(self) -> None:
+        if not self._pending:
+            return
+        data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+        self._pending.clear()
+        self._pending_bytes = 0
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(STDOUT, rest) :]
+
+
+def encoded(text: str) -> bytes:
+    """Text as UTF-8; names that are no UTF-8 (surrogates) come out as the bytes they are on disk."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def complain(sentence: str) -> None:
+    """One line on stderr; a stderr that is gone is nobody's loss."""
+    try:
+        sys.stderr.write(visible(sentence).encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def silence() -> None:
+    """Point stdout nowhere, after its reader has gone, so that nothing complains while the process ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, STDOUT)
+    os.close(nowhere)

@@ -1,0 +1,68 @@
+"""`kseg verify`: is what lies there sound? Findings, a summary, the next command to type."""
+
+from typing import Annotated
+
+from kseg.cli.declare import Option
+from kseg.cli.options import DropCache, Jobs, Json, NoProgress, Now, Partition, Paths, Quiet, Topics
+from kseg.segment.errors import UsageError
+
+EXAMPLES = (
+    ("Is this data directory sound?", "kseg verify /var/lib/kafka"),
+    ("Names, sizes, headers and checksums only, as fast as the disk", "kseg verify --quick /var/lib/kafka"),
+    ("Decode every record of a topic", "kseg verify --deep --topic orders /var/lib/kafka"),
+    ("Findings for a script", "kseg verify --json orders-0"),
+)
+
+
+def command(
+    *,
+    paths: Paths,
+    quick: Annotated[bool, Option("--quick", help="Only headers, checksums, names and sizes.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False,
+    json: Json = False,
+    topics: Topics = (),
+    partition: Partition = None,
+    now: Now = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    drop_cache: DropCache = False,
+) -> int:
+    """Check files, partitions and whole data directories, and say what is wrong with them.
+
+    Checks the batches and also what lies beside them: indexes against the log, transaction indexes, producer
+    snapshots, leader epochs, the chain of segments, checkpoints, leftovers. Never writes. The exit status is 1
+    when there is an error among the findings.
+    """
+    from kseg.cli.render import Style
+    from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.words import verify_words
+    from kseg.recovery.verify.options import VerifyOptions
+    from kseg.recovery.verify.work import verify
+    from kseg.segment.targets import Expansion
+
+    if quick and deep:
+        raise UsageError("--quick and --deep exclude each other")
+    options = VerifyOptions(
+        level="quick" if quick else "deep" if deep else "default",
+        now_ms=clock_ms() if now is None else now,
+        drop_cache=drop_cache,
+    )
+    style = Style(
+        command="verify",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        findings_are_result=True,
+        summary=verify_words,
+    )
+    return over_targets(
+        verify,
+        options,
+        style,
+        expand=Expansion.VERIFY,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+    )

@@ -1,0 +1,74 @@
+"""What `kseg --version` says: which kseg, how fast it can be, and what it stands on.
+
+Versions of dependencies are read from the names of their `.dist-info` folders: asking them to be imported, or
+`importlib.metadata`, would take longer than everything else here.
+"""
+
+import importlib
+import os
+import sys
+
+from kseg import __version__
+
+KERNELS = ("arithmetic", "checksum", "encode", "records", "text", "walk")
+DEPENDENCIES = (
+    "typer",
+    "rich",
+    "crc32c",
+    "google-crc32c",
+    "crcmod",
+    "isal",
+    "zstandard",
+    "lz4",
+    "cramjam",
+    "python-snappy",
+)
+
+
+def report() -> str:
+    """The lines of `kseg --version`."""
+    from kseg.segment import crc
+
+    versions = " · ".join(f"{name} {version}" for name, version in installed().items())
+    return "\n".join(
+        [
+            f"kseg {__version__}",
+            f"kernel: {kernel_state()}",
+            f"CRC-32C: {crc.BACKEND['crc32c']} · CRC-32: {crc.BACKEND['crc32']}",
+            f"python {'.'.join(map(str, sys.version_info[:3]))} ({sys.implementation.name}, {sys.platform})",
+            versions,
+        ]
+    )
+
+
+def kernel_state() -> str:
+    """Whether the hot loops are compiled."""
+    slow = [name for name in KERNELS if not _is_compiled(name)]
+    if not slow:
+        return "compiled"
+    if len(slow) == len(KERNELS):
+        return "interpreted (no compiled modules: install with a C compiler to be many times faster)"
+    return f"compiled, but interpreted: {', '.join(slow)}"
+
+
+def installed() -> dict[str, str]:
+    """Name to version of the dependencies that are there."""
+    wanted = {name.replace("-", "_").lower(): name for name in DEPENDENCIES}
+    found: dict[str, str] = {}
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for entry in names:
+            stem, dot, _ = entry.rpartition(".dist-info")
+            name, dash, version = stem.rpartition("-")
+            known = wanted.get(name.replace("-", "_").lower()) if dot and dash else None
+            if known and known not in found:
+                found[known] = version
+    return {name: found[name] for name in DEPENDENCIES if name in found}
+
+
+def _is_compiled(name: str) -> bool:
+    module = importlib.import_module(f"kseg.segment.kernel.{name}")
+    return not str(module.__file__).endswith(".py")

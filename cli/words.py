@@ -1,0 +1,143 @@
+"""Rows as words: what `verify`, `lookup`, `read` and `list` say to people."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kseg.cli.stream import visible
+from kseg.cli.tally import Tally, counted
+
+Values = Mapping[str, Any]
+
+
+def damage_words(tally: Tally) -> str:
+    """`2 errors, 1 warning in 12 files`: the end of a dump that met something."""
+    failed = len(tally.failed_paths)
+    parts = [counted(tally.errors, "error"), counted(tally.warnings, "warning")]
+    if failed:
+        parts.append(f"{failed:,} not readable")
+    return f"{', '.join(parts)} in {counted(tally.targets, 'file')}"
+
+
+def verify_words(tally: Tally) -> str:
+    """The summary line of verify: what was looked at, where every byte went, what was found."""
+    sums = tally.sums
+    looked = ", ".join(
+        counted(sums[name], noun)
+        for name, noun in (("files", "file"), ("batches", "batch"), ("records", "record"))
+        if name in sums
+    ).replace("batchs", "batches")
+    if "bytes_total" in sums:
+        looked += (
+            f"; {sums['bytes_total']:,} bytes: {sums.get('bytes_valid', 0):,} valid, "
+            f"{sums.get('bytes_damaged', 0):,} damaged, {sums.get('bytes_padding', 0):,} padding"
+        )
+    failed = len(tally.failed_paths)
+    verdict = f"{counted(tally.errors, 'error')}, {counted(tally.warnings, 'warning')}"
+    if failed:
+        verdict += f", {failed:,} of {counted(tally.targets, 'target')} failed"
+    return f"{looked}; {verdict}" if looked else verdict
+
+
+def bytes_words(text: Any, encoding: Any) -> str:
+    """A key or value of a JSON record: quoted text, or the encoding's name before what is no text."""
+    if text is None:
+        return "null"
+    if encoding in (None, "utf8"):
+        return f'"{visible(str(text))}"'
+    return f"{encoding}:{visible(str(text))}"
+
+
+def plain_words(values: Values) -> Iterator[str]:
+    """Any row: one `name: value` a line, the type as heading."""
+    yield visible(str(values.get("type", "row")))
+    for name, value in values.items():
+        if name != "type":
+            yield f"  {name.replace('_', ' ')}: {visible(str(value))}"
+
+
+def lookup_words(values: Values) -> Iterator[str]:
+    """One answer of lookup: what was found, where it lies, and how it was found."""
+    if values.get("type") == "record":
+        yield record_line(values)
+        return
+    if values.get("type") != "lookup":
+        yield from plain_words(values)
+        return
+    name = visible(str(values.get("partition")))
+    if not values.get("found"):
+        yield f"{name}: nothing found"
+    else:
+        yield f"{name}: {', '.join(_answer(values))}"
+        place = _place(values)
+        if place:
+            yield f"  in {place}"
+        record = values.get("record")
+        if record:
+            yield f"  record {record_line(record)}"
+    steps = values.get("path") or ()
+    yield f"  {values.get('bytes_read') or 0:,} bytes read{': ' if steps else ''}{'; '.join(visible(_step(s)) for s in steps)}"
+
+
+def read_words(values: Values) -> Iterator[str]:
+    """One row of read: a record is a line, a batch a heading."""
+    if values.get("type") == "record":
+        yield f"  {record_line(values)}"
+    elif values.get("type") == "batch":
+        yield (
+            f"{visible(str(values['file']))} byte {values['position']}: batch {values['base_offset']}-"
+            f"{values['last_offset']}, {values['size']:,} bytes, {values['compression']}"
+        )
+    else:
+        yield from plain_words(values)
+
+
+def record_line(record: Values) -> str:
+    """`offset 7 at 2024-05-01T12:00:00.123Z key "a" value "b" headers 2`."""
+    words = [f"offset {record.get('offset')}"]
+    if isinstance(record.get("timestamp"), int) and record["timestamp"] >= 0:
+        words.append(f"at {moment(record['timestamp'])}")
+    if "control" in record:
+        words.append(f"control {visible(str(record['control']))}")
+    words.append(f"key {bytes_words(record.get('key'), record.get('key_encoding'))}")
+    words.append(f"value {bytes_words(record.get('value'), record.get('value_encoding'))}")
+    if record.get("headers"):
+        words.append(f"headers {len(record['headers'])}")
+    return " ".join(words)
+
+
+def moment(timestamp_ms: int) -> str:
+    """Epoch milliseconds as ISO 8601 in UTC; outside the calendar the number itself."""
+    import datetime
+
+    try:
+        second = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return str(timestamp_ms)
+    return second.isoformat(timespec="milliseconds") + "Z"
+
+
+def _answer(values: Values) -> Iterator[str]:
+    if values.get("offset") is not None:
+        yield f"offset {values['offset']}"
+    timestamp = values.get("timestamp")
+    if isinstance(timestamp, int) and timestamp >= 0:
+        yield f"timestamp {timestamp} ({moment(timestamp)})"
+    if values.get("leader_epoch") is not None:
+        yield f"leader epoch {values['leader_epoch']}"
+
+
+def _place(values: Values) -> str:
+    if values.get("segment") is None:
+        return ""
+    words = visible(str(values["segment"]))
+    if values.get("position") is not None:
+        words += f" at byte {values['position']}"
+    if values.get("batch_base_offset") is not None:
+        words += f", batch {values['batch_base_offset']}-{values.get('batch_last_offset')}"
+    return words
+
+
+def _step(step: Any) -> str:
+    if isinstance(step, Mapping):
+        return " ".join(f"{name}={value}" for name, value in step.items())
+    return str(step)

@@ -1,0 +1,285 @@
+"""The command line: two readers, one meaning; help, completion, versions, mistakes, start-up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kseg.cli import app, main
+from kseg.cli.commands import COMMANDS, function_of, module_of
+from kseg.cli.declare import Argument, Parameter, bind, parameters, quick_read
+from kseg.cli.options import default_jobs, key_bytes, read_duration, read_size, read_time
+from kseg.segment.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SAMPLES = {"N": "7", "E": "3", "TIME": "2024-05-01T12:00Z", "SIZE": "64KiB", "GLOB": "or*", "REGEX": "a.b"}
+
+
+def words_for(parameter: Parameter, negative: bool, glued: bool) -> list[str]:
+    """One way to give a parameter on the command line."""
+    if isinstance(parameter.spec, Argument):
+        return ["some.log"]
+    flag = parameter.flags[-1] if negative else parameter.flags[0]
+    if parameter.shape in ("flag", "pair"):
+        return [flag]
+    value = parameter.spec.choices[-1] if parameter.spec.choices else SAMPLES.get(parameter.spec.metavar, "x")
+    return [f"{flag}={value}"] if glued else [flag, value]
+
+
+@st.composite
+def command_lines(draw: st.DrawFn) -> tuple[str, list[str]]:
+    name = draw(st.sampled_from(COMMANDS))
+    known = parameters(function_of(name))
+    chosen = draw(st.lists(st.sampled_from(known), max_size=8))
+    needed = [parameter for parameter in known if parameter.required and parameter not in chosen]
+    words = [words_for(each, draw(st.booleans()), draw(st.booleans())) for each in [*chosen, *needed]]
+    return name, [word for group in draw(st.permutations(words)) for word in group]
+
+
+@given(command_lines())
+@settings(max_examples=150, deadline=None)
+def test_both_readers_mean_the_same(line: tuple[str, list[str]]) -> None:
+    name, words = line
+    command = function_of(name)
+    seen: list[dict[str, Any]] = []
+
+    def spy(**values: Any) -> int:
+        seen.append(values)
+        return 0
+
+    spy.__annotations__ = command.__annotations__
+    spy.__kwdefaults__ = command.__kwdefaults__
+    known = parameters(command)
+    raw = quick_read(known, words)
+    assert raw is not None
+
+    import typer
+
+    typed = typer.Typer(add_completion=False)
+    typed.callback()(lambda: None)
+    typed.command(name)(app._for_typer(spy))
+    typed(args=[name, *words], prog_name="kseg", standalone_mode=False)
+    assert seen == [bind(known, raw)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["-h"], ["--nonsense"], ["--limit"], ["--json=1"], ["--", "x"], ["-x"], ["--lim", "1"]],
+)
+def test_what_is_not_ordinary_is_left_to_typer(words: list[str]) -> None:
+    assert quick_read(parameters(function_of("dump")), words) is None
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_help_and_every_command_examples(name: str) -> None:
+    for parameter in parameters(function_of(name)):
+        assert parameter.spec.help.endswith("."), parameter.name
+    examples = module_of(name).EXAMPLES
+    assert len(examples) >= 3
+    for _, words in examples:
+        given_words = words.split(" > ")[0].split()
+        assert given_words[:2] == ["kseg", name]
+        known = parameters(function_of(name))
+        raw = quick_read(known, given_words[2:])
+        assert raw is not None, words
+        bind(known, raw)
+
+
+def kseg(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kseg", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "200", "NO_COLOR": "1"} | environment,
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_every_option_and_the_examples(name: str) -> None:
+    shown = kseg(name, "--help")
+    assert shown.returncode == 0 and shown.stderr == ""
+    for parameter in parameters(function_of(name)):
+        for flag in parameter.flags:
+            assert flag in shown.stdout
+    for _, words in module_of(name).EXAMPLES:
+        assert words in shown.stdout
+
+
+def test_help_of_the_program_lists_the_commands_and_the_exit_status() -> None:
+    shown = kseg("--help")
+    for name in COMMANDS:
+        assert f"│ {name}" in shown.stdout
+    assert "130  interrupted" in shown.stdout
+    assert kseg().returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["dmp"], "kseg: No such command 'dmp'. Did you mean 'dump'? (see kseg --help)"),
+        (["dump", "--limit", "0", "x"], "kseg: --limit takes a whole number from 1, not '0'"),
+        (["dump", "--format", "xml", "x"], "kseg: --format takes one of kafka, json, table, not 'xml'"),
+        (["dump", "--from-time", "noon", "x"], "kseg: --from-time takes epoch milliseconds or an ISO 8601 time such as 2024-05-01T12:00:00Z, not 'noon'"),
+        (["dump", "--max-bytes", "3GiB", "x"], "kseg: --max-bytes takes at most 2147483647 bytes, not '3GiB'"),
+        (["dump", "--from-offset", str(2**63), "x"], "kseg: --from-offset takes a number of at most 64 bits, not '9223372036854775808'"),
+        (["dump", "--offsets-decoder", "x"], "kseg: --offsets-decoder comes in a later version of kseg"),
+        (["dump", "--key", "xyz", "--key-encoding", "hex", "x"], "kseg: --key 'xyz' is not hex"),
+        (["dump", "--key-regex", "(", "x"], "kseg: --key-regex '(' is no regular expression"),
+        (["dump"], "kseg: kseg dump needs at least one PATH"),
+        (["verify", "--quick", "--deep", "x"], "kseg: --quick and --deep exclude each other"),
+        (["lookup", "x"], "kseg: kseg lookup takes exactly one of --offset, --timestamp, --max-timestamp, --earliest, --latest, --key, --leader-epoch"),
+        (["lookup", "--latest", "--all", "x"], "kseg: --all goes with --key"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_and_status_2(words: list[str], sentence: str) -> None:
+    done = kseg(*words)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith(sentence) and done.stderr.count("\n") == 1
+
+
+def test_an_unreadable_path_is_status_3(tmp_path: Path) -> None:
+    done = kseg("dump", str(tmp_path / "none.log"))
+    assert done.returncode == 3
+    assert done.stderr == f"kseg: cannot read {tmp_path}/none.log: No such file or directory\n"
+
+
+def test_a_bug_is_status_70_and_a_report_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_words: object) -> int:
+        raise RuntimeError("toy")
+
+    monkeypatch.delenv("KSEG_TRACEBACK", raising=False)
+    monkeypatch.setattr(main, "_dispatch", broken)
+    assert main.run(["dump"]) == 70
+    assert capsys.readouterr().err.startswith("kseg: bug in kseg: RuntimeError: toy (")
+
+
+def test_version_says_what_it_runs_on() -> None:
+    import kseg as package
+
+    shown = kseg("--version").stdout.splitlines()
+    assert shown[0] == f"kseg {package.__version__}"
+    assert shown[1].startswith(("kernel: compiled", "kernel: interpreted"))
+    assert shown[2].startswith("CRC-32C: ") and "CRC-32: " in shown[2]
+    assert shown[3].startswith(f"python {sys.version_info.major}.{sys.version_info.minor}.")
+    assert "typer " in shown[4] and "zstandard " in shown[4]
+    assert kseg("--version", "dump").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("shell", "environment", "expected"),
+    [
+        ("bash", {"COMP_WORDS": "kseg l", "COMP_CWORD": "1"}, ["lookup", "list"]),
+        ("bash", {"COMP_WORDS": "kseg dump --print", "COMP_CWORD": "2"}, ["--print-data-log"]),
+        ("bash", {"COMP_WORDS": "kseg dump --format ", "COMP_CWORD": "3"}, ["kafka", "json", "table"]),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "kseg verify --de"}, ['"--deep":']),
+        (
+            "fish",
+            {"_TYPER_COMPLETE_ARGS": "kseg ver", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+            ["verify\t"],
+        ),
+    ],
+)
+def test_completion(shell: str, environment: dict[str, str], expected: list[str]) -> None:
+    shown = kseg(_KSEG_COMPLETE=f"complete_{shell}", **environment)
+    assert shown.stderr == ""
+    for word in expected:
+        assert word in shown.stdout
+    assert "read" not in shown.stdout.split()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_can_fetch_its_completion_script(shell: str) -> None:
+    assert "_KSEG_COMPLETE=complete_" in kseg(_KSEG_COMPLETE=f"source_{shell}").stdout
+
+
+HEAVY = ("typer", "rich", "json", "logging", "multiprocessing", "concurrent.futures", "subprocess", "asyncio")
+
+
+def imported(code: str) -> set[str]:
+    shown = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{code}\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    return set(shown.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("words", [["--version"], ["dump", "--format", "kafka", "missing.log"]])
+def test_start_up_imports_nothing_heavy(words: list[str]) -> None:
+    modules = imported(f"from kseg.cli.main import run; run({words!r})")
+    assert not modules.intersection(HEAVY)
+
+
+def test_help_does_not_import_the_library() -> None:
+    modules = imported("from kseg.cli.main import run; run(['--help'])")
+    assert not [name for name in modules if name.startswith(("kseg.segment.kernel.", "kseg.segment.codec"))]
+    assert "kseg.segment.fanout" not in modules and "kseg.segment.dump.work" not in modules
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0), ("-1", -1), ("1714564800123", 1714564800123), ("1970-01-01", 0),
+        ("2024-05-01T12:00:00.123Z", 1714564800123), ("2024-05-01T14:00:00+02:00", 1714564800000),
+        ("2024-05-01T12:00:00", 1714564800000), ("1969-12-31T23:59:59.999Z", -1),
+    ],
+)  # fmt: skip
+def test_times(text: str, expected: int) -> None:
+    assert read_time(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("4096", 4096),
+        ("64KiB", 65536),
+        ("10 MiB", 10 << 20),
+        ("1GiB", 1 << 30),
+        ("1gib", 1 << 30),
+        ("7B", 7),
+    ],
+)
+def test_sizes(text: str, expected: int) -> None:
+    assert read_size(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("500", 500), ("30s", 30_000), ("5m", 300_000), ("12h", 43_200_000), ("7d", 604_800_000)],
+)
+def test_durations(text: str, expected: int) -> None:
+    assert read_duration(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "-5KiB", "5KB", "1.5MiB", "9999999999GiB", "٣"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match="takes"):
+        read_size(text)
+
+
+def test_keys_can_be_given_as_bytes() -> None:
+    assert key_bytes("é", "utf8") == "é".encode()
+    assert key_bytes(os.fsdecode(b"\xff"), "utf8") == b"\xff"
+    assert key_bytes("00 ff", "hex") == b"\x00\xff"
+    assert key_bytes("AP8=", "base64") == b"\x00\xff"
+    with pytest.raises(UsageError):
+        key_bytes("AP8", "base64")
+
+
+def test_default_jobs_is_the_number_of_cores() -> None:
+    assert 1 <= default_jobs() <= (os.cpu_count() or 1)
