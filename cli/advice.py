@@ -29,8 +29,10 @@ def _places(path: str) -> dict[str, str]:
     elif os.path.isdir(path):
         partition = log_dir = path
     else:
-        partition = os.path.dirname(path) or "."
-        log_dir = (os.path.dirname(partition) or ".") if _is_partition(partition) else partition
+        folder = os.path.dirname(path) or "."
+        is_inside = _is_partition(folder)
+        partition = folder if is_inside else path
+        log_dir = (os.path.dirname(folder) or ".") if is_inside else folder
     places = {"path": path, "partition": partition, "log_dir": log_dir}
     return {name: shlex.quote(place) for name, place in places.items()}
 
