@@ -22,7 +22,7 @@ The walk (`walk`) gives entries and damage spans that account for every byte:
 4. Otherwise search for the next believable entry: size and magic fit, the codec is known, the checksum is right.
 
 The search looks at positions with one pass of a compiled pattern, and the bytes summed for candidates are bounded by
-a multiple of the file's size, so that a hostile file costs linear time.
+a multiple of the file's size, so that a hostile file costs linear time. When they are spent, the rest is damage.
 """
 
 import re
