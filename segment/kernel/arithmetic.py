@@ -6,10 +6,11 @@ Kafka computes sequences in 32-bit ints that wrap silently; hostile or damaged f
 
 def to_int(value):
     """value as a Java int (the low 32 bits, signed)."""
-    value = value & 0xFFFFFFFF
-    if value > 0x7FFFFFFF:
-        value = value - 0x100000000
-    return value
+    # literals beyond 31 bits would be Python objects in C
+    low = value & 0x7FFFFFFF
+    if (value >> 31) & 1:
+        return low - 0x7FFFFFFF - 1
+    return low
 
 
 def add_sequence(sequence, increment):

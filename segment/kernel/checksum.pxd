@@ -1,6 +1,6 @@
 cimport cython
 
-@cython.locals(crc=cython.uint, low=cython.uint, p=cython.Py_ssize_t)
+@cython.locals(mask=cython.uint, crc=cython.uint, low=cython.uint, p=cython.Py_ssize_t)
 cpdef unsigned int crc_of(const unsigned char[::1] buf, Py_ssize_t start, Py_ssize_t end, const unsigned int[::1] tables) noexcept
 
 @cython.locals(left=cython.Py_ssize_t, row=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong, size_of_buf=cython.longlong, crc=cython.uint)

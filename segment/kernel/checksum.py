@@ -31,11 +31,13 @@ def make_tables(polynomial):
 
 def crc_of(buf, start, end, tables):
     """The finished CRC of buf[start:end]; the caller has checked 0 ≤ start ≤ end ≤ len(buf)."""
-    crc = 0xFFFFFFFF
+    mask = 0xFFFF  # built in steps: literals beyond 31 bits would be Python objects in C
+    mask = (mask << 16) | 0xFFFF
+    crc = mask
     p = start
     while p + 8 <= end:
         low = crc ^ (buf[p] | (buf[p + 1] << 8) | (buf[p + 2] << 16) | (buf[p + 3] << 24))
-        low = low & 0xFFFFFFFF
+        low = low & mask
         crc = (
             tables[1792 + (low & 255)]
             ^ tables[1536 + ((low >> 8) & 255)]
@@ -50,7 +52,7 @@ def crc_of(buf, start, end, tables):
     while p < end:
         crc = (crc >> 8) ^ tables[(crc ^ buf[p]) & 255]
         p = p + 1
-    return crc ^ 0xFFFFFFFF
+    return crc ^ mask
 
 
 def judge_small(buf, cells, capacity, count, limit_bytes, castagnoli, ieee):

@@ -2,36 +2,40 @@ cimport cython
 from kseg.segment.kernel.arithmetic cimport add_sequence
 
 @cython.locals(value=cython.longlong)
-cdef long long long_at(const unsigned char[::1] buf, Py_ssize_t p) except? -1000000007
+cdef inline long long long_at(const unsigned char[::1] buf, Py_ssize_t p) except? -1000000007
 
 @cython.locals(value=cython.longlong)
-cdef long long int_at(const unsigned char[::1] buf, Py_ssize_t p) except? -1000000007
+cdef inline long long crc_at(const unsigned char[::1] buf, Py_ssize_t p) except? -1000000007
+
+@cython.locals(value=cython.longlong)
+cdef inline long long int_at(const unsigned char[::1] buf, Py_ssize_t p) except? -1000000007
 
 @cython.locals(n=cython.Py_ssize_t)
-cdef Py_ssize_t varint_size(const unsigned char[::1] buf, Py_ssize_t p, Py_ssize_t end) except -1
+cdef inline Py_ssize_t varint_size(const unsigned char[::1] buf, Py_ssize_t p, Py_ssize_t end) except -1
 
 @cython.locals(raw=cython.longlong)
-cdef long long varint_at(const unsigned char[::1] buf, Py_ssize_t p, Py_ssize_t size) except? -1000000007
+cdef inline long long varint_at(const unsigned char[::1] buf, Py_ssize_t p, Py_ssize_t size) except? -1000000007
 
 @cython.locals(n=cython.Py_ssize_t)
-cdef Py_ssize_t varlong_size(const unsigned char[::1] buf, Py_ssize_t p, Py_ssize_t end) except -1
+cdef inline Py_ssize_t varlong_size(const unsigned char[::1] buf, Py_ssize_t p, Py_ssize_t end) except -1
 
 @cython.locals(n=cython.Py_ssize_t, low=cython.longlong, high=cython.longlong, part=cython.longlong)
-cdef long long varlong_at(const unsigned char[::1] buf, Py_ssize_t p, Py_ssize_t size) except? -1000000007
+cdef inline long long varlong_at(const unsigned char[::1] buf, Py_ssize_t p, Py_ssize_t size) except? -1000000007
 
-cdef long long add_long(long long left, long long right) noexcept
+@cython.locals(top=cython.longlong)
+cdef inline long long add_long(long long left, long long right) noexcept
 
 @cython.locals(n=cython.Py_ssize_t, length=cython.longlong)
 cpdef Py_ssize_t headers_end(const unsigned char[::1] body, Py_ssize_t p, Py_ssize_t end, long long count) except -1000000007
 
 @cython.locals(n=cython.Py_ssize_t, size=cython.longlong, delta=cython.longlong, timestamp=cython.longlong, sequence=cython.longlong, length=cython.longlong)
-cdef Py_ssize_t read_record(const unsigned char[::1] body, Py_ssize_t p, Py_ssize_t end, Py_ssize_t row, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, Py_ssize_t at) except -1000000007
+cdef inline Py_ssize_t read_record(const unsigned char[::1] body, Py_ssize_t p, Py_ssize_t end, Py_ssize_t row, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, Py_ssize_t at) except -1000000007
 
 @cython.locals(row=cython.Py_ssize_t, count=cython.longlong, p=cython.Py_ssize_t, done=cython.longlong, at=cython.Py_ssize_t, result=cython.int, after=cython.Py_ssize_t)
 cpdef int read_body(const unsigned char[::1] body, Py_ssize_t start, Py_ssize_t end, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1
 
 @cython.locals(magic=cython.int, wide=cython.Py_ssize_t, length=cython.longlong, q=cython.Py_ssize_t)
-cdef int read_message(const unsigned char[::1] body, Py_ssize_t p, Py_ssize_t size, Py_ssize_t row, long long offset, long long timestamp, long long[::1] cells, Py_ssize_t capacity, Py_ssize_t at) except -1000000007
+cdef inline int read_message(const unsigned char[::1] body, Py_ssize_t p, Py_ssize_t size, Py_ssize_t row, long long offset, long long timestamp, long long[::1] cells, Py_ssize_t capacity, Py_ssize_t at) except -1000000007
 
 @cython.locals(row=cython.Py_ssize_t, p=cython.Py_ssize_t, size=cython.Py_ssize_t, after=cython.int, result=cython.int)
 cpdef int read_plain(const unsigned char[::1] buf, Py_ssize_t last_row, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1

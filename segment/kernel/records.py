@@ -83,6 +83,13 @@ def int_at(buf, p):
     return (value << 8) | buf[p + 3]
 
 
+def crc_at(buf, p):
+    value = buf[p]
+    value = (value << 8) | buf[p + 1]
+    value = (value << 8) | buf[p + 2]
+    return (value << 8) | buf[p + 3]
+
+
 def varint_size(buf, p, end):
     # bytes of the varint at p; 0 when it is longer than 5 bytes or leaves the body
     n = 0
@@ -134,11 +141,14 @@ def varlong_at(buf, p, size):
 
 
 def add_long(left, right):
-    # left + right as a Java long
-    if right > 0 and left > 9223372036854775807 - right:
-        return left - 9223372036854775807 - 1 + right - 9223372036854775807 - 1
-    if right < 0 and left < -9223372036854775807 - 1 - right:
-        return left + 9223372036854775807 + 1 + right + 9223372036854775807 + 1
+    # left + right as a Java long; literals beyond 32 bits would be Python objects
+    top = 0x7FFFFFFF
+    top = (top << 16) | 0xFFFF
+    top = (top << 16) | 0xFFFF
+    if right > 0 and left > top - right:
+        return left - top - 1 + right - top - 1
+    if right < 0 and left < -top - 1 - right:
+        return left + top + 1 + right + top + 1
     return left + right
 
 
@@ -331,7 +341,7 @@ def read_message(body, p, size, row, offset, timestamp, cells, capacity, at):
     cells[7 * capacity + at] = 0
     cells[8 * capacity + at] = 0
     cells[9 * capacity + at] = -1
-    cells[10 * capacity + at] = int_at(body, p) & 0xFFFFFFFF
+    cells[10 * capacity + at] = crc_at(body, p)
     cells[11 * capacity + at] = -1
     if length > p + size - q - 4:
         cells[5 * capacity + at] = -1

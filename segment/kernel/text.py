@@ -39,7 +39,8 @@ def put_number(out, o, value):
     if value < 0:
         out[o] = 45
         o = o + 1
-        if value < -9223372036854775807:
+        least = -0x7FFFFFFF - 1
+        if value == least * 65536 * 65536:  # it has no positive counterpart in C
             return put(out, o, b"9223372036854775808", 19)
         value = -value
     digits = 1

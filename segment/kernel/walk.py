@@ -39,6 +39,13 @@ def int_at(buf, p):
     return (value << 8) | buf[p + 3]
 
 
+def crc_at(buf, p):
+    value = buf[p]
+    value = (value << 8) | buf[p + 1]
+    value = (value << 8) | buf[p + 2]
+    return (value << 8) | buf[p + 3]
+
+
 def short_at(buf, p):
     value = buf[p]
     if value > 127:
@@ -47,11 +54,14 @@ def short_at(buf, p):
 
 
 def add_delta(base, delta):
-    # base + delta as a Java long; |delta| < 2^31
-    if delta > 0 and base > 9223372036854775807 - delta:
-        return base - 9223372036854775807 - 1 + delta - 9223372036854775807 - 1
-    if delta < 0 and base < -9223372036854775807 - 1 - delta:
-        return base + 9223372036854775807 + 1 + delta + 9223372036854775807 + 1
+    # base + delta as a Java long; |delta| < 2^31; literals beyond 32 bits would be Python objects
+    top = 0x7FFFFFFF
+    top = (top << 16) | 0xFFFF
+    top = (top << 16) | 0xFFFF
+    if delta > 0 and base > top - delta:
+        return base - top - 1 + delta - top - 1
+    if delta < 0 and base < -top - 1 - delta:
+        return base + top + 1 + delta + top + 1
     return base + delta
 
 
@@ -68,7 +78,7 @@ def put_batch(buf, p, cells, capacity, row):
     cells[5 * capacity + row] = int_at(buf, p + 57)
     cells[6 * capacity + row] = short_at(buf, p + 21)
     cells[7 * capacity + row] = int_at(buf, p + 12)
-    cells[8 * capacity + row] = int_at(buf, p + 17) & 0xFFFFFFFF
+    cells[8 * capacity + row] = crc_at(buf, p + 17)
     cells[9 * capacity + row] = long_at(buf, p + 27)
     cells[10 * capacity + row] = long_at(buf, p + 35)
     cells[11 * capacity + row] = long_at(buf, p + 43)
@@ -96,7 +106,7 @@ def put_legacy(buf, p, cells, capacity, row):
     cells[5 * capacity + row] = 1 if attributes & 7 == 0 else -1
     cells[6 * capacity + row] = attributes
     cells[7 * capacity + row] = -1
-    cells[8 * capacity + row] = int_at(buf, p + 12) & 0xFFFFFFFF
+    cells[8 * capacity + row] = crc_at(buf, p + 12)
     cells[9 * capacity + row] = timestamp
     cells[10 * capacity + row] = timestamp
     cells[11 * capacity + row] = -1
