@@ -1,0 +1,201 @@
+"""The man pages, made from the commands' own declarations and from the catalogue of findings.
+
+`python -m kseg.cli.manual [FOLDER]` writes them (FOLDER is `man` unless given); a test compares what lies there
+with what would be written now, so a changed option cannot leave its page behind. Pages carry the version and no
+date: the same sources give the same bytes.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kseg import __version__
+from kseg.cli.advice import hint_of
+from kseg.cli.app import HELP, STATUS, help_text
+from kseg.cli.commands import COMMANDS, function_of, module_of
+from kseg.cli.declare import Argument, Option, Parameter, parameters
+from kseg.segment.findings import CATALOGUE, ERROR, INFO, WARNING
+
+MEANING = {
+    ERROR: "damage: bytes or answers are lost or wrong; makes the exit status 1",
+    WARNING: "suspicious or untidy: a broker would cope, a human should look",
+    INFO: "worth knowing",
+}
+ENVIRONMENT = (
+    ("KSEG_TRACEBACK", "Set to 1, the report of a bug (exit status 70) comes with its traceback."),
+    ("_KSEG_COMPLETE", "Set by the shell's completion script; see --install-completion."),
+)
+
+
+def pages() -> dict[str, str]:
+    """File name to content of every page."""
+    made = {"kseg.1": _main_page(), "kseg-findings.7": _findings_page()}
+    for name in COMMANDS:
+        made[f"kseg-{name}.1"] = _command_page(name)
+    return made
+
+
+def write(folder: Path) -> list[Path]:
+    """Write all pages into `folder`; returns their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, content in pages().items():
+        path = folder / name
+        path.write_text(content, encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def _main_page() -> str:
+    what, *more = HELP.strip().split("\n\n")
+    lines = _head("kseg", 1, what)
+    lines += [".SH SYNOPSIS", ".B kseg", r".I command", r"[\fIoption\fR...] [\fIPATH\fR...]"]
+    lines += [".SH DESCRIPTION", *_prose([what, *more])]
+    lines += [".SH COMMANDS"]
+    for name in COMMANDS:
+        lines += [".TP", rf"\fBkseg\-{name}\fR(1)", _text(_first_sentence(help_text(name)))]
+    lines += [".SH OPTIONS"]
+    for flag, meaning in (
+        ("--version", "Versions of kseg and what it runs on; whether the kernel is compiled."),
+        ("--install-completion", "Install completion of commands and options for the current shell."),
+        ("--show-completion", "Show the completion script of the current shell."),
+        ("--help, -h", "The commands, or with a command its options and examples."),
+    ):
+        lines += [".TP", rf"\fB{_text(flag)}\fR", _text(meaning)]
+    lines += [*_values_section(), *_status_section(), ".SH ENVIRONMENT"]
+    for variable, meaning in ENVIRONMENT:
+        lines += [".TP", rf"\fB{_text(variable)}\fR", _text(meaning)]
+    return _joined([*lines, *_see_also("")])
+
+
+def _command_page(name: str) -> str:
+    known = parameters(function_of(name))
+    paragraphs = help_text(name).split("\n\n")
+    lines = _head(f"kseg-{name}", 1, paragraphs[0])
+    lines += [".SH SYNOPSIS", rf".B kseg {name}", r"[\fIoption\fR...]", *_synopsis_of_arguments(known)]
+    lines += [".SH DESCRIPTION", *_prose(paragraphs)]
+    lines += [".SH ARGUMENTS"]
+    for parameter in known:
+        if isinstance(parameter.spec, Argument):
+            lines += [".TP", rf"\fI{_text(parameter.spec.metavar)}\fR", _text(parameter.spec.help)]
+    lines += [".SH OPTIONS", *_options(known)]
+    lines += [*_values_section(), *_status_section(), ".SH EXAMPLES"]
+    for what, words in module_of(name).EXAMPLES:
+        lines += [".PP", *([_text(f"{what}:")] if what else []), ".nf", ".RS 4", _text(words), ".RE", ".fi"]
+    return _joined([*lines, *_see_also(name)])
+
+
+def _findings_page() -> str:
+    lines = _head("kseg-findings", 7, "Everything kseg can say about the state of a file.")
+    lines += [
+        ".SH DESCRIPTION",
+        _text(
+            "A finding has an id that does not change between versions, a severity, a path, and where they apply "
+            "a byte range and the offsets concerned. Findings of severity error make the exit status 1."
+        ),
+        ".SH SEVERITIES",
+    ]
+    for severity, meaning in MEANING.items():
+        lines += [".TP", rf"\fB{severity}\fR", _text(meaning)]
+    lines += [".SH FINDINGS"]
+    for kind in CATALOGUE.values():
+        lines += [".TP", rf"\fB{_text(kind.id)}\fR ({kind.severity})", _text(f"{kind.sentence}.")]
+        advice = hint_of(kind.hint, "verify")
+        if advice:
+            named = advice.format(path="FILE", partition="PARTITION", log_dir="LOG_DIR")
+            lines += [".br", rf"Next: \fI{_text(named)}\fR"]
+    return _joined([*lines, *_see_also("")])
+
+
+def _options(known: Sequence[Parameter]) -> Iterator[str]:
+    panels: dict[str, list[Parameter]] = {}
+    for parameter in known:
+        if isinstance(parameter.spec, Option):
+            panels.setdefault(parameter.spec.panel, []).append(parameter)
+    for panel, members in panels.items():
+        yield f".SS {_text(panel)}"
+        for parameter in members:
+            assert isinstance(parameter.spec, Option)
+            flags = ", ".join(rf"\fB{_text(flag)}\fR" for flag in parameter.flags)
+            operand = (
+                "" if parameter.shape in ("flag", "pair") else rf" \fI{_text(parameter.spec.metavar)}\fR"
+            )
+            yield ".TP"
+            yield f"{flags}{operand}"
+            yield _text(parameter.spec.help + _default_words(parameter))
+
+
+def _default_words(parameter: Parameter) -> str:
+    if parameter.required:
+        return " Required."
+    if parameter.shape != "one" or parameter.default is None:
+        return ""
+    return f" Default: {parameter.default}."
+
+
+def _synopsis_of_arguments(known: Sequence[Parameter]) -> Iterator[str]:
+    for parameter in known:
+        if isinstance(parameter.spec, Option) and parameter.required:
+            yield rf"\fB{_text(parameter.hint)}\fR \fI{_text(parameter.spec.metavar)}\fR"
+    for parameter in known:
+        if isinstance(parameter.spec, Argument):
+            yield rf"\fI{_text(parameter.spec.metavar)}\fR..."
+
+
+def _values_section() -> list[str]:
+    return [
+        ".SH VALUES",
+        _text(
+            "A TIME is a whole number of epoch milliseconds or ISO 8601 (UTC unless it names a zone). A SIZE is "
+            "a number of bytes, or one with KiB, MiB or GiB. A GLOB takes * ? [ ]."
+        ),
+    ]
+
+
+def _status_section() -> list[str]:
+    lines = [".SH EXIT STATUS"]
+    for status, meaning in STATUS:
+        lines += [".TP", rf"\fB{status}\fR", _text(f"{meaning}.")]
+    return lines
+
+
+def _see_also(own: str) -> list[str]:
+    names = [f"kseg-{name}" for name in COMMANDS if name != own]
+    references = [rf"\fB{_text(name)}\fR(1)" for name in (["kseg", *names] if own else names)]
+    return [".SH SEE ALSO", ", ".join([*references, r"\fBkseg\-findings\fR(7)"])]
+
+
+def _head(name: str, section: int, what: str) -> list[str]:
+    title = name.upper().replace("-", r"\-")
+    return [
+        f'.TH {title} {section} "" "kseg {__version__}" "kseg manual"',
+        ".SH NAME",
+        rf"{_text(name)} \- {_text(_first_sentence(what).rstrip('.'))}",
+    ]
+
+
+def _prose(paragraphs: Sequence[str]) -> Iterator[str]:
+    for number, paragraph in enumerate(paragraphs):
+        if number:
+            yield ".PP"
+        yield _text(" ".join(paragraph.split()))
+
+
+def _first_sentence(text: str) -> str:
+    return text.split("\n\n", maxsplit=1)[0]
+
+
+def _text(text: str) -> str:
+    """Text as roff: backslashes and hyphens are literal, a leading dot or quote is no request."""
+    escaped = text.replace("\\", r"\e").replace("-", r"\-")
+    return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+def _joined(lines: Sequence[str]) -> str:
+    source = r'.\" Made by "python -m kseg.cli.manual" from the declarations of the commands; edit those.'
+    return "\n".join([source, *lines]) + "\n"
+
+
+if __name__ == "__main__":
+    for path in write(Path(sys.argv[1] if len(sys.argv) > 1 else "man")):
+        print(path)

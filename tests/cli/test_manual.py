@@ -1,0 +1,58 @@
+"""The man pages are those of this program."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kseg.cli import manual
+from kseg.cli.app import STATUS
+from kseg.cli.commands import COMMANDS, function_of, module_of
+from kseg.cli.declare import parameters
+from kseg.segment.findings import CATALOGUE
+
+MAN = Path(__file__).resolve().parents[2] / "man"
+
+
+def test_the_pages_in_the_tree_are_fresh() -> None:
+    lying = {path.name: path.read_text(encoding="utf-8") for path in MAN.glob("*.[17]")}
+    assert lying == manual.pages(), "stale: run python -m kseg.cli.manual"
+
+
+def plain(page: str) -> str:
+    return re.sub(r"\\f[BIR]", "", page).replace(r"\-", "-").replace(r"\e", "\\").replace(r"\&", "")
+
+
+def test_every_finding_is_listed_with_severity_and_sentence() -> None:
+    page = plain(manual.pages()["kseg-findings.7"])
+    listed = re.findall(r"^\.TP\n([a-z0-9-]+) \((\w+)\)\n(.*)\.$", page, re.MULTILINE)
+    assert listed == [(kind.id, kind.severity, kind.sentence) for kind in CATALOGUE.values()]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_example_and_status_is_on_the_page_of_its_command(name: str) -> None:
+    page = plain(manual.pages()[f"kseg-{name}.1"])
+    for parameter in parameters(function_of(name)):
+        assert parameter.spec.help in page
+        for flag in parameter.flags:
+            assert re.search(rf"^(.*, )?{re.escape(flag)}\b", page, re.MULTILINE)
+    for _, words in module_of(name).EXAMPLES:
+        assert f"\n{words}\n" in page
+    for status, meaning in STATUS:
+        assert f"\n{status}\n{meaning}.\n" in page
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_groff_accepts_every_page() -> None:
+    for name in manual.pages():
+        done = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww", "-z", str(MAN / name)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), name
