@@ -179,7 +179,7 @@ class _Screen:
             complain(sentence)
 
     def _json(self, values: Values) -> None:
-        from kseg.cli.jsonline import json_line
+        from kseg.segment.json_line import json_line
 
         self._make_room()
         self._out.write(json_line(values))

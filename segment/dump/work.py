@@ -4,7 +4,6 @@ Dispatch is by what stands behind the last dot, as in Kafka's tool; suffixed fil
 `.cleaned`) are dumped as what they were, and the other files of a data directory as text lines of our own.
 """
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 
@@ -47,7 +46,9 @@ def _as_java_shows(path: str) -> str:
 
 
 def _as_json(row: Row) -> Text:
-    return Text(json.dumps(row.values, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n")
+    from kseg.segment.json_line import json_line  # here, so that a dump of text does not wait for json
+
+    return Text(json_line(row.values))
 
 
 def _file(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
@@ -100,7 +101,9 @@ def _heading(name: FileName) -> str | None:
 
 
 def _unnumbered(path: str) -> Finding:
-    return Finding("bad-file-name", path, "the name holds no offset; Kafka's own dump tool ends with an exception")
+    return Finding(
+        "bad-file-name", path, "the name holds no offset; Kafka's own dump tool ends with an exception"
+    )
 
 
 def _narrowing(path: str, options: DumpOptions) -> Narrowing:
@@ -182,5 +185,3 @@ def _shown(items: Iterable[Item], options: DumpOptions, findings_only: bool = Fa
                 yield Row(item.row)
     if lines:
         yield Text("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
-
-
