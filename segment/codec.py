@@ -46,11 +46,7 @@ def decompress(codec: int, magic: int, data: "Buffer", limit_bytes: int) -> memo
     Returns a view of the content (of `data` itself for codec 0). Raises CodecError when the bytes are not what a
     broker or client could read, or the content would pass the limit.
     """
-    reader = _readers.get(codec)
-    if reader is None:
-        reader = _load_reader(codec)
-    if codec == L.ZSTD and magic < L.MAGIC_V2:
-        raise CodecError(f"zstd is not allowed in messages of magic {magic}")
+    reader = _readers.get(codec) or _load_reader(codec)
     return reader(data if type(data) is memoryview else memoryview(data), magic, limit_bytes)
 
 
@@ -60,8 +56,6 @@ def compress(codec: int, magic: int, data: bytes, level: int | None = None) -> b
     level: Kafka's scale for the codec (gzip 1…9 or -1, lz4 1…17, zstd -131072…22), null for its default; snappy
     and none have no levels. Raises CodecError for a codec that the magic does not allow or a level outside its scale.
     """
-    if codec == L.ZSTD and magic < L.MAGIC_V2:
-        raise CodecError(f"zstd is not allowed in messages of magic {magic}")
     if codec == L.NONE:
         return data
     writer = cast(Writer, importlib.import_module(_module_of(codec)).compress)

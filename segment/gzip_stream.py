@@ -10,7 +10,11 @@ The rules of Java's reader, which differ from zlib's in what they overlook:
 - Behind a member, 18 bytes or fewer are ignored. So is anything that does not begin with a good header.
 - A member whose header is good must be whole and match its trailer.
 
-The header is therefore parsed here, and the library inflates the raw deflate stream. The first member gets all the
+The usual batch is one member with a plain header: libdeflate takes it whole, told the size from the trailer when the
+limit and the format allow such a size. It would pass over further members in silence, so it is asked only when the
+bytes that begin a member occur once; if it refuses, or is not installed, the careful way below decides.
+
+There the header is parsed here, and isal inflates the raw deflate stream. The first member gets all the
 input at once; further ones get it in small pieces, because the library copies what it has not used, which would
 make many tiny members cost quadratic time.
 """
@@ -23,6 +27,11 @@ from kseg.segment.codec import beyond_limit, check_level
 from kseg.segment.crc import crc32
 from kseg.segment.errors import CodecError
 
+_at_once: Any
+try:
+    import deflate as _at_once
+except ImportError:
+    _at_once = None
 _inflater: Any
 try:
     from isal import isal_zlib as _inflater
@@ -30,6 +39,10 @@ except ImportError:  # half as fast, and always there
     _inflater = zlib
 _InflateError: type[Exception] = _inflater.error
 
+_MEMBER_START = b"\x1f\x8b\x08"
+_PLAIN_START = _MEMBER_START + b"\x00"
+_LARGEST_AT_ONCE = 4 * 1024 * 1024
+_MAX_RATIO = 1032  # deflate's longest match is 258 bytes from 2 bits
 _JAVA_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _HEADER_CRC, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
 _TRAILER = struct.Struct("<II")
@@ -41,6 +54,24 @@ _DEFAULT_LEVEL = -1
 
 def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     """The content of all members; see `codec.decompress`."""
+    if _at_once is not None and _LEAST_MEMBER < len(data) <= _LARGEST_AT_ONCE:
+        packed = bytes(data)
+        size_bytes = int.from_bytes(packed[-4:], "little")
+        if (
+            packed.startswith(_PLAIN_START)
+            and 0 < size_bytes <= limit_bytes
+            and size_bytes <= _MAX_RATIO * len(packed)
+            and not packed.rfind(_MEMBER_START)  # the one at 0 is the only one
+        ):
+            try:
+                return memoryview(_at_once.gzip_decompress(packed, size_bytes))
+            except _at_once.DeflateError:  # `suppress` would cost a microsecond of the ten
+                pass
+    return _decompress_any(data, limit_bytes)
+
+
+def _decompress_any(data: memoryview, limit_bytes: int) -> memoryview:
+    """Member after member, by the rules of Java's reader."""
     position = _after_header(data, 0)
     content, position = _member(data, position, limit_bytes, limit_bytes, len(data))
     if len(data) - position <= _LEAST_MEMBER:

@@ -28,9 +28,10 @@ from kseg.segment.errors import CodecError
 _FRAME_MAGIC = 0x184D2204
 _STORED = 0x80000000
 _HEADER = struct.Struct("<IBBB")
-_HEADER_AND_SIZE = struct.Struct("<IBBBI")
+_HEADER_AND_SIZE = struct.Struct("<7sI")
 _SIZE = struct.Struct("<I")
 _JAVA_FLG, _JAVA_BD, _JAVA_HC = 0x60, 0x40, 0x82
+_JAVA_HEADER = _HEADER.pack(_FRAME_MAGIC, _JAVA_FLG, _JAVA_BD, _JAVA_HC)
 _HC_MAGIC_V0 = 0x1A  # what old Java clients wrote, over the frame magic too
 _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x10, 0x08, 0x04
 _WRITTEN_BLOCK = 64 * 1024
@@ -43,20 +44,18 @@ _BlockError = lz4.block.LZ4BlockError
 
 def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     """The content of the first frame in `data`; see `codec.decompress`."""
-    size_bytes = len(data)
-    if size_bytes < 15 or magic == 0:
-        return _decompress_any(data, magic, limit_bytes)
-    frame_magic, flg, bd, hc, block_size = _HEADER_AND_SIZE.unpack_from(data)
-    end = 11 + block_size
-    if (
-        (frame_magic, flg, bd, hc) != (_FRAME_MAGIC, _JAVA_FLG, _JAVA_BD, _JAVA_HC)
-        or end + 4 > size_bytes
-        or not 0 < block_size <= _WRITTEN_BLOCK
-        or _SIZE.unpack_from(data, end)[0]
-    ):
+    end = 0
+    if len(data) >= 15 and magic:
+        header, size = _HEADER_AND_SIZE.unpack_from(data)
+        if header == _JAVA_HEADER and 0 < size <= _WRITTEN_BLOCK:
+            end = 11 + size
+    if not end or end + 4 > len(data) or _SIZE.unpack_from(data, end)[0]:
         return _decompress_any(data, magic, limit_bytes)
     # the usual batch: one compressed block behind the header that Java writes
-    content = _compressed_block(data[11:end], _WRITTEN_BLOCK)
+    try:
+        content: bytes = _block_content(data[11:end], uncompressed_size=_WRITTEN_BLOCK)
+    except _BlockError as error:
+        raise CodecError("an lz4 block cannot be decoded") from error
     if len(content) > limit_bytes:
         raise beyond_limit("lz4", limit_bytes)
     return memoryview(content)

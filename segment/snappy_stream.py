@@ -29,6 +29,7 @@ _HEADER = _MAGIC + struct.pack(">ii", 1, 1)
 _HEADER_BYTES = len(_HEADER)
 _HEADER_AS_LENGTH = struct.unpack(">i", _MAGIC[:4])[0]
 _LENGTH = struct.Struct(">i")
+_USUAL_START = struct.Struct(">16si")
 _LEAST_VERSION = 1
 _MAX_BLOCK = 512 * 1024 * 1024  # xerial's default ceiling
 _WRITTEN_BLOCK = 32 * 1024
@@ -41,10 +42,12 @@ _content = cramjam.snappy.decompress_raw
 def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     """The content of a xerial stream or of one raw block; see `codec.decompress`."""
     end = len(data)
+    if end > _USUAL_START.size:
+        header, length = _USUAL_START.unpack_from(data)
+        if header == _HEADER and length == end - _USUAL_START.size:  # the usual batch: one block
+            return _raw(data[_USUAL_START.size :], limit_bytes, limit_bytes)
     if end < _HEADER_BYTES or data[:8] != _MAGIC:
         return _raw(data, limit_bytes, limit_bytes)
-    if end > _HEADER_BYTES + 4 and _LENGTH.unpack_from(data, _HEADER_BYTES)[0] == end - _HEADER_BYTES - 4:
-        return _raw(data[_HEADER_BYTES + 4 :], limit_bytes, limit_bytes)
     pieces = []
     room = limit_bytes
     position = _HEADER_BYTES

@@ -18,6 +18,7 @@ import threading
 
 import zstandard
 
+from kseg.segment import layout as L
 from kseg.segment.codec import beyond_limit, check_level
 from kseg.segment.errors import CodecError
 
@@ -49,7 +50,7 @@ _contexts = _Contexts()
 def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     """The content of all frames; see `codec.decompress`."""
     size_bytes = len(data)
-    if size_bytes >= 10:
+    if size_bytes >= 10 and magic >= L.MAGIC_V2:
         frame_magic, descriptor, window, block = _JAVA_START.unpack_from(data)
         # the usual batch: the header that Java writes and one block, compressed, that ends with the input
         if (
@@ -61,7 +62,13 @@ def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
             and limit_bytes >= _LARGEST_BLOCK
         ):
             return memoryview(_frame_content(data, _LARGEST_BLOCK))
+    _check_magic(magic)
     return _decompress_any(data, limit_bytes)
+
+
+def _check_magic(magic: int) -> None:
+    if magic < L.MAGIC_V2:
+        raise CodecError(f"zstd is not allowed in messages of magic {magic}")
 
 
 def _decompress_any(data: memoryview, limit_bytes: int) -> memoryview:
@@ -175,6 +182,7 @@ def _streamed_content(frame: memoryview) -> bytes:
 
 def compress(data: bytes, magic: int, level: int | None = None) -> bytes:
     """One frame without content size and checksum, as Java's streaming writer makes it."""
+    _check_magic(magic)
     level = _DEFAULT_LEVEL if level is None else level
     check_level("zstd", level, _MIN_LEVEL, _MAX_LEVEL)
     writer = _contexts.writers.get(level)

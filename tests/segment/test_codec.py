@@ -294,3 +294,34 @@ def test_a_library_is_loaded_when_its_codec_is_met() -> None:
         "assert heavy & set(sys.modules) == {'lz4'}\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_gzip_needs_neither_of_its_fast_libraries() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['deflate'] = sys.modules['isal'] = None\n"
+        "from kseg.segment.codec import compress, decompress\n"
+        "one = compress(1, 2, b'ab' * 5000)\n"
+        "assert bytes(decompress(1, 2, one, 10000)) == b'ab' * 5000\n"
+        "assert bytes(decompress(1, 2, one + one, 20000)) == b'ab' * 10000\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_gzip_members_are_read_alike_with_and_without_libdeflate(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = compress(L.GZIP, 2, P)
+    blocks = [one, one + one, one + b"x" * 30, one + one[:-1], one[:-1]]
+
+    def outcomes() -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for block in blocks:
+            try:
+                found.append(content_of(L.GZIP, 2, block))
+            except CodecError:
+                found.append(None)
+        return found
+
+    expected = [P, P + P, P, None, None]
+    assert outcomes() == expected
+    monkeypatch.setattr("kseg.segment.gzip_stream._at_once", None)
+    assert outcomes() == expected
