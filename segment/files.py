@@ -22,10 +22,13 @@ class MappedFile:
 
     path: as the user named it. size_bytes, mtime_ms: of the file when it was opened. view: the bytes (an empty
     view for an empty file; the map is a snapshot of the inode, a rename or unlink does not disturb it).
+    random_access: only a few places will be looked at, so reading ahead is in vain.
     Raises UnreadableInput when the path is missing, no regular file, or may not be read.
     """
 
-    def __init__(self, path: str | os.PathLike[str], drop_cache: bool = False) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], drop_cache: bool = False, *, random_access: bool = False
+    ) -> None:
         self.path = os.fspath(path)
         self._drop_cache = drop_cache
         try:
@@ -41,7 +44,7 @@ class MappedFile:
             self._map: mmap.mmap | None = None
             if status.st_size:
                 self._map = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
-                self._map.madvise(mmap.MADV_SEQUENTIAL)
+                self._map.madvise(mmap.MADV_RANDOM if random_access else mmap.MADV_SEQUENTIAL)
             self.view = memoryview(self._map if self._map is not None else b"")
         except OSError as error:
             os.close(self._descriptor)
@@ -84,6 +87,23 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
     if len(data) > limit_bytes:
         raise UnreadableInput(f"cannot read {name}: larger than {limit_bytes} bytes")
     return data
+
+
+def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
+    """(size in bytes, the last `count` bytes) of a file, for a look at many files; fewer when it is shorter.
+
+    Raises UnreadableInput when it cannot be read.
+    """
+    name = os.fspath(path)
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            return size_bytes, os.pread(descriptor, count, max(0, size_bytes - count))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
 
 
 class NewFile:

@@ -34,7 +34,7 @@ from kseg.segment.scan import Scanner
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-BLOCK_BYTES = 1024 * 1024
+BLOCK_BYTES = 256 * 1024
 # what ends Kafka's own walk with an exception
 STOPS = {TOO_SMALL: "CorruptRecordException", HEADER_CUT: "KafkaException"}
 

@@ -17,6 +17,7 @@ The readers of big-endian numbers and `add_long` stand in each kernel that needs
 within a module and these are the innermost steps of the hottest loops.
 """
 
+from kseg.segment.kernel import views
 from kseg.segment.kernel.arithmetic import add_sequence
 
 ROW, NEXT, DONE, COUNT, ERROR, ERROR_AT = range(6)
@@ -90,28 +91,30 @@ def crc_at(buf, p):
     return (value << 8) | buf[p + 3]
 
 
-def varint_size(buf, p, end):
-    # bytes of the varint at p; 0 when it is longer than 5 bytes or leaves the body
+def varint(buf, p, end):
+    # the zigzag varint at p as 16 × its value + its size; size 0 when it leaves the body or exceeds 5 bytes
+    if p >= end:
+        return 0
+    byte = buf[p]
+    if byte < 128:
+        return ((byte >> 1) ^ -(byte & 1)) * 16 + 1
+    return wide_varint(buf, p, end)
+
+
+def wide_varint(buf, p, end):
+    # like Java's, it loses bits above the 32nd
+    raw = 0
     n = 0
     while n < 5 and p + n < end:
-        if buf[p + n] < 128:
-            return n + 1
+        byte = buf[p + n]
+        if n < 4:
+            raw = raw | (byte & 127) << (7 * n)
+        else:
+            raw = raw | (byte & 15) << 28
         n = n + 1
+        if byte < 128:
+            return ((raw >> 1) ^ -(raw & 1)) * 16 + n
     return 0
-
-
-def varint_at(buf, p, size):
-    # zigzag varint of known size; like Java, bits above 32 are lost
-    raw = buf[p] & 127
-    if size > 1:
-        raw = raw | (buf[p + 1] & 127) << 7
-        if size > 2:
-            raw = raw | (buf[p + 2] & 127) << 14
-            if size > 3:
-                raw = raw | (buf[p + 3] & 127) << 21
-                if size > 4:
-                    raw = raw | (buf[p + 4] & 15) << 28
-    return (raw >> 1) ^ -(raw & 1)
 
 
 def varlong_size(buf, p, end):
@@ -155,21 +158,21 @@ def add_long(left, right):
 def headers_end(body, p, end, count):
     """Position behind `count` headers that start at p; −1 bad structure, −2 a negative name length."""
     while count > 0:
-        n = varint_size(body, p, end)
-        if n == 0:
+        packed = varint(body, p, end)
+        if packed == 0:
             return -1
-        length = varint_at(body, p, n)
+        length = packed >> 4
         if length < 0:
             return -2
-        p = p + n
+        p = p + (packed & 15)
         if length > end - p:
             return -1
         p = p + length
-        n = varint_size(body, p, end)
-        if n == 0:
+        packed = varint(body, p, end)
+        if packed == 0:
             return -1
-        length = varint_at(body, p, n)
-        p = p + n
+        length = packed >> 4
+        p = p + (packed & 15)
         if length > 0:
             if length > end - p:
                 return -1
@@ -180,11 +183,11 @@ def headers_end(body, p, end, count):
 
 def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at):
     """Decode the record at p into row `at`; returns the position behind it, or −(error code)."""
-    n = varint_size(body, p, end)
-    if n == 0:
+    packed = varint(body, p, end)
+    if packed == 0:
         return -TOO_FEW_RECORDS
-    size = varint_at(body, p, n)
-    p = p + n
+    size = packed >> 4
+    p = p + (packed & 15)
     if size > end - p:
         return -RECORD_TOO_LONG
     if size < 1:
@@ -200,11 +203,11 @@ def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
         timestamp = batches[10 * batch_capacity + row]
     else:
         timestamp = add_long(batches[9 * batch_capacity + row], delta)
-    n = varint_size(body, p, end)
-    if n == 0:
+    packed = varint(body, p, end)
+    if packed == 0:
         return -BAD_STRUCTURE
-    delta = varint_at(body, p, n)
-    p = p + n
+    delta = packed >> 4
+    p = p + (packed & 15)
     cells[at] = row
     cells[capacity + at] = add_long(batches[3 * batch_capacity + row], delta)
     cells[2 * capacity + at] = timestamp
@@ -214,11 +217,11 @@ def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
     else:
         cells[9 * capacity + at] = -1
 
-    n = varint_size(body, p, end)
-    if n == 0:
+    packed = varint(body, p, end)
+    if packed == 0:
         return -BAD_STRUCTURE
-    length = varint_at(body, p, n)
-    p = p + n
+    length = packed >> 4
+    p = p + (packed & 15)
     if length < 0:
         cells[3 * capacity + at] = -1
         cells[4 * capacity + at] = -1
@@ -228,11 +231,11 @@ def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
         cells[3 * capacity + at] = p
         cells[4 * capacity + at] = length
         p = p + length
-    n = varint_size(body, p, end)
-    if n == 0:
+    packed = varint(body, p, end)
+    if packed == 0:
         return -BAD_STRUCTURE
-    length = varint_at(body, p, n)
-    p = p + n
+    length = packed >> 4
+    p = p + (packed & 15)
     if length < 0:
         cells[5 * capacity + at] = -1
         cells[6 * capacity + at] = -1
@@ -243,11 +246,11 @@ def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
         cells[6 * capacity + at] = length
         p = p + length
 
-    n = varint_size(body, p, end)
-    if n == 0:
+    packed = varint(body, p, end)
+    if packed == 0:
         return -BAD_STRUCTURE
-    length = varint_at(body, p, n)
-    p = p + n
+    length = packed >> 4
+    p = p + (packed & 15)
     if length < 0 or length > end - p:
         return -BAD_HEADER_COUNT
     cells[7 * capacity + at] = p
@@ -265,13 +268,7 @@ def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
     return p
 
 
-def read_body(body, start, end, batches, batch_capacity, cells, capacity, state):
-    """Decode the records of one magic 2 batch, row `state[ROW]`, whose (decompressed) body is body[start:end].
-
-    Begins or resumes at state[NEXT] (0 = at `start`), appends from row state[COUNT] on. Returns BODY_FULL (table
-    full, call again), BODY_DONE, or BODY_BAD (state[ERROR], state[ERROR_AT]). A batch with count 0 is done at
-    once and its body is not looked at, as in Kafka.
-    """
+def body_records(body, start, end, batches, batch_capacity, cells, capacity, state):
     row = state[0]
     count = batches[5 * batch_capacity + row]
     p = state[1]
@@ -304,6 +301,36 @@ def read_body(body, start, end, batches, batch_capacity, cells, capacity, state)
     state[3] = at
     state[5] = p
     return result
+
+
+def read_body(body, start, end, batches, batch_capacity, cells, capacity, state):
+    """Decode the records of one magic 2 batch, row `state[ROW]`, whose (decompressed) body is body[start:end].
+
+    Begins or resumes at state[NEXT] (0 = at `start`), appends from row state[COUNT] on. Returns BODY_FULL (table
+    full, call again), BODY_DONE, or BODY_BAD (state[ERROR], state[ERROR_AT]). A batch with count 0 is done at
+    once and its body is not looked at, as in Kafka.
+    """
+    check_tables(batches, batch_capacity, cells, capacity, state)
+    if start < 0 or start > end or end > len(body):
+        raise ValueError("the body lies outside its buffer")
+    return body_records(
+        views.bytes_in(body),
+        start,
+        end,
+        views.cells_in(batches),
+        batch_capacity,
+        views.table_in(cells),
+        capacity,
+        views.table_in(state),
+    )
+
+
+def check_tables(batches, batch_capacity, cells, capacity, state):
+    if 15 * batch_capacity > len(batches) or 12 * capacity > len(cells) or len(state) < 6:
+        raise ValueError("a table is smaller than its capacity says")
+    if state[0] < 0 or state[0] >= batch_capacity or state[3] < 0:
+        raise ValueError("the state points outside the tables")
+    return 0
 
 
 def read_message(body, p, size, row, offset, timestamp, cells, capacity, at):
@@ -354,15 +381,22 @@ def read_plain(buf, last_row, batches, batch_capacity, cells, capacity, state):
 
     Returns as `read_body`; on BODY_BAD state[ROW] is the bad batch, on BODY_DONE it is last_row + 1.
     """
+    check_tables(batches, batch_capacity, cells, capacity, state)
+    if last_row >= batch_capacity:
+        raise ValueError("the last row lies outside the table of batches")
+    source = views.bytes_in(buf)
+    table = views.table_in(cells)
     while state[0] <= last_row:
         row = state[0]
         p = batches[row]
         size = batches[batch_capacity + row]
+        if p < 0 or size < 26 or p > len(buf) - size:
+            raise ValueError("a batch lies outside the buffer")
         if batches[2 * batch_capacity + row] < 2:
             if state[3] >= capacity:
                 return BODY_FULL
             after = read_message(
-                buf, p + 12, size - 12, row, batches[3 * batch_capacity + row], -2, cells, capacity, state[3]
+                source, p + 12, size - 12, row, batches[3 * batch_capacity + row], -2, table, capacity, state[3]
             )
             if after == 0 or after == -VALUE_BEYOND_MESSAGE:
                 cells[11 * capacity + state[3]] = batches[14 * batch_capacity + row]
@@ -377,7 +411,16 @@ def read_plain(buf, last_row, batches, batch_capacity, cells, capacity, state):
                 state[5] = p
                 return BODY_BAD
         else:
-            result = read_body(buf, p + 61, p + size, batches, batch_capacity, cells, capacity, state)
+            result = body_records(
+                source,
+                p + 61,
+                p + size,
+                views.cells_in(batches),
+                batch_capacity,
+                table,
+                capacity,
+                views.table_in(state),
+            )
             if result != BODY_DONE:
                 return result
         state[0] = row + 1
@@ -391,17 +434,18 @@ def count_messages(body):
 
     A last entry that is cut off ends the set silently (Kafka: DataLogInputStream).
     """
+    source = views.bytes_in(body)
     p = 0
     end = len(body)
     count = 0
     last_offset = 0
     while p + 12 <= end:
-        size = int_at(body, p + 8)
+        size = int_at(source, p + 8)
         if size < 14:
             return -INNER_TOO_SMALL, p
         if size > end - p - 12:
             break
-        last_offset = long_at(body, p)
+        last_offset = long_at(source, p)
         count = count + 1
         p = p + 12 + size
     if count == 0:
@@ -415,6 +459,8 @@ def read_message_set(body, base_offset, batches, batch_capacity, cells, capacity
     base_offset: added to every inner offset (0 for magic 0 wrappers, whose inner offsets are absolute).
     R_HEADERS_START and R_VALID of each row are left as the range of the message's checksum.
     """
+    check_tables(batches, batch_capacity, cells, capacity, state)
+    source = views.bytes_in(body)
     row = state[0]
     p = state[1]
     end = len(body)
@@ -422,7 +468,7 @@ def read_message_set(body, base_offset, batches, batch_capacity, cells, capacity
     if batches[2 * batch_capacity + row] == 1 and batches[6 * batch_capacity + row] & 8:
         timestamp = batches[10 * batch_capacity + row]
     while p + 12 <= end:
-        size = int_at(body, p + 8)
+        size = int_at(source, p + 8)
         if size < 14 or size > end - p - 12:
             break
         if state[3] >= capacity:
@@ -433,7 +479,15 @@ def read_message_set(body, base_offset, batches, batch_capacity, cells, capacity
             state[5] = p
             return BODY_BAD
         after = read_message(
-            body, p + 12, size, row, add_long(base_offset, long_at(body, p)), timestamp, cells, capacity, state[3]
+            source,
+            p + 12,
+            size,
+            row,
+            add_long(base_offset, long_at(source, p)),
+            timestamp,
+            views.table_in(cells),
+            capacity,
+            state[3],
         )
         if after == 0 or after == -VALUE_BEYOND_MESSAGE:
             # the range of the message's checksum, for the caller to judge

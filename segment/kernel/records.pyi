@@ -27,7 +27,6 @@ BODY_FULL: int
 BODY_DONE: int
 BODY_BAD: int
 
-def headers_end(body: Buffer, p: int, end: int, count: int) -> int: ...
 def read_body(
     body: Buffer,
     start: int,

@@ -16,6 +16,7 @@ Bytes become text the way Java's `new String(bytes, UTF_8)` does: each malformed
 counts as one sequence is Java's rule, which differs from Python's for surrogates and for cut sequences.
 """
 
+from kseg.segment.kernel import views
 from kseg.segment.kernel.arithmetic import add_sequence, to_int
 
 DEEP, CONTENTS, SKIP_METADATA, ESCAPE = 1, 2, 4, 8
@@ -43,19 +44,43 @@ def put_number(out, o, value):
         if value == least * 65536 * 65536:  # it has no positive counterpart in C
             return put(out, o, b"9223372036854775808", 19)
         value = -value
-    digits = 1
-    bound = 10
-    while digits < 19 and value >= bound:
-        digits = digits + 1
-        if digits < 19:
-            bound = bound * 10
-    i = o + digits - 1
-    while i >= o:
-        rest = value // 10
-        out[i] = 48 + (value - rest * 10)
+    # a literal, so that C sees an array: two digits a division
+    pairs = (
+        b"00010203040506070809101112131415161718192021222324"
+        b"25262728293031323334353637383940414243444546474849"
+        b"50515253545556575859606162636465666768697071727374"
+        b"75767778798081828384858687888990919293949596979899"
+    )
+    digits = count_digits(value)
+    i = o + digits
+    while value >= 100:
+        rest = value // 100
+        pair = 2 * (value - rest * 100)
+        i = i - 2
+        out[i] = pairs[pair]
+        out[i + 1] = pairs[pair + 1]
         value = rest
-        i = i - 1
+    if value >= 10:
+        out[o] = pairs[2 * value]
+        out[o + 1] = pairs[2 * value + 1]
+    else:
+        out[o] = 48 + value
     return o + digits
+
+
+def count_digits(value):
+    if value < 10:
+        return 1
+    if value < 100:
+        return 2
+    if value < 10000:
+        return 3 if value < 1000 else 4
+    digits = 5
+    value = value // 100000
+    while value > 0:
+        value = value // 10
+        digits = digits + 1
+    return digits
 
 
 def put_bool(out, o, value):
@@ -366,25 +391,29 @@ def format_lines(buf, batches, batch_capacity, last_row, cells, capacity, count,
         raise ValueError("the table of batches is too small")
     if capacity * 12 > len(cells):
         raise ValueError("the table of records is too small")
+    body = views.bytes_in(buf)
+    rows = views.cells_in(batches)
+    table = views.cells_in(cells)
+    text = views.room_in(out)
     o = start
     limit = len(out)
     row = state[0]
     at = state[1]
     while True:
         if flags & 1:
-            while at < count and cells[at] < row:
-                room = record_room(buf, cells, capacity, at, flags)
+            while at < count and table[at] < row:
+                room = record_room(body, table, capacity, at, flags)
                 if o + room > limit:
                     break
-                o = put_record(buf, batches, batch_capacity, cells[at], cells, capacity, at, flags, out, o)
-                out[o] = 10
+                o = put_record(body, rows, batch_capacity, table[at], table, capacity, at, flags, text, o)
+                text[o] = 10
                 o = o + 1
                 at = at + 1
-            if at < count and cells[at] < row:
+            if at < count and table[at] < row:
                 break
         if row > last_row or o + 640 > limit:
             break
-        o = put_batch(out, o, batches, batch_capacity, row)
+        o = put_batch(text, o, rows, batch_capacity, row)
         row = row + 1
     state[0] = row
     state[1] = at

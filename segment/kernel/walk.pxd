@@ -1,36 +1,37 @@
 cimport cython
+from kseg.segment.kernel cimport views
 
 @cython.locals(value=cython.longlong)
-cdef inline long long long_at(const unsigned char[::1] buf, Py_ssize_t p) except? -1000000007
+cdef inline long long long_at(const unsigned char* buf, Py_ssize_t p) noexcept
 
 @cython.locals(value=cython.longlong)
-cdef inline long long crc_at(const unsigned char[::1] buf, Py_ssize_t p) except? -1000000007
+cdef inline long long crc_at(const unsigned char* buf, Py_ssize_t p) noexcept
 
 @cython.locals(value=cython.longlong)
-cdef inline long long int_at(const unsigned char[::1] buf, Py_ssize_t p) except? -1000000007
+cdef inline long long int_at(const unsigned char* buf, Py_ssize_t p) noexcept
 
 @cython.locals(value=cython.longlong)
-cdef inline long long short_at(const unsigned char[::1] buf, Py_ssize_t p) except? -1000000007
+cdef inline long long short_at(const unsigned char* buf, Py_ssize_t p) noexcept
 
 @cython.locals(top=cython.longlong)
 cdef inline long long add_delta(long long base, long long delta) noexcept
 
 @cython.locals(base_offset=cython.longlong, magic=cython.longlong)
-cdef inline int put_batch(const unsigned char[::1] buf, Py_ssize_t p, long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row) except -1
+cdef inline int put_batch(const unsigned char* buf, Py_ssize_t p, long long* cells, Py_ssize_t capacity, Py_ssize_t row) noexcept
 
 @cython.locals(offset=cython.longlong, magic=cython.longlong, attributes=cython.longlong, timestamp=cython.longlong)
-cdef inline int put_legacy(const unsigned char[::1] buf, Py_ssize_t p, long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row) except -1
+cdef inline int put_legacy(const unsigned char* buf, Py_ssize_t p, long long* cells, Py_ssize_t capacity, Py_ssize_t row) noexcept
 
-@cython.locals(position=cython.Py_ssize_t, file_end=cython.Py_ssize_t, row=cython.Py_ssize_t, reason=cython.int, size=cython.longlong, magic=cython.int)
+@cython.locals(position=cython.Py_ssize_t, file_end=cython.Py_ssize_t, row=cython.Py_ssize_t, reason=cython.int, size=cython.longlong, magic=cython.int, source=cython.p_const_uchar, table=cython.p_longlong)
 cpdef int walk(const unsigned char[::1] buf, Py_ssize_t end, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1
 
 @cython.locals(size=cython.longlong, offset=cython.longlong, delta=cython.longlong, count=cython.longlong)
-cdef inline int believable_batch(const unsigned char[::1] buf, Py_ssize_t p, Py_ssize_t end, long long lowest_offset, long long highest_offset) except -1
+cdef inline int believable_batch(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, long long lowest_offset, long long highest_offset) noexcept
 
 @cython.locals(size=cython.longlong, magic=cython.longlong, fixed=cython.longlong, offset=cython.longlong, attributes=cython.longlong, key_length=cython.longlong, value_length=cython.longlong)
-cdef inline int believable_legacy(const unsigned char[::1] buf, Py_ssize_t p, Py_ssize_t end, long long lowest_offset, long long highest_offset) except -1
+cdef inline int believable_legacy(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, long long lowest_offset, long long highest_offset) noexcept
 
-@cython.locals(p=cython.Py_ssize_t, magic=cython.int)
+@cython.locals(p=cython.Py_ssize_t, magic=cython.int, source=cython.p_const_uchar)
 cpdef Py_ssize_t first_candidate(const unsigned char[::1] buf, Py_ssize_t position, Py_ssize_t end, long long lowest_offset, long long highest_offset) except -2
 
 @cython.locals(p=cython.Py_ssize_t)

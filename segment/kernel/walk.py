@@ -14,6 +14,8 @@ length fits becomes a row, whatever its checksum. At position p with the readabl
 Columns are those of `kseg.segment.columns`.
 """
 
+from kseg.segment.kernel import views
+
 FULL, END, TOO_SMALL, PARTIAL, HEADER_CUT = range(5)
 
 
@@ -124,27 +126,31 @@ def walk(buf, end, cells, capacity, state):
     """
     position = state[0]
     file_end = len(buf)
+    if position < 0 or end > file_end or 15 * capacity > len(cells) or len(state) < 2:
+        raise ValueError("the walk would leave its buffers")
+    source = views.bytes_in(buf)
+    table = views.table_in(cells)
     row = 0
     reason = FULL
     while row < capacity:
         if position >= end - 17:
             reason = END
             break
-        size = int_at(buf, position + 8)
+        size = int_at(source, position + 8)
         if size < 14:
             reason = TOO_SMALL
             break
         if position > end - 12 - size:
             reason = PARTIAL
             break
-        magic = buf[position + 16]
+        magic = source[position + 16]
         if magic < 2 or magic > 127:
-            put_legacy(buf, position, cells, capacity, row)
+            put_legacy(source, position, table, capacity, row)
         elif position + 61 > file_end:
             reason = HEADER_CUT
             break
         else:
-            put_batch(buf, position, cells, capacity, row)
+            put_batch(source, position, table, capacity, row)
         position = position + 12 + size
         row = row + 1
     state[0] = position
@@ -207,15 +213,18 @@ def first_candidate(buf, position, end, lowest_offset, highest_offset):
 
     Magic, length, offset range and every self-contradiction of the header are checked, the checksum is not.
     """
+    if position < 0 or end > len(buf):
+        raise ValueError("the search would leave its buffer")
+    source = views.bytes_in(buf)
     p = position
     while p <= end - 26:
-        magic = buf[p + 16]
+        magic = source[p + 16]
         if magic == 2:
-            if p <= end - 61 and believable_batch(buf, p, end, lowest_offset, highest_offset):
+            if p <= end - 61 and believable_batch(source, p, end, lowest_offset, highest_offset):
                 return p
-        elif magic < 2 and buf[p] == 0 and buf[p + 8] < 128:
+        elif magic < 2 and source[p] == 0 and source[p + 8] < 128:
             # cheap tests first: offsets stay below 2^56 and sizes are positive
-            if believable_legacy(buf, p, end, lowest_offset, highest_offset):
+            if believable_legacy(source, p, end, lowest_offset, highest_offset):
                 return p
         p = p + 1
     return -1
