@@ -10,7 +10,6 @@ import sys
 
 from kseg import __version__
 
-KERNELS = ("arithmetic", "checksum", "encode", "records", "text", "walk")
 DEPENDENCIES = (
     "typer",
     "rich",
@@ -20,6 +19,7 @@ DEPENDENCIES = (
     "isal",
     "zstandard",
     "lz4",
+    "deflate",
     "cramjam",
     "python-snappy",
 )
@@ -43,12 +43,21 @@ def report() -> str:
 
 def kernel_state() -> str:
     """Whether the hot loops are compiled."""
-    slow = [name for name in KERNELS if not _is_compiled(name)]
+    names = kernels()
+    slow = [name for name in names if not _is_compiled(name)]
     if not slow:
         return "compiled"
-    if len(slow) == len(KERNELS):
+    if len(slow) == len(names):
         return "interpreted (no compiled modules: install with a C compiler to be many times faster)"
     return f"compiled, but interpreted: {', '.join(slow)}"
+
+
+def kernels() -> list[str]:
+    """The modules of the kernel room."""
+    from kseg.segment import kernel
+
+    files = (os.path.splitext(entry) for entry in os.listdir(kernel.__path__[0]))
+    return sorted(stem for stem, suffix in files if suffix == ".py" and stem != "__init__")
 
 
 def installed() -> dict[str, str]:

@@ -1,0 +1,67 @@
+"""What setuptools ships is what lies in the rooms."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli import version
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("cli", "segment", "spark", "recovery", "compaction")
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = PROJECT["tool"]["setuptools"]
+
+
+def folders() -> dict[str, str]:
+    """Import name to folder of every package in the rooms."""
+    found = {"kseg": "kseg"}
+    for room in ROOMS:
+        for init in (ROOT / room).rglob("__init__.py"):
+            folder = init.parent.relative_to(ROOT)
+            found[".".join(("kseg", *folder.parts))] = folder.as_posix()
+    return found
+
+
+def test_every_package_is_shipped_from_its_folder() -> None:
+    assert sorted(SETUPTOOLS["packages"]) == sorted(folders())
+    assert SETUPTOOLS["package-dir"] == folders()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_import_name_leads_into_the_room(room: str) -> None:
+    link = ROOT / "kseg" / room
+    assert link.is_symlink() and link.resolve() == ROOT / room
+    module = importlib.import_module(f"kseg.{room}")
+    assert module.__file__ is not None and Path(module.__file__).resolve().parent == ROOT / room
+
+
+def test_every_kernel_is_compiled_and_typed() -> None:
+    kernels = {path.stem for path in (ROOT / "segment/kernel").glob("*.py")} - {"__init__"}
+    extensions = {each["name"]: each for each in SETUPTOOLS["ext-modules"]}
+    assert set(extensions) == {f"kseg.segment.kernel.{name}" for name in kernels}
+    for name in kernels:
+        extension = extensions[f"kseg.segment.kernel.{name}"]
+        assert extension["sources"] == [f"segment/kernel/{name}.py"] and extension["optional"] is True
+        assert (ROOT / f"segment/kernel/{name}.pxd").exists()
+
+
+def test_version_names_every_dependency() -> None:
+    required = {re.split(r"[<>=!~ ]", each)[0] for each in PROJECT["project"]["dependencies"]}
+    assert required <= set(version.DEPENDENCIES)
+
+
+def test_version_says_what_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = version.kernels()
+    assert "walk" in names and "__init__" not in names
+    monkeypatch.setattr(version, "_is_compiled", lambda name: True)
+    assert version.kernel_state() == "compiled"
+    monkeypatch.setattr(version, "_is_compiled", lambda name: name != "walk")
+    assert version.kernel_state() == "compiled, but interpreted: walk"
+    monkeypatch.setattr(version, "_is_compiled", lambda name: False)
+    assert version.kernel_state().startswith("interpreted (")
