@@ -74,8 +74,9 @@ def lookup_words(values: Values) -> Iterator[str]:
         record = values.get("record")
         if record:
             yield f"  record {record_line(record)}"
-    steps = values.get("path") or ()
-    yield f"  {values.get('bytes_read') or 0:,} bytes read{': ' if steps else ''}{'; '.join(visible(_step(s)) for s in steps)}"
+    yield f"  {values.get('bytes_read') or 0:,} bytes read"
+    for step in values.get("path") or ():
+        yield f"    {visible(_step(step))}"
 
 
 def read_words(values: Values) -> Iterator[str]:
@@ -138,6 +139,11 @@ def _place(values: Values) -> str:
 
 
 def _step(step: Any) -> str:
-    if isinstance(step, Mapping):
-        return " ".join(f"{name}={value}" for name, value in step.items())
-    return str(step)
+    """`time-index orders-0/….timeindex: slot 2, offset 83`."""
+    if not isinstance(step, Mapping):
+        return str(step)
+    numbers = ", ".join(
+        f"{name.replace('_', ' ')} {value}" for name, value in step.items() if name not in ("step", "file")
+    )
+    head = f"{step.get('step', '')} {step.get('file', '')}".strip()
+    return f"{head}: {numbers}" if numbers else head
