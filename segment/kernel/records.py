@@ -497,8 +497,12 @@ def read_message_set(body, base_offset, batches, batch_capacity, cells, capacity
         if after < 0:
             state[4] = -after
             state[5] = p
-            return BODY_BAD
+            # Kafka lists such a message and goes on, as long as nobody asks for the value
+            if after != -VALUE_BEYOND_MESSAGE:
+                return BODY_BAD
         p = p + 12 + size
         state[1] = p
         state[2] = state[2] + 1
+    if state[4] != OK:
+        return BODY_BAD
     return BODY_DONE

@@ -1,0 +1,117 @@
+"""Flags of the dump tool beside our options, and files hurt at random: the cases of `test_dump.py`."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kseg.segment.crc import crc32, crc32c
+from kseg.segment.dump.options import DumpOptions
+from kseg.segment.dump.work import dump
+from kseg.segment.events import Text
+from kseg.segment.targets import FileTarget
+
+LOG_FLAGS: tuple[tuple[tuple[str, ...], DumpOptions], ...] = (
+    ((), DumpOptions()),
+    (("--deep-iteration",), DumpOptions(deep_iteration=True)),
+    (("--print-data-log",), DumpOptions(print_data_log=True)),
+    (
+        ("--print-data-log", "--skip-record-metadata"),
+        DumpOptions(print_data_log=True, skip_record_metadata=True),
+    ),
+    (
+        ("--deep-iteration", "--skip-record-metadata"),
+        DumpOptions(deep_iteration=True, skip_record_metadata=True),
+    ),
+    (("--deep-iteration", "--max-bytes", "700"), DumpOptions(deep_iteration=True, max_bytes=700)),
+    (("--max-bytes", "3000"), DumpOptions(max_bytes=3000)),
+)
+INDEX_FLAGS: tuple[tuple[tuple[str, ...], DumpOptions], ...] = (
+    ((), DumpOptions()),
+    (("--verify-index-only",), DumpOptions(verify_index_only=True)),
+    (("--index-sanity-check",), DumpOptions(index_sanity_check=True)),
+    (("--max-message-size", "100000"), DumpOptions(max_message_size=100000)),
+)
+
+
+def flags_for(path: Path) -> Sequence[tuple[tuple[str, ...], DumpOptions]]:
+    """The flag combinations that mean something for a file of this kind."""
+    if path.suffix in (".log", ".checkpoint"):
+        return LOG_FLAGS
+    return INDEX_FLAGS if path.suffix in (".index", ".timeindex") else INDEX_FLAGS[:1]
+
+
+def our_text(path: Path, options: DumpOptions) -> bytes:
+    """What `kseg dump` writes to stdout for one file."""
+    return b"".join(event.data for event in dump(FileTarget(str(path)), options) if isinstance(event, Text))
+
+
+def batch_starts(data: bytes) -> list[int]:
+    """Positions of the entries of a sound log, by its length fields."""
+    starts, position = [], 0
+    while position + 17 < len(data):
+        starts.append(position)
+        position += 12 + struct.unpack_from(">i", data, position + 8)[0]
+    return starts
+
+
+def hurt(data: bytes, chance: random.Random) -> bytes:
+    """A damaged copy: fields, records, tails, holes and foreign bytes, some with the checksum made right again."""
+    bad = bytearray(data)
+    for _ in range(chance.randint(1, 3)):
+        starts = [start for start in batch_starts(data) if start + 12 <= len(bad)]
+        start = chance.choice(starts)
+        match chance.randrange(9):
+            case 0:  # one bit anywhere
+                bad[chance.randrange(len(bad))] ^= 1 << chance.randrange(8)
+            case 1:  # one bit of a header
+                at = min(len(bad) - 1, start + chance.randrange(61))
+                bad[at] ^= 1 << chance.randrange(8)
+            case 2:  # a body byte with a right checksum: records that cannot be decoded
+                _edit_and_sum(bad, start, chance)
+            case 3:
+                del bad[chance.randrange(len(bad)) :]
+            case 4:
+                bad += bytes(chance.choice((1, 5, 17, 18, 61, 500)))
+            case 5:
+                bad += chance.randbytes(chance.choice((3, 16, 20, 200)))
+            case 6:
+                at = chance.choice(starts)
+                bad[at:at] = chance.randbytes(chance.randint(1, 100))
+            case 7:
+                stop = min(len(bad), start + chance.randint(1, 600))
+                bad[start:stop] = bytes(stop - start)
+            case 8:
+                struct.pack_into(">i", bad, start + 8, chance.choice((-1, 0, 13, 14, 48, 49, 60, 1 << 20, 1 << 30)))
+        if len(bad) < 40:
+            return bytes(bad)
+    return bytes(bad)
+
+
+def _edit_and_sum(bad: bytearray, start: int, chance: random.Random) -> None:
+    if start + 70 > len(bad):
+        return
+    size = struct.unpack_from(">i", bad, start + 8)[0]
+    end = start + 12 + size
+    if not start + 70 <= end <= len(bad):
+        return
+    legacy = bad[start + 16] < 2
+    low = 17 if legacy else 21
+    bad[start + chance.randrange(low, end - start)] = chance.randrange(256)
+    if legacy:
+        struct.pack_into(">I", bad, start + 12, crc32(bytes(bad[start + 16 : end])))
+    else:
+        struct.pack_into(">I", bad, start + 17, crc32c(bytes(bad[start + 21 : end])))
+
+
+def hurt_copies(files: Sequence[Path], place: Path, seed: int, count: int) -> Iterator[tuple[int, Path]]:
+    """`count` damaged copies of `files`, each named like a segment in a directory of its own; with its case number."""
+    for case in range(count):
+        chance = random.Random(seed * 1_000_003 + case)
+        source = chance.choice(files)
+        target = place / f"{case}" / source.name
+        target.parent.mkdir()
+        target.write_bytes(hurt(source.read_bytes(), chance))
+        yield case, target

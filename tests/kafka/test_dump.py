@@ -1,0 +1,80 @@
+"""`kseg dump` prints what the real DumpLogSegments 4.3.1 prints: on every captured file with every flag, and on
+damaged files, where the real tool's output is all of ours or, when it dies or ends early, the beginning of it."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.dump_cases import LOG_FLAGS, flags_for, hurt_copies, our_text
+from tests.kafka.oracle import Oracle
+from tests.trees import unchanged
+
+pytestmark = pytest.mark.kafka
+
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
+DAMAGED_FILES = int(os.environ.get("KSEG_DAMAGED_FILES", "150"))
+
+
+def dumpable(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file() and path.suffix in SUFFIXES)
+
+
+def compare(oracle: Oracle, path: Path) -> int:
+    """Every flag combination of one file; returns how many comparisons were made."""
+    compared = 0
+    for flags, options in flags_for(path):
+        answer = oracle.dump([*flags, "--files", path])
+        ours = our_text(path, options)
+        if answer.exception is None:
+            assert ours == answer.stdout, (path, flags)
+        else:
+            assert ours.startswith(answer.stdout), (path, flags, answer.exception)
+        compared += 1
+    return compared
+
+
+@pytest.mark.behaviour("D01", "D02", "D03", "D04", "D05", "D06", "D07", "D08", "D11", "F42")
+def test_every_file_of_a_broker_with_every_flag(oracle: Oracle, capture_small: Path) -> None:
+    files = dumpable(capture_small / "data")
+    with unchanged(capture_small / "data"):
+        compared = sum(compare(oracle, path) for path in files)
+
+    assert len(files) > 90 and compared > 300
+
+
+def test_files_of_old_brokers_with_every_flag(oracle: Oracle, legacy_small: Path) -> None:
+    states = [path for path in (legacy_small / "data").glob("*/*") if path.parent.name != "0.7"]
+    files = [path for state in states for path in dumpable(state)]
+    chosen = random.Random(5).sample(files, 120)
+
+    compared = sum(compare(oracle, path) for path in chosen)
+
+    assert compared > 300
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_damaged_files(
+    oracle: Oracle, capture_small: Path, legacy_small: Path, tmp_path: Path, seed: int
+) -> None:
+    files = [path for path in capture_small.glob("data/*/*.log") if path.stat().st_size > 100]
+    if seed == 2:
+        files = [path for path in legacy_small.glob("data/[01].*/*/*/*.log") if path.stat().st_size > 100]
+    died = survived = 0
+    for case, path in hurt_copies(sorted(files), tmp_path, seed, DAMAGED_FILES):
+        for flags, options in LOG_FLAGS[:4]:
+            answer = oracle.dump([*flags, "--files", path])
+            ours = our_text(path, options)
+            if answer.exception is None and ours == answer.stdout:
+                survived += 1
+            else:
+                # it died, or ended quietly in front of batches that we go on to
+                died += 1
+                quiet_end = b"invalid bytes at the end of" in answer.stdout
+                assert answer.exception is not None or quiet_end, (seed, case, flags)
+                assert ours.startswith(answer.stdout), (seed, case, flags, answer.exception)
+
+    assert died > DAMAGED_FILES // 4 and survived > DAMAGED_FILES // 4
