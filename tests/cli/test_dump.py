@@ -1,0 +1,156 @@
+"""`kseg dump` end to end on real captures: bytes on stdout, streams, jobs, terminals. Nothing of the input changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+
+ROOT = Path(__file__).resolve().parents[2]
+DECODED = ("__consumer_offsets-0", "__transaction_state-0", "__cluster_metadata-0")
+ODD = "00000000000000000000.log"
+
+Unchanged = Callable[..., AbstractContextManager[None]]
+
+
+def flags_for(path: str) -> list[str]:
+    """The options the captures were dumped with (fixtures/README.md)."""
+    return ["--deep-iteration", "--print-data-log"] if path.endswith((".log", ".checkpoint")) else []
+
+
+def test_every_file_of_the_capture_dumps_like_the_real_tool(
+    capture_small: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    data, expected = capture_small / "data", capture_small / "expected"
+    monkeypatch.chdir(data)
+    compared = 0
+    for truth in sorted(expected.rglob("*.txt")):
+        path = str(truth.relative_to(expected))[: -len(".txt")]
+        if path.startswith(DECODED) and path.endswith(".log"):
+            continue  # dumped with a decoder, which comes in a later version
+        if path.endswith(".checkpoint") and path.startswith(DECODED):
+            continue
+        assert run(["dump", *flags_for(path), path]) in (0, 1)
+        if truth.with_suffix(".rc").exists():
+            assert capfdbinary.readouterr().out.startswith(truth.read_bytes()), path  # kseg goes on
+        else:
+            assert capfdbinary.readouterr().out == truth.read_bytes(), path
+        compared += 1
+    assert compared > 60
+
+
+@pytest.fixture
+def partition(capture_small: Path, tmp_path: Path) -> Path:
+    copied: Path = shutil.copytree(capture_small / "data" / "metro-zstd-0", tmp_path / "metro-zstd-0")
+    return copied
+
+
+@pytest.mark.parametrize(
+    "flags", [[], ["--print-data-log"], ["--json", "--print-data-log"], ["--format", "table"]]
+)
+def test_jobs_do_not_change_a_byte(
+    capture_small: Path, flags: list[str], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    outputs = []
+    for jobs in ("1", "2"):
+        assert run(["dump", *flags, "--jobs", jobs, str(capture_small / "data" / "metro-none-0")]) == 0
+        out, err = capfdbinary.readouterr()
+        assert err == b""
+        outputs.append(out)
+    assert outputs[0] == outputs[1] != b""
+
+
+def test_several_files_can_be_named_as_the_real_tool_wants_it(
+    partition: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    log, index = partition / ODD, partition / ODD.replace(".log", ".index")
+    run(["dump", str(log), str(index)])
+    both = capfdbinary.readouterr().out
+    run(["dump", f"--files={log},{index}"])
+    assert capfdbinary.readouterr().out == both
+    assert both.count(b"Dumping ") == 2
+
+
+def test_damage_is_said_and_the_dump_goes_on(
+    partition: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = partition / ODD
+    data = bytearray(log.read_bytes())
+    data[600] ^= 0x55
+    log.write_bytes(data)
+
+    with unchanged(partition):
+        assert run(["dump", str(log)]) == 1
+    out, err = capfd.readouterr()
+    assert out.count("isvalid: true") == len(out.splitlines()) - 3 and out.count("isvalid: false") == 1
+    first, second, advice = err.splitlines()
+    assert f"{log}: error: " in first and "(bad-crc; bytes 477-" in first
+    assert second == "1 error, 0 warnings in 1 file"
+    assert advice == f"next: kseg verify --deep {partition}"
+
+
+def test_json_ends_with_a_summary_and_every_line_parses(
+    partition: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with unchanged(partition):
+        assert run(["dump", "--json", "--print-data-log", str(partition / ODD)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert {row["type"] for row in rows} == {"batch", "record", "summary"}
+    assert rows[-1]["type"] == "summary" and rows[-1]["targets"] == 1 and rows[-1]["errors"] == 0
+    assert [row["offset"] for row in rows if row["type"] == "record"] == list(range(132))
+
+
+def test_filters_and_limit(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(["dump", "--json", "--key", "stop8", "--from-offset", "90", "--limit", "1", str(partition / ODD)])
+    records = [row for row in map(json.loads, capfd.readouterr().out.splitlines()) if row["type"] == "record"]
+    assert [(record["offset"], record["key"]) for record in records] == [(100, "stop8")]
+
+
+def on_a_terminal(*words: str) -> tuple[bytes, int]:
+    """What kseg writes when stdout and stderr are a terminal, and its exit status."""
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "kseg", *words], stdout=child, stderr=child, stdin=child, cwd=ROOT
+    ) as process:
+        os.close(child)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(parent, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            seen += piece
+    os.close(parent)
+    return seen, process.returncode
+
+
+def test_a_terminal_gets_no_control_characters_from_the_data(tmp_path: Path) -> None:
+    from kseg.segment.batch_writer import encode_batch
+    from kseg.segment.model import NewBatch, Record
+
+    log = tmp_path / ODD
+    log.write_bytes(encode_batch(NewBatch(records=(Record(0, 1, b"\x1b[31mred\x07", b"a\x00b"),))))
+    shown, status = on_a_terminal("dump", "--print-data-log", str(log))
+    assert status == 0
+    assert b"\x1b" not in shown and b"\x07" not in shown and b"\x00" not in shown
+    assert b"[31mred" in shown
+
+    piped = subprocess.run(
+        [sys.executable, "-m", "kseg", "dump", "--print-data-log", str(log)],
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert b"key: \x1b[31mred\x07 payload: a\x00b\n" in piped.stdout

@@ -1,0 +1,73 @@
+"""The progress bar: on a terminal only, only for work that lasts, never in the way of results."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.toys import toy_files
+
+ROOT = Path(__file__).resolve().parents[2]
+SLOW = """
+import sys, time
+from kseg.cli.render import Style
+from kseg.cli.run import over_targets
+from kseg.segment.events import Advance
+from kseg.segment.findings import Finding
+from kseg.segment.targets import Expansion
+
+def work(target, options):
+    for _ in range(8):
+        time.sleep(0.1)
+        yield Advance(target.path, 1 << 20)
+    yield Finding("bad-crc", target.path, "toy")
+
+progress, jobs, *paths = sys.argv[1:]
+style = Style(command="verify", findings_are_result=True, progress=progress == "yes")
+sys.exit(over_targets(work, None, style, expand=Expansion.FILES, paths=paths, jobs=int(jobs)))
+"""
+
+
+def errors_of(paths: list[str], *, progress: str, jobs: str, terminal: bool) -> tuple[bytes, bytes]:
+    """(stdout, stderr) of the slow toy; stderr is a terminal or a pipe, stdout always a pipe."""
+    parent, child = pty.openpty() if terminal else os.pipe()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW, progress, jobs, *paths],
+        stdout=subprocess.PIPE, stderr=child, cwd=ROOT, env=environment,
+    ) as process:  # fmt: skip
+        os.close(child)
+        assert process.stdout is not None
+        out = process.stdout.read()
+        seen = b""
+        while True:
+            try:
+                piece = os.read(parent, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            seen += piece
+    os.close(parent)
+    assert process.returncode == 1
+    return out, seen
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_terminal_sees_a_bar_and_stdout_only_results(tmp_path: Path, jobs: str) -> None:
+    paths = toy_files(tmp_path, 2)
+    out, seen = errors_of(paths, progress="yes", jobs=jobs, terminal=True)
+    assert b"a.log" in seen and b"MiB" in seen
+    assert seen.count(b"\x1b[2K") >= 1  # it leaves the screen again
+    assert out.decode().splitlines()[:2] == [f"{path}: error: toy (bad-crc)" for path in paths]
+
+
+@pytest.mark.parametrize(("progress", "terminal"), [("no", True), ("yes", False)])
+def test_no_bar_without_a_terminal_or_when_not_wanted(tmp_path: Path, progress: str, terminal: bool) -> None:
+    _, seen = errors_of(toy_files(tmp_path, 1), progress=progress, jobs="1", terminal=terminal)
+    assert seen == b""
