@@ -104,13 +104,6 @@ def command(
     ListOffsets, --leader-epoch like OffsetForLeaderEpoch. Says which files and index entries led there. The exit
     status is 1 when nothing is found.
     """  # fmt: skip
-    from kseg.cli.render import Style
-    from kseg.cli.run import over_targets
-    from kseg.cli.words import lookup_words
-    from kseg.segment.lookup import lookup
-    from kseg.segment.query import LookupQuery
-    from kseg.segment.targets import Expansion
-
     asked = {
         "offset": offset is not None,
         "timestamp": timestamp is not None,
@@ -125,6 +118,13 @@ def command(
         raise UsageError(f"kseg lookup takes exactly one of {', '.join(f'--{kind}' for kind in asked)}")
     if all and key is None:
         raise UsageError("--all goes with --key")
+    from kseg.cli.render import Style
+    from kseg.cli.run import over_targets
+    from kseg.cli.words import lookup_words
+    from kseg.segment.lookup import lookup
+    from kseg.segment.query import LookupQuery
+    from kseg.segment.targets import Expansion
+
     query = LookupQuery(
         kind=kinds[0],
         offset=offset,

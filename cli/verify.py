@@ -34,6 +34,8 @@ def command(
     snapshots, leader epochs, the chain of segments, checkpoints, leftovers. Never writes. The exit status is 1
     when there is an error among the findings.
     """
+    if quick and deep:
+        raise UsageError("--quick and --deep exclude each other")
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
     from kseg.cli.words import verify_words
@@ -41,8 +43,6 @@ def command(
     from kseg.recovery.verify.work import verify
     from kseg.segment.targets import Expansion
 
-    if quick and deep:
-        raise UsageError("--quick and --deep exclude each other")
     options = VerifyOptions(
         level="quick" if quick else "deep" if deep else "default",
         now_ms=clock_ms() if now is None else now,

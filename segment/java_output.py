@@ -10,7 +10,6 @@ The dump of Kafka's own tool passes through two Java habits that differ from Pyt
 """
 
 import codecs
-import json
 import re
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -42,6 +41,8 @@ def json_text(value: object) -> str:
 
     value: dicts with text keys, lists, text, bool, int and None. Floats print differently in Java: not for them.
     """
+    import json  # here: most dumps need none
+
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _CONTROL_ESCAPE.sub(lambda match: "\\" + _upper_hex(match[1]), text)
 
