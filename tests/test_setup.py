@@ -1,0 +1,70 @@
+"""The set-up commands on a machine that lacks something: one sentence, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NEEDED = ("sh", "dirname", "cat", "cksum", "echo")
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A copy of the scripts beside an empty PATH folder `bin`."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "prepare", tmp_path / ".ci" / "prepare")
+    (tmp_path / "bin").mkdir()
+    for name in NEEDED:
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / "bin" / name).symlink_to(found)
+    return tmp_path
+
+
+def fake_python(folder: Path, script: str) -> None:
+    path = folder / "bin" / "python3"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def prepare(folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
+    return subprocess.run(
+        [str(folder / "bin" / "sh"), str(folder / ".ci" / "prepare")],
+        env=environment | {"PATH": str(folder / "bin")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("python", [None, "exit 1"])
+def test_no_python_or_only_an_old_one(bare: Path, python: str | None) -> None:
+    if python:
+        fake_python(bare, python)
+    done = prepare(bare)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "cannot set up kseg: Python 3.11 or newer is needed and none was found (PYTHON=/path/to/python names one)\n"
+    )
+
+
+def test_a_python_without_venv(bare: Path) -> None:
+    fake_python(bare, 'case "$2" in *version_info*) exit 0;; esac; exit 1')
+    done = prepare(bare)
+    assert done.returncode == 1
+    assert "has no venv module (on Debian and Ubuntu: apt install python3-venv)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_continuous_integration_runs_the_test_command_of_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "\n./check " in readme and "\n./demo " in readme
+    assert 'exec "$(dirname "$0")/../check"' in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    for script in ("demo", "check", ".ci/run", ".ci/prepare"):
+        assert os.access(ROOT / script, os.X_OK)
