@@ -120,7 +120,7 @@ def _checkpointed_epochs(log: PartitionLog) -> EpochHistory | None:
 
 def _epochs_of_batches(log: PartitionLog) -> EpochHistory:
     history = EpochHistory()
-    following: Batch | None = None
+    following = log.last_batch
     pairs = []  # segments and the first batch behind each
     for segment in reversed(log.segments):
         first = _first_batch(segment)

@@ -93,7 +93,7 @@ class LogSegment:
     @property
     def walk(self) -> BatchWalk:
         if self._walk is None:
-            self._walk = BatchWalk(self.file.view, self.base_offset, self._log.meter, self._damaged)
+            self._walk = BatchWalk(self.file.view, self.base_offset, self._log.meter, self.report_damage)
         return self._walk
 
     @property
@@ -194,6 +194,10 @@ class LogSegment:
         path = self.paths.get(role, self.path)
         self._log.report(Finding("index-not-used", path, f"{why}; the segment was scanned instead"))
 
+    def report_damage(self, damage: Damage) -> None:
+        """Report a damage span of this segment."""
+        self._log.report(damage_finding(self.path, damage))
+
     def _entry_problem(self, entry: OffsetIndexEntry, target: int) -> str | None:
         """Why no answer may be built on an entry, None when a sound batch starts there and not behind the target."""
         if not 0 <= entry.position < self.file.size_bytes:
@@ -205,9 +209,6 @@ class LogSegment:
         if first > min(entry.offset, target):
             return f"the batch at position {entry.position} starts at offset {first}, behind {min(entry.offset, target)}"
         return None
-
-    def _damaged(self, damage: Damage) -> None:
-        self._log.report(damage_finding(self.path, damage))
 
     def _index(self, role: Role, kind: type[I]) -> I | None:
         if role not in self._indexes:
