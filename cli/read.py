@@ -1,5 +1,6 @@
 """`kseg read`: what a broker's fetch would return."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from kseg.cli.declare import RUN, Option
@@ -14,6 +15,7 @@ from kseg.cli.options import (
     Topics,
     read_size_of_int,
 )
+from kseg.segment.events import Event, Text
 from kseg.segment.query import FRAMINGS
 
 EXAMPLES = (
@@ -63,7 +65,7 @@ def command(
         Option(
             "--framing",
             choices=FRAMINGS,
-            help="Put the frame of a 0.7 fetch answer around the bytes (MessageSetSend, MultiMessageSetSend).",
+            help="Write the bytes in the frame of a 0.7 fetch answer: MessageSetSend of one PATH, MultiMessageSetSend of several.",
         ),
     ] = "none",
     no_index: Annotated[
@@ -109,4 +111,18 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
+        through=_multi if framing == "multi" else None,
     )
+
+
+def _multi(events: Iterator[Event]) -> Iterator[Event]:
+    """The answers of all targets in one MultiMessageSetSend, whose frame begins with the size of all of them."""
+    from kseg.segment.read import frame_multi
+
+    parts: list[bytes] = []
+    for event in events:
+        if isinstance(event, Text):
+            parts.append(event.data)
+        else:
+            yield event
+    yield Text(frame_multi(parts))

@@ -2,8 +2,7 @@
 the renderer."""
 
 import time
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kseg.cli.options import default_jobs
@@ -11,7 +10,7 @@ from kseg.cli.render import Style, show
 from kseg.cli.tally import Tally
 from kseg.segment import fanout
 from kseg.segment.errors import KsegError, UnreadableInput, UsageError
-from kseg.segment.events import Failure, Work
+from kseg.segment.events import Event, Failure, Work
 from kseg.segment.targets import Expansion, Target, resolve_targets
 
 
@@ -25,11 +24,12 @@ def over_targets(
     topics: Sequence[str] = (),
     partition: int | None = None,
     jobs: int | None = None,
+    through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
 ) -> int:
     """Run `work` over what the paths mean, show it, and return the exit status.
 
-    A path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
-    path was given or the narrowing leaves nothing.
+    through: the last word on the stream of events before it is shown. A path that cannot be read is a failure among
+    others when there are several paths. Raises UsageError when no path was given or the narrowing leaves nothing.
     """
     if not paths:
         raise UsageError(f"kseg {style.command} needs at least one PATH")
@@ -40,7 +40,13 @@ def over_targets(
         )
     tally = Tally(len(targets) + len(failures))
     events = fanout.run(work, targets, options, jobs or default_jobs(), tally.finish_target)
-    return show(chain(failures, events), style, [target.path for target in targets], tally)
+    events = _after(failures, events)
+    return show(through(events) if through else events, style, [target.path for target in targets], tally)
+
+
+def _after(failures: Sequence[Failure], events: Iterator[Event]) -> Iterator[Event]:
+    yield from failures
+    yield from events
 
 
 def clock_ms() -> int:

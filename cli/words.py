@@ -81,7 +81,9 @@ def lookup_words(values: Values) -> Iterator[str]:
 
 def read_words(values: Values) -> Iterator[str]:
     """One row of read: a record is a line, a batch a heading."""
-    if values.get("type") == "record":
+    if values.get("type") == "read":
+        yield _read_line(values)
+    elif values.get("type") == "record":
         yield f"  {record_line(values)}"
     elif values.get("type") == "batch":
         yield (
@@ -90,6 +92,18 @@ def read_words(values: Values) -> Iterator[str]:
         )
     else:
         yield from plain_words(values)
+
+
+def _read_line(values: Values) -> str:
+    """`orders-0 from offset 50: 594 bytes at byte 2158 of ….log, read with 600`."""
+    head = f"{visible(str(values['partition']))} from offset {values['offset']}"
+    if not values["size"]:
+        return f"{head}: nothing yet, this is the end of the log"
+    cut = ", the last message is cut" if values["cut"] else ""
+    return (
+        f"{head}: {values['size']:,} bytes at byte {values['position']} of {visible(str(values['segment']))}, "
+        f"read with {values['max_bytes']:,}{cut}"
+    )
 
 
 def record_line(record: Values) -> str:
