@@ -17,9 +17,10 @@ from kseg.segment.decode import Decoder
 from kseg.segment.epochs import EpochHistory
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
+from kseg.segment.log_segment import LogSegment
 from kseg.segment.model import Batch
 from kseg.segment.names import Role
-from kseg.segment.partition_log import LogSegment, PartitionLog
+from kseg.segment.partition_log import PartitionLog
 from kseg.segment.producer import ProducerState
 from kseg.segment.replay import marker_of
 from kseg.segment.scan import Damage, batch_at

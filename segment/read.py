@@ -31,9 +31,10 @@ from kseg.segment.dump.rows import batch_row, record_row
 from kseg.segment.errors import FormatError, KsegError, UsageError
 from kseg.segment.events import Event, Failure, Row, Text
 from kseg.segment.findings import Finding
+from kseg.segment.log_segment import LogSegment
 from kseg.segment.lookup.by_offset import batches_reaching
 from kseg.segment.model import Batch
-from kseg.segment.partition_log import LogSegment, PartitionLog
+from kseg.segment.partition_log import PartitionLog
 from kseg.segment.query import FRAMINGS, ReadQuery
 from kseg.segment.scan import Damage, Scanner, batch_at
 from kseg.segment.targets import FileTarget, PartitionTarget

@@ -13,8 +13,8 @@ from kseg.segment.dump.ancient import message_row
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.events import Event, Row
 from kseg.segment.findings import Finding
+from kseg.segment.log_segment import Step
 from kseg.segment.lookup.answer import Answer, lookup_row, nothing
-from kseg.segment.partition_log import Step
 from kseg.segment.query import LookupQuery
 from kseg.segment.targets import FileTarget, PartitionTarget
 

@@ -19,10 +19,11 @@ from kseg.segment.batch_walk import BatchWalk
 from kseg.segment.columns import Columns
 from kseg.segment.decode import Chunk, Decoder, record_at
 from kseg.segment.dump.damage import damage_finding, undecodable
+from kseg.segment.log_segment import LogSegment
 from kseg.segment.log_state import aborted_transactions, is_aborted, last_stable_offset
 from kseg.segment.lookup.answer import Answer, at_record, nothing
 from kseg.segment.model import Batch, Record
-from kseg.segment.partition_log import LogSegment, PartitionLog
+from kseg.segment.partition_log import PartitionLog
 from kseg.segment.query import LookupQuery
 from kseg.segment.scan import Damage, Scanner, batch_at
 from kseg.segment.txn_index import AbortedTxn
