@@ -7,7 +7,7 @@ next run goes on behind it.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -86,7 +86,7 @@ class Decoder:
         while first <= last:
             first = yield from self._plain_until_problem(table, first, last)
 
-    def _plain_until_problem(self, table: Columns, first: int, last: int) -> Iterator[Chunk]:
+    def _plain_until_problem(self, table: Columns, first: int, last: int) -> Generator[Chunk, None, int]:
         state, records = self._state, self.records
         self._begin(first)
         while True:

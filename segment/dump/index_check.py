@@ -37,8 +37,10 @@ def check_offset_index(path: str, log_path: str, index: OffsetIndex) -> Iterator
                 yield _mismatch(path, slot, offset, position, None)
             elif offset != table.at(C.LAST_OFFSET, 0):
                 first, last = table.at(C.BASE_OFFSET, 0), table.at(C.LAST_OFFSET, 0)
-                yield _old_style(path, slot, offset, last) if offset >= first else _mismatch(
-                    path, slot, offset, position, last
+                yield (
+                    _old_style(path, slot, offset, last)
+                    if offset >= first
+                    else _mismatch(path, slot, offset, position, last)
                 )
 
 
@@ -56,7 +58,11 @@ def _beyond(path: str, slot: int, offset: int, position: int, log_bytes: int) ->
 
 
 def _mismatch(path: str, slot: int, offset: int, position: int, log_offset: int | None) -> Finding:
-    found = "no valid batch starts there" if log_offset is None else f"the batch there ends at offset {log_offset}"
+    found = (
+        "no valid batch starts there"
+        if log_offset is None
+        else f"the batch there ends at offset {log_offset}"
+    )
     return Finding(
         "index-entry-mismatch",
         path,

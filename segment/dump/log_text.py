@@ -20,21 +20,20 @@ from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.control import kafka_text, parse_control_record
 from kseg.segment.decode import Chunk, Decoder, record_at
+from kseg.segment.dump.block import Block
 from kseg.segment.dump.damage import damage_finding, invalid_batch, official_stop, undecodable
 from kseg.segment.dump.narrow import Narrowing
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.errors import FormatError
-from kseg.segment.events import Event, Text
+from kseg.segment.events import Event
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import text as T
-from kseg.segment.kernel.text import format_lines
 from kseg.segment.kernel.walk import END, FULL, HEADER_CUT, PARTIAL, TOO_SMALL, next_remarkable
 from kseg.segment.scan import Scanner
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-BLOCK_BYTES = 256 * 1024
 # what ends Kafka's own walk with an exception
 STOPS = {TOO_SMALL: "CorruptRecordException", HEADER_CUT: "KafkaException"}
 
@@ -59,8 +58,7 @@ class LogText:
             | (T.SKIP_METADATA if options.skip_record_metadata else 0)
             | (T.ESCAPE if options.escape_control else 0)
         )
-        self._out = bytearray(BLOCK_BYTES)
-        self._filled = 0
+        self._block = Block()
         self._state = memoryview(array("q", bytes(8 * T.STATE_WIDTH)))
         # batches with a wrong checksum that no valid batch has followed yet: their lengths may be wrong too
         self._suspects: list[Finding] = []
@@ -81,7 +79,7 @@ class LogText:
                     break  # the limit that the user set cuts a batch: no damage
                 position = yield from self._behind_the_walk(position, reason)
         yield from self._suspects
-        yield from self._flush()
+        yield from self._block.flush()
 
     def _behind_the_walk(self, position: int, reason: int) -> Generator[Event, None, int]:
         """Kafka's walk has ended before the file: say so, and return where a believable batch begins."""
@@ -89,7 +87,9 @@ class LogText:
             yield official_stop(self.path, position, STOPS[reason])
         elif self.narrowing.everything and self.options.max_bytes == L.INT32_MAX:
             name = os.path.basename(self.path)
-            yield from self._line(f"Found {self.end - position} invalid bytes at the end of {name}\n".encode())
+            yield from self._block.append(
+                f"Found {self.end - position} invalid bytes at the end of {name}\n".encode()
+            )
         if self._suspects:
             suspect = self._suspects[0].position
             position = position if suspect is None else suspect
@@ -179,17 +179,24 @@ class LogText:
                 last_offset=record.offset,
             )
             return
-        self._filled -= 1  # the newline
-        yield from self._line(meaning.encode() + b"\n")
-
-    # --- the block that is being filled
+        self._block.reopen_line()
+        yield from self._block.append(meaning.encode() + b"\n")
 
     def _lines(
-        self, body: "Buffer", table: Columns, last_row: int, records: Columns, start: int, stop: int, flags: int
+        self,
+        body: "Buffer",
+        table: Columns,
+        last_row: int,
+        records: Columns,
+        start: int,
+        stop: int,
+        flags: int,
     ) -> Iterator[Event]:
-        self._state[T.RECORD] = start
-        while True:
-            filled = format_lines(
+        state = self._state
+        state[T.RECORD] = start
+
+        def put(out: bytearray, filled: int) -> int:
+            return T.format_lines(
                 body,
                 table.cells,
                 table.capacity,
@@ -198,28 +205,12 @@ class LogText:
                 records.capacity,
                 stop,
                 flags,
-                self._out,
-                self._filled,
-                self._state,
+                out,
+                filled,
+                state,
             )
-            is_stuck = filled == self._filled
-            self._filled = filled
-            if self._state[T.ROW] > last_row and (not flags & T.DEEP or self._state[T.RECORD] >= stop):
-                return
-            if is_stuck and not filled:
-                self._out = bytearray(2 * len(self._out))
-            yield from self._flush()
 
-    def _line(self, line: bytes) -> Iterator[Event]:
-        if self._filled + len(line) > len(self._out):
-            yield from self._flush()
-        if len(line) > len(self._out):
-            yield Text(line)
-            return
-        self._out[self._filled : self._filled + len(line)] = line
-        self._filled += len(line)
+        def is_finished() -> bool:
+            return state[T.ROW] > last_row and (not flags & T.DEEP or state[T.RECORD] >= stop)
 
-    def _flush(self) -> Iterator[Event]:
-        if self._filled:
-            yield Text(bytes(memoryview(self._out)[: self._filled]))
-            self._filled = 0
+        return self._block.fill(put, is_finished)

@@ -48,7 +48,12 @@ def _epochs(path: str, data: bytes) -> Iterator[Item]:
     for entry in decode_leader_epochs(data):
         yield Entry(
             f"epoch: {entry.epoch} startOffset: {entry.start_offset}",
-            {"type": "leader_epoch_entry", "file": path, "epoch": entry.epoch, "start_offset": entry.start_offset},
+            {
+                "type": "leader_epoch_entry",
+                "file": path,
+                "epoch": entry.epoch,
+                "start_offset": entry.start_offset,
+            },
         )
 
 

@@ -53,7 +53,12 @@ def time_index(path: str, index: TimeIndex) -> Iterator[Item]:
             return
         yield Entry(
             f"timestamp: {entry.timestamp_ms} offset: {entry.offset}",
-            {"type": "time_index_entry", "file": path, "timestamp": entry.timestamp_ms, "offset": entry.offset},
+            {
+                "type": "time_index_entry",
+                "file": path,
+                "timestamp": entry.timestamp_ms,
+                "offset": entry.offset,
+            },
         )
 
 
@@ -96,7 +101,12 @@ def producer_snapshot(path: str, data: bytes) -> Iterator[Item]:
         entries = decode_snapshot(data)
     except SnapshotCorrupt as error:
         yield Finding(
-            "snapshot-corrupt", path, str(error), position=0, length=len(data), numbers={"kafka": error.kafka_message}
+            "snapshot-corrupt",
+            path,
+            str(error),
+            position=0,
+            length=len(data),
+            numbers={"kafka": error.kafka_message},
         )
         return
     for entry in entries:
@@ -142,4 +152,3 @@ def _official_stop(path: str, exception: str, why: str) -> Finding:
         f"Kafka's own dump tool ends with {exception} here: {why}",
         numbers={"exception": exception},
     )
-

@@ -6,10 +6,9 @@ Dispatch is by what stands behind the last dot, as in Kafka's tool; suffixed fil
 
 import os
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from kseg.segment.dump.index_check import check_offset_index, check_time_index
-from kseg.segment.dump.log_rows import LogRows
-from kseg.segment.dump.log_text import LogText
 from kseg.segment.dump.narrow import Narrowing
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.dump.side_files import Item, offset_index, producer_snapshot, time_index, txn_index
@@ -21,6 +20,10 @@ from kseg.segment.index import OffsetIndex, TimeIndex
 from kseg.segment.names import FileName, Role, parse_file_name, segment_file_name
 from kseg.segment.targets import FileTarget
 from kseg.segment.txn_index import TxnIndex
+
+if TYPE_CHECKING:
+    from kseg.segment.dump.log_rows import LogRows
+    from kseg.segment.dump.log_text import LogText
 
 
 def dump(target: FileTarget, options: DumpOptions) -> Iterator[Event]:
@@ -85,8 +88,23 @@ def _log(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
             yield Text(heading.encode() + b"\n")
     narrowing = _narrowing(path, options)
     with MappedFile(path, options.drop_cache) as file:
-        dumper = LogText if options.format == "kafka" else LogRows
+        dumper = _dumper(options.format)
         yield from dumper(path, file.view, name.base_offset or 0, options, narrowing).events()
+
+
+def _dumper(shape: str) -> "type[LogText | LogRows]":
+    # imported here, so that a dump in one shape does not wait for the others
+    if shape == "kafka":
+        from kseg.segment.dump.log_text import LogText
+
+        return LogText
+    if shape == "json":
+        from kseg.segment.dump.log_json import LogJson
+
+        return LogJson
+    from kseg.segment.dump.log_rows import LogRows
+
+    return LogRows
 
 
 def _heading(name: FileName) -> str | None:

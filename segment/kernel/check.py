@@ -175,7 +175,10 @@ def steady_run(cells, capacity, row, count):
             break
         if cells[12 * capacity + after] != cells[12 * capacity + row]:
             break
-        if cells[6 * capacity + after] & 48 != cells[6 * capacity + row] & 48 or cells[6 * capacity + after] & 32:
+        if (
+            cells[6 * capacity + after] & 48 != cells[6 * capacity + row] & 48
+            or cells[6 * capacity + after] & 32
+        ):
             break
         if cells[4 * capacity + row] < cells[3 * capacity + row]:
             break
@@ -189,7 +192,11 @@ def steady_run(cells, capacity, row, count):
 def next_epoch(cells, capacity, row, count, epoch):
     """The first row from `row` on that has a leader epoch other than `epoch` (−1 counts as none); else `count`."""
     while row < count:
-        if cells[2 * capacity + row] >= 2 and cells[7 * capacity + row] >= 0 and cells[7 * capacity + row] != epoch:
+        if (
+            cells[2 * capacity + row] >= 2
+            and cells[7 * capacity + row] >= 0
+            and cells[7 * capacity + row] != epoch
+        ):
             break
         row = row + 1
     return row
@@ -197,7 +204,9 @@ def next_epoch(cells, capacity, row, count, epoch):
 
 # --- indexes
 
-(I_SLOT, I_ROW, I_SEEN, I_FORMER, I_FORMER_LAST, I_EXACT, I_FIRST, I_INNER, I_BEYOND, I_FORMER_SLOT) = range(10)
+(I_SLOT, I_ROW, I_SEEN, I_FORMER, I_FORMER_LAST, I_EXACT, I_FIRST, I_INNER, I_BEYOND, I_FORMER_SLOT) = range(
+    10
+)
 I_WIDTH = 10
 IN_ORDER, MORE, UNSORTED, NO_BATCH, WRONG_OFFSET, FORMER_TOO_HIGH, WRONG_TIMESTAMP, OLD_TIMESTAMP = range(8)
 
@@ -232,7 +241,11 @@ def out_of_order(index, width, former, slot, slots):
     # before what follows the second; when both fit alike, the first is named
     if former >= 0 and not ordered(index, width, former, slot + 1):
         return 0
-    if slot + 2 < slots and ordered(index, width, slot, slot + 2) and not ordered(index, width, slot + 1, slot + 2):
+    if (
+        slot + 2 < slots
+        and ordered(index, width, slot, slot + 2)
+        and not ordered(index, width, slot + 1, slot + 2)
+    ):
         return 0
     return 1
 

@@ -15,6 +15,8 @@ cdef inline Py_ssize_t put_bool(unsigned char* out, Py_ssize_t o, long long valu
 cdef inline Py_ssize_t put_type(unsigned char* out, Py_ssize_t o, long long magic, long long attributes) noexcept
 cdef inline Py_ssize_t put_codec(unsigned char* out, Py_ssize_t o, int codec) noexcept
 
+cdef inline long long last_sequence(long long base_sequence, long long base_offset, long long last_offset) noexcept
+
 @cython.locals(magic=cython.longlong, attributes=cython.longlong, base_offset=cython.longlong, last_offset=cython.longlong, sequence=cython.longlong)
 cdef inline Py_ssize_t put_batch(unsigned char* out, Py_ssize_t o, const long long* cells, Py_ssize_t capacity, Py_ssize_t row) noexcept
 

@@ -114,6 +114,13 @@ def put_codec(out, o, codec):
     return put(out, o, b"zstd", 4)
 
 
+def last_sequence(base_sequence, base_offset, last_offset):
+    """From the last offset delta, not from the count; −1 without a producer."""
+    if base_sequence == -1:
+        return -1
+    return add_sequence(base_sequence, to_int(last_offset - base_offset))
+
+
 def put_batch(out, o, cells, capacity, row):
     """The batch line of one row, newline included; needs BATCH_ROOM bytes."""
     magic = cells[2 * capacity + row]
@@ -131,9 +138,7 @@ def put_batch(out, o, cells, capacity, row):
         sequence = cells[13 * capacity + row]
         o = put_number(out, o, sequence)
         o = put(out, o, b" lastSequence: ", 15)
-        if sequence != -1:
-            sequence = add_sequence(sequence, to_int(last_offset - base_offset))
-        o = put_number(out, o, sequence)
+        o = put_number(out, o, last_sequence(sequence, base_offset, last_offset))
         o = put(out, o, b" producerId: ", 13)
         o = put_number(out, o, cells[11 * capacity + row])
         o = put(out, o, b" producerEpoch: ", 16)

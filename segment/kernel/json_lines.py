@@ -1,0 +1,324 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
+"""JSON lines of a dump from the tables of batches and records (design §7; docs/json.md).
+
+The same lines as `dump.rows` makes one at a time, with the same escapes as Python's `json` (ensure_ascii off):
+`\\" \\\\ \\b \\f \\n \\r \\t`, other control characters as `\\u00xx`. Bytes that are valid UTF-8 are text; others are
+base64 under AUTO, and text with replacement characters under TEXT.
+
+Bounds checks are off for the reason given in `kernel.text`: room for a line's longest form is checked before it.
+"""
+
+from kseg.segment.kernel import text, views
+
+AUTO, TEXT = range(2)
+BATCH_ROOM = 900
+
+
+def put_literal(out, o, source, n):
+    i = 0
+    while i < n:
+        out[o + i] = source[i]
+        i = i + 1
+    return o + n
+
+
+def put_escaped(out, o, byte):
+    # a quote, a backslash or a control character
+    out[o] = 92
+    if byte == 34 or byte == 92:
+        out[o + 1] = byte
+        return o + 2
+    short = 0
+    if byte == 8:
+        short = 98
+    elif byte == 9:
+        short = 116
+    elif byte == 10:
+        short = 110
+    elif byte == 12:
+        short = 102
+    elif byte == 13:
+        short = 114
+    if short:
+        out[o + 1] = short
+        return o + 2
+    o = put_literal(out, o + 1, b"u00", 3)
+    low = byte & 15
+    out[o] = 48 + (byte >> 4)
+    out[o + 1] = 48 + low if low < 10 else 87 + low
+    return o + 2
+
+
+def put_string(buf, p, length, out, o):
+    """A JSON string of bytes decoded as Java does; needs 6 bytes of room a byte and 2 more."""
+    out[o] = 34
+    o = o + 1
+    end = p + length
+    while p < end:
+        byte = buf[p]
+        if byte >= 128:
+            n = text.sequence_length(buf, p, end)
+            if n < 0:
+                o = put_literal(out, o, b"\xef\xbf\xbd", 3)
+                p = p - n
+            else:
+                while n > 0:
+                    out[o] = buf[p]
+                    o = o + 1
+                    p = p + 1
+                    n = n - 1
+        elif byte < 32 or byte == 34 or byte == 92:
+            o = put_escaped(out, o, byte)
+            p = p + 1
+        else:
+            out[o] = byte
+            o = o + 1
+            p = p + 1
+    out[o] = 34
+    return o + 1
+
+
+def is_utf8(buf, p, end):
+    seen = 0
+    i = p
+    while i < end:
+        seen = seen | buf[i]
+        i = i + 1
+    if seen < 128:
+        return 1
+    while p < end:
+        n = text.sequence_length(buf, p, end)
+        if n < 0:
+            return 0
+        p = p + n
+    return 1
+
+
+def put_base64(buf, p, length, out, o):
+    """A JSON string of bytes in base64 (standard alphabet, padded)."""
+    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    out[o] = 34
+    o = o + 1
+    end = p + length
+    while p < end:
+        group = buf[p] << 16
+        if p + 1 < end:
+            group = group | buf[p + 1] << 8
+        if p + 2 < end:
+            group = group | buf[p + 2]
+        out[o] = alphabet[group >> 18]
+        out[o + 1] = alphabet[(group >> 12) & 63]
+        out[o + 2] = alphabet[(group >> 6) & 63] if p + 1 < end else 61
+        out[o + 3] = alphabet[group & 63] if p + 2 < end else 61
+        o = o + 4
+        p = p + 3
+    out[o] = 34
+    return o + 1
+
+
+def put_bytes(buf, p, length, mode, out, o):
+    """A key or value; null for a negative length."""
+    if length < 0 or p < 0:
+        return put_literal(out, o, b"null", 4)
+    if mode == 1 or is_utf8(buf, p, p + length):
+        return put_string(buf, p, length, out, o)
+    return put_base64(buf, p, length, out, o)
+
+
+def put_encoding(buf, p, length, mode, out, o):
+    if length < 0 or p < 0:
+        return put_literal(out, o, b"null", 4)
+    if mode == 1 or is_utf8(buf, p, p + length):
+        return put_literal(out, o, b'"utf8"', 6)
+    return put_literal(out, o, b'"base64"', 8)
+
+
+def put_headers(buf, p, count, mode, out, o):
+    """`[["name","value"],…]` of headers the record walk has accepted; bytes that are no text are {"base64":…}."""
+    out[o] = 91
+    o = o + 1
+    i = 0
+    while i < count:
+        if i > 0:
+            out[o] = 44
+            o = o + 1
+        out[o] = 91
+        length = text.small_varint(buf, p)
+        p = text.skip_varint(buf, p)
+        o = put_string(buf, p, length, out, o + 1)
+        out[o] = 44
+        o = o + 1
+        p = p + length
+        length = text.small_varint(buf, p)
+        p = text.skip_varint(buf, p)
+        if length >= 0 and mode == 0 and not is_utf8(buf, p, p + length):
+            o = put_literal(out, o, b'{"base64":', 10)
+            o = put_base64(buf, p, length, out, o)
+            out[o] = 125
+            o = o + 1
+        else:
+            o = put_bytes(buf, p, length, 1, out, o)
+        if length > 0:
+            p = p + length
+        out[o] = 93
+        o = o + 1
+        i = i + 1
+    out[o] = 93
+    return o + 1
+
+
+def put_bool(out, o, value):
+    if value:
+        return put_literal(out, o, b"true", 4)
+    return put_literal(out, o, b"false", 5)
+
+
+def put_file(out, o, file, file_length):
+    o = put_literal(out, o, b',"file":', 8)
+    o = put_literal(out, o, file, file_length)
+    return put_literal(out, o, b',"position":', 12)
+
+
+def put_batch_line(out, o, cells, capacity, row, file, file_length):
+    magic = cells[2 * capacity + row]
+    attributes = cells[6 * capacity + row] & 255
+    flags = attributes if magic >= 2 else 0
+    base_offset = cells[3 * capacity + row]
+    last_offset = cells[4 * capacity + row]
+    count = cells[5 * capacity + row]
+    sequence = cells[13 * capacity + row]
+    o = put_literal(out, o, b'{"type":"batch"', 15)
+    o = put_file(out, o, file, file_length)
+    o = text.put_number(out, o, cells[row])
+    o = put_literal(out, o, b',"size":', 8)
+    o = text.put_number(out, o, cells[capacity + row])
+    o = put_literal(out, o, b',"magic":', 9)
+    o = text.put_number(out, o, magic)
+    o = put_literal(out, o, b',"base_offset":', 15)
+    o = text.put_number(out, o, base_offset)
+    o = put_literal(out, o, b',"last_offset":', 15)
+    o = text.put_number(out, o, last_offset)
+    o = put_literal(out, o, b',"count":', 9)
+    if magic < 2 and count < 0:
+        o = put_literal(out, o, b"null", 4)
+    else:
+        o = text.put_number(out, o, count)
+    o = put_literal(out, o, b',"base_sequence":', 17)
+    o = text.put_number(out, o, sequence)
+    o = put_literal(out, o, b',"last_sequence":', 17)
+    o = text.put_number(out, o, text.last_sequence(sequence, base_offset, last_offset))
+    o = put_literal(out, o, b',"producer_id":', 15)
+    o = text.put_number(out, o, cells[11 * capacity + row])
+    o = put_literal(out, o, b',"producer_epoch":', 18)
+    o = text.put_number(out, o, cells[12 * capacity + row])
+    o = put_literal(out, o, b',"leader_epoch":', 16)
+    o = text.put_number(out, o, cells[7 * capacity + row])
+    o = put_literal(out, o, b',"transactional":', 17)
+    o = put_bool(out, o, flags & 16)
+    o = put_literal(out, o, b',"control":', 11)
+    o = put_bool(out, o, flags & 32)
+    o = put_literal(out, o, b',"delete_horizon_ms":', 21)
+    if flags & 64:
+        o = text.put_number(out, o, cells[9 * capacity + row])
+    else:
+        o = put_literal(out, o, b"null", 4)
+    o = put_literal(out, o, b',"timestamp_type":"', 19)
+    o = text.put_type(out, o, magic, attributes)
+    o = put_literal(out, o, b'","max_timestamp":', 18)
+    o = text.put_number(out, o, cells[10 * capacity + row])
+    o = put_literal(out, o, b',"compression":"', 16)
+    o = text.put_codec(out, o, attributes & 7)
+    o = put_literal(out, o, b'","crc":', 8)
+    o = text.put_number(out, o, cells[8 * capacity + row])
+    o = put_literal(out, o, b',"valid":', 9)
+    o = put_bool(out, o, cells[14 * capacity + row] == 1)
+    return put_literal(out, o, b"}\n", 2)
+
+
+def put_record_line(buf, batches, batch_capacity, row, cells, capacity, at, mode, file, file_length, out, o):
+    key_start = cells[3 * capacity + at]
+    key_length = cells[4 * capacity + at]
+    value_start = cells[5 * capacity + at]
+    value_length = cells[6 * capacity + at]
+    magic = batches[2 * batch_capacity + row]
+    o = put_literal(out, o, b'{"type":"record"', 16)
+    o = put_file(out, o, file, file_length)
+    o = text.put_number(out, o, batches[row])
+    o = put_literal(out, o, b',"offset":', 10)
+    o = text.put_number(out, o, cells[capacity + at])
+    o = put_literal(out, o, b',"timestamp":', 13)
+    o = text.put_number(out, o, cells[2 * capacity + at])
+    o = put_literal(out, o, b',"timestamp_type":"', 19)
+    o = text.put_type(out, o, magic, batches[6 * batch_capacity + row])
+    o = put_literal(out, o, b'","sequence":', 13)
+    o = text.put_number(out, o, cells[9 * capacity + at])
+    o = put_literal(out, o, b',"key":', 7)
+    o = put_bytes(buf, key_start, key_length, mode, out, o)
+    o = put_literal(out, o, b',"value":', 9)
+    o = put_bytes(buf, value_start, value_length, mode, out, o)
+    o = put_literal(out, o, b',"headers":', 11)
+    o = put_headers(buf, cells[7 * capacity + at], cells[8 * capacity + at], mode, out, o)
+    o = put_literal(out, o, b',"key_encoding":', 16)
+    o = put_encoding(buf, key_start, key_length, mode, out, o)
+    o = put_literal(out, o, b',"value_encoding":', 18)
+    o = put_encoding(buf, value_start, value_length, mode, out, o)
+    if magic < 2:
+        o = put_literal(out, o, b',"crc":', 7)
+        o = text.put_number(out, o, cells[10 * capacity + at])
+        o = put_literal(out, o, b',"valid":', 9)
+        o = put_bool(out, o, cells[11 * capacity + at] == 1)
+    return put_literal(out, o, b"}\n", 2)
+
+
+def line_room(buf, cells, capacity, at, file_length):
+    """Upper bound of the bytes of a record's line: every byte can become `\\u00xx`."""
+    room = 500 + file_length
+    if cells[8 * capacity + at] > 0:
+        room = room + 16 * cells[8 * capacity + at]
+        room = room + 6 * text.headers_length(buf, cells[7 * capacity + at], cells[8 * capacity + at])
+    if cells[4 * capacity + at] > 0:
+        room = room + 6 * cells[4 * capacity + at]
+    if cells[6 * capacity + at] > 0 and cells[5 * capacity + at] >= 0:
+        room = room + 6 * cells[6 * capacity + at]
+    return room
+
+
+def format_json(
+    buf, batches, batch_capacity, last_row, cells, capacity, count, mode, file, out, start, state
+):
+    """Append lines to `out` from position `start`, as `text.format_lines` does; every batch line before its records.
+
+    mode: AUTO or TEXT. file: the file's name as a JSON string, UTF-8. state: [next batch row, next record]. Returns
+    the new end in `out`; when the room is short it stops early, so a caller whose `out` is empty must enlarge it.
+    """
+    if batch_capacity * 15 > len(batches) or last_row >= batch_capacity or count > capacity:
+        raise ValueError("the table of batches is too small")
+    if capacity * 12 > len(cells):
+        raise ValueError("the table of records is too small")
+    body = views.bytes_in(buf)
+    rows = views.cells_in(batches)
+    table = views.cells_in(cells)
+    room_of = views.room_in(out)
+    name = views.bytes_in(file)
+    name_length = len(file)
+    o = start
+    limit = len(out)
+    row = state[0]
+    at = state[1]
+    while True:
+        while at < count and table[at] < row:
+            if o + line_room(body, table, capacity, at, name_length) > limit:
+                break
+            o = put_record_line(
+                body, rows, batch_capacity, table[at], table, capacity, at, mode, name, name_length, room_of, o
+            )
+            at = at + 1
+        if at < count and table[at] < row:
+            break
+        if row > last_row or o + 900 + name_length > limit:
+            break
+        o = put_batch_line(room_of, o, rows, batch_capacity, row, name, name_length)
+        row = row + 1
+    state[0] = row
+    state[1] = at
+    return o
