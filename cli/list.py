@@ -25,6 +25,7 @@ def command(
     For each partition: segments, bytes, offsets, time range, codecs, leader epochs, last stable offset, open
     transactions, missing side files. Unknown files are listed too.
     """
+    from kseg.cli.inventory import inventory_words, sums_first
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
     from kseg.segment.listing import list_target
@@ -32,7 +33,7 @@ def command(
     from kseg.segment.targets import Expansion
 
     options = ListOptions(now_ms=clock_ms() if now is None else now)
-    style = Style(command="list", json=json, table=True, quiet=quiet, progress=not no_progress)
+    style = Style(command="list", json=json, quiet=quiet, progress=not no_progress, words=inventory_words)
     return over_targets(
         list_target,
         options,
@@ -42,4 +43,5 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
+        through=None if json else sums_first,
     )
