@@ -87,6 +87,7 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     Kind("time-index-out-of-order", ERROR, "time index entries do not increase", _REBUILD),
     Kind("time-index-offset-not-found", ERROR, "a time index entry names an offset that ends no batch", _REBUILD),
     Kind("time-index-incomplete", WARNING, "the last time index entry is older than the segment's maximum timestamp", _REBUILD),
+    Kind("index-preallocated", INFO, "the index of the active segment is preallocated, as on a running or crashed broker", _LIST),
     # --- transactions, producers, epochs
     Kind("txn-index-bad-size", ERROR, "the transaction index size is not a whole number of entries", _REBUILD),
     Kind("txn-index-bad-version", ERROR, "a transaction index entry has an unknown version; a broker fails on it", _REBUILD),
@@ -96,6 +97,7 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     Kind("txn-index-wrong-entry", ERROR, "a transaction index entry does not agree with the log", _REBUILD),
     Kind("open-transaction", INFO, "a transaction is open; the last stable offset waits for it", _LIST),
     Kind("non-transactional-in-transaction", ERROR, "a producer wrote outside its open transaction; a broker's load fails on it", _DUMP),
+    Kind("transaction-collision", ERROR, "two transactions begin at the same offset; a broker's load fails on it", _DUMP),
     Kind("snapshot-corrupt", ERROR, "the producer snapshot cannot be read; a broker deletes it", _REBUILD),
     Kind("snapshot-mismatch", WARNING, "the producer snapshot does not agree with a replay of the log", _REBUILD),
     Kind("snapshot-stray", WARNING, "a producer snapshot that belongs to no segment; a broker deletes it", _RECOVER),
@@ -105,6 +107,7 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     # --- partition and data directory
     Kind("partition-metadata-missing", WARNING, "no partition.metadata: a KRaft broker (3.7+) sets the partition aside as stray", _RECOVER),
     Kind("partition-metadata-corrupt", ERROR, "partition.metadata cannot be read", _RECOVER),
+    Kind("topic-id-conflict", ERROR, "topic ids contradict each other: one id for two topics, or two for one", "kseg list {log_dir}"),
     Kind("meta-properties-missing", WARNING, "the data directory has no meta.properties", "kseg list {log_dir}"),
     Kind("meta-properties-corrupt", ERROR, "meta.properties cannot be read; a broker refuses the directory", "kseg list {log_dir}"),
     Kind("quorum-state-corrupt", ERROR, "quorum-state cannot be read", "kseg list {log_dir}"),
@@ -128,6 +131,7 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     Kind("unknown-file", WARNING, "a file that is none of Kafka's", "kseg list {partition}"),
     Kind("bad-file-name", WARNING, "a name that is not written the way Kafka writes it", "kseg list {partition}"),
     Kind("quorum-snapshot-missing", ERROR, "the metadata log starts above 0 and no snapshot reaches its start", "kseg list {partition}"),
+    Kind("metadata-snapshot-incomplete", ERROR, "a metadata snapshot lacks its header or footer; a broker cannot load it", _DUMP),
     # --- 0.7
     Kind("ancient-gap", ERROR, "two .kafka files do not join; a 0.7 broker refuses to start", _RECOVER),
     # --- lookup and indexes in use

@@ -12,6 +12,9 @@ from kseg.segment.dump.options import DumpOptions
 from kseg.segment.dump.work import dump
 from kseg.segment.events import Text
 from kseg.segment.targets import FileTarget
+from tests.kafka.oracle import Oracle
+
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
 
 LOG_FLAGS: tuple[tuple[tuple[str, ...], DumpOptions], ...] = (
     ((), DumpOptions()),
@@ -46,6 +49,24 @@ def flags_for(path: Path) -> Sequence[tuple[tuple[str, ...], DumpOptions]]:
 def our_text(path: Path, options: DumpOptions) -> bytes:
     """What `kseg dump` writes to stdout for one file."""
     return b"".join(event.data for event in dump(FileTarget(str(path)), options) if isinstance(event, Text))
+
+
+def dumpable(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file() and path.suffix in SUFFIXES)
+
+
+def compare(oracle: Oracle, path: Path) -> int:
+    """Every flag combination of one file; returns how many comparisons were made."""
+    compared = 0
+    for flags, options in flags_for(path):
+        answer = oracle.dump([*flags, "--files", path])
+        ours = our_text(path, options)
+        if answer.exception is None:
+            assert ours == answer.stdout, (path, flags)
+        else:
+            assert ours.startswith(answer.stdout), (path, flags, answer.exception)
+        compared += 1
+    return compared
 
 
 def batch_starts(data: bytes) -> list[int]:
@@ -84,7 +105,9 @@ def hurt(data: bytes, chance: random.Random) -> bytes:
                 stop = min(len(bad), start + chance.randint(1, 600))
                 bad[start:stop] = bytes(stop - start)
             case 8:
-                struct.pack_into(">i", bad, start + 8, chance.choice((-1, 0, 13, 14, 48, 49, 60, 1 << 20, 1 << 30)))
+                struct.pack_into(
+                    ">i", bad, start + 8, chance.choice((-1, 0, 13, 14, 48, 49, 60, 1 << 20, 1 << 30))
+                )
         if len(bad) < 40:
             return bytes(bad)
     return bytes(bad)

@@ -9,32 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.dump_cases import LOG_FLAGS, flags_for, hurt_copies, our_text
+from tests.kafka.dump_cases import LOG_FLAGS, compare, dumpable, hurt_copies, our_text
 from tests.kafka.oracle import Oracle
 from tests.trees import unchanged
 
 pytestmark = pytest.mark.kafka
 
-SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
 DAMAGED_FILES = int(os.environ.get("KSEG_DAMAGED_FILES", "150"))
-
-
-def dumpable(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.rglob("*") if path.is_file() and path.suffix in SUFFIXES)
-
-
-def compare(oracle: Oracle, path: Path) -> int:
-    """Every flag combination of one file; returns how many comparisons were made."""
-    compared = 0
-    for flags, options in flags_for(path):
-        answer = oracle.dump([*flags, "--files", path])
-        ours = our_text(path, options)
-        if answer.exception is None:
-            assert ours == answer.stdout, (path, flags)
-        else:
-            assert ours.startswith(answer.stdout), (path, flags, answer.exception)
-        compared += 1
-    return compared
 
 
 @pytest.mark.behaviour("D01", "D02", "D03", "D04", "D05", "D06", "D07", "D08", "D11", "F42")
