@@ -7,8 +7,8 @@
     Failure  a sentence on stderr, and with --json an `error` line on stdout
     Advance  the progress bar
 
-Rows of type `summary` are not shown one by one: their numbers are added up over all targets and shown once, at
-the end. The end is also where the exit status is settled and the next command to type is given.
+Rows of type `summary` or `verified` are sums over one target: their numbers are added up over all targets and shown
+once, at the end (JSON lines have the `verified` rows too). The end is also where the exit status is settled and the next command to type is given.
 """
 
 import os
@@ -25,6 +25,8 @@ from kseg.segment.findings import ERROR, INFO, Finding
 
 if TYPE_CHECKING:
     from kseg.cli.table import Table
+
+SUMMED = ("summary", "verified")
 
 Values = Mapping[str, object]
 Words = Callable[[Values], Iterable[str]]
@@ -122,8 +124,10 @@ class _Screen:
         self._out.flush()
 
     def _row(self, values: Values) -> None:
-        if values.get("type") == "summary":
+        if values.get("type") in SUMMED:
             self._tally.add(values)
+            if self._style.json and values["type"] != "summary":
+                self._json(values)
             return
         if self._style.missed is not None:
             self._tally.answer(not self._style.missed(values))

@@ -42,9 +42,13 @@ class Tally:
         self._answers.append(found)
 
     def add(self, summary: Mapping[str, object]) -> None:
-        """The numbers of one target's `summary` row. Errors and warnings are counted here, not believed."""
+        """The numbers of one target's sums. Findings are counted here, not believed."""
         for name, value in summary.items():
-            if isinstance(value, int) and not isinstance(value, bool) and name not in ("errors", "warnings"):
+            if (
+                isinstance(value, int)
+                and not isinstance(value, bool)
+                and name not in ("errors", "warnings", "infos")
+            ):
                 self.sums[name] = self.sums.get(name, 0) + value
 
     @property

@@ -105,6 +105,25 @@ def test_verify_prints_findings_and_summary_on_stdout(
     ]
 
 
+def test_sums_of_targets_stay_in_json_and_are_added_up(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one = Row({"type": "verified", "path": "p", "files": 2, "errors": 7, "warnings": 7, "infos": 7})
+    style = Style(command="verify", json=True, findings_are_result=True, summary=verify_words)
+    assert perform(Script({"a.log": (one,), "b.log": (one,)}), toy_files(tmp_path, 2), style) == 0
+    first, second, end = lines(capfd.readouterr().out)
+    assert first == second == one.values
+    assert (end["type"], end["files"], end["errors"], end["warnings"], end["infos"]) == (
+        "summary",
+        4,
+        0,
+        0,
+        0,
+    )
+    assert perform(script(one), toy_files(tmp_path, 1), VERIFY) == 0
+    assert capfd.readouterr().out == "2 files; 0 errors, 0 warnings\n"
+
+
 def test_quiet_leaves_only_results_and_errors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     quiet = Style(command="verify", quiet=True, findings_are_result=True, summary=verify_words)
     assert perform(script(GAP, BAD_CRC), toy_files(tmp_path, 1), quiet) == 1
