@@ -101,6 +101,7 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     Kind("snapshot-corrupt", ERROR, "the producer snapshot cannot be read; a broker deletes it", _REBUILD),
     Kind("snapshot-mismatch", WARNING, "the producer snapshot does not agree with a replay of the log", _REBUILD),
     Kind("snapshot-stray", WARNING, "a producer snapshot that belongs to no segment; a broker deletes it", _RECOVER),
+    Kind("snapshot-leftover", INFO, "a producer snapshot of an earlier stop; a broker deletes it at its next start", _LIST),
     Kind("leader-epoch-file-corrupt", ERROR, "the leader-epoch checkpoint cannot be read", _REBUILD),
     Kind("leader-epoch-file-mismatch", ERROR, "the leader-epoch checkpoint does not agree with the batches", _REBUILD),
     Kind("leader-epoch-file-missing", WARNING, "the partition has no leader-epoch checkpoint", _REBUILD),

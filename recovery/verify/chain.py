@@ -1,0 +1,350 @@
+"""The chain of batches in one segment: every row is judged beside its neighbours before anybody else sees it.
+
+`Chain` collects tables of batches, runs the kernel over them, and looks itself only where that stops. Rows are
+given out (`table`, rows 0 … `ready`) when no later batch can change what is said about them, so up to two rows wait
+for the next table. The rules are those of `neighbours`.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kseg.recovery.verify import neighbours as N
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.findings import Finding
+from kseg.segment.kernel import check
+from kseg.segment.scan import BATCHES_PER_TABLE
+
+_HELD = 2
+# Beyond this the segment is no log any more, and judging each pair would cost more than it tells.
+MOST_SUSPECTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What must be known of a segment to judge its batches.
+
+    next_base: base offset of the next segment, None for the last. former_epoch: the leader epoch before the first
+    batch, -1 = unknown.
+    """
+
+    path: str
+    base_offset: int
+    next_base: int | None = None
+    is_last: bool = True
+    former_epoch: int = L.NO_LEADER_EPOCH
+    witness: N.Witness = N.NO_WITNESS
+
+
+class Chain:
+    """Feed it with blocks; take rows 0 … ready - 1 of `table` after each call, then `carry`.
+
+    is_gapless: set by the owner, whether nothing it has taken so far had a gap or a trace of cleaning.
+    """
+
+    def __init__(self, place: Place, rows_per_block: int = BATCHES_PER_TABLE) -> None:
+        self.place = place
+        self.table = Columns(C.BATCH_WIDTH, rows_per_block + _HELD)
+        self.ready = 0
+        self.is_gapless = True
+        limit = place.base_offset + L.INT32_MAX + 1
+        self._limit = limit if place.next_base is None else min(limit, place.next_base)
+        self._before_last = place.base_offset - 1
+        self._before_epoch = place.former_epoch
+        self._is_start = True  # row 0 is the first batch of the segment
+        self._judged = 0
+        self._suspects = 0
+        self._state = memoryview(array("q", bytes(8 * check.SEEN_WIDTH)))
+        self._state[check.SEEN_LAST] = self._before_last
+        self._state[check.SEEN_EPOCH] = self._before_epoch
+        self._found: list[Finding] = []
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch after everything judged so far."""
+        return self._state[check.SEEN_EPOCH]
+
+    def feed(self, block: Columns) -> Iterator[Finding]:
+        """Take in a block of valid batches."""
+        table, held = self.table, self.table.count
+        for field in range(C.BATCH_WIDTH):
+            start = field * table.capacity + held
+            table.cells[start : start + block.count] = block.column(field)
+        table.count = held + block.count
+        self._judge(table.count - 1)
+        self.ready = max(0, table.count - _HELD)
+        return self._take_found()
+
+    def carry(self) -> None:
+        """The ready rows are dealt with; keep the others for the next block."""
+        table, ready = self.table, self.ready
+        if ready:
+            self._before_last = table.at(C.LAST_OFFSET, ready - 1)
+            self._before_epoch = self._epoch_before(ready)
+            self._is_start = False
+        left = table.count - ready
+        for field in range(C.BATCH_WIDTH):
+            start = field * table.capacity
+            for row in range(left):
+                table.cells[start + row] = table.cells[start + ready + row]
+        table.count, self.ready = left, 0
+        self._judged -= ready
+
+    def close(self, is_damaged: bool) -> Iterator[Finding]:
+        """No batch follows the ones fed: damage does (is_damaged), or the end of the segment. All are ready."""
+        self._judge(self.table.count, None if is_damaged else self._limit)
+        if not is_damaged and self.table.count:
+            self._judge_end()
+        self.ready = self.table.count
+        return self._take_found()
+
+    def _take_found(self) -> Iterator[Finding]:
+        found, self._found = self._found, []
+        return iter(found)
+
+    # --- the judgement
+
+    def _judge(self, stop: int, upper: int | None = None) -> None:
+        table, state = self.table, self._state
+        row = stop if self._suspects > MOST_SUSPECTS else self._judged
+        while row < stop:
+            row = check.next_suspect(table.cells, table.capacity, row, stop, state)
+            if row >= stop:
+                break
+            reasons = state[check.SEEN_REASONS]
+            self._suspects += 1
+            if self._suspects > MOST_SUSPECTS:
+                self._give_up(row)
+                break
+            if reasons & (check.COUNT | check.ATTRIBUTES | check.MAGIC):
+                self._header(row, reasons)
+            if reasons & check.OFFSET:
+                self._offset(row, upper)
+            if reasons & check.EPOCH:
+                self._epoch(row, row + 1 >= table.count)
+                state[check.SEEN_EPOCH] = self._epoch_at(row)
+            state[check.SEEN_LAST] = table.at(C.LAST_OFFSET, row)
+            row += 1
+        self._judged = max(self._judged, stop)
+
+    def _give_up(self, row: int) -> None:
+        position = self.table.at(C.POSITION, row)
+        message = f"more than {MOST_SUSPECTS} batches contradict their neighbours; from here on they are not compared"
+        self._say("offset-not-monotonic", message, position, 0, self.table.at(C.BASE_OFFSET, row), None)
+
+    def _header(self, row: int, reasons: int) -> None:
+        at = self.table.at
+        position, size = at(C.POSITION, row), at(C.SIZE, row)
+        first, last = at(C.BASE_OFFSET, row), at(C.LAST_OFFSET, row)
+        if reasons & check.MAGIC:
+            magic = at(C.MAGIC, row)
+            message = f"the batch at position {position} has magic {magic}; with 2 it is whole"
+            self._say("bad-magic", message, position, size, first, last, {"magic": magic})
+        if reasons & check.COUNT:
+            message = f"the batch at position {position} declares {at(C.COUNT, row)} records in {last - first + 1} offsets"
+            self._say("record-count-mismatch", message, position, size, first, last)
+        if reasons & check.ATTRIBUTES:
+            attributes = at(C.ATTRIBUTES, row)
+            message = f"the batch at position {position} has attributes {attributes & 0xFFFF:#06x}"
+            self._say("unknown-attributes", message, position, size, first, last, {"attributes": attributes})
+
+    def _say(
+        self,
+        kind: str,
+        message: str,
+        position: int,
+        length: int,
+        first: int,
+        last: int | None,
+        numbers: dict[str, int | str | bool | None] | None = None,
+    ) -> None:
+        self._found.append(
+            Finding(kind, self.place.path, message, position, length, first, last, numbers or {})
+        )
+
+    # --- offsets
+
+    def _last_before(self, row: int) -> int:
+        return self.table.at(C.LAST_OFFSET, row - 1) if row else self._before_last
+
+    def _offset(self, row: int, upper: int | None) -> None:
+        """The batch in `row` does not start above the end of the one before it."""
+        table = self.table
+        first = N.first_of(table, row)
+        following = N.first_of(table, row + 1) if row + 1 < table.count else upper
+        if row + 1 < table.count and following is not None:
+            following = min(following, self._limit)
+        this = N.fit_offset(first, N.width_of(table, row), self._last_before(row), self._open(following))
+        former = N.Fit(0)
+        if row:
+            lower = self._last_before(row - 1)
+            former = N.fit_offset(N.first_of(table, row - 1), N.width_of(table, row - 1), lower, first)
+            fills_hole = first == lower + 1 and table.at(C.LAST_OFFSET, row) + 1 == N.first_of(table, row - 1)
+            if N.is_copy(table, row) or fills_hole:
+                self._out_of_order(row)
+                return
+        if former.strength > this.strength:
+            self._alter(row - 1, former.value, "the batch behind it does not start above its end")
+        elif this.strength > former.strength:
+            self._alter(row, this.value, "the batch before it ends above that")
+        else:
+            self._out_of_order(row)
+
+    def _open(self, following: int | None) -> int | None:
+        """The bound above the last batch of a log is far away: nothing is known to follow."""
+        if self.place.next_base is None and following == self._limit:
+            return None
+        return following
+
+    def _alter(self, row: int, probable: int | None, why: str) -> None:
+        self._found.append(N.altered_offset(self.place.path, self.table, row, probable, why))
+        N.set_offset(self.table, row, self._last_before(row) + 1 if probable is None else probable)
+
+    def _out_of_order(self, row: int) -> None:
+        table = self.table
+        first, last = N.first_of(table, row), table.at(C.LAST_OFFSET, row)
+        position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
+        if not row and self._is_start:
+            message = (
+                f"the first batch holds offsets {first} to {last}, below {self.place.base_offset} in the name"
+            )
+            self._say("offset-below-segment", message, position, size, first, last)
+            return
+        copy = ", a copy of it" if row and N.is_copy(table, row) else ""
+        before = self._last_before(row)
+        message = f"the batch at position {position} starts at offset {first}; the one before ends at {before}{copy}"
+        self._say(
+            "offset-not-monotonic", message, position, size, first, last, {"former_last_offset": before}
+        )
+
+    def _judge_end(self) -> None:
+        """What only the end of the segment can tell of its last batch."""
+        table, row = self.table, self.table.count - 1
+        first, last, width = N.first_of(table, row), table.at(C.LAST_OFFSET, row), N.width_of(table, row)
+        lower = self._last_before(row)
+        if last >= self._limit:
+            fit = N.fit_offset(first, width, lower, self._limit)
+            if fit.strength:
+                self._alter(row, fit.value, f"the segment must end below offset {self._limit}")
+            elif self.place.next_base is None or last - self.place.base_offset > L.INT32_MAX:
+                message = (
+                    f"offset {last} is more than 2^31 - 1 above the base offset {self.place.base_offset}"
+                )
+                self._say(
+                    "offset-overflow", message, table.at(C.POSITION, row), table.at(C.SIZE, row), first, last
+                )
+            return
+        probable = lower + 1
+        if not self.place.is_last or first <= probable or table.at(C.COUNT, row) < 0:
+            return
+        if N.flipped_bit(first, probable, 64) is not None and self._is_gap_by_flip(
+            row, last, probable + width - 1
+        ):
+            self._alter(row, probable, f"the offsets before it end at {lower} and nothing is missing")
+
+    def _is_gap_by_flip(self, row: int, found_last: int, probable_last: int) -> bool:
+        verdict = self.place.witness.of_last_offset(found_last, probable_last)
+        if verdict is not None:
+            return verdict
+        if not self.is_gapless or not row:
+            return False
+        table = self.table
+        gapless_here = all(
+            N.first_of(table, at) == self._last_before(at) + 1
+            for at in range(0 if not self._is_start else 1, row)
+        )
+        return gapless_here and N.goes_on(table, row) is not False
+
+    # --- leader epochs
+
+    def _epoch_at(self, row: int) -> int:
+        table = self.table
+        return table.at(C.LEADER_EPOCH, row) if table.at(C.MAGIC, row) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
+
+    def _epoch_before(self, row: int) -> int:
+        """The leader epoch known before `row`; batches without one say nothing."""
+        for before in range(row - 1, -1, -1):
+            if self._epoch_at(before) != L.NO_LEADER_EPOCH:
+                return self._epoch_at(before)
+        return self._before_epoch
+
+    def _epoch(self, row: int, is_last: bool) -> None:
+        """The batch in `row` has another leader epoch than the one before it."""
+        found, before = self._epoch_at(row), self._epoch_before(row)
+        after = None if is_last else self._epoch_at(row + 1)
+        if after == L.NO_LEADER_EPOCH:
+            after = None
+        if found > before >= 0:
+            if after is None or after > found:
+                self._rise(row, found, before, after)
+            return
+        this = (
+            N.fit_epoch(found, before, after) if found >= 0 else N.Fit(6, self._without_sign(found, before))
+        )
+        former = N.Fit(0)
+        if found >= 0 and row and self._epoch_at(row - 1) == before:
+            former = N.fit_epoch(before, self._epoch_before(row - 1), found)
+        former, this = self._as_filed(row, former, this)
+        if former.strength > this.strength:
+            self._alter_epoch(row - 1, former.value, f"the batch behind it is of epoch {found}")
+        elif this.strength > former.strength:
+            self._alter_epoch(row, this.value, f"the batch before it is of epoch {before}")
+        else:
+            self._decreases(row, found, before)
+
+    @staticmethod
+    def _without_sign(found: int, before: int) -> int:
+        return before if before >= 0 else found & L.INT32_MAX
+
+    def _as_filed(self, row: int, former: N.Fit, this: N.Fit) -> tuple[N.Fit, N.Fit]:
+        """A draw is decided by the leader-epoch checkpoint when exactly one of the two contradicts it."""
+        epochs = self.place.witness.epochs
+        if former.strength != this.strength or epochs is None:
+            return former, this
+        filed = [
+            None if at < 0 else epochs.epoch_for_offset(N.first_of(self.table, at)) for at in (row - 1, row)
+        ]
+        wrong = [
+            at >= 0 and epoch is not None and epoch != self._epoch_at(at)
+            for at, epoch in zip((row - 1, row), filed, strict=True)
+        ]
+        if wrong == [True, False]:
+            return N.Fit(6, filed[0]), this
+        if wrong == [False, True]:
+            return former, N.Fit(6, filed[1])
+        return former, this
+
+    def _rise(self, row: int, found: int, before: int, after: int | None) -> None:
+        """An epoch of one batch only: believed unless the leader-epoch checkpoint knows better."""
+        epochs = self.place.witness.epochs
+        if epochs is not None and epochs.entries:
+            filed = epochs.epoch_for_offset(N.first_of(self.table, row))
+            is_filed = any(entry.epoch == found for entry in epochs.entries)
+            if filed is not None and filed >= before and not is_filed and (after is None or filed <= after):
+                self._alter_epoch(row, filed, f"the leader-epoch checkpoint has epoch {filed} there")
+            return
+        is_end = after is None and self.place.is_last and row + 1 == self.table.count
+        if (
+            is_end
+            and found - before > N.BELIEVABLE_EPOCH_RISE
+            and N.flipped_bit(found, before, 32) is not None
+        ):
+            self._alter_epoch(row, before, f"the batch before it is of epoch {before}")
+
+    def _alter_epoch(self, row: int, probable: int | None, why: str) -> None:
+        table = self.table
+        offsets = N.first_of(table, row), table.at(C.LAST_OFFSET, row)
+        position = table.at(C.POSITION, row)
+        found = self._epoch_at(row)
+        self._found.append(N.altered_epoch(self.place.path, position, found, probable, why, offsets))
+        value = self._epoch_before(row) if probable is None else probable
+        table.cells[C.LEADER_EPOCH * table.capacity + row] = value
+
+    def _decreases(self, row: int, found: int, before: int) -> None:
+        table = self.table
+        position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
+        message = f"the batch at position {position} is of leader epoch {found}, the one before of {before}"
+        first, last = N.first_of(table, row), table.at(C.LAST_OFFSET, row)
+        self._say("leader-epoch-decreases", message, position, size, first, last)

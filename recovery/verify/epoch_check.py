@@ -1,0 +1,87 @@
+"""The leader-epoch checkpoint against the batches (fact sheet §5.5).
+
+The file is a step function from offsets to epochs; a run of batches of one epoch agrees with it when its first and
+its last batch do. It may begin later than the log (recovery rebuilds it from the recovered segments only, an append
+of an old format clears it), so offsets below its first entry are not judged; it must not reach behind the log's end.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.epochs import EpochEntry, EpochHistory
+from kseg.segment.findings import Finding
+from kseg.segment.kernel import check
+
+
+class EpochCheck:
+    """A `Consumer` that lives as long as its partition. entries: the file's lines; path: the file's."""
+
+    def __init__(self, path: str, entries: Sequence[EpochEntry]) -> None:
+        self._path = path
+        self._entries = tuple(entries)
+        self._history = EpochHistory(entries)
+        self._epoch = L.NO_LEADER_EPOCH
+        self._last: int | None = None
+
+    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        row = first
+        while True:
+            row = check.next_epoch(table.cells, table.capacity, row, stop, self._epoch)
+            if row > first and table.at(C.LEADER_EPOCH, row - 1) == self._epoch:
+                self._last = table.at(C.BASE_OFFSET, row - 1)
+            if row >= stop:
+                return
+            yield from self._end_run()
+            self._epoch = table.at(C.LEADER_EPOCH, row)
+            yield from self._judge(table.at(C.BASE_OFFSET, row))
+            row += 1
+
+    def _end_run(self) -> Iterator[Finding]:
+        last, self._last = self._last, None
+        if last is not None:
+            yield from self._judge(last)
+
+    def _judge(self, offset: int) -> Iterator[Finding]:
+        filed = self._history.epoch_for_offset(offset)
+        if filed is not None and filed != self._epoch:
+            message = f"the batch at offset {offset} is of epoch {self._epoch}, the file says {filed}"
+            yield Finding(
+                "leader-epoch-file-mismatch",
+                self._path,
+                message,
+                first_offset=offset,
+                numbers={"filed_epoch": filed, "batch_epoch": self._epoch},
+            )
+
+    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
+        return iter(())
+
+    def end_of_log(self, end_offset: int) -> Iterator[Finding]:
+        """What only the whole log can tell."""
+        yield from self._end_run()
+        former: EpochEntry | None = None
+        for line, entry in enumerate(self._entries, start=3):
+            if former is not None and (
+                entry.epoch <= former.epoch or entry.start_offset <= former.start_offset
+            ):
+                message = f"line {line} (epoch {entry.epoch} from {entry.start_offset}) does not increase"
+                yield self._mismatch(message, entry)
+            elif entry.start_offset > end_offset:
+                message = (
+                    f"epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends at {end_offset}"
+                )
+                yield self._mismatch(message, entry)
+            former = entry
+
+    def _mismatch(self, message: str, entry: EpochEntry) -> Finding:
+        numbers: dict[str, int | str | bool | None] = {"filed_epoch": entry.epoch}
+        return Finding(
+            "leader-epoch-file-mismatch",
+            self._path,
+            message,
+            first_offset=entry.start_offset,
+            numbers=numbers,
+        )

@@ -1,0 +1,172 @@
+"""One file alone. An index is held against the `.log` beside it when there is one; nothing else is looked at."""
+
+import os
+from collections.abc import Callable, Iterator
+
+from kseg.recovery.verify import names_check
+from kseg.recovery.verify.chain import Place
+from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck, TimeIndexCheck
+from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.producer_check import Replay
+from kseg.recovery.verify.records_check import RecordsCheck
+from kseg.recovery.verify.segment_check import Consumer, SegmentCheck
+from kseg.recovery.verify.txn_check import TxnIndexCheck
+from kseg.segment.checkpoint import decode_leader_epochs, decode_offset_checkpoint
+from kseg.segment.directory import Entry
+from kseg.segment.epochs import EpochHistory
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.events import Advance, Event
+from kseg.segment.files import MappedFile, read_small
+from kseg.segment.findings import Finding
+from kseg.segment.index import OffsetIndex, TimeIndex
+from kseg.segment.metadata_files import (
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_partition_metadata,
+    decode_quorum_state,
+)
+from kseg.segment.names import (
+    INDEX_ROLES,
+    OFFSET_CHECKPOINT_ROLES,
+    FileName,
+    Role,
+    parse_file_name,
+    segment_file_name,
+)
+from kseg.segment.snapshot import decode_snapshot
+from kseg.segment.targets import FileTarget
+
+
+def _decode_epochs(data: bytes) -> object:
+    return EpochHistory(decode_leader_epochs(data))
+
+
+_SMALL_FILES: dict[Role, tuple[Callable[[bytes], object], str]] = {
+    Role.PRODUCER_SNAPSHOT: (decode_snapshot, "snapshot-corrupt"),
+    Role.LEADER_EPOCHS: (_decode_epochs, "leader-epoch-file-corrupt"),
+    Role.PARTITION_METADATA: (decode_partition_metadata, "partition-metadata-corrupt"),
+    Role.QUORUM_STATE: (decode_quorum_state, "quorum-state-corrupt"),
+    Role.META_PROPERTIES: (decode_meta_properties, "meta-properties-corrupt"),
+    **dict.fromkeys(OFFSET_CHECKPOINT_ROLES, (decode_offset_checkpoint, "checkpoint-corrupt")),
+}
+
+
+def verify_file(target: FileTarget, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+    """Everything there is to say about one file, whatever it is. Raises UnreadableInput."""
+    path = target.path
+    name = parse_file_name(os.path.basename(path))
+    if name.is_live and not name.is_well_formed and name.role is not Role.UNKNOWN:
+        yield Finding("bad-file-name", path, f"{name.name} is not written the way Kafka writes it")
+    if name.role is Role.LOG:
+        yield from log_file(path, name, options, ledger)
+    elif name.role in INDEX_ROLES:
+        yield from _index(path, name, options, ledger)
+    elif name.role in (Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT):
+        from kseg.recovery.verify.raft_check import snapshot_file
+
+        yield from snapshot_file(path, options, ledger)
+    elif name.role is Role.ANCIENT_LOG:
+        from kseg.recovery.verify.ancient_check import ancient_file
+
+        yield from ancient_file(path, options, ledger)
+    elif name.role in _SMALL_FILES:
+        yield from small_file(path, name.role, ledger)
+    elif name.role is Role.CLEAN_SHUTDOWN:
+        yield from clean_shutdown(path, ledger)
+    elif name.role is Role.UNKNOWN:
+        size = os.stat(path).st_size
+        yield Finding("unknown-file", path, f"{name.name} is none of Kafka's files", 0, size)
+
+
+def log_file(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+    """A `.log` without its surroundings."""
+    with MappedFile(path, options.drop_cache) as file:
+        records = RecordsCheck(path, file.view) if options.level == "deep" else None
+        base = name.base_offset
+        consumers: list[Consumer] = [records] if records is not None else []
+        check = SegmentCheck(file.view, Place(path, base or 0), options.now_ms, ledger, consumers)
+        yield from check.events()
+        if records is not None:
+            ledger.records += records.records - check.facts.records
+
+
+def small_file(path: str, role: Role, ledger: Ledger) -> Iterator[Finding]:
+    """A file that is read at once: its decoder's verdict."""
+    decode, kind = _SMALL_FILES[role]
+    data = read_small(path)
+    try:
+        decode(data)
+    except FormatError as error:
+        ledger.account(len(data), len(data))
+        yield Finding(kind, path, str(error), 0, len(data))
+        return
+    ledger.account(len(data))
+
+
+def clean_shutdown(path: str, ledger: Ledger) -> Iterator[Finding]:
+    data = read_small(path)
+    ledger.account(len(data))
+    if data and decode_clean_shutdown(data).broker_epoch is None:
+        yield Finding("clean-shutdown-corrupt", path, "no broker epoch can be read from it", 0, len(data))
+
+
+def _index(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+    base = name.base_offset or 0
+    log_path = os.path.join(os.path.dirname(path), segment_file_name(base, ".log"))
+    with MappedFile(path, options.drop_cache) as file:
+        entry = Entry(path, file.size_bytes, file.mtime_ms, name)
+        if options.level == "quick" or not os.path.isfile(log_path):
+            ledger.account(file.size_bytes, file.size_bytes % _width(name))
+            yield from names_check.index_size(entry)
+            if not os.path.isfile(log_path):
+                yield Finding(
+                    "orphan-index", path, f"{name.name} has no segment beside it", 0, file.size_bytes
+                )
+                yield from _sanity(path, name, file.view, base)
+            return
+        yield from _beside_log(path, name, file.view, log_path, options, ledger)
+
+
+def _width(name: FileName) -> int:
+    return {Role.OFFSET_INDEX: 8, Role.TIME_INDEX: 12}.get(name.role, 34)
+
+
+def _sanity(path: str, name: FileName, view: memoryview, base: int) -> Iterator[Finding]:
+    """Without a log there is only what a broker's own sanity check would say."""
+    if name.role is Role.TXN_INDEX or len(view) % _width(name):
+        return
+    index = OffsetIndex(view, base) if name.role is Role.OFFSET_INDEX else TimeIndex(view, base)
+    problem = index.sanity_problem()
+    if problem is not None and index.zero_tail_slots == 0:
+        yield Finding("index-below-base", path, problem, 0, len(view))
+
+
+def _beside_log(
+    path: str, name: FileName, view: memoryview, log_path: str, options: VerifyOptions, ledger: Ledger
+) -> Iterator[Event]:
+    """Only what concerns the index is said and counted; the log is another target."""
+    base = name.base_offset or 0
+    with MappedFile(log_path, options.drop_cache) as log:
+        place = IndexPlace(path, base)
+        consumers: list[Consumer] = []
+        if name.role is Role.TXN_INDEX:
+            replay = Replay(None, is_exact=False)
+            replay.begin(log_path, log.view)
+            consumers = [replay, TxnIndexCheck(path, view, base, replay, ledger)]
+        elif name.role is Role.OFFSET_INDEX:
+            consumers = [OffsetIndexCheck(place, view, ledger)]
+        else:
+            consumers = [TimeIndexCheck(place, view, ledger)]
+        check = SegmentCheck(log.view, Place(log_path, base), options.now_ms, Ledger(), consumers)
+        for event in check.events():
+            if isinstance(event, Advance) or (isinstance(event, Finding) and event.path == path):
+                yield event
+
+
+def readable(path: str, check: Iterator[Event]) -> Iterator[Event]:
+    """The events of `check`; a file that cannot be read becomes a finding, for those who go on with others."""
+    try:
+        yield from check
+    except UnreadableInput as error:
+        yield Finding("unreadable-file", path, str(error))

@@ -1,0 +1,262 @@
+"""Offset index and time index against the batches they speak of, as the batches pass by.
+
+What every broker version agrees on (fact sheet §4.1, §4.2, §4.6), and so an error when it is not so:
+
+    offset index   offsets and positions increase · a batch starts at the position · its first offset is not above
+                   the entry's, and the entry's is not above the last offset before the next entry's batch
+    time index     timestamps increase, offsets do not decrease · the offset lies in a batch whose maximum timestamp
+                   is the entry's, and no batch before has a greater one
+
+Which offset of its batch an entry names differs: its first (up to 1.1), the last of the whole append (2.0 to 3.9),
+its last (4.x); a time index of 1.x names the record's own. Those are told once per file, as `index-entry-old-style`.
+An entry whose batch was damaged is the damage's business, not the index's.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.findings import Finding
+from kseg.segment.kernel import check
+
+_PIECE_BYTES = 64 * 1024
+_MOST_PENDING = 10_000
+
+
+def used_slots(view: memoryview, width: int) -> int:
+    """How many slots there are up to the last one that is not all zeros."""
+    end = len(view) - len(view) % width
+    while end:
+        start = max(0, end - _PIECE_BYTES)
+        rest = bytes(view[start:end]).rstrip(b"\x00")
+        if rest:
+            return -(-(start + len(rest)) // width)
+        end = start
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlace:
+    """path: of the index. may_be_preallocated: it is the active segment's and the directory was not stopped
+    cleanly, so unused slots are as they should be. may_be_incomplete: likewise, of the last time entry."""
+
+    path: str
+    base_offset: int
+    may_be_preallocated: bool = False
+    may_be_incomplete: bool = False
+
+
+class _IndexCheck:
+    """What both have in common: slots, sizes, and the walk beside the batches."""
+
+    WIDTH = 0
+
+    def __init__(self, place: IndexPlace, view: memoryview, ledger: Ledger) -> None:
+        self.place = place
+        self.view = view
+        self.slots = used_slots(view, self.WIDTH)
+        self._ledger = ledger
+        self._state = memoryview(array("q", bytes(8 * check.I_WIDTH)))
+        self._state[check.I_FORMER_SLOT] = -1
+        self._state[check.I_SEEN] = place.base_offset - 1
+        self._pending: list[tuple[int, int]] = []
+        self._bad_slots = 0
+
+    def _say(
+        self, kind: str, slot: int, message: str, offset: int | None = None, length: int | None = None
+    ) -> Finding:
+        position = slot * self.WIDTH
+        return Finding(
+            kind,
+            self.place.path,
+            message,
+            position=position,
+            length=self.WIDTH if length is None else length,
+            first_offset=offset,
+            numbers={"slot": slot},
+        )
+
+    def _walk(
+        self, kernel: Callable[..., int], table: Columns, first: int, stop: int
+    ) -> Iterator[tuple[int, int]]:
+        """The kernel's verdicts (code, slot) for rows first … stop - 1."""
+        state = self._state
+        state[check.I_ROW] = first
+        while True:
+            code = kernel(
+                self.view, self.slots, self.place.base_offset, table.cells, table.capacity, stop, state
+            )
+            if code in (check.IN_ORDER, check.MORE):
+                return
+            yield code, state[check.I_SLOT] - 1
+
+    def _set_aside(self, slot: int, place: int) -> None:
+        # whether damage explains it is known at the end only; of very many, the first ones tell enough
+        if len(self._pending) < _MOST_PENDING:
+            self._pending.append((slot, place))
+        else:
+            self._bad_slots += 1
+
+    def _homeless(self, place_of: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+        """The entries that met no batch: those set aside, and those behind the last batch."""
+        yield from self._pending
+        for slot in range(self._state[check.I_SLOT], self.slots):
+            yield slot, place_of(slot)
+
+    def _sizes(self) -> Iterator[Finding]:
+        """The end of the file: part of an entry, or slots that were never used."""
+        whole = len(self.view) // self.WIDTH
+        trailing = len(self.view) % self.WIDTH
+        if trailing:
+            message = f"{len(self.view)} bytes are not a whole number of {self.WIDTH}-byte entries"
+            yield self._say("index-bad-size", whole, message, length=trailing)
+        tail = whole - self.slots
+        if tail:
+            kind = "index-preallocated" if self.place.may_be_preallocated else "index-zero-tail"
+            message = f"{self.slots} entries are followed by {tail} unused slots"
+            yield self._say(kind, self.slots, message, length=tail * self.WIDTH)
+        damaged = self._bad_slots * self.WIDTH + trailing
+        self._ledger.account(len(self.view), damaged, tail * self.WIDTH)
+
+    def _old_style(self, counts: dict[str, int]) -> Iterator[Finding]:
+        told = [f"{number} {what}" for what, number in counts.items() if number]
+        if told:
+            numbers: dict[str, int | str | bool | None] = {
+                "entries": self.slots,
+                "old_style": sum(counts.values()),
+            }
+            message = f"of {self.slots} entries, {', '.join(told)}, as older brokers write them"
+            yield Finding("index-entry-old-style", self.place.path, message, numbers=numbers)
+
+
+class OffsetIndexCheck(_IndexCheck):
+    """A `Consumer` for one `.index`."""
+
+    WIDTH = L.OFFSET_INDEX_ENTRY
+
+    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        for code, slot in self._walk(check.next_offset_entry, table, first, stop):
+            if code == check.NO_BATCH:
+                self._set_aside(slot, self._position(slot))
+            else:
+                yield self._verdict(code, slot)
+
+    def _verdict(self, code: int, slot: int) -> Finding:
+        self._bad_slots += 1
+        if code == check.UNSORTED:
+            return self._say("index-not-sorted", slot, f"entry {slot} does not increase", self._offset(slot))
+        if code == check.FORMER_TOO_HIGH:
+            slot = self._state[check.I_FORMER_LAST]
+            message = (
+                f"entry {slot} names offset {self._offset(slot)}, which lies behind the next entry's batch"
+            )
+            return self._say("index-entry-mismatch", slot, message, self._offset(slot))
+        message = f"entry {slot} names offset {self._offset(slot)}, but the batch at {self._position(slot)} is later"
+        return self._say("index-entry-mismatch", slot, message, self._offset(slot))
+
+    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
+        for slot, position in self._homeless(self._position):
+            if facts.is_damaged_at(position):
+                continue
+            self._bad_slots += 1
+            if position >= facts.size_bytes:
+                message = f"entry {slot} points at byte {position}, the segment has {facts.size_bytes}"
+                yield self._say("index-entry-beyond-log", slot, message, self._offset(slot))
+            else:
+                message = f"entry {slot} points at byte {position}, where no batch starts"
+                yield self._say("index-entry-mismatch", slot, message, self._offset(slot))
+        yield from self._last_entry(facts)
+        state = self._state
+        yield from self._old_style(
+            {
+                "name the first offset of their batch": state[check.I_FIRST],
+                "name an offset inside it": state[check.I_INNER],
+                "name the last offset of several batches": state[check.I_BEYOND],
+            }
+        )
+        yield from self._sizes()
+
+    def _last_entry(self, facts: SegmentFacts) -> Iterator[Finding]:
+        slot = self._state[check.I_FORMER_SLOT]
+        if slot < 0 or facts.damage or facts.last_offset is None or self._offset(slot) <= facts.last_offset:
+            return
+        self._bad_slots += 1
+        message = f"entry {slot} names offset {self._offset(slot)}, the segment ends at {facts.last_offset}"
+        yield self._say("index-entry-mismatch", slot, message, self._offset(slot))
+
+    def _offset(self, slot: int) -> int:
+        field = self.view[slot * self.WIDTH : slot * self.WIDTH + 4]
+        return self.place.base_offset + int.from_bytes(field, "big", signed=True)
+
+    def _position(self, slot: int) -> int:
+        return int.from_bytes(self.view[slot * self.WIDTH + 4 : slot * self.WIDTH + 8], "big", signed=True)
+
+
+class TimeIndexCheck(_IndexCheck):
+    """A `Consumer` for one `.timeindex`."""
+
+    WIDTH = L.TIME_INDEX_ENTRY
+
+    def __init__(self, place: IndexPlace, view: memoryview, ledger: Ledger) -> None:
+        super().__init__(place, view, ledger)
+        if len(view) == self.WIDTH:
+            self.slots = 1  # trimmed: an all-zero entry says timestamp 0
+        self._state[check.I_FORMER] = L.NO_TIMESTAMP
+        self._without_timestamp = 0
+
+    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        for code, slot in self._walk(check.next_time_entry, table, first, stop):
+            if code == check.NO_BATCH:
+                self._set_aside(slot, self._offset(slot))
+            elif code == check.OLD_TIMESTAMP:
+                self._without_timestamp += 1
+            else:
+                self._bad_slots += 1
+                yield self._verdict(code, slot)
+
+    def _verdict(self, code: int, slot: int) -> Finding:
+        timestamp, offset = self._timestamp(slot), self._offset(slot)
+        if code == check.UNSORTED:
+            message = f"entry {slot} (timestamp {timestamp}, offset {offset}) is out of order"
+            return self._say("time-index-out-of-order", slot, message, offset)
+        message = f"entry {slot} says {timestamp} is the greatest timestamp up to offset {offset}; it is not"
+        return self._say("time-index-mismatch", slot, message, offset)
+
+    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
+        for slot, offset in self._homeless(self._offset):
+            if facts.damage:
+                continue  # its batch may be what was lost
+            self._bad_slots += 1
+            message = f"entry {slot} names offset {offset}, which no batch holds"
+            yield self._say("time-index-offset-not-found", slot, message, offset)
+        yield from self._completeness(facts)
+        yield from self._old_style(
+            {
+                "name a record that is not the last of its batch": self._state[check.I_INNER],
+                "name a message without a timestamp": self._without_timestamp,
+            }
+        )
+        yield from self._sizes()
+
+    def _completeness(self, facts: SegmentFacts) -> Iterator[Finding]:
+        last = self._timestamp(self.slots - 1) if self.slots else L.NO_TIMESTAMP
+        if facts.max_timestamp_ms <= last or self.place.may_be_incomplete or self._bad_slots or facts.damage:
+            return
+        message = f"the last entry says {last}, the segment's greatest timestamp is {facts.max_timestamp_ms}"
+        yield Finding(
+            "time-index-incomplete",
+            self.place.path,
+            message,
+            numbers={"indexed_timestamp": last, "max_timestamp": facts.max_timestamp_ms},
+        )
+
+    def _timestamp(self, slot: int) -> int:
+        return int.from_bytes(self.view[slot * self.WIDTH : slot * self.WIDTH + 8], "big", signed=True)
+
+    def _offset(self, slot: int) -> int:
+        field = self.view[slot * self.WIDTH + 8 : slot * self.WIDTH + 12]
+        return self.place.base_offset + int.from_bytes(field, "big", signed=True)

@@ -1,0 +1,190 @@
+"""A data directory as a whole: its own files, the names in it, and what its partitions must agree on.
+
+The partitions are targets of their own and are not walked here. A clean-shutdown marker is doubted, though: a
+broker believes it and then reads no log, so for each partition the end of the last segment is looked at. It lies
+when that segment lacks an index, has preallocated ones, or does not end with a whole batch.
+"""
+
+import os
+from collections.abc import Iterator
+
+from kseg.recovery.verify import names_check
+from kseg.recovery.verify.file_check import clean_shutdown, readable, small_file
+from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.surroundings import surroundings
+from kseg.segment.directory import (
+    Entry,
+    LogDirectory,
+    PartitionDirectory,
+    SegmentFiles,
+    list_directory,
+    list_partition,
+)
+from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.events import Event
+from kseg.segment.files import MappedFile, read_small
+from kseg.segment.findings import Finding
+from kseg.segment.index import OffsetIndex
+from kseg.segment.metadata_files import decode_partition_metadata
+from kseg.segment.names import (
+    NAME_BY_ROLE,
+    OFFSET_CHECKPOINT_ROLES,
+    PartitionName,
+    PartitionState,
+    Role,
+)
+from kseg.segment.scan import Damage, Scanner
+from kseg.segment.targets import LogDirTarget
+
+_SHOWN_REASONS = 3
+_SMALL_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
+
+
+def verify_log_dir(target: LogDirTarget, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+    """Everything there is to say about one data directory beside its partitions. Raises UnreadableInput."""
+    directory = list_directory(target.path)
+    if not isinstance(directory, LogDirectory):
+        raise UnreadableInput(f"{target.path} is no data directory")
+    yield from names_check.log_dir_names(directory.entries)
+    for child in (*directory.partitions, *directory.other_directories):
+        yield from names_check.sub_directory(child)
+    yield from _files(directory, options, ledger)
+    if options.level != "quick":
+        yield from _orphans(directory)
+        yield from _topic_ids(directory)
+    yield from _shutdown(directory)
+
+
+def _files(directory: LogDirectory, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+    for entry in directory.entries:
+        if not entry.name.is_live or entry.problem is not None:
+            continue
+        path, role = entry.path, entry.name.role
+        if role in _SMALL_ROLES:
+            yield from readable(path, small_file(path, role, ledger))
+        elif role is Role.CLEAN_SHUTDOWN:
+            yield from readable(path, clean_shutdown(path, ledger))
+        elif role is Role.BOOTSTRAP_SNAPSHOT:
+            from kseg.recovery.verify.raft_check import snapshot_file
+
+            yield from readable(path, snapshot_file(path, options, ledger))
+    if directory.entry(Role.META_PROPERTIES) is None and _is_modern(directory):
+        yield Finding("meta-properties-missing", directory.path, "there is no meta.properties")
+
+
+def _is_modern(directory: LogDirectory) -> bool:
+    """Whether some partition has a file that no broker before meta.properties wrote."""
+    names = (NAME_BY_ROLE[Role.PARTITION_METADATA], NAME_BY_ROLE[Role.LEADER_EPOCHS])
+    return any(
+        os.path.exists(os.path.join(child.path, name)) for child in directory.partitions for name in names
+    )
+
+
+def _orphans(directory: LogDirectory) -> Iterator[Finding]:
+    """Checkpoint entries for partitions that are not here."""
+    present = {
+        (child.partition.topic, child.partition.partition)
+        for child in directory.partitions
+        if child.partition is not None
+        and child.partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
+    }
+    around = surroundings(directory.path)
+    for role, offsets in around.checkpoints.items():
+        path = os.path.join(directory.path, NAME_BY_ROLE[role])
+        for (topic, partition), offset in offsets.items():
+            if (topic, partition) not in present:
+                numbers: dict[str, int | str | bool | None] = {"topic": topic, "partition": partition}
+                message = f"{topic}-{partition} has an entry (offset {offset}), but no directory here"
+                yield Finding("checkpoint-orphan", path, message, first_offset=offset, numbers=numbers)
+
+
+def _topic_ids(directory: LogDirectory) -> Iterator[Finding]:
+    """One id, one topic; partitions that were set aside may well be of an older topic of the same name."""
+    topic_of: dict[str, str] = {}
+    id_of: dict[str, str] = {}
+    for child in directory.partitions:
+        name = child.partition
+        if name is None or name.state is not PartitionState.LIVE:
+            continue
+        topic_id = _topic_id(child.path)
+        if topic_id is None:
+            continue
+        other_topic, other_id = (
+            topic_of.setdefault(topic_id, name.topic),
+            id_of.setdefault(name.topic, topic_id),
+        )
+        path = os.path.join(child.path, NAME_BY_ROLE[Role.PARTITION_METADATA])
+        if other_topic != name.topic:
+            message = f"the topic id {topic_id} of {name.topic} is that of {other_topic} as well"
+            yield Finding("topic-id-conflict", path, message, numbers={"topic_id": topic_id})
+        elif other_id != topic_id:
+            message = f"the topic id {topic_id} of {name.text} differs from {other_id} of other partitions"
+            yield Finding("topic-id-conflict", path, message, numbers={"topic_id": topic_id})
+
+
+def _topic_id(partition_path: str) -> str | None:
+    try:
+        data = read_small(os.path.join(partition_path, NAME_BY_ROLE[Role.PARTITION_METADATA]))
+        return decode_partition_metadata(data).topic_id
+    except KsegError:
+        return None  # told by the partition itself
+
+
+# --- the clean-shutdown marker
+
+
+def _shutdown(directory: LogDirectory) -> Iterator[Finding]:
+    marker = directory.entry(Role.CLEAN_SHUTDOWN)
+    if marker is None:
+        if any(
+            directory.entry(role) is not None for role in (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
+        ):
+            message = "there is no clean-shutdown marker: running, crashed, or copied while running"
+            yield Finding("unclean-shutdown", directory.path, message)
+        return
+    lies = [reason for child in directory.partitions for reason in _lies(child.path, child.partition)]
+    if lies:
+        more = f" and {len(lies) - _SHOWN_REASONS} more" if len(lies) > _SHOWN_REASONS else ""
+        message = f"the marker says the stop was clean, but {'; '.join(lies[:_SHOWN_REASONS])}{more}"
+        yield Finding("false-clean-shutdown", marker.path, message, numbers={"reasons": len(lies)})
+
+
+def _lies(path: str, name: PartitionName | None) -> Iterator[str]:
+    if name is None or name.state is not PartitionState.LIVE:
+        return
+    partition = list_partition(path)
+    if partition.segments:
+        reason = _lie_of(partition, partition.segments[-1])
+        if reason:
+            yield f"{name.text} {reason}"
+
+
+def _lie_of(partition: PartitionDirectory, segment: SegmentFiles) -> str:
+    """What a clean stop would not have left behind, in words; empty when there is nothing."""
+    had_times = any(other.time_index for other in partition.segments)
+    if segment.offset_index is None:
+        return "has no index for its last segment"
+    if segment.time_index is None and had_times:
+        return "has no time index for its last segment"
+    try:
+        start = 0
+        for entry, width in ((segment.offset_index, 8), (segment.time_index, 12)):
+            if entry is not None and _is_preallocated(entry, width):
+                return f"has a preallocated {entry.name.name}"
+        with MappedFile(segment.offset_index.path) as file:
+            start = OffsetIndex(file.view, segment.base_offset).last_entry.position
+        with MappedFile(segment.log.path) as file:
+            start = start if 0 <= start <= file.size_bytes else 0
+            for item in Scanner(file.view, segment.base_offset).blocks(start):
+                if isinstance(item, Damage) and item.position + item.length == file.size_bytes:
+                    return f"does not end with a whole batch ({item.kind})"
+    except UnreadableInput:
+        return ""
+    return ""
+
+
+def _is_preallocated(entry: Entry, width: int) -> bool:
+    """Whether the last of several slots was never used."""
+    with MappedFile(entry.path) as file:
+        return file.size_bytes >= 2 * width and not any(file.view[file.size_bytes - width :])

@@ -1,0 +1,107 @@
+"""Names: leftovers of interrupted work, files nobody knows, files without their segment, sizes that cannot be."""
+
+import os
+from collections.abc import Iterator
+
+from kseg.segment import layout as L
+from kseg.segment.directory import Entry, PartitionDirectory, SubDirectory
+from kseg.segment.findings import Finding
+from kseg.segment.names import (
+    INDEX_ROLES,
+    KSEG_DIRECTORY,
+    REMOTE_INDEX_CACHE,
+    FileState,
+    PartitionState,
+    Role,
+)
+
+_LEFTOVERS = {
+    FileState.DELETED: "leftover-deleted",
+    FileState.CLEANED: "leftover-cleaned",
+    FileState.SWAP: "leftover-swap",
+    FileState.TMP: "leftover-tmp",
+    FileState.PART: "leftover-tmp",
+}
+_LOG_DIR_ROLES = (
+    Role.RECOVERY_POINTS,
+    Role.HIGH_WATERMARKS,
+    Role.LOG_START_OFFSETS,
+    Role.CLEANER_OFFSETS,
+    Role.META_PROPERTIES,
+    Role.CLEAN_SHUTDOWN,
+    Role.LOCK,
+    Role.KSEG_JOURNAL,
+    Role.BOOTSTRAP_SNAPSHOT,
+)
+_SLOT_BYTES = {Role.OFFSET_INDEX: L.OFFSET_INDEX_ENTRY, Role.TIME_INDEX: L.TIME_INDEX_ENTRY}
+
+
+def partition_names(directory: PartitionDirectory) -> Iterator[Finding]:
+    """Everything the names in a partition directory say."""
+    orphans = {entry.path for entry in directory.orphans}
+    for entry in directory.entries:
+        yield from file_name(entry, in_log_dir=False, is_orphan=entry.path in orphans)
+    if not directory.segments and not directory.ancient_files:
+        yield Finding("no-segments", directory.path, "the directory holds no segment")
+
+
+def log_dir_names(entries: tuple[Entry, ...]) -> Iterator[Finding]:
+    """Everything the names of the files of a data directory say."""
+    for entry in entries:
+        yield from file_name(entry, in_log_dir=True, is_orphan=False)
+
+
+def file_name(entry: Entry, in_log_dir: bool, is_orphan: bool) -> Iterator[Finding]:
+    name, path, length = entry.name, entry.path, entry.size_bytes
+    if entry.problem is not None:
+        yield Finding("unreadable-file", path, entry.problem)
+    elif name.role is Role.UNKNOWN or (name.role in _LOG_DIR_ROLES) != in_log_dir:
+        yield Finding("unknown-file", path, f"{name.name} is none of Kafka's files here", 0, length)
+    elif not name.is_live:
+        kind = _LEFTOVERS[name.state]
+        yield Finding(kind, path, f"{name.name} is marked as {name.state}", 0, length, name.base_offset)
+    elif not name.is_well_formed:
+        yield Finding("bad-file-name", path, f"{name.name} is not written the way Kafka writes it", 0, length)
+    elif is_orphan and name.role in INDEX_ROLES:
+        yield Finding(
+            "orphan-index", path, f"{name.name} has no segment beside it", 0, length, name.base_offset
+        )
+    if not name.is_live and name.role is Role.KSEG_JOURNAL:
+        yield Finding("half-done-journal", path, "a journal of an unfinished repair")
+
+
+def index_size(entry: Entry) -> Iterator[Finding]:
+    """The quick look at an index: its length."""
+    width = _SLOT_BYTES.get(entry.name.role)
+    if width is not None and entry.size_bytes % width:
+        message = f"{entry.size_bytes} bytes are not a whole number of {width}-byte entries"
+        trailing = entry.size_bytes % width
+        yield Finding("index-bad-size", entry.path, message, entry.size_bytes - trailing, trailing)
+    elif entry.name.role is Role.TXN_INDEX and entry.size_bytes % L.TXN_INDEX_ENTRY:
+        trailing = entry.size_bytes % L.TXN_INDEX_ENTRY
+        message = f"{entry.size_bytes} bytes are not a whole number of {L.TXN_INDEX_ENTRY}-byte entries"
+        yield Finding("txn-index-bad-size", entry.path, message, entry.size_bytes - trailing, trailing)
+
+
+def sub_directory(directory: SubDirectory) -> Iterator[Finding]:
+    """What the name of a directory inside a data directory says."""
+    partition = directory.partition
+    if partition is None:
+        if directory.name not in (REMOTE_INDEX_CACHE, KSEG_DIRECTORY):
+            yield Finding("bad-directory-name", directory.path, directory.problem or "this is no partition")
+        elif directory.name == KSEG_DIRECTORY:
+            message = "a broker refuses to start with this directory in a data directory"
+            yield Finding("bad-directory-name", directory.path, message)
+        return
+    match partition.state:
+        case PartitionState.STRAY:
+            yield Finding("stray-directory", directory.path, f"{partition.text} was set aside as stray")
+        case PartitionState.DELETE:
+            yield Finding("deleted-directory", directory.path, f"{partition.text} is scheduled for deletion")
+        case PartitionState.FUTURE:
+            yield Finding("future-directory", directory.path, f"{partition.text} is moving to this directory")
+
+
+def beside(path: str, suffix: str) -> str:
+    """The path of a segment's other file."""
+    return os.path.splitext(path)[0] + suffix

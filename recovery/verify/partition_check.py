@@ -1,0 +1,312 @@
+"""One partition directory: its segments in order, and everything that must agree with them.
+
+1. Names, leftovers, orphans (`names_check`); what the data directory knows (`surroundings`).
+2. Each segment in order with its consumers: replay, leader epochs, both indexes, the transaction index, and in the
+   deep level every record. Between segments: the chain of offsets, and the snapshot named by the next base.
+3. What only the end can tell: gaps between segments (legal once anything was compacted), the snapshot at the log
+   end, stray ones, epochs, open transactions, partition.metadata, checkpoints.
+
+The quick level stops at names, sizes and the bytes of the logs.
+"""
+
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+
+from kseg.recovery.verify import names_check, partition_files
+from kseg.recovery.verify.chain import Place
+from kseg.recovery.verify.epoch_check import EpochCheck
+from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck, TimeIndexCheck
+from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.neighbours import Witness
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.producer_check import Replay
+from kseg.recovery.verify.records_check import RecordsCheck
+from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts
+from kseg.recovery.verify.surroundings import Surroundings, surroundings
+from kseg.recovery.verify.txn_check import TxnIndexCheck
+from kseg.segment import layout as L
+from kseg.segment.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
+from kseg.segment.epochs import EpochHistory
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.events import Event
+from kseg.segment.files import MappedFile, read_small
+from kseg.segment.findings import Finding
+from kseg.segment.names import Role
+from kseg.segment.producer import ProducerState
+from kseg.segment.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
+from kseg.segment.targets import PartitionTarget
+
+# Topics that brokers always compact, so that gaps in them are no news even when no trace of the cleaner is left.
+_COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+
+class PartitionCheck:
+    """The judgement of one partition directory; `events` once."""
+
+    def __init__(self, target: PartitionTarget, options: VerifyOptions, ledger: Ledger) -> None:
+        self._target = target
+        self._options = options
+        self._ledger = ledger
+        self._directory: PartitionDirectory = list_partition(target.path)
+        self._around: Surroundings | None = surroundings(target.log_dir) if target.log_dir else None
+        self._facts: list[SegmentFacts] = []
+        self._replay = Replay(None, True)
+        self._epochs: EpochCheck | None = None
+        self._witness = Witness()
+        self._wants_side_files = options.level != "quick"
+        self._gaps: list[tuple[str, int, int]] = []
+
+    def events(self) -> Iterator[Event]:
+        directory = self._directory
+        if directory.problem is not None:
+            raise UnreadableInput(directory.problem)
+        yield from names_check.partition_names(directory)
+        if directory.ancient_files:
+            from kseg.recovery.verify.ancient_check import ancient_partition
+
+            yield from ancient_partition(directory, self._options, self._ledger)
+        if directory.segments:
+            yield from self._prepare()
+            for at in range(len(directory.segments)):
+                yield from self._segment(at)
+            yield from self._end_of_log()
+        yield from partition_files.metadata_files(directory, self._around, self._ledger)
+        if directory.name is not None and directory.name.is_metadata_log:
+            from kseg.recovery.verify.raft_check import raft_files
+
+            yield from raft_files(directory, self._options, self._ledger)
+
+    # --- before the segments
+
+    def _prepare(self) -> Iterator[Finding]:
+        segments, name = self._directory.segments, self._directory.name
+        entries, problem = partition_files.leader_epochs(self._directory, self._ledger)
+        if problem is not None:
+            yield problem
+        history = None
+        if entries is not None:
+            try:
+                history = EpochHistory(entries)
+                self._epochs = EpochCheck(self._epoch_entry_path(), entries)
+            except FormatError as error:
+                yield Finding("leader-epoch-file-corrupt", self._epoch_entry_path(), str(error))
+        lasts = partition_files.known_last_offsets(self._directory, self._around)
+        self._witness = Witness(lasts, history)
+        first = segments[0].base_offset
+        self._replay = Replay(ProducerState(first), is_exact=first == 0)
+        if first and self._wants_side_files and segments[0].snapshot is not None:
+            loaded, finding = self._snapshot(segments[0].snapshot)
+            if finding is not None:
+                yield finding
+            if loaded is not None:
+                self._replay = Replay(ProducerState.load(loaded, first), is_exact=True)
+        if name is not None and name.topic in _COMPACTED_TOPICS:
+            self._replay.is_exact = False
+
+    def _epoch_entry_path(self) -> str:
+        entry = partition_files.live(self._directory, Role.LEADER_EPOCHS)
+        return entry.path if entry is not None else self._directory.path
+
+    # --- one segment
+
+    def _segment(self, at: int) -> Iterator[Event]:
+        segments = self._directory.segments
+        segment = segments[at]
+        is_last = at + 1 == len(segments)
+        if at:
+            yield from self._join(segment)
+        yield from self._presence(segment)
+        with ExitStack() as stack:
+            view = yield from self._open(stack, segment.log)
+            if view is None:
+                return
+            place = Place(
+                segment.log.path,
+                segment.base_offset,
+                None if is_last else segments[at + 1].base_offset,
+                is_last,
+                self._facts[-1].last_epoch if self._facts else L.NO_LEADER_EPOCH,
+                self._witness,
+            )
+            consumers: list[Consumer] = []
+            if self._wants_side_files:
+                yield from self._side_files(stack, segment, view, is_last, consumers)
+            records = RecordsCheck(segment.log.path, view) if self._options.level == "deep" else None
+            if records is not None:
+                consumers.append(records)
+            check = SegmentCheck(view, place, self._options.now_ms, self._ledger, consumers)
+            yield from check.events()
+            if records is not None:
+                self._ledger.records += records.records - check.facts.records
+        yield from self._after(segment, check.facts)
+
+    def _after(self, segment: SegmentFiles, facts: SegmentFacts) -> Iterator[Finding]:
+        self._facts.append(facts)
+        has_times = facts.magics & ~1 or any(s.time_index for s in self._directory.segments)
+        if segment.time_index is None and has_times:
+            yield Finding(
+                "time-index-missing", segment.log.path, f"{segment.log.name.stem} has no .timeindex beside it"
+            )
+
+    def _open(self, stack: ExitStack, entry: Entry) -> Generator[Finding, None, memoryview | None]:
+        """The bytes of a file as long as `stack` lives; None when it cannot be read."""
+        if entry.problem is not None:
+            return None  # told with the names
+        try:
+            return stack.enter_context(MappedFile(entry.path, self._options.drop_cache)).view
+        except UnreadableInput as error:
+            yield Finding("unreadable-file", entry.path, str(error))
+            return None
+
+    def _presence(self, segment: SegmentFiles) -> Iterator[Finding]:
+        if segment.offset_index is None:
+            message = f"{segment.log.name.stem} has no .index beside it"
+            yield Finding("index-missing", segment.log.path, message, first_offset=segment.base_offset)
+        if not self._wants_side_files:
+            for entry in (segment.offset_index, segment.time_index, segment.txn_index):
+                if entry is not None:
+                    yield from names_check.index_size(entry)
+
+    def _side_files(
+        self,
+        stack: ExitStack,
+        segment: SegmentFiles,
+        view: memoryview,
+        is_last: bool,
+        consumers: list[Consumer],
+    ) -> Iterator[Finding]:
+        if self._epochs is not None:
+            consumers.append(self._epochs)
+        self._replay.begin(segment.log.path, view)
+        consumers.append(self._replay)
+        is_running = is_last and self._around is not None and not self._around.is_clean
+        for entry in (segment.offset_index, segment.time_index):
+            if entry is None:
+                continue
+            content = yield from self._open(stack, entry)
+            if content is None:
+                continue
+            place = IndexPlace(entry.path, segment.base_offset, is_running, is_running)
+            checker = OffsetIndexCheck if entry is segment.offset_index else TimeIndexCheck
+            consumers.append(checker(place, content, self._ledger))
+        content = None
+        if segment.txn_index is not None:
+            content = yield from self._open(stack, segment.txn_index)
+        path = (
+            segment.txn_index.path if segment.txn_index else names_check.beside(segment.log.path, ".txnindex")
+        )
+        consumers.append(TxnIndexCheck(path, content, segment.base_offset, self._replay, self._ledger))
+
+    # --- between segments
+
+    def _join(self, segment: SegmentFiles) -> Iterator[Finding]:
+        if not self._facts:
+            return
+        former = self._facts[-1]
+        end, base = former.end_offset, segment.base_offset
+        if former.last_offset is not None and base < end:
+            message = f"the segment starts at offset {base}, the one before ends at {former.last_offset}"
+            yield Finding(
+                "segment-overlap", segment.log.path, message, first_offset=base, last_offset=end - 1
+            )
+        elif base > end and not former.damage:
+            self._gaps.append((segment.log.path, end, base - 1))
+        if base != end:
+            self._replay.is_exact = False
+        self._replay.state.end_offset = base
+        if segment.snapshot is not None and self._wants_side_files:
+            yield from self._compare(segment.snapshot, base)
+
+    def _compare(self, entry: Entry, offset: int) -> Iterator[Finding]:
+        loaded, finding = self._snapshot(entry)
+        if finding is not None:
+            yield finding
+        if loaded is not None:
+            yield from self._replay.compare(entry.path, offset, loaded, entry.mtime_ms)
+
+    def _snapshot(self, entry: Entry) -> tuple[tuple[ProducerSnapshotEntry, ...] | None, Finding | None]:
+        try:
+            data = read_small(entry.path)
+        except UnreadableInput as error:
+            return None, Finding("unreadable-file", entry.path, str(error))
+        try:
+            loaded = decode_snapshot(data)
+        except SnapshotCorrupt as error:
+            self._ledger.account(len(data), len(data))
+            return None, Finding(
+                "snapshot-corrupt", entry.path, str(error), 0, len(data), entry.name.base_offset
+            )
+        self._ledger.account(len(data))
+        return loaded, None
+
+    # --- the end
+
+    def _end_of_log(self) -> Iterator[Finding]:
+        if not self._facts:
+            return
+        yield from self._gap_findings()
+        last = self._facts[-1]
+        if self._wants_side_files:
+            self._replay.state.end_offset = last.end_offset
+            yield from self._other_snapshots(last)
+            if self._epochs is not None:
+                yield from self._epochs.end_of_log(last.end_offset if not last.damage else L.INT64_MAX)
+            elif last.last_magic == L.MAGIC_V2 and last.last_epoch >= 0 and self._lacks_epoch_file():
+                yield Finding(
+                    "leader-epoch-file-missing", self._directory.path, "there is no leader-epoch-checkpoint"
+                )
+            yield from self._replay.open_transactions(self._directory.path)
+            if self._around is not None and self._directory.name is not None:
+                yield from partition_files.checkpoints(
+                    self._directory.name, self._around, self._facts[0].base_offset, last
+                )
+
+    def _lacks_epoch_file(self) -> bool:
+        return partition_files.live(self._directory, Role.LEADER_EPOCHS) is None
+
+    def _is_compacted(self) -> bool:
+        """Whether the cleaner has left traces: only then are gaps between segments legal."""
+        name = self._directory.name
+        if name is not None and name.topic in _COMPACTED_TOPICS:
+            return True
+        if name is None or self._around is None:
+            is_cleaned = False
+        else:
+            is_cleaned = bool(self._around.offset(Role.CLEANER_OFFSETS, name.topic, name.partition))
+        return is_cleaned or any(
+            facts.gaps or facts.cleaned or (not facts.size_bytes and facts is not self._facts[-1])
+            for facts in self._facts
+        )
+
+    def _gap_findings(self) -> Iterator[Finding]:
+        kind = "offset-gap" if self._gaps and self._is_compacted() else "segment-gap"
+        for path, first, last in self._gaps:
+            message = f"offsets {first} to {last} before this segment are missing"
+            yield Finding(kind, path, message, first_offset=first, last_offset=last)
+
+    def _other_snapshots(self, last: SegmentFacts) -> Iterator[Finding]:
+        """Those that no segment is named like: at the log end, older ones, and ones behind the end."""
+        bases = {segment.base_offset for segment in self._directory.segments}
+        others = [entry for entry in self._directory.snapshots if entry.name.base_offset not in bases]
+        for entry in others:
+            offset = entry.name.base_offset
+            assert offset is not None
+            if offset == last.end_offset:
+                yield from self._compare(entry, offset)
+                continue
+            _, finding = self._snapshot(entry)
+            if finding is not None:
+                yield finding
+            elif offset > last.end_offset and last.damage:
+                continue  # what it stood for was lost with the damage
+            elif offset > last.end_offset or offset < self._facts[0].base_offset:
+                message = f"offset {offset} is not in the log, which has {self._facts[0].base_offset} to {last.end_offset}"
+                yield Finding("snapshot-stray", entry.path, message, first_offset=offset)
+            else:
+                message = f"no segment begins and the log does not end at offset {offset}"
+                yield Finding("snapshot-leftover", entry.path, message, first_offset=offset)
+
+
+def verify_partition(target: PartitionTarget, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+    """Everything there is to say about one partition directory."""
+    yield from PartitionCheck(target, options, ledger).events()

@@ -1,0 +1,150 @@
+"""The small files of a partition, and what checkpoints of the data directory say about it."""
+
+import os
+from collections.abc import Iterator
+
+from kseg.recovery.verify.index_check import used_slots
+from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.recovery.verify.surroundings import Surroundings
+from kseg.segment.checkpoint import decode_leader_epochs
+from kseg.segment.directory import Entry, PartitionDirectory
+from kseg.segment.epochs import EpochEntry
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.files import MappedFile, read_small
+from kseg.segment.findings import Finding
+from kseg.segment.metadata_files import decode_partition_metadata
+from kseg.segment.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
+
+# How many entries at the end of an index are asked where the last batch ends.
+_ASKED_ENTRIES = 3
+
+_CHECKPOINT_WORDS = {
+    Role.RECOVERY_POINTS: "the recovery point",
+    Role.HIGH_WATERMARKS: "the high watermark",
+    Role.CLEANER_OFFSETS: "the cleaner's first dirty offset",
+    Role.LOG_START_OFFSETS: "the log start offset",
+}
+
+
+def live(directory: PartitionDirectory, role: Role) -> Entry | None:
+    """The file of that role that is in use."""
+    found = (e for e in directory.entries if e.name.role is role and e.name.is_live and e.problem is None)
+    return next(found, None)
+
+
+def leader_epochs(
+    directory: PartitionDirectory, ledger: Ledger
+) -> tuple[tuple[EpochEntry, ...] | None, Finding | None]:
+    """The entries of leader-epoch-checkpoint, None when it is absent or cannot be read."""
+    entry = live(directory, Role.LEADER_EPOCHS)
+    if entry is None:
+        return None, None
+    try:
+        data = read_small(entry.path)
+    except UnreadableInput as error:
+        return None, Finding("unreadable-file", entry.path, str(error))
+    try:
+        entries = decode_leader_epochs(data)
+    except FormatError as error:
+        ledger.account(len(data), len(data))
+        return None, Finding("leader-epoch-file-corrupt", entry.path, str(error), 0, len(data))
+    ledger.account(len(data))
+    return entries, None
+
+
+def metadata_files(
+    directory: PartitionDirectory, around: Surroundings | None, ledger: Ledger
+) -> Iterator[Finding]:
+    """partition.metadata: readable, and present where a broker needs it."""
+    entry = live(directory, Role.PARTITION_METADATA)
+    if entry is None:
+        if directory.segments and _needs_topic_id(directory, around):
+            yield Finding("partition-metadata-missing", directory.path, "there is no partition.metadata")
+        return
+    try:
+        data = read_small(entry.path)
+    except UnreadableInput as error:
+        yield Finding("unreadable-file", entry.path, str(error))
+        return
+    try:
+        decode_partition_metadata(data)
+    except FormatError as error:
+        ledger.account(len(data), len(data))
+        yield Finding("partition-metadata-corrupt", entry.path, str(error), 0, len(data))
+        return
+    ledger.account(len(data))
+
+
+def _needs_topic_id(directory: PartitionDirectory, around: Surroundings | None) -> bool:
+    """Whether other signs say that a broker with topic ids wrote here: 2.8 was the first to write the file."""
+    if directory.name is not None and directory.name.is_metadata_log:
+        return False
+    if around is not None and around.meta_version == 1:
+        return True
+    parent = os.path.dirname(os.path.abspath(directory.path))
+    name = NAME_BY_ROLE[Role.PARTITION_METADATA]
+    try:
+        with os.scandir(parent) as found:
+            return any(os.path.exists(os.path.join(entry.path, name)) for entry in found)
+    except OSError:
+        return False
+
+
+def known_last_offsets(directory: PartitionDirectory, around: Surroundings | None) -> frozenset[int]:
+    """Offsets at which a batch of the last segment ends according to what lies beside it."""
+    segment = directory.segments[-1]
+    known = {
+        entry.name.base_offset - 1
+        for entry in directory.snapshots
+        if entry.name.base_offset is not None and entry.name.base_offset > segment.base_offset
+    }
+    for entry, width, at in ((segment.offset_index, 8, 0), (segment.time_index, 12, 8)):
+        if entry is not None:
+            known |= _last_indexed(entry, width, at, segment.base_offset)
+    if around is not None and directory.name is not None:
+        for role in (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS):
+            offset = around.offset(role, directory.name.topic, directory.name.partition)
+            if offset is not None and offset > segment.base_offset:
+                known.add(offset - 1)
+    return frozenset(known)
+
+
+def _last_indexed(entry: Entry, width: int, at: int, base_offset: int) -> set[int]:
+    try:
+        with MappedFile(entry.path) as file:
+            used = used_slots(file.view, width)
+            return {
+                base_offset
+                + int.from_bytes(file.view[slot * width + at : slot * width + at + 4], "big", signed=True)
+                for slot in range(max(0, used - _ASKED_ENTRIES), used)
+            }
+    except UnreadableInput:
+        return set()
+
+
+def checkpoints(
+    name: PartitionName, around: Surroundings, first_base: int, last: SegmentFacts
+) -> Iterator[Finding]:
+    """The data directory's checkpoints against the log's ends. A damaged end is not known, so nothing is beyond it."""
+    if name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
+        return
+    for role, words in _CHECKPOINT_WORDS.items():
+        offset = around.offset(role, name.topic, name.partition)
+        if offset is None:
+            continue
+        path = os.path.join(around.path, NAME_BY_ROLE[role])
+        numbers: dict[str, int | str | bool | None] = {
+            "topic": name.topic,
+            "partition": name.partition,
+            "checkpoint": offset,
+            "log_start_offset": first_base,
+            "log_end_offset": last.end_offset,
+        }
+        if offset > last.end_offset and not last.damage:
+            kind = "log-start-beyond-end" if role is Role.LOG_START_OFFSETS else "checkpoint-beyond-log"
+            message = f"{words} of {name.text} is {offset}, its log ends at {last.end_offset}"
+            yield Finding(kind, path, message, first_offset=offset, numbers=numbers)
+        elif offset < first_base and offset != 0:
+            message = f"{words} of {name.text} is {offset}, its log starts at {first_base}"
+            yield Finding("checkpoint-below-log", path, message, first_offset=offset, numbers=numbers)

@@ -1,0 +1,100 @@
+"""What only the metadata log has: quorum-state, snapshots in `.checkpoint` files, and that they reach the log.
+
+A snapshot is a row of batches that begins with a control batch (SNAPSHOT_HEADER first) and ends with another
+(SNAPSHOT_FOOTER); offsets in it start at 0 (fact sheet §1.7). A log that starts above 0 needs one at or behind its
+start.
+"""
+
+from collections.abc import Iterator
+
+from kseg.recovery.verify.chain import Place
+from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.records_check import RecordsCheck
+from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts
+from kseg.segment import columns as C
+from kseg.segment import kraft_messages as kraft
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.control import parse_control_record
+from kseg.segment.decode import Decoder, record_at
+from kseg.segment.directory import PartitionDirectory
+from kseg.segment.errors import FormatError
+from kseg.segment.events import Event
+from kseg.segment.files import MappedFile
+from kseg.segment.findings import Finding
+from kseg.segment.names import Role
+
+
+class _Frame:
+    """A `Consumer` that looks at the first and the last batch."""
+
+    def __init__(self, path: str, view: memoryview) -> None:
+        self._path = path
+        self._decoder = Decoder(view, 16)
+        self._first: str | None = None
+        self._last = ""
+
+    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        if self._first is None:
+            self._first = self._kind(table, first)
+        self._last = self._kind(table, stop - 1)
+        return iter(())
+
+    def _kind(self, table: Columns, row: int) -> str:
+        """The kind of a control batch's first record; empty for anything else."""
+        if not table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT or table.at(C.MAGIC, row) < L.MAGIC_V2:
+            return ""
+        for chunk in self._decoder.chunks(table, row, row + 1):
+            if chunk.records.count:
+                record = record_at(chunk, 0)
+                try:
+                    return parse_control_record(record.key, record.value).kind
+                except FormatError:
+                    return ""
+        return ""
+
+    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
+        for kind, wanted, where in (
+            (self._first, kraft.SNAPSHOT_HEADER, "header at its start"),
+            (self._last, kraft.SNAPSHOT_FOOTER, "footer at its end"),
+        ):
+            if kind != wanted:
+                message = f"the snapshot has no {where}"
+                yield Finding("metadata-snapshot-incomplete", self._path, message, 0, facts.size_bytes)
+
+
+def snapshot_file(path: str, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+    """One `.checkpoint` of records. Raises UnreadableInput."""
+    with MappedFile(path, options.drop_cache) as file:
+        consumers: list[Consumer] = [_Frame(path, file.view)]
+        if options.level == "deep":
+            consumers.append(RecordsCheck(path, file.view))
+        yield from SegmentCheck(file.view, Place(path, 0), options.now_ms, ledger, consumers).events()
+
+
+def raft_files(directory: PartitionDirectory, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+    """The files of a metadata log that other partitions do not have."""
+    from kseg.recovery.verify.file_check import readable, small_file
+
+    snapshots = [
+        entry
+        for entry in directory.entries
+        if entry.name.role is Role.METADATA_SNAPSHOT and entry.name.is_live and entry.problem is None
+    ]
+    for entry in directory.entries:
+        if entry.name.role is Role.QUORUM_STATE and entry.name.is_live and entry.problem is None:
+            path = entry.path
+            yield from readable(path, small_file(path, Role.QUORUM_STATE, ledger))
+    for entry in snapshots:
+        path = entry.path
+        yield from readable(path, snapshot_file(path, options, ledger))
+    if not directory.segments:
+        return
+    start = directory.segments[0].base_offset
+    reach = max((entry.name.base_offset or 0 for entry in snapshots), default=0)
+    if start > reach:
+        message = f"the log starts at offset {start}, the latest snapshot ends at {reach}"
+        yield Finding(
+            "quorum-snapshot-missing", directory.path, message, first_offset=reach, last_offset=start - 1
+        )

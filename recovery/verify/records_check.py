@@ -1,0 +1,106 @@
+"""The deep level: every record of every batch decoded, decompressed where needed, and held against its batch.
+
+The decoder hands over tables of records, the kernel runs over them; Python is entered per table of plain batches
+and per compressed batch, never per record.
+"""
+
+from array import array
+from collections.abc import Iterator
+
+from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.control import parse_control_record
+from kseg.segment.decode import Chunk, Decoder, Problem, record_at
+from kseg.segment.errors import FormatError
+from kseg.segment.findings import Finding
+from kseg.segment.kernel import check
+from kseg.segment.kernel import records as R
+
+_COUNT_PROBLEMS = (R.NEGATIVE_COUNT, R.TOO_FEW_RECORDS, R.BYTES_LEFT_OVER)
+_RULES = {
+    check.OUTSIDE: ("offset-outside-batch", "lies outside the offsets of its batch"),
+    check.NOT_INCREASING: ("offset-not-increasing-in-batch", "does not lie above the record before it"),
+    check.BAD_MESSAGE_CRC: ("bad-crc", "has a wrong checksum of its own"),
+}
+
+
+class RecordsCheck:
+    """A `Consumer` that decodes. records: how many there were; without_problem batches only count whole."""
+
+    def __init__(self, path: str, view: memoryview) -> None:
+        self.records = 0
+        self._path = path
+        self._decoder = Decoder(view)
+        self._state = memoryview(array("q", bytes(8 * check.R_STATE_WIDTH)))
+
+    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        state = self._state
+        state[check.R_BATCH] = -1
+        for chunk in self._decoder.chunks(table, first, stop):
+            count = chunk.records.count
+            self.records += count
+            if count:
+                yield from self._walk(table, chunk, count)
+            if chunk.problem is not None:
+                if state[check.R_BATCH] == chunk.problem.row:
+                    state[check.R_BATCH] = -1
+                yield self._problem(table, chunk.problem)
+            elif chunk.control:
+                yield from self._control(table, chunk)
+        if state[check.R_BATCH] >= 0:
+            row = state[check.R_BATCH]
+            if not check.max_reached(table.cells, table.capacity, row, state[check.R_MAX]):
+                yield self._max_timestamp(table, row)
+
+    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
+        return iter(())
+
+    def _walk(self, table: Columns, chunk: Chunk, count: int) -> Iterator[Finding]:
+        records, state = chunk.records, self._state
+        at = 0
+        while True:
+            at = check.next_record(
+                records.cells, records.capacity, at, count, table.cells, table.capacity, state
+            )
+            if at >= count:
+                return
+            if state[check.R_RULE] == check.MAX_TIMESTAMP:
+                yield self._max_timestamp(table, state[check.R_MISSED])
+                continue
+            kind, words = _RULES[state[check.R_RULE]]
+            row, offset = records.at(C.R_BATCH, at), records.at(C.R_OFFSET, at)
+            position = table.at(C.POSITION, row)
+            message = f"the record with offset {offset} in the batch at position {position} {words}"
+            yield self._say(kind, table, row, message, offset)
+            at += 1
+
+    def _say(self, kind: str, table: Columns, row: int, message: str, offset: int | None = None) -> Finding:
+        first = table.at(C.BASE_OFFSET, row) if offset is None else offset
+        last = table.at(C.LAST_OFFSET, row) if offset is None else offset
+        return Finding(
+            kind, self._path, message, table.at(C.POSITION, row), table.at(C.SIZE, row), first, last
+        )
+
+    def _problem(self, table: Columns, problem: Problem) -> Finding:
+        position, declared = table.at(C.POSITION, problem.row), table.at(C.COUNT, problem.row)
+        if problem.code in _COUNT_PROBLEMS and table.at(C.MAGIC, problem.row) >= L.MAGIC_V2:
+            message = f"the batch at position {position} declares {declared} records: {problem.sentence}"
+            return self._say("record-count-mismatch", table, problem.row, message)
+        message = f"the records of the batch at position {position} cannot be decoded: {problem.sentence}"
+        return self._say("undecodable-batch", table, problem.row, message)
+
+    def _max_timestamp(self, table: Columns, row: int) -> Finding:
+        position, declared = table.at(C.POSITION, row), table.at(C.MAX_TIMESTAMP, row)
+        message = f"the batch at position {position} declares the maximum timestamp {declared}; its records have another"
+        return self._say("max-timestamp-mismatch", table, row, message)
+
+    def _control(self, table: Columns, chunk: Chunk) -> Iterator[Finding]:
+        for at in range(chunk.records.count):
+            record = record_at(chunk, at)
+            try:
+                parse_control_record(record.key, record.value)
+            except FormatError as error:
+                message = f"the control record with offset {record.offset}: {error}"
+                yield self._say("bad-control-record", table, chunk.first_row, message, record.offset)

@@ -1,0 +1,197 @@
+"""One `.log` from front to back: bytes, checksums, headers, order; and whoever else wants to see its batches.
+
+1. The scanner cuts the file into tables of valid batches and damage spans (`segment.scan`).
+2. The chain judges each batch beside its neighbours and corrects what was altered (`chain`).
+3. The kernel sums up what is left; each `Consumer` sees every valid batch once, in order.
+4. At the end: gaps, timestamps in the future, mixed formats, each in one finding for the file.
+
+In the quick level there are no consumers, and a table of 4096 batches costs a few kernel calls.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kseg.recovery.verify.chain import Chain, Place
+from kseg.recovery.verify.ledger import Ledger
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.dump.damage import damage_finding
+from kseg.segment.events import Advance, Event
+from kseg.segment.findings import Finding
+from kseg.segment.kernel import check
+from kseg.segment.scan import Damage, Scanner
+
+# A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
+# disagree a little are no news.
+FUTURE_TOLERANCE_MS = 3_600_000
+
+
+class Consumer(Protocol):
+    """Somebody who wants to see the valid batches of a segment, corrected where they were altered."""
+
+    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        """Rows first … stop - 1, the batches behind the ones taken before."""
+        ...
+
+    def finish(self, facts: "SegmentFacts") -> Iterator[Finding]:
+        """There are no more batches."""
+        ...
+
+
+@dataclass(slots=True)
+class SegmentFacts:
+    """What a pass over a segment has found. first_offset, last_offset: of valid batches, None when there is none.
+    gaps: places inside it where offsets are missing. cleaned: batches that only a cleaner leaves. damage: spans of
+    position and length. last_epoch: -1 = unknown."""
+
+    path: str
+    base_offset: int
+    size_bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    last_magic: int | None = None
+    max_timestamp_ms: int = L.NO_TIMESTAMP
+    gaps: int = 0
+    missing_offsets: int = 0
+    cleaned: int = 0
+    producers: int = 0
+    magics: int = 0
+    last_epoch: int = L.NO_LEADER_EPOCH
+    padding_bytes: int = 0
+    damaged_bytes: int = 0
+    damage: list[tuple[int, int]] = field(default_factory=list)
+    batch_findings: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every byte is a valid batch that fits its neighbours."""
+        return not self.damage and not self.batch_findings
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset if self.last_offset is None else self.last_offset + 1
+
+    def is_damaged_at(self, position: int) -> bool:
+        return any(start <= position < start + length for start, length in self.damage)
+
+
+class SegmentCheck:
+    """The pass over one segment; `facts` is complete when `events` has ended."""
+
+    def __init__(
+        self, view: memoryview, place: Place, now_ms: int, ledger: Ledger, consumers: Sequence[Consumer] = ()
+    ) -> None:
+        self.facts = SegmentFacts(place.path, place.base_offset, len(view))
+        self._view = view
+        self._place = place
+        self._now_ms = now_ms
+        self._ledger = ledger
+        self._consumers = consumers
+        self._chain = Chain(place)
+        self._sums = memoryview(array("q", bytes(8 * check.T_WIDTH)))
+        self._sums[check.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
+        self._seen_position = 0
+        self._wrong_magic_bytes = 0
+
+    def events(self) -> Iterator[Event]:
+        chain, path = self._chain, self._place.path
+        for item in Scanner(self._view, self._place.base_offset).blocks():
+            if isinstance(item, Damage):
+                yield from self._counted(chain.close(is_damaged=True))
+                yield from self._consume()
+                self._note_damage(item)
+                yield damage_finding(path, item)
+                done = item.position + item.length
+            else:
+                done = item.at(C.POSITION, item.count - 1) + item.at(C.SIZE, item.count - 1)
+                yield from self._counted(chain.feed(item))
+                yield from self._consume()
+            yield Advance(path, done - self._seen_position)
+            self._seen_position = done
+        chain.is_gapless = not self._sums[check.T_GAPS] and not self._sums[check.T_CLEANED]
+        yield from self._counted(chain.close(is_damaged=False))
+        yield from self._consume()
+        self._sum_up()
+        yield from self._conclusions()
+        for consumer in self._consumers:
+            yield from consumer.finish(self.facts)
+
+    def _counted(self, findings: Iterator[Finding]) -> Iterator[Finding]:
+        for finding in findings:
+            self.facts.batch_findings += 1
+            if finding.id == "bad-magic":
+                self._wrong_magic_bytes += finding.length or 0
+            yield finding
+
+    def _consume(self) -> Iterator[Finding]:
+        chain, facts = self._chain, self.facts
+        table, stop = chain.table, chain.ready
+        if stop:
+            check.tally(table.cells, table.capacity, 0, stop, self._now_ms + FUTURE_TOLERANCE_MS, self._sums)
+            if facts.first_offset is None:
+                facts.first_offset = table.at(C.BASE_OFFSET, 0)
+            facts.last_offset = table.at(C.LAST_OFFSET, stop - 1)
+            facts.last_magic = table.at(C.MAGIC, stop - 1)
+            facts.batches += stop
+            for consumer in self._consumers:
+                yield from consumer.take(table, 0, stop)
+        chain.carry()
+
+    def _note_damage(self, damage: Damage) -> None:
+        self._sums[check.T_CONTIGUOUS] = 0
+        if damage.kind == "zero-tail":
+            self.facts.padding_bytes += damage.length
+        else:
+            self.facts.damaged_bytes += damage.length
+        self.facts.damage.append((damage.position, damage.length))
+
+    def _sum_up(self) -> None:
+        facts, sums = self.facts, self._sums
+        facts.records = sums[check.T_RECORDS] + sums[check.T_WRAPPERS]
+        facts.max_timestamp_ms = sums[check.T_MAX_TIMESTAMP]
+        facts.gaps, facts.missing_offsets = sums[check.T_GAPS], sums[check.T_MISSING]
+        facts.cleaned, facts.producers = sums[check.T_CLEANED], sums[check.T_PRODUCERS]
+        facts.magics = sums[check.T_MAGICS]
+        facts.last_epoch = self._chain.last_epoch
+        damaged = facts.damaged_bytes + self._wrong_magic_bytes
+        self._ledger.account(facts.size_bytes, damaged, facts.padding_bytes)
+        self._ledger.batches += facts.batches
+        self._ledger.records += facts.records
+
+    def _conclusions(self) -> Iterator[Finding]:
+        facts, sums, path = self.facts, self._sums, self._place.path
+        if facts.gaps:
+            where = sums[check.T_GAP_OFFSET]
+            places = "1 place" if facts.gaps == 1 else f"{facts.gaps} places"
+            yield Finding(
+                "offset-gap",
+                path,
+                f"{facts.missing_offsets} offsets are missing at {places}, first at offset {where}",
+                position=sums[check.T_GAP_POSITION],
+                length=0,
+                first_offset=where,
+                numbers={"gaps": facts.gaps, "missing_offsets": facts.missing_offsets},
+            )
+        if sums[check.T_FUTURE]:
+            timestamp, offset = sums[check.T_FUTURE_TIMESTAMP], sums[check.T_FUTURE_OFFSET]
+            yield Finding(
+                "future-timestamp",
+                path,
+                f"{sums[check.T_FUTURE]} batches have timestamps in the future, the first of them {timestamp} ms at "
+                f"offset {offset}",
+                position=sums[check.T_FUTURE_POSITION],
+                first_offset=offset,
+                numbers={"batches": sums[check.T_FUTURE], "timestamp": timestamp},
+            )
+        magics = [magic for magic in range(3) if facts.magics >> magic & 1]
+        if len(magics) > 1:
+            names = " and ".join(map(str, magics))
+            yield Finding("mixed-magic", path, f"the segment holds batches of the message formats {names}")
+        if facts.size_bytes > L.MAX_SEGMENT_BYTES:
+            message = f"{facts.size_bytes} bytes; a broker opens at most {L.MAX_SEGMENT_BYTES}"
+            yield Finding("oversized-segment", path, message, numbers={"bytes": facts.size_bytes})

@@ -1,0 +1,67 @@
+"""What the data directory says about a partition: clean stop or not, checkpoints, broker generation.
+
+Every partition of a data directory asks for the same few files, so what was read is kept per process as long as the
+files keep their times.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from kseg.segment.checkpoint import decode_offset_checkpoint, offsets_by_partition
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.files import read_small
+from kseg.segment.metadata_files import decode_meta_properties
+from kseg.segment.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
+
+_WATCHED = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
+
+Offsets = Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """path: of the data directory. is_clean: the clean-shutdown marker is there. meta_version: of meta.properties,
+    None when absent or unreadable. checkpoints: by role, only those that could be read."""
+
+    path: str
+    is_clean: bool
+    meta_version: int | None
+    checkpoints: Mapping[Role, Offsets] = field(default_factory=dict)
+
+    def offset(self, role: Role, topic: str, partition: int) -> int | None:
+        return self.checkpoints.get(role, {}).get((topic, partition))
+
+
+def surroundings(log_dir: str) -> Surroundings:
+    """What lies around the partitions of `log_dir`; files that cannot be read count as absent."""
+    return _read(log_dir, tuple(_mtime_ns(log_dir, role) for role in _WATCHED))
+
+
+def _mtime_ns(log_dir: str, role: Role) -> int | None:
+    try:
+        return os.stat(os.path.join(log_dir, NAME_BY_ROLE[role])).st_mtime_ns
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=4)
+def _read(log_dir: str, times: tuple[int | None, ...]) -> Surroundings:
+    present = {role for role, time in zip(_WATCHED, times, strict=True) if time is not None}
+    checkpoints = {}
+    for role in OFFSET_CHECKPOINT_ROLES:
+        if role in present:
+            try:
+                data = read_small(os.path.join(log_dir, NAME_BY_ROLE[role]))
+                checkpoints[role] = offsets_by_partition(decode_offset_checkpoint(data))
+            except (FormatError, UnreadableInput):
+                continue
+    version = None
+    if Role.META_PROPERTIES in present:
+        try:
+            data = read_small(os.path.join(log_dir, NAME_BY_ROLE[Role.META_PROPERTIES]))
+            version = decode_meta_properties(data).version
+        except (FormatError, UnreadableInput):
+            version = None
+    return Surroundings(log_dir, Role.CLEAN_SHUTDOWN in present, version, checkpoints)

@@ -1,0 +1,152 @@
+"""The transaction index of a segment against the markers in it (fact sheet §4.3, §8.5).
+
+1. Entries as they stand: whole ones, a known version, growing marker offsets, none below the segment.
+2. An entry's marker: an ABORT of that producer lies at its last offset. No batch there at all is legal, compaction
+   removes markers; another batch is not.
+3. An entry's first offset is where the replay saw the transaction begin; after a compaction it may lie before that.
+   Its last stable offset is the replay's, when the replay is exact.
+4. Every aborted transaction of the replay has its entry. (One whose data are compacted away is none for the replay.)
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.producer_check import Replay, covering_row
+from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.findings import Finding
+from kseg.segment.txn_index import CURRENT_VERSION, AbortedTxn, TxnIndex
+
+
+class TxnIndexCheck:
+    """A `Consumer` for one `.txnindex`; must come behind the replay in the list of consumers.
+
+    path: of the file, present or not. view: its content, None when there is none.
+    """
+
+    def __init__(
+        self, path: str, view: memoryview | None, base_offset: int, replay: Replay, ledger: Ledger
+    ) -> None:
+        self._path = path
+        self._replay = replay
+        self._ledger = ledger
+        self._base_offset = base_offset
+        self._size = None if view is None else len(view)
+        self._index = TxnIndex(view if view is not None else b"", base_offset)
+        self._entries = tuple(self._index)
+        self._wanted = sorted({entry.last_offset for entry in self._entries})
+        self._covered: set[int] = set()
+
+    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        """Note which of the wanted offsets lie in a batch."""
+        low = bisect_left(self._wanted, table.at(C.BASE_OFFSET, first))
+        high = bisect_left(self._wanted, table.at(C.LAST_OFFSET, stop - 1) + 1)
+        for offset in self._wanted[low:high]:
+            if covering_row(table, first, stop, offset) is not None:
+                self._covered.add(offset)
+        return iter(())
+
+    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
+        bad = 0
+        former: int | None = None
+        expected = {(entry.producer_id, entry.last_offset): entry for entry in self._replay.aborted}
+        for slot, entry in enumerate(self._entries):
+            finding = self._judge(slot, entry, former, expected, facts)
+            if finding is not None:
+                bad += 1
+                yield finding
+            former = entry.last_offset if former is None else max(former, entry.last_offset)
+        yield from self._missing(expected)
+        trailing = self._index.trailing_bytes
+        if trailing:
+            position = self._index.entries * L.TXN_INDEX_ENTRY
+            message = f"{self._size} bytes are not a whole number of {L.TXN_INDEX_ENTRY}-byte entries"
+            yield Finding("txn-index-bad-size", self._path, message, position, trailing)
+        if self._size is not None:
+            self._ledger.account(self._size, bad * L.TXN_INDEX_ENTRY + trailing)
+
+    def _judge(
+        self,
+        slot: int,
+        entry: AbortedTxn,
+        former: int | None,
+        expected: dict[tuple[int, int], AbortedTxn],
+        facts: SegmentFacts,
+    ) -> Finding | None:
+        if entry.version_as_kafka > CURRENT_VERSION or entry.version != CURRENT_VERSION:
+            expected.pop((entry.producer_id, entry.last_offset), None)
+            return self._say("txn-index-bad-version", slot, entry, f"has version {entry.version}")
+        if entry.last_offset < self._base_offset:
+            message = f"ends at offset {entry.last_offset}, below the segment"
+            return self._say("txn-index-below-base", slot, entry, message)
+        if former is not None and entry.last_offset <= former:
+            expected.pop((entry.producer_id, entry.last_offset), None)
+            message = f"ends at offset {entry.last_offset}, the one before at {former}"
+            return self._say("txn-index-not-sorted", slot, entry, message)
+        wrong = self._against_log(entry, expected, facts)
+        return self._say("txn-index-wrong-entry", slot, entry, wrong) if wrong else None
+
+    def _against_log(
+        self, entry: AbortedTxn, expected: dict[tuple[int, int], AbortedTxn], facts: SegmentFacts
+    ) -> str:
+        """What is wrong with an entry, in words; empty when nothing is."""
+        marker = self._replay.markers.get(entry.last_offset)
+        known = expected.pop((entry.producer_id, entry.last_offset), None)
+        if marker is None:
+            if entry.last_offset >= facts.end_offset and not facts.damage:
+                return f"ends at offset {entry.last_offset}, behind the end of the segment"
+            if entry.last_offset in self._covered:
+                return f"ends at offset {entry.last_offset}, where no transaction ends"
+            return ""
+        producer_id, is_aborted = marker
+        if producer_id != entry.producer_id:
+            expected.pop((producer_id, entry.last_offset), None)
+            return (
+                f"names producer {entry.producer_id}, the marker at {entry.last_offset} is of {producer_id}"
+            )
+        if not is_aborted:
+            return f"names a transaction that was committed at offset {entry.last_offset}"
+        if entry.first_offset > entry.last_offset:
+            return f"begins at offset {entry.first_offset}, behind its end {entry.last_offset}"
+        if known is None:
+            return ""
+        if entry.first_offset > known.first_offset or (
+            self._replay.is_exact and entry.first_offset != known.first_offset
+        ):
+            return f"begins at offset {entry.first_offset}, the log has it begin at {known.first_offset}"
+        if self._replay.is_exact and entry.last_stable_offset != known.last_stable_offset:
+            return (
+                f"has the last stable offset {entry.last_stable_offset}, a replay of the log "
+                f"{known.last_stable_offset}"
+            )
+        return ""
+
+    def _say(self, kind: str, slot: int, entry: AbortedTxn, what: str) -> Finding:
+        return Finding(
+            kind,
+            self._path,
+            f"entry {slot} {what}",
+            slot * L.TXN_INDEX_ENTRY,
+            L.TXN_INDEX_ENTRY,
+            entry.first_offset,
+            entry.last_offset,
+            {"slot": slot, "producer_id": entry.producer_id},
+        )
+
+    def _missing(self, expected: dict[tuple[int, int], AbortedTxn]) -> Iterator[Finding]:
+        for entry in expected.values():
+            message = (
+                f"the transaction of producer {entry.producer_id} from offset {entry.first_offset}, aborted at "
+                f"{entry.last_offset}, is not in the index"
+            )
+            yield Finding(
+                "txn-index-missing-entry",
+                self._path,
+                message,
+                first_offset=entry.first_offset,
+                last_offset=entry.last_offset,
+                numbers={"producer_id": entry.producer_id, "last_stable_offset": entry.last_stable_offset},
+            )

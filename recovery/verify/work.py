@@ -1,0 +1,44 @@
+"""The work of `verify`: `verify(target, VerifyOptions) -> Iterator[Event]`, read-only.
+
+Findings and progress, and at the end of each target one row `verified` with its sums; bytes valid + damaged +
+padding are always the bytes read.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.options import LEVELS, VerifyOptions
+from kseg.segment.errors import UsageError
+from kseg.segment.events import Event
+from kseg.segment.findings import Finding
+from kseg.segment.targets import FileTarget, LogDirTarget, PartitionTarget
+
+
+def verify(target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions) -> Iterator[Event]:
+    """Everything there is to say about one target. Raises UnreadableInput when it cannot be read at all."""
+    if options.level not in LEVELS:
+        raise UsageError(f"the level of verify is one of {', '.join(LEVELS)}, not {options.level}")
+    ledger = Ledger()
+    for event in _work(target, options, ledger):
+        if not isinstance(event, Finding) or ledger.admit(event):
+            yield event
+    yield from ledger.overflow()
+    yield ledger.row(target.path)
+
+
+def _work(
+    target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, ledger: Ledger
+) -> Iterable[Event]:
+    match target:
+        case PartitionTarget():
+            from kseg.recovery.verify.partition_check import verify_partition
+
+            return verify_partition(target, options, ledger)
+        case LogDirTarget():
+            from kseg.recovery.verify.log_dir_check import verify_log_dir
+
+            return verify_log_dir(target, options, ledger)
+        case FileTarget():
+            from kseg.recovery.verify.file_check import verify_file
+
+            return verify_file(target, options, ledger)
