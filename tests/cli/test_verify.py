@@ -1,0 +1,86 @@
+"""`kseg verify` end to end: findings and summary on stdout, bytes accounted for, exit status. The input never changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+
+Unchanged = Callable[..., AbstractContextManager[None]]
+LOG = "00000000000000000000.log"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.fixture
+def partition(capture_small: Path, tmp_path: Path) -> Path:
+    copied: Path = shutil.copytree(capture_small / "data" / "metro-zstd-0", tmp_path / "metro-zstd-0")
+    return copied
+
+
+def rows(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("level", [["--quick"], [], ["--deep"]])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_sound_partitions_are_status_0(
+    capture_small: Path, unchanged: Unchanged, level: list[str], jobs: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    partitions = [capture_small / "data" / f"metro-{codec}-0" for codec in CODECS]
+    with unchanged(*partitions):
+        assert run(["verify", "--json", "--jobs", jobs, *level, *map(str, partitions)]) == 0
+    *each, summary = rows(capfd)
+    assert [row["path"] for row in each if row["type"] == "verified"] == list(map(str, partitions))
+    assert summary["type"] == "summary" and summary["errors"] == 0 and summary["targets_done"] == 5
+    assert summary["batches"] == 5 * 14 and summary["bytes_damaged"] == 0
+    assert summary["bytes_total"] == summary["bytes_valid"] + summary["bytes_padding"]
+
+
+@pytest.mark.parametrize("level", [["--quick"], [], ["--deep"]])
+def test_damage_is_status_1_with_range_and_advice(
+    partition: Path, unchanged: Unchanged, level: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = partition / LOG
+    data = bytearray(log.read_bytes())
+    data[600] ^= 0x55  # in the body of the second batch
+    log.write_bytes(data)
+
+    with unchanged(partition):
+        assert run(["verify", *level, str(partition)]) == 1
+    out, err = capfd.readouterr()
+    lines = out.splitlines()
+    assert err == ""
+    assert any(line.startswith(f"{log}: error: ") and "(bad-crc; bytes 477-" in line for line in lines)
+    assert "1 error, " in lines[-2] and " damaged, " in lines[-2]
+    assert lines[-1] == f"next: kseg dump {log}"
+
+    assert run(["verify", "--json", *level, str(partition)]) == 1
+    *findings, verified, summary = rows(capfd)
+    assert [finding["id"] for finding in findings if finding["severity"] == "error"] == ["bad-crc"]
+    assert verified["bytes_damaged"] == summary["bytes_damaged"] > 0
+    assert summary["bytes_total"] == (
+        summary["bytes_valid"] + summary["bytes_damaged"] + summary["bytes_padding"]
+    )
+
+
+def test_quiet_says_nothing_about_what_is_sound(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify", "--quiet", str(partition)]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_clock_can_be_set(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(["verify", "--json", "--now", "2020-01-01T00:00:00Z", str(partition)])
+    assert "future-timestamp" in {row.get("id") for row in rows(capfd)}
+
+
+def test_a_file_alone_can_be_verified(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify", "--json", str(partition / LOG)]) == 0
+    summary = rows(capfd)[-1]
+    assert (summary["files"], summary["bytes_total"]) == (1, (partition / LOG).stat().st_size)
