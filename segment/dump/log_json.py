@@ -40,8 +40,8 @@ class LogJson(LogRows):
         self._block = Block()
         self._state = memoryview(array("q", [0, 0]))
 
-    def events(self) -> Iterator[Event]:
-        for event in super().events():
+    def events(self, start: int = 0) -> Iterator[Event]:
+        for event in super().events(start):
             if isinstance(event, Row):
                 yield from self._block.flush()
                 yield Text(json_line(event.values))

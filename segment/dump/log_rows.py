@@ -35,9 +35,9 @@ class LogRows:
         self.end = min(len(self.scanner.view), options.max_bytes)
         self.is_deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
 
-    def events(self) -> Iterator[Event]:
-        """All rows and findings of the file, in the order of the file."""
-        for block in self.scanner.blocks(0, self.end):
+    def events(self, start: int = 0) -> Iterator[Event]:
+        """All rows and findings of the file from position `start` on, in the order of the file."""
+        for block in self.scanner.blocks(start, self.end):
             if isinstance(block, Damage):
                 if block.position + block.length == self.end < len(self.scanner.view):
                     return  # the limit that the user set cuts a batch: no damage

@@ -63,9 +63,9 @@ class LogText:
         # batches with a wrong checksum that no valid batch has followed yet: their lengths may be wrong too
         self._suspects: list[Finding] = []
 
-    def events(self) -> Iterator[Event]:
-        """All lines and findings of the file."""
-        position = 0
+    def events(self, start: int = 0) -> Iterator[Event]:
+        """All lines and findings of the file from position `start` on, where a batch begins."""
+        position = start
         while position < self.end and not self.narrowing.exhausted:
             reason = self.scanner.fill(position, self.end)
             table = self.scanner.table

@@ -55,7 +55,15 @@ class Narrowing:
 
     def rows(self, table: Columns) -> list[int]:
         """The batch rows in which something may be selected."""
-        return [row for row in range(table.count) if self._batch_selected(table, row)]
+        rows = [row for row in range(table.count) if self._batch_selected(table, row)]
+        if not rows and self._is_behind(table):
+            self.exhausted = True
+        return rows
+
+    def _is_behind(self, table: Columns) -> bool:
+        # a whole table behind the bound, not one batch: a damaged base offset shall not end the dump
+        bound = self.selection.to_offset
+        return bound is not None and table.count > 1 and min(table.column(C.BASE_OFFSET)) >= bound
 
     def _batch_selected(self, table: Columns, row: int) -> bool:
         want, at = self.selection, table.at

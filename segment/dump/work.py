@@ -17,7 +17,10 @@ from kseg.segment.events import Event, Failure, Row, Text
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.index import OffsetIndex, TimeIndex
+from kseg.segment.layout import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
+from kseg.segment.model import Batch
 from kseg.segment.names import FileName, Role, parse_file_name, segment_file_name
+from kseg.segment.scan import scan
 from kseg.segment.targets import FileTarget
 from kseg.segment.txn_index import TxnIndex
 
@@ -89,7 +92,26 @@ def _log(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
     narrowing = _narrowing(path, options)
     with MappedFile(path, options.drop_cache) as file:
         dumper = _dumper(options.format)
-        yield from dumper(path, file.view, name.base_offset or 0, options, narrowing).events()
+        base = name.base_offset or 0
+        start = _first_position(path, base, file, options.selection.from_offset)
+        yield from dumper(path, file.view, base, options, narrowing).events(start)
+
+
+def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: int | None) -> int:
+    """Where a dump from an offset may begin: by the `.index` beside the log when what it says is true, else at 0.
+
+    True means that a valid batch begins there at or below the offset; so nothing that is asked for lies before it.
+    """
+    index_path = path.removesuffix(LOG_SUFFIX) + OFFSET_INDEX_SUFFIX
+    if from_offset is None or not path.endswith(LOG_SUFFIX) or not os.path.isfile(index_path):
+        return 0
+    with MappedFile(index_path) as file:
+        position = OffsetIndex(file.view, base_offset).lookup(from_offset).position
+    if not 0 <= position < log.size_bytes:
+        return 0
+    batch = next(scan(log.view, base_offset, position), None)
+    is_true = isinstance(batch, Batch) and batch.base_offset <= from_offset
+    return position if is_true else 0
 
 
 def _dumper(shape: str) -> "type[LogText | LogRows]":
