@@ -9,9 +9,10 @@ At or after a time T:
 
 A broker believes its time indexes; this does so only as far as they cannot lie unnoticed. A segment is passed over
 unopened when the last entry of its index covers the offset before the next segment, is not older than the index
-before it, and is below T. Otherwise it is searched: an entry counts only when the batch that holds its offset is sound
-and has that very timestamp. When an index is absent or wrong the segment is walked, a finding says so, and the answer
-is the one a broker with good indexes would give.
+before it, and is below T; the last one passed over before a segment that is not is searched all the same, for that is
+where a lie would hide the answer. Searching, an entry counts only when the batch that holds its offset is sound and
+has that very timestamp. When an index is absent or wrong the segment is walked, a finding says so, and the answer is
+the one a broker with good indexes would give.
 
 The maximum timestamp: the segment with the greatest, the first such batch in it, the first such record in that. What
 lies below the log start does not count.
@@ -49,14 +50,7 @@ def by_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     """The one answer for `query.timestamp_ms`."""
     target = query.timestamp_ms
     assert target is not None
-    before = L.NO_TIMESTAMP
-    for segment in log.segments:
-        claim = None
-        if segment.next_base_offset is not None:
-            claim = last_claim(log, segment)
-            if claim is not None and before <= claim.timestamp_ms < target and _covers(segment, claim):
-                before = claim.timestamp_ms
-                continue
+    for segment, claim in _candidates(log, target):
         search = _search(log, segment, target)
         if search.batch is not None and search.record is not None:
             yield _bounded(log, query, at_record(segment, search.batch, search.record))
@@ -65,9 +59,26 @@ def by_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
         if reason is not None:
             yield nothing(reason)
             return
-        before = max(before, search.greatest_ms)
         segment.close()
     yield nothing(f"no record has a timestamp at or after {target}")
+
+
+def _candidates(log: PartitionLog, target: int) -> Iterator[tuple[LogSegment, TimeIndexEntry | None]]:
+    """The segments that must be searched, in order, each with what its time index claims to be its maximum."""
+    passed: tuple[LogSegment, TimeIndexEntry] | None = None
+    before = L.NO_TIMESTAMP
+    for segment in log.segments:
+        claim = None
+        if segment.next_base_offset is not None:
+            claim = last_claim(log, segment)
+        if claim is not None and before <= claim.timestamp_ms < target and _covers(segment, claim):
+            passed, before = (segment, claim), claim.timestamp_ms
+            continue
+        if passed is not None:
+            yield passed
+        yield segment, claim
+        passed = None
+        before = before if claim is None else max(before, claim.timestamp_ms)
 
 
 def last_claim(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry | None:
@@ -200,36 +211,19 @@ def by_max_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     """The one answer: the first record with the greatest timestamp."""
     visible = log.segments[max(0, log.floor_index(log.start_offset)) :]
     claims = {segment.base_offset: _greatest(log, segment) for segment in visible}
-    while claims:
-        base_offset = max(claims, key=lambda base: (claims[base].timestamp_ms, -base))
-        claim = claims.pop(base_offset)
-        segment = log.segments[log.floor_index(base_offset)]
-        found = _record_of_maximum(log, segment, claim)
-        if found is not None:
-            yield _bounded(log, query, at_record(segment, *found))
-            return
-        if claim.timestamp_ms < 0:
-            break
-        walked = _walked_maximum(log, segment, 0)
-        if walked.timestamp_ms < claim.timestamp_ms:
-            segment.distrust(
-                Role.TIME_INDEX, f"it says that the segment reaches {claim.timestamp_ms}, which it does not"
-            )
-            claims[base_offset] = walked
-        segment.close()
-    yield nothing("no record has a timestamp")
+    base_offset = max(claims, key=lambda base: (claims[base].timestamp_ms, -base))
+    segment = log.segments[log.floor_index(base_offset)]
+    found = _record_of_maximum(log, segment, claims[base_offset])
+    if found is None:
+        yield nothing("no record has a timestamp")
+    else:
+        yield _bounded(log, query, at_record(segment, *found))
 
 
 def _greatest(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry:
-    """The greatest batch timestamp of a segment and its offset: from the index when that covers the segment."""
+    """The greatest batch timestamp of a segment and its offset, walking on from the last index entry."""
     is_cut = segment.base_offset < log.start_offset
-    if segment.next_base_offset is not None:
-        claim = last_claim(log, segment)
-        if claim is not None and _covers(segment, claim) and not is_cut:
-            return claim
-    start = 0
-    if not is_cut:
-        start = _start_for_time(log, segment, L.INT64_MAX)
+    start = 0 if is_cut else _start_for_time(log, segment, L.INT64_MAX)
     try:
         return _walked_maximum(log, segment, start)
     finally:

@@ -1,0 +1,215 @@
+"""Lookups and reads beside the real log: what UnifiedLog answers on the same directory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import healthy
+from kseg.segment import layout as L
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.segment_writer import PartitionWriter, RollRules
+from tests.kafka.oracle import Oracle
+from tests.segment.asking import ask, fetch
+from tests.trees import unchanged
+
+pytestmark = pytest.mark.kafka
+
+SPECIAL = {-1: "latest", -2: "earliest", -3: "max-timestamp"}
+LEGACY_STATES = (
+    "0.9.0.1/2-compacted",
+    "0.10.2.2/1-format-0.9.0.1",
+    "0.10.2.2/3-compacted",
+    "1.1.1/3-format-1.1",
+    "1.1.1/4-compacted",
+)
+# v0 messages with a time index of real times (a 0.10.2 broker wrote it): the broker's answer is wrong, ours is not
+LYING_TIME_INDEX = ("0.10.2.2/3-compacted", "swarm.codecs-0")
+
+
+def records_of(oracle: Oracle, directory: Path) -> list[dict[str, Any]]:
+    lines = [line for log in sorted(directory.glob("*.log")) for line in oracle.records(log)]
+    return [line for line in lines if line["type"] == "record"]
+
+
+def questions(records: list[dict[str, Any]], seed: int, start: int = 0) -> list[dict[str, Any]]:
+    """Steps for the oracle: times around those of records, offsets in, between and behind them, epochs."""
+    chance = random.Random(seed)
+    known = sorted({record["timestamp"] for record in records if (record["timestamp"] or -1) >= 0})
+    around = [time + by for time in chance.sample(known, min(10, len(known))) for by in (-1, 0, 1)]
+    times = [time for time in (0, 1, 4_000_000_000_000, *around) if time >= 0]
+    end = max((record["offset"] for record in records), default=start) + 3
+    offsets = {start, end - 2, end - 1, *chance.sample(range(start, end), min(end - start, 30))}
+    return [
+        *({"what": "offset_by_timestamp", "timestamp": time} for time in (*times, *SPECIAL)),
+        *({"what": "epoch_end", "epoch": epoch} for epoch in range(7)),
+        *({"what": "read", "offset": offset, "max_bytes": 1} for offset in sorted(offsets)),
+    ]
+
+
+def expected(step: dict[str, Any], line: dict[str, Any]) -> tuple[object, ...]:
+    if not line.get("found") or (step["what"] == "read" and not line["data"]):
+        return (False,)
+    if step["what"] == "read":
+        return True, line["segment"], line["position"]
+    return True, line["offset"], line["leader_epoch"], line.get("timestamp")
+
+
+def ours(directory: Path, step: dict[str, Any], **fields: Any) -> tuple[object, ...]:
+    if step["what"] == "read":
+        (row,) = ask(directory, "offset", offset=step["offset"], **fields).rows
+        return (True, int(Path(row["segment"]).stem), row["position"]) if row["found"] else (False,)
+    if step["what"] == "epoch_end":
+        (row,) = ask(directory, "leader-epoch", leader_epoch=step["epoch"], **fields).rows
+    elif step["timestamp"] < 0:
+        (row,) = ask(directory, SPECIAL[step["timestamp"]], **fields).rows
+    else:
+        (row,) = ask(directory, "timestamp", timestamp_ms=step["timestamp"], **fields).rows
+    return (True, row["offset"], row["leader_epoch"], row["timestamp"]) if row["found"] else (False,)
+
+
+def differences(
+    oracle: Oracle, directory: Path, seed: int, start: int = 0, **fields: Any
+) -> Iterator[tuple[object, ...]]:
+    """Each question that the log and we answer differently."""
+    with unchanged(directory):
+        steps = questions(records_of(oracle, directory), seed, start)
+        answer = oracle.partition(directory, steps, clean=True, now=0, log_start_offset=start)
+        assert len(answer.found) == len(steps)
+        for step, line in zip(steps, answer.found, strict=True):
+            if (found := ours(directory, step, **fields)) != (wanted := expected(step, line)):
+                yield step, wanted, found
+
+
+@pytest.mark.behaviour("L04", "L05", "L07", "L08", "L13", "L16", "V15")
+@pytest.mark.parametrize("use_index", [True, False])
+@pytest.mark.parametrize("run", ["data", "before"])
+def test_a_captured_directory_is_answered_like_a_broker(
+    run: str, use_index: bool, oracle: Oracle, capture_small: Path
+) -> None:
+    partitions = [path for path in sorted((capture_small / run).iterdir()) if list(path.glob("*.log"))]
+    found = {
+        path.name: list(differences(oracle, path, seed, use_index=use_index))
+        for seed, path in enumerate(partitions)
+    }
+    assert found == {path.name: [] for path in partitions}
+
+
+@pytest.mark.behaviour("L04", "L05", "L07", "L11", "L14", "L22")
+@pytest.mark.parametrize("state", LEGACY_STATES)
+def test_directories_of_old_brokers_are_answered_like_a_broker(
+    state: str, oracle: Oracle, legacy_small: Path
+) -> None:
+    partitions = [
+        path for path in sorted((legacy_small / "data" / state).iterdir()) if list(path.glob("*.log"))
+    ]
+    found = {
+        path.name: list(differences(oracle, path, seed))
+        for seed, path in enumerate(partitions)
+        if (state, path.name) != LYING_TIME_INDEX
+    }
+    assert found == {name: [] for name in found}
+
+
+def test_a_lying_time_index_is_overruled(oracle: Oracle, legacy_small: Path) -> None:
+    """A broker takes the first segment for one that reaches far and finds nothing there; the records say otherwise."""
+    state, name = LYING_TIME_INDEX
+    directory = legacy_small / "data" / state / name
+    for _, wanted, found in differences(oracle, directory, 1):
+        assert wanted == (False,)
+        assert found[0] is True
+    result = ask(directory, "timestamp", timestamp_ms=0)
+    first = next(r for r in records_of(oracle, directory) if (r["timestamp"] or -1) >= 0)
+    assert (result.rows[0]["offset"], result.rows[0]["timestamp"]) == (first["offset"], first["timestamp"])
+    assert "index-not-used" in result.kinds
+
+
+@pytest.mark.behaviour("L12", "L13", "L15", "L16", "L18", "L21", "V15")
+@pytest.mark.parametrize("start", [0, 1, 100, 131, 250])
+@pytest.mark.parametrize("lay_down", [healthy.partition, healthy.mixed_partition])
+def test_a_log_with_everything_in_it(lay_down: Any, start: int, oracle: Oracle, tmp_path: Path) -> None:
+    """All codecs, formats, epochs, gaps, emptied batches; the log start at the start and inside segments."""
+    directory = lay_down(tmp_path / "metro-0")
+    found = list(differences(oracle, directory, start, start, log_start_offset=start))
+    if start and lay_down is healthy.partition:
+        # a broker's maximum can lie below its own log start; nobody could read it there
+        found = [entry for entry in found if entry[0] != {"what": "offset_by_timestamp", "timestamp": -3}]
+    assert found == []
+
+
+def random_batches(chance: random.Random) -> Iterator[NewBatch]:
+    offset = 0
+    for _ in range(chance.randrange(1, 60)):
+        offset += chance.choice((0, 0, 0, 1, 5, 300))
+        count = chance.randrange(1, 9)
+        step = chance.choice((1, 1, 2))
+        records = tuple(
+            Record(
+                offset + at * step,
+                max(0, healthy.T0 + offset * 10 + chance.randrange(-400, 400))
+                if chance.random() < 0.95
+                else -1,
+                None if chance.random() < 0.2 else b"key-%d" % chance.randrange(9),
+                None if chance.random() < 0.2 else b"v" * chance.randrange(120),
+            )
+            for at in range(count)
+        )
+        yield NewBatch(records=records, codec=chance.randrange(5), leader_epoch=offset // 200)
+        offset = records[-1].offset + 1
+
+
+@pytest.mark.behaviour("L06", "L10", "L12", "L17", "L18")
+@pytest.mark.parametrize("seed", range(12))
+def test_random_partitions(seed: int, oracle: Oracle, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    rules = RollRules(
+        segment_bytes=chance.choice((900, 2500, 20000)), index_interval_bytes=chance.choice((1, 300, 4096))
+    )
+    with PartitionWriter(tmp_path / "metro-0", rules=rules) as writer:
+        for new in random_batches(chance):
+            writer.append(new)
+    assert list(differences(oracle, tmp_path / "metro-0", seed)) == []
+
+
+@pytest.mark.behaviour("L06", "L07", "L08")
+@pytest.mark.parametrize("name", ["metro-zstd-0", "metro-none-0", "stations-0", "fares-0"])
+def test_a_read_is_a_fetch(name: str, oracle: Oracle, capture_small: Path) -> None:
+    """Without growing the very bytes of a fetch; otherwise its whole batches, one at least."""
+    directory = capture_small / "data" / name
+    steps = [
+        {"what": "read", "offset": offset, "max_bytes": size, "min_one": min_one}
+        for offset in range(0, 300, 7)
+        for size in (0, 1, 100, 1000, 3000, 1 << 20)
+        for min_one in (False, True)
+    ]
+    with unchanged(directory):
+        answer = oracle.partition(directory, steps, clean=True, now=0)
+        for step, line in zip(steps, answer.found, strict=True):
+            got = fetch(directory, step["offset"], step["max_bytes"], raw=True, grow=step["min_one"])
+            if "exception" in line:
+                assert [failure.exit_status for failure in got.failures] == [1]
+            elif not step["min_one"]:
+                assert got.data == line["data"]
+            else:
+                assert is_whole(got.data)
+                assert got.data.startswith(line["data"][: whole_bytes(line["data"])])
+                assert bool(got.data) == bool(line["data"])
+
+
+def whole_bytes(data: bytes) -> int:
+    """Up to where whole batches go."""
+    end = 0
+    while end + L.ENTRY_OVERHEAD <= len(data):
+        size = L.ENTRY_OVERHEAD + int.from_bytes(data[end + 8 : end + 12])
+        if end + size > len(data):
+            break
+        end += size
+    return end
+
+
+def is_whole(data: bytes) -> bool:
+    return whole_bytes(data) == len(data)
