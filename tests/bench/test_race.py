@@ -1,0 +1,199 @@
+"""The race judges rightly: programs that lie about being fast are fakes, no second is measured here."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from bench import report, sparse
+from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Result, Row, Turn, Turns, race
+from bench.measure import Failed, Machine, Sample, anonymous_bytes, run, warm
+from bench.rows import FEW_BATCHES, Tools, lookup_figures, rows, warm_sample
+from bench.touch import seconds_for
+
+MACHINE = Machine(2, 24 << 30, "a processor", "Linux 6 x86_64")
+
+
+def turns(*seconds: float, **figures: float) -> Turn:
+    """A contestant that claims these times, one a turn."""
+    left = iter(seconds)
+    return lambda: Sample(next(left), figures)
+
+
+def row(kseg: Turn, judged_by: str = TIMES, rival: Turn | None = None, **more: object) -> Row:
+    return Row("name", "job", kseg, judged_by, "rival", rival, **more)  # type: ignore[arg-type]
+
+
+def test_contestants_take_turns() -> None:
+    order: list[str] = []
+
+    def turn(name: str) -> Turn:
+        def take() -> Sample:
+            order.append(name)
+            return Sample(1.0)
+
+        return take
+
+    race(row(turn("kseg"), rival=turn("rival"), prepare=lambda: order.append("prepare")), 3)
+    assert order == ["prepare", *["kseg", "rival"] * 3]
+
+
+def test_the_best_of_the_rounds_judges_and_the_median_stands_beside() -> None:
+    result = race(row(turns(2.0, 1.0, 4.0), rival=turns(12.0, 30.0, 11.0), at_least=10, aim=20), 3)
+    assert result.reached() == pytest.approx(11.0)
+    assert result.reached(median=True) == pytest.approx(6.0)
+    assert (result.passes(), report.verdict(result)) == (True, "yes")
+
+
+@pytest.mark.parametrize(("rival", "said"), [(9.9, "NO"), (10.0, "yes"), (20.0, "aim")])
+def test_ratio_against_its_target(rival: float, said: str) -> None:
+    assert report.verdict(race(row(turns(1.0), rival=turns(rival), at_least=10, aim=20), 1)) == said
+
+
+@pytest.mark.parametrize(("own", "said"), [(0.13, "NO"), (0.12, "yes"), (0.05, "aim")])
+def test_seconds_against_their_target(own: float, said: str) -> None:
+    assert report.verdict(race(row(turns(own), SECONDS, at_least=0.12, aim=0.08), 1)) == said
+
+
+def test_start_up_is_taken_off_kseg_alone() -> None:
+    result = race(row(turns(0.3), SHARE, turns(0.1), startup=turns(0.1), at_least=0.6, aim=0.7), 1)
+    assert result.reached() == pytest.approx(0.5)
+    assert report.cells(result)[5] == "50%"
+    assert result.passes() is False
+
+
+def test_a_limit_judges_too() -> None:
+    limit = Limit("bytes_read", 2048, "KiB read", 1024)
+    within = race(row(turns(0.1, bytes_read=2048), SECONDS, at_least=0.25, limit=limit), 1)
+    beyond = race(row(turns(0.1, bytes_read=2049), SECONDS, at_least=0.25, limit=limit), 1)
+    untold = race(row(turns(0.1), SECONDS, at_least=0.25, limit=limit), 1)
+    assert [within.passes(), beyond.passes(), untold.passes()] == [True, False, False]
+    assert report.cells(within)[5] == "0.100 s · 2 KiB read"
+
+
+def test_a_recorded_row_has_no_verdict() -> None:
+    result = race(row(turns(1.5), RECORDED), 1)
+    assert (result.reached(), result.passes(), report.verdict(result)) == (None, None, "–")
+
+
+def test_a_row_that_cannot_be_raced_misses_its_target_and_says_why() -> None:
+    def fail() -> Sample:
+        raise Failed("kseg ended with 70: a bug")
+
+    result = race(row(fail, at_least=1), 3, Failed)
+    assert result.passes() is False
+    assert report.line(result).endswith("not raced: kseg ended with 70: a bug")
+
+
+def test_markdown_holds_every_raced_row() -> None:
+    good = race(row(turns(1.0), rival=turns(25.0), at_least=10, aim=20), 1)
+    bad = Result(good.row, Turns(), Turns(), Turns(), "no such file")
+    text = report.markdown([good, bad], MACHINE, "2026-01-02", 3)
+    assert "2026-01-02, 2 cores (a processor), 24 GiB, Linux 6 x86_64; best of 3 rounds" in text
+    assert "| job | rival | 25.0 | 1.000 | 25.0 × | 10 × | 20 × |" in text
+    assert text.count("\n| job | rival") == 1
+
+
+def test_warm_classes_are_taken_at_their_best_pass() -> None:
+    lines = [{"batches": 2, "records": 7, "bytes": 99, "seconds": s} for s in (0.9, 0.31, 0.3)]
+    sample = warm_sample("\n".join(map(json.dumps, lines)).encode())
+    assert (sample.seconds, sample.figures["median_pass"], sample.figures["passes"]) == (0.3, 0.31, 3)
+    lines[1]["records"] = 6
+    with pytest.raises(Failed, match="not read the same records"):
+        warm_sample("\n".join(map(json.dumps, lines)).encode())
+
+
+def test_a_lookup_must_find() -> None:
+    found = {"type": "lookup", "found": True, "record": {"offset": 5}, "bytes_read": 4096}
+    assert lookup_figures(json.dumps(found).encode()) == {"bytes_read": 4096}
+    with pytest.raises(Failed):
+        lookup_figures(json.dumps(found | {"found": False}).encode())
+
+
+def test_private_memory_is_what_the_kernel_calls_anonymous() -> None:
+    assert anonymous_bytes("VmHWM:\t  900 kB\nRssAnon:\t     123 kB\nRssFile:\t 700 kB\n") == 123 * 1024
+    assert anonymous_bytes("VmHWM: 900 kB\n") == 0
+
+
+def fake_kseg(directory: Path) -> Path:
+    """A program called kseg that prints its words and, asked for a lookup, an answer."""
+    script = directory / "kseg"
+    answer = '{"type":"lookup","found":true,"record":{},"bytes_read":100}'
+    script.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        f"print({answer!r} if sys.argv[1] == 'lookup' else ' '.join(sys.argv[1:]))\n"
+        "sys.exit(9 if '--bad' in sys.argv else 0)\n"
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return script
+
+
+def test_programs_are_run_and_their_failure_is_told(tmp_path: Path) -> None:
+    kseg = fake_kseg(tmp_path)
+    kept = run([kseg, "dump", "x"], keep=True, watch_memory=True)
+    assert kept.output == b"dump x\n"
+    run([kseg, "dump", "y"], into=tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == b"dump y\n"
+    with pytest.raises(Failed, match="--bad ended with 9"):
+        run([kseg, "--bad"])
+
+
+def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, scratch = tmp_path / "corpus", tmp_path / "scratch"
+    scratch.mkdir()
+    for name in ("big", *(f"{c}-{n}" for c in ("plain", "lz4", "zstd", "snappy", "gzip") for n in (1, 100))):
+        place = corpus / name / "bench-0"
+        place.mkdir(parents=True)
+        (place / "00000000000000000000.log").write_bytes(
+            bytes(8) + (5).to_bytes(4, "big") + b"batch" + b"more"
+        )
+    (corpus / "many" / "many-0").mkdir(parents=True)
+    (corpus / "many" / "many-0" / "00000000000000000000.log").touch()
+    java = scratch / "java"
+    java.write_text(
+        '#!/bin/sh\ncase "$*" in *kseg.oracle.Warm*) echo \'{"batches":1,"records":1,"bytes":1,"seconds":0.1}\';; esac\n'
+    )
+    java.chmod(0o755)
+    contestants = Tools(fake_kseg(tmp_path), java, {}, corpus, scratch)
+    monkeypatch.setattr(sparse, "make", lambda directory: directory)
+    results = [race(each, 1, Failed) for each in rows(contestants)]
+    assert [result.problem for result in results] == [None] * len(results)
+    assert len({result.row.name for result in results}) == len(results) >= 25
+    assert (scratch / "small-0" / "00000000000000000000.log").read_bytes()[12:] == b"batch"
+    assert (scratch / "kseg.txt").read_text().startswith("dump --print-data-log ")
+
+
+@pytest.mark.parametrize("way", ["page", "every"])
+def test_touching_takes_time(tmp_path: Path, way: str) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(bytes(300_000))
+    warm(file)
+    assert seconds_for(way, str(file)) > 0
+
+
+def test_the_sparse_partition_is_what_it_claims(tmp_path: Path) -> None:
+    from kseg.segment.events import Row as Row_
+    from kseg.segment.lookup import lookup
+    from kseg.segment.query import LookupQuery
+    from kseg.segment.targets import Expansion, resolve_targets
+
+    partition = sparse.make(tmp_path, segments=3, segment_bytes=8 << 20)
+    shape = sparse.grid(8 << 20)
+    assert {path.stat().st_size for path in partition.glob("*.log")} == {shape.batches * shape.batch_bytes}
+    offset = shape.middle_offset(1)
+    (target,) = resolve_targets([str(partition)], expand=Expansion.PARTITIONS)
+    for query in (
+        LookupQuery(kind="offset", offset=offset),
+        LookupQuery(kind="timestamp", timestamp_ms=sparse.FIRST_MS + offset),
+    ):
+        (answer,) = lookup(target, query)  # type: ignore[arg-type]
+        assert isinstance(answer, Row_)
+        assert answer.values["offset"] == offset
+        assert 0 < cast(int, answer.values["bytes_read"]) <= FEW_BATCHES * shape.batch_bytes
