@@ -32,7 +32,7 @@ class LogRows:
         self.narrowing = narrowing
         self.scanner = Scanner(view, base_offset)
         self.decoder = Decoder(view)
-        self.end = min(len(self.scanner.view), options.max_bytes)
+        self.end = options.end_of(len(self.scanner.view))
         self.is_deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
 
     def events(self, start: int = 0) -> Iterator[Event]:

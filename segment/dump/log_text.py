@@ -50,7 +50,7 @@ class LogText:
         self.scanner = Scanner(view, base_offset)
         self.decoder = Decoder(view)
         self.size_bytes = len(self.scanner.view)
-        self.end = min(self.size_bytes, options.max_bytes)
+        self.end = options.end_of(self.size_bytes)
         deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
         self._flags = (
             (T.DEEP if deep else 0)

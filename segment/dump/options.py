@@ -28,3 +28,7 @@ class DumpOptions:
     bytes_mode: str = "auto"
     escape_control: bool = False
     drop_cache: bool = False
+
+    def end_of(self, size_bytes: int) -> int:
+        """How much of a log of `size_bytes` is read: the default limit, Kafka's, means all of it, above 2 GiB too."""
+        return size_bytes if self.max_bytes == INT32_MAX else min(size_bytes, self.max_bytes)

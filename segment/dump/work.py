@@ -17,7 +17,7 @@ from kseg.segment.events import Event, Failure, Row, Text
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.index import OffsetIndex, TimeIndex
-from kseg.segment.layout import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
+from kseg.segment.layout import LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
 from kseg.segment.model import Batch
 from kseg.segment.names import FileName, Role, parse_file_name, segment_file_name
 from kseg.segment.scan import scan
@@ -91,6 +91,8 @@ def _log(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
             yield Text(heading.encode() + b"\n")
     narrowing = _narrowing(path, options)
     with MappedFile(path, options.drop_cache) as file:
+        if file.size_bytes > MAX_SEGMENT_BYTES:
+            yield _oversized(path, file.size_bytes)
         dumper = _dumper(options.format)
         base = name.base_offset or 0
         start = _first_position(path, base, file, options.selection.from_offset)
@@ -143,6 +145,16 @@ def _heading(name: FileName) -> str | None:
 def _unnumbered(path: str) -> Finding:
     return Finding(
         "bad-file-name", path, "the name holds no offset; Kafka's own dump tool ends with an exception"
+    )
+
+
+def _oversized(path: str, size_bytes: int) -> Finding:
+    return Finding(
+        "oversized-segment",
+        path,
+        f"the file has {size_bytes} bytes; brokers and Kafka's own dump tool refuse more than {MAX_SEGMENT_BYTES}",
+        length=size_bytes,
+        numbers={"limit_bytes": MAX_SEGMENT_BYTES},
     )
 
 

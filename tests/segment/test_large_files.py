@@ -1,0 +1,54 @@
+"""Files above 2 GiB, which a broker cannot open: everything of them is read, and a finding says what they are.
+
+The files are sparse: batches at the front and behind 2 GiB, in between batches whose bodies are holes of zeros.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from kseg.segment.batch_writer import encode_batch
+from kseg.segment.dump.options import DumpOptions
+from kseg.segment.dump.work import dump
+from kseg.segment.events import Text
+from kseg.segment.findings import Finding
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.targets import FileTarget
+
+GIB = 1 << 30
+
+
+def sparse_log(path: Path) -> int:
+    """Three real batches around two of 1.1 GiB with holes for bodies; returns the file's size."""
+
+    def batch(offset: int) -> bytes:
+        return encode_batch(NewBatch(records=(Record(offset, 1000 + offset, b"k", b"v"),)))
+
+    with path.open("wb") as log:
+        log.write(batch(0))
+        for offset in (1, 2):
+            size = 11 * GIB // 10
+            header = struct.pack(">qiibIhiqqqhii", offset, size - 12, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 0)
+            start = log.tell()
+            log.write(header)
+            log.seek(start + size)
+            log.write(batch(10 * offset))
+        return log.tell()
+
+
+@pytest.mark.behaviour("F35")
+def test_a_dump_goes_on_behind_two_gib(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    size = sparse_log(path)
+
+    events = list(dump(FileTarget(str(path)), DumpOptions()))
+
+    text = b"".join(event.data for event in events if isinstance(event, Text)).decode()
+    starts = [line.split()[1] for line in text.splitlines() if line.startswith("baseOffset")]
+    assert size > 2 * GIB
+    assert starts == ["0", "1", "10", "2", "20"]
+    assert text.splitlines()[-1].endswith("isvalid: true")
+    assert "oversized-segment" in [event.id for event in events if isinstance(event, Finding)]
