@@ -10,6 +10,10 @@ import sys
 
 from kseg import __version__
 
+INLINED = (
+    "__init__",
+    "views",
+)  # no extension of their own: their C stands in the .pxd and goes into the others
 DEPENDENCIES = (
     "typer",
     "rich",
@@ -53,11 +57,11 @@ def kernel_state() -> str:
 
 
 def kernels() -> list[str]:
-    """The modules of the kernel room."""
+    """The modules of the kernel room that are compiled."""
     from kseg.segment import kernel
 
     files = (os.path.splitext(entry) for entry in os.listdir(kernel.__path__[0]))
-    return sorted(stem for stem, suffix in files if suffix == ".py" and stem != "__init__")
+    return sorted(stem for stem, suffix in files if suffix == ".py" and stem not in INLINED)
 
 
 def installed() -> dict[str, str]:
