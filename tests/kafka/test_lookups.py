@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from fixtures import healthy
+from fixtures import diseases, healthy
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition_log import PartitionLog
 from kseg.segment.segment_writer import PartitionWriter, RollRules
+from kseg.segment.targets import FileTarget
 from tests.kafka.oracle import Oracle
 from tests.segment.asking import ask, fetch
 from tests.trees import unchanged
@@ -74,7 +76,7 @@ def ours(directory: Path, step: dict[str, Any], **fields: Any) -> tuple[object, 
 
 def differences(
     oracle: Oracle, directory: Path, seed: int, start: int = 0, **fields: Any
-) -> Iterator[tuple[object, ...]]:
+) -> Iterator[tuple[dict[str, Any], tuple[object, ...], tuple[object, ...]]]:
     """Each question that the log and we answer differently."""
     with unchanged(directory):
         steps = questions(records_of(oracle, directory), seed, start)
@@ -180,7 +182,7 @@ def test_random_partitions(seed: int, oracle: Oracle, tmp_path: Path) -> None:
 def test_a_read_is_a_fetch(name: str, oracle: Oracle, capture_small: Path) -> None:
     """Without growing the very bytes of a fetch; otherwise its whole batches, one at least."""
     directory = capture_small / "data" / name
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"what": "read", "offset": offset, "max_bytes": size, "min_one": min_one}
         for offset in range(0, 300, 7)
         for size in (0, 1, 100, 1000, 3000, 1 << 20)
@@ -213,3 +215,24 @@ def whole_bytes(data: bytes) -> int:
 
 def is_whole(data: bytes) -> bool:
     return whole_bytes(data) == len(data)
+
+
+@pytest.mark.behaviour("L09")
+def test_a_search_begins_where_it_is_told(oracle: Oracle, tmp_path: Path) -> None:
+    """FileRecordsTest.testSearch: batches of the offsets 0, 1, 2 and 50; each offset from each position."""
+    with PartitionWriter(tmp_path / "metro-0") as writer:
+        for offset in (0, 1, 2, 50):
+            writer.append(NewBatch(records=(Record(offset, healthy.T0, None, b"value %d" % offset),)))
+    (file,) = (tmp_path / "metro-0").glob("*.log")
+    positions = [position for position, _ in diseases.batch_spans(file)]
+    asks: list[dict[str, Any]] = [
+        {"what": "offset", "offset": offset, "position": position}
+        for offset in (0, 1, 3, 50, 51)
+        for position in positions
+    ]
+    with PartitionLog(FileTarget(str(file))) as log:
+        (segment,) = log.segments
+        for wish, line in zip(asks, oracle.search(file, asks), strict=True):
+            batch = next(segment.reaching(wish["offset"], wish["position"]), None)
+            found = None if batch is None else (batch.base_offset, batch.position, batch.size_bytes)
+            assert found == ((line["offset"], line["position"], line["size"]) if line["found"] else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,19 +73,22 @@ def test_zero_tails_of_the_index_are_no_entries(length: int, whole: Path, tmp_pa
     assert end_of(copy) == (true_end(whole), [])
 
 
+def last_crc_wrong(log: Path) -> diseases.Hurt:
+    return diseases.bad_crc(log, len(diseases.batch_spans(log)) - 1)
+
+
 def test_the_end_behind_damage(whole: Path, tmp_path: Path) -> None:
     """A torn batch is not part of the log; zeros behind it are not either; a whole batch behind damage is."""
     log = max(whole.glob("*.log"))
     last_first = int.from_bytes(log.read_bytes()[diseases.batch_spans(log)[-1][0] :][:8])
-    for number, (hurt, kind, end) in enumerate(
-        (
-            (diseases.torn_tail, "torn-tail", last_first),
-            (diseases.zero_tail, "zero-tail", true_end(whole)),
-            (lambda file: diseases.bad_crc(file, len(diseases.batch_spans(file)) - 1), "bad-crc", last_first),
-        )
-    ):
+    cases: tuple[tuple[Callable[[Path], diseases.Hurt], str, int], ...] = (
+        (diseases.torn_tail, "torn-tail", last_first),
+        (diseases.zero_tail, "zero-tail", true_end(whole)),
+        (last_crc_wrong, "bad-crc", last_first),
+    )
+    for number, (hurt, kind, end) in enumerate(cases):
         copy = diseases.copy_of(whole, tmp_path / f"{number}" / "metro-0")
-        hurt(max(copy.glob("*.log")))  # type: ignore[operator]
+        hurt(max(copy.glob("*.log")))
         assert end_of(copy) == (end, [kind])
 
 
