@@ -82,3 +82,10 @@ def official_stop(path: str, position: int, exception: str) -> Finding:
         length=0,
         numbers={"exception": exception},
     )
+
+
+def unnumbered(path: str) -> Finding:
+    """A file of a segment whose name holds no offset."""
+    return Finding(
+        "bad-file-name", path, "the name holds no offset; Kafka's own dump tool ends with an exception"
+    )
