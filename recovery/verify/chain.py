@@ -23,11 +23,22 @@ MOST_SUSPECTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class FormerBatch:
+    """The last batch of the segment before, as far as leader epochs go. epoch_before: of the batch before it."""
+
+    path: str
+    position: int
+    offsets: tuple[int, int]
+    epoch: int
+    epoch_before: int
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """What must be known of a segment to judge its batches.
 
     next_base: base offset of the next segment, None for the last. former_epoch: the leader epoch before the first
-    batch, -1 = unknown.
+    batch, -1 = unknown. former: the last batch of the segment before, None when it is damaged or has no epoch.
     """
 
     path: str
@@ -35,6 +46,7 @@ class Place:
     next_base: int | None = None
     is_last: bool = True
     former_epoch: int = L.NO_LEADER_EPOCH
+    former: FormerBatch | None = None
     witness: N.Witness = N.NO_WITNESS
 
 
@@ -65,6 +77,15 @@ class Chain:
     def last_epoch(self) -> int:
         """The leader epoch after everything judged so far."""
         return self._state[check.SEEN_EPOCH]
+
+    def last_batch(self) -> FormerBatch | None:
+        """After `close`, before `carry`: what the next segment must know of this one's last batch."""
+        row = self.table.count - 1
+        if row < 0 or self._epoch_at(row) == L.NO_LEADER_EPOCH:
+            return None
+        offsets = N.first_of(self.table, row), self.table.at(C.LAST_OFFSET, row)
+        position = self.table.at(C.POSITION, row)
+        return FormerBatch(self.place.path, position, offsets, self._epoch_at(row), self._epoch_before(row))
 
     def feed(self, block: Columns) -> Iterator[Finding]:
         """Take in a block of valid batches."""
@@ -225,7 +246,9 @@ class Chain:
         first, last, width = N.first_of(table, row), table.at(C.LAST_OFFSET, row), N.width_of(table, row)
         lower = self._last_before(row)
         if last >= self._limit:
-            fit = N.fit_offset(first, width, lower, self._limit)
+            fit = N.fit_offset(first, width, lower, self._open(self._limit))
+            if not fit.strength:
+                fit = N.fit_offset(first, width, lower, self._limit)
             if fit.strength:
                 self._alter(row, fit.value, f"the segment must end below offset {self._limit}")
             elif self.place.next_base is None or last - self.place.base_offset > L.INT32_MAX:
@@ -277,17 +300,24 @@ class Chain:
         if after == L.NO_LEADER_EPOCH:
             after = None
         if found > before >= 0:
+            if self._is_start and row == 1 and self.place.former_epoch < 0:
+                self._against_file(0, before, 0, found)  # the log's first batch has no predecessor
             if after is None or after > found:
-                self._rise(row, found, before, after)
+                self._rise(row, found, self._epoch_before(row), after)
             return
-        this = (
-            N.fit_epoch(found, before, after) if found >= 0 else N.Fit(6, self._without_sign(found, before))
-        )
+        this = self._without_sign(found, before, after) if found < 0 else N.fit_epoch(found, before, after)
         former = N.Fit(0)
+        across = self.place.former if not row and self._is_start else None
         if found >= 0 and row and self._epoch_at(row - 1) == before:
             former = N.fit_epoch(before, self._epoch_before(row - 1), found)
+        elif found >= 0 and across is not None:
+            former = N.fit_epoch(before, across.epoch_before, found)
         former, this = self._as_filed(row, former, this)
-        if former.strength > this.strength:
+        if former.strength > this.strength and across is not None:
+            why = f"the first batch of the next segment is of epoch {found}"
+            altered = N.altered_epoch(across.path, across.position, before, former.value, why, across.offsets)
+            self._found.append(altered)
+        elif former.strength > this.strength:
             self._alter_epoch(row - 1, former.value, f"the batch behind it is of epoch {found}")
         elif this.strength > former.strength:
             self._alter_epoch(row, this.value, f"the batch before it is of epoch {before}")
@@ -295,8 +325,11 @@ class Chain:
             self._decreases(row, found, before)
 
     @staticmethod
-    def _without_sign(found: int, before: int) -> int:
-        return before if before >= 0 else found & L.INT32_MAX
+    def _without_sign(found: int, before: int, after: int | None) -> N.Fit:
+        """A negative epoch is wrong whatever stands beside it."""
+        positive = found & L.INT32_MAX
+        fits = positive >= before and (after is None or after < 0 or positive <= after)
+        return N.Fit(6, positive if fits or before < 0 else before)
 
     def _as_filed(self, row: int, former: N.Fit, this: N.Fit) -> tuple[N.Fit, N.Fit]:
         """A draw is decided by the leader-epoch checkpoint when exactly one of the two contradicts it."""
@@ -320,10 +353,7 @@ class Chain:
         """An epoch of one batch only: believed unless the leader-epoch checkpoint knows better."""
         epochs = self.place.witness.epochs
         if epochs is not None and epochs.entries:
-            filed = epochs.epoch_for_offset(N.first_of(self.table, row))
-            is_filed = any(entry.epoch == found for entry in epochs.entries)
-            if filed is not None and filed >= before and not is_filed and (after is None or filed <= after):
-                self._alter_epoch(row, filed, f"the leader-epoch checkpoint has epoch {filed} there")
+            self._against_file(row, found, before, after)
             return
         is_end = after is None and self.place.is_last and row + 1 == self.table.count
         if (
@@ -332,6 +362,15 @@ class Chain:
             and N.flipped_bit(found, before, 32) is not None
         ):
             self._alter_epoch(row, before, f"the batch before it is of epoch {before}")
+
+    def _against_file(self, row: int, found: int, lower: int, upper: int | None) -> None:
+        """An epoch that the file does not know, at an offset for which it has one that fits."""
+        epochs = self.place.witness.epochs
+        filed = None if epochs is None else epochs.epoch_for_offset(N.first_of(self.table, row))
+        if epochs is None or filed is None or any(entry.epoch == found for entry in epochs.entries):
+            return
+        if filed >= lower and (upper is None or filed <= upper):
+            self._alter_epoch(row, filed, f"the leader-epoch checkpoint has epoch {filed} there")
 
     def _alter_epoch(self, row: int, probable: int | None, why: str) -> None:
         table = self.table

@@ -24,6 +24,7 @@ class EpochCheck:
         self._entries = tuple(entries)
         self._history = EpochHistory(entries)
         self._epoch = L.NO_LEADER_EPOCH
+        self._said = L.NO_LEADER_EPOCH  # one finding a run is enough
         self._last: int | None = None
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
@@ -46,7 +47,8 @@ class EpochCheck:
 
     def _judge(self, offset: int) -> Iterator[Finding]:
         filed = self._history.epoch_for_offset(offset)
-        if filed is not None and filed != self._epoch:
+        if filed is not None and filed != self._epoch and self._said != self._epoch:
+            self._said = self._epoch
             message = f"the batch at offset {offset} is of epoch {self._epoch}, the file says {filed}"
             yield Finding(
                 "leader-epoch-file-mismatch",

@@ -159,16 +159,19 @@ class OffsetIndexCheck(_IndexCheck):
         return self._say("index-entry-mismatch", slot, message, self._offset(slot))
 
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
+        run: list[int] = []
         for slot, position in self._homeless(self._position):
             if facts.is_damaged_at(position):
                 continue
             self._bad_slots += 1
-            if position >= facts.size_bytes:
-                message = f"entry {slot} points at byte {position}, the segment has {facts.size_bytes}"
-                yield self._say("index-entry-beyond-log", slot, message, self._offset(slot))
-            else:
-                message = f"entry {slot} points at byte {position}, where no batch starts"
-                yield self._say("index-entry-mismatch", slot, message, self._offset(slot))
+            if run and (
+                slot != run[-1] + 1 or self._is_beyond(slot, facts) != self._is_beyond(run[-1], facts)
+            ):
+                yield self._run(run[0], run[-1], facts)
+                run = []
+            run = [run[0], slot] if run else [slot]
+        if run:
+            yield self._run(run[0], run[-1], facts)
         yield from self._last_entry(facts)
         state = self._state
         yield from self._old_style(
@@ -179,6 +182,18 @@ class OffsetIndexCheck(_IndexCheck):
             }
         )
         yield from self._sizes()
+
+    def _is_beyond(self, slot: int, facts: SegmentFacts) -> bool:
+        return self._position(slot) >= facts.size_bytes
+
+    def _run(self, first: int, last: int, facts: SegmentFacts) -> Finding:
+        """Consecutive entries without a batch: inserted or missing bytes shift all that follow."""
+        is_beyond = self._is_beyond(first, facts)
+        kind = "index-entry-beyond-log" if is_beyond else "index-entry-mismatch"
+        which = f"entry {first} points" if first == last else f"entries {first} to {last} point, first"
+        where = f"behind the end of the segment, {facts.size_bytes}" if is_beyond else "where no batch starts"
+        message = f"{which} at byte {self._position(first)}, {where}"
+        return self._say(kind, first, message, self._offset(first), (last - first + 1) * self.WIDTH)
 
     def _last_entry(self, facts: SegmentFacts) -> Iterator[Finding]:
         slot = self._state[check.I_FORMER_SLOT]

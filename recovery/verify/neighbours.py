@@ -80,9 +80,9 @@ def fit_offset(found: int, width: int, lower: int, upper: int | None) -> Fit:
     fitting = [v for v in one_bit_away(found, 64) if v > lower and (upper is None or v + width <= upper)]
     if upper is not None and upper - lower - 1 == width:
         return Fit(_EXACT_BIT if lower + 1 in fitting else _EXACT, lower + 1)
-    touching = [v for v in fitting if v == lower + 1 or (upper is not None and v + width == upper)]
-    if touching:
-        return Fit(_TOUCHING_BIT, touching[0])
+    for touching in (lower + 1, None if upper is None else upper - width):
+        if touching in fitting:
+            return Fit(_TOUCHING_BIT, touching)
     if upper is None:
         return Fit(_NONE)
     if fitting:

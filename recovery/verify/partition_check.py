@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 
 from kseg.recovery.verify import names_check, partition_files
-from kseg.recovery.verify.chain import Place
+from kseg.recovery.verify.chain import FormerBatch, Place
 from kseg.recovery.verify.epoch_check import EpochCheck
 from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck, TimeIndexCheck
 from kseg.recovery.verify.ledger import Ledger
@@ -50,6 +50,7 @@ class PartitionCheck:
         self._directory: PartitionDirectory = list_partition(target.path)
         self._around: Surroundings | None = surroundings(target.log_dir) if target.log_dir else None
         self._facts: list[SegmentFacts] = []
+        self._last_batch: FormerBatch | None = None
         self._replay = Replay(None, True)
         self._epochs: EpochCheck | None = None
         self._witness = Witness()
@@ -126,6 +127,7 @@ class PartitionCheck:
                 None if is_last else segments[at + 1].base_offset,
                 is_last,
                 self._facts[-1].last_epoch if self._facts else L.NO_LEADER_EPOCH,
+                self._last_batch,
                 self._witness,
             )
             consumers: list[Consumer] = []
@@ -138,6 +140,7 @@ class PartitionCheck:
             yield from check.events()
             if records is not None:
                 self._ledger.records += records.records - check.facts.records
+        self._last_batch = check.last_batch
         yield from self._after(segment, check.facts)
 
     def _after(self, segment: SegmentFiles, facts: SegmentFacts) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ class Replay:
         self.aborted: list[AbortedTxn] = []
         self.markers: dict[int, tuple[int, bool]] = {}
         self._opened_ms: dict[int, int] = {}
+        self._is_excused = False
         self._view = memoryview(b"")
         self._path = ""
         self._decoder = Decoder(self._view, 16)
@@ -91,6 +92,7 @@ class Replay:
         ):
             self.is_exact = False
         self.state.end_offset = max(self.state.end_offset, facts.end_offset)
+        self._is_excused |= bool(facts.damage)
         yield from self._break_findings()
 
     # --- batches
@@ -102,6 +104,7 @@ class Replay:
             try:
                 marker = self._marker(table, row)
             except FormatError as error:
+                self.is_exact = False
                 yield self._at(
                     batch, "bad-control-record", f"the control batch at position {batch.position}: {error}"
                 )
@@ -118,10 +121,10 @@ class Replay:
     def _marker(self, table: Columns, row: int) -> EndTransactionMarker | None:
         """The marker in a control batch; None when it was emptied by the cleaner."""
         for chunk in self._decoder.chunks(table, row, row + 1):
+            if chunk.records.count:  # a broker reads the first record only
+                return end_transaction_marker(record_at(chunk, 0))
             if chunk.problem is not None:
                 raise FormatError(chunk.problem.sentence)
-            if chunk.records.count:
-                return end_transaction_marker(record_at(chunk, 0))
         return None
 
     def _event(self, batch: Batch, event: ReplayEvent) -> Iterator[Finding]:
@@ -163,8 +166,8 @@ class Replay:
             ("sequence-duplicate", self._repeats, "repeat"),
         ):
             first = breaks.first
-            if first is None:
-                continue
+            if first is None or (kind == "sequence-gap" and self._is_excused):
+                continue  # damage explains what is missing behind it
             times = "once" if breaks.count == 1 else f"{breaks.count} times"
             message = (
                 f"sequences {words} {times}, first of producer {first.producer_id} at offset {first.base_offset}: "

@@ -27,7 +27,7 @@ _RULES = {
 
 
 class RecordsCheck:
-    """A `Consumer` that decodes. records: how many there were; without_problem batches only count whole."""
+    """A `Consumer` that decodes. records: how many there were."""
 
     def __init__(self, path: str, view: memoryview) -> None:
         self.records = 0
@@ -44,9 +44,10 @@ class RecordsCheck:
             if count:
                 yield from self._walk(table, chunk, count)
             if chunk.problem is not None:
-                if state[check.R_BATCH] == chunk.problem.row:
+                begun = state[check.R_BATCH] == chunk.problem.row
+                if begun:
                     state[check.R_BATCH] = -1
-                yield self._problem(table, chunk.problem)
+                yield from self._problem(table, chunk.problem, begun)
             elif chunk.control:
                 yield from self._control(table, chunk)
         if state[check.R_BATCH] >= 0:
@@ -83,13 +84,21 @@ class RecordsCheck:
             kind, self._path, message, table.at(C.POSITION, row), table.at(C.SIZE, row), first, last
         )
 
-    def _problem(self, table: Columns, problem: Problem) -> Finding:
-        position, declared = table.at(C.POSITION, problem.row), table.at(C.COUNT, problem.row)
-        if problem.code in _COUNT_PROBLEMS and table.at(C.MAGIC, problem.row) >= L.MAGIC_V2:
+    def _problem(self, table: Columns, problem: Problem, begun: bool) -> Iterator[Finding]:
+        """begun: at least one record of the batch could be decoded."""
+        row = problem.row
+        position, declared = table.at(C.POSITION, row), table.at(C.COUNT, row)
+        is_v2 = table.at(C.MAGIC, row) >= L.MAGIC_V2
+        if is_v2 and (
+            declared < 0 or declared > table.at(C.LAST_OFFSET, row) - table.at(C.BASE_OFFSET, row) + 1
+        ):
+            return  # the header alone has said it
+        if is_v2 and begun and problem.code in _COUNT_PROBLEMS:
             message = f"the batch at position {position} declares {declared} records: {problem.sentence}"
-            return self._say("record-count-mismatch", table, problem.row, message)
+            yield self._say("record-count-mismatch", table, row, message)
+            return
         message = f"the records of the batch at position {position} cannot be decoded: {problem.sentence}"
-        return self._say("undecodable-batch", table, problem.row, message)
+        yield self._say("undecodable-batch", table, row, message)
 
     def _max_timestamp(self, table: Columns, row: int) -> Finding:
         position, declared = table.at(C.POSITION, row), table.at(C.MAX_TIMESTAMP, row)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kseg.recovery.verify.chain import Chain, Place
+from kseg.recovery.verify.chain import Chain, FormerBatch, Place
 from kseg.recovery.verify.ledger import Ledger
 from kseg.segment import columns as C
 from kseg.segment import layout as L
@@ -81,12 +81,13 @@ class SegmentFacts:
 
 
 class SegmentCheck:
-    """The pass over one segment; `facts` is complete when `events` has ended."""
+    """The pass over one segment; `facts` and `last_batch` are complete when `events` has ended."""
 
     def __init__(
         self, view: memoryview, place: Place, now_ms: int, ledger: Ledger, consumers: Sequence[Consumer] = ()
     ) -> None:
         self.facts = SegmentFacts(place.path, place.base_offset, len(view))
+        self.last_batch: FormerBatch | None = None
         self._view = view
         self._place = place
         self._now_ms = now_ms
@@ -97,6 +98,7 @@ class SegmentCheck:
         self._sums[check.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
         self._seen_position = 0
         self._wrong_magic_bytes = 0
+        self._is_ordered = True
 
     def events(self) -> Iterator[Event]:
         chain, path = self._chain, self._place.path
@@ -115,6 +117,7 @@ class SegmentCheck:
             self._seen_position = done
         chain.is_gapless = not self._sums[check.T_GAPS] and not self._sums[check.T_CLEANED]
         yield from self._counted(chain.close(is_damaged=False))
+        self.last_batch = chain.last_batch()
         yield from self._consume()
         self._sum_up()
         yield from self._conclusions()
@@ -124,6 +127,7 @@ class SegmentCheck:
     def _counted(self, findings: Iterator[Finding]) -> Iterator[Finding]:
         for finding in findings:
             self.facts.batch_findings += 1
+            self._is_ordered &= finding.id != "offset-not-monotonic"
             if finding.id == "bad-magic":
                 self._wrong_magic_bytes += finding.length or 0
             yield finding
@@ -165,7 +169,7 @@ class SegmentCheck:
 
     def _conclusions(self) -> Iterator[Finding]:
         facts, sums, path = self.facts, self._sums, self._place.path
-        if facts.gaps:
+        if facts.gaps and self._is_ordered:  # out of order, what is missing cannot be told
             where = sums[check.T_GAP_OFFSET]
             places = "1 place" if facts.gaps == 1 else f"{facts.gaps} places"
             yield Finding(

@@ -3,8 +3,8 @@
 1. Entries as they stand: whole ones, a known version, growing marker offsets, none below the segment.
 2. An entry's marker: an ABORT of that producer lies at its last offset. No batch there at all is legal, compaction
    removes markers; another batch is not.
-3. An entry's first offset is where the replay saw the transaction begin; after a compaction it may lie before that.
-   Its last stable offset is the replay's, when the replay is exact.
+3. An entry's first and last stable offsets are those of the replay, when that is exact: compaction removes first
+   batches, damage hides markers.
 4. Every aborted transaction of the replay has its entry. (One whose data are compacted away is none for the replay.)
 """
 
@@ -113,15 +113,13 @@ class TxnIndexCheck:
             return f"begins at offset {entry.first_offset}, behind its end {entry.last_offset}"
         if known is None:
             return ""
-        if entry.first_offset > known.first_offset or (
-            self._replay.is_exact and entry.first_offset != known.first_offset
-        ):
+        if not self._replay.is_exact:
+            return ""
+        if entry.first_offset != known.first_offset:
             return f"begins at offset {entry.first_offset}, the log has it begin at {known.first_offset}"
-        if self._replay.is_exact and entry.last_stable_offset != known.last_stable_offset:
-            return (
-                f"has the last stable offset {entry.last_stable_offset}, a replay of the log "
-                f"{known.last_stable_offset}"
-            )
+        if entry.last_stable_offset != known.last_stable_offset:
+            stable, replayed = entry.last_stable_offset, known.last_stable_offset
+            return f"has the last stable offset {stable}, a replay of the log {replayed}"
         return ""
 
     def _say(self, kind: str, slot: int, entry: AbortedTxn, what: str) -> Finding:
