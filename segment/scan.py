@@ -6,7 +6,8 @@ The walk (`kernel.walk`) follows the length fields; the scanner distrusts them. 
 2. At the first entry that is not valid, or where the walk cannot go on, damage begins at its position p.
    Zeros from p to the end of the file are a tail that was allocated and never written: done.
 3. If the recorded length leads to a valid batch, to the clean end or to a tail of zeros, the length is
-   corroborated: the damage is exactly this entry.
+   corroborated: the damage is exactly this entry. (Unless the entry is sound when it ends at a believable batch
+   before that: then only its length is wrong, and says that the batches behind it are its own.)
 4. Otherwise search byte by byte for the next believable batch: magic, length, header and offset must fit
    (offset at or above the end of what was valid before; when no such batch is left, any offset of the segment)
    and the checksum must be right. The damage ends there, or at the end of the file.
@@ -15,8 +16,9 @@ The walk (`kernel.walk`) follows the length fields; the scanner distrusts them. 
 The four ends that amateurs merge stay apart: clean end, torn end (the writer died), zeros (never written), and
 damage. Kinds of damage are ids of the findings catalogue.
 
-Time is linear: a search that failed is remembered and not repeated, and the bytes spent on checksums of
-candidates are bounded by a multiple of the bytes searched.
+Time is linear: a search that failed is remembered and not repeated; behind damage tables start small, so that
+little is judged that the next damage throws away; and once as many bytes as the file has were summed in vain,
+checksums of long ranges are combined from those of blocks (`range_crc`) in time that does not grow with them.
 """
 
 from array import array
@@ -28,7 +30,7 @@ from kseg.segment import columns as C
 from kseg.segment import crc
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
-from kseg.segment.kernel import checksum
+from kseg.segment.judge import BatchJudge
 from kseg.segment.kernel.walk import FULL, first_candidate, first_invalid, highest_offset, walk, zero_run
 from kseg.segment.model import Batch
 
@@ -36,12 +38,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 BATCHES_PER_TABLE = 4096
-# Below this size the kernel's table method is faster than a call into the hardware library (bench/bindings.py).
-SMALL_BATCH_BYTES = 768
-# Checksum bytes that a search may spend: a fixed allowance plus a multiple of what it walks over.
-SEARCH_ALLOWANCE_BYTES = 256 * 1024 * 1024
-SEARCH_FACTOR = 8
+# Rows of the tables behind damage, growing while nothing is wrong.
+ROWS_BEHIND_DAMAGE = (16, 256)
 REMEMBERED_VERDICTS = 4096
+ZEROS_CHUNK_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +73,38 @@ class Scanner:
     def __init__(self, view: "Buffer", base_offset: int = 0, capacity: int = BATCHES_PER_TABLE) -> None:
         self.view = memoryview(view)
         self.base_offset = base_offset
-        self.table = Columns(C.BATCH_WIDTH, capacity)
+        sizes = {min(rows, capacity) for rows in ROWS_BEHIND_DAMAGE} | {capacity}
+        self._growing = [Columns(C.BATCH_WIDTH, rows) for rows in sorted(sizes)]
+        self.table = self._growing[-1]
         self.next_offset: int | None = None
         self._state = memoryview(array("q", [0, 0]))
         self._probe = Columns(C.BATCH_WIDTH, 1)
         self._exhausted_strict = False
-        self._budget_bytes = SEARCH_ALLOWANCE_BYTES + SEARCH_FACTOR * len(self.view)
-        self._zeros = 0, 0
+        self._zero_tail = -1, -1
         self._verdicts: dict[int, int | None] = {}
-        self._tables = _crc_tables()
+        self._judge = BatchJudge(self.view)
 
     def fill(self, position: int, end: int) -> int:
         """Walk from `position` into the table, as Kafka would, judging every checksum; returns why it stopped."""
-        table = self.table
+        self.table = self._growing[-1]
+        return self._fill(self.table, position, end)
+
+    def _fill(self, table: Columns, position: int, end: int) -> int:
         self._state[0] = position
         reason = walk(self.view, end, table.cells, table.capacity, self._state)
         table.count = self._state[1]
-        self._judge(table)
+        self._judge.judge(table)
         return reason
 
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[Columns | Damage]:
         """Tables of valid batches and damage spans, in order of position, from `start` to `end` without a hole."""
         stop = len(self.view) if end is None else end
         position = start
+        size = largest = len(self._growing) - 1
         while position < stop:
-            reason = self.fill(position, stop)
-            table = self.table
+            self.table = table = self._growing[size]
+            reason = self._fill(table, position, stop)
+            size = min(size + 1, largest)
             good = first_invalid(table.cells, table.capacity, table.count)
             bad_row = good < table.count
             position = table.at(C.POSITION, good) if bad_row else self._state[0]
@@ -110,25 +116,41 @@ class Scanner:
                 if position >= stop:
                     return
                 damage = self.resync(position, stop)
+                size = 0
                 yield damage
                 position += damage.length
 
     def resync(self, position: int, end: int) -> Damage:
         """The damage that begins at `position` (no valid batch starts there), up to the next believable batch."""
-        if self._zeros_from(position, end) == end:
+        # what was judged behind it will have to be judged again
+        self._judge.vain_bytes += max(0, self._state[0] - position)
+        if self._zeros_to_end(position, end):
             return self._damage("zero-tail", position, end, None)
         recorded_end = self._recorded_end(position, end)
         if recorded_end is not None and self._corroborated(recorded_end, end):
-            kind = "bad-magic" if self._valid_as_magic_2(position, recorded_end) else "bad-crc"
-            return self._damage(kind, position, recorded_end, self._valid_offset_at(recorded_end, end))
+            return self._corroborated_damage(position, recorded_end, end)
         found = self._search(position + 1, end)
         if found is None:
+            if self._intact_when_cut_at(position, end):
+                return self._damage("bad-length", position, end, None, end - position)
             return self._damage(self._last_kind(position, end, recorded_end), position, end, None)
-        if self._zeros_from(position, end) == found:
+        if zero_run(self.view, position, found) == found - position:
             return self._damage("zero-filled", position, found, self._valid_offset_at(found, end))
         return self._before_resumption(position, found, end, recorded_end)
 
     # --- the verdicts
+
+    def _corroborated_damage(self, position: int, recorded_end: int, end: int) -> Damage:
+        if self._valid_as_magic_2(position, recorded_end):
+            return self._damage("bad-magic", position, recorded_end, self._valid_offset_at(recorded_end, end))
+        resumed = self._valid_offset_at(recorded_end, end)
+        true_end = self._search_from(position + 1, recorded_end, end, *self._strict_bounds())
+        if true_end is None and resumed is None:
+            true_end = end  # only zeros or nothing confirmed the length
+        if true_end is not None and self._intact_when_cut_at(position, true_end):
+            resumed = self._valid_offset_at(true_end, end)
+            return self._damage("bad-length", position, true_end, resumed, true_end - position)
+        return self._damage("bad-crc", position, recorded_end, resumed)
 
     def _before_resumption(self, position: int, found: int, end: int, recorded_end: int | None) -> Damage:
         resumed = self._valid_offset_at(found, end)
@@ -170,18 +192,27 @@ class Scanner:
             return recorded_end == end
         if self._valid_offset_at(recorded_end, end) is not None:
             return True
-        return self._zeros_from(recorded_end, end) == end
+        return self._zeros_to_end(recorded_end, end)
 
-    def _zeros_from(self, position: int, end: int) -> int:
-        """Where the zeros that begin at `position` end (`position` itself when there are none)."""
-        start, stop = self._zeros
-        if not start <= position < stop:
-            self._zeros = position, position + zero_run(self.view, position, end)
-        return self._zeros[1]
+    def _zeros_to_end(self, position: int, end: int) -> bool:
+        """Whether everything from `position` to `end` is zero."""
+        if self._zero_tail[0] != end:
+            self._zero_tail = end, self._zero_tail_start(end)
+        return position >= self._zero_tail[1]
+
+    def _zero_tail_start(self, end: int) -> int:
+        start = end
+        while start > 0:
+            chunk = bytes(self.view[max(0, start - ZEROS_CHUNK_BYTES) : start])
+            left = len(chunk.rstrip(b"\0"))
+            start -= len(chunk) - left
+            if left:
+                break
+        return start
 
     def _valid_offset_at(self, position: int, end: int) -> int | None:
         """Base offset of the valid batch that starts at `position`, None when there is none."""
-        # hostile length fields may all lead to one huge batch: its checksum is computed once
+        # length fields may lead to one batch again and again: its checksum is computed once
         if position not in self._verdicts:
             if len(self._verdicts) >= REMEMBERED_VERDICTS:
                 self._verdicts.clear()
@@ -195,14 +226,24 @@ class Scanner:
         probe.count = state[1]
         if not probe.count:
             return None
-        self._judge(probe)
+        self._judge.vain_bytes += probe.at(C.SIZE, 0)
+        self._judge.judge(probe)
         return probe.at(C.BASE_OFFSET, 0) if probe.at(C.VALID, 0) == 1 else None
 
     def _valid_as_magic_2(self, position: int, stop: int) -> bool:
-        return self.view[position + L.MAGIC_POSITION] != L.MAGIC_V2 and self._intact_when_cut_at(position, stop)
+        return self.view[position + L.MAGIC_POSITION] != L.MAGIC_V2 and self._matches_crc32c(position, stop)
 
     def _intact_when_cut_at(self, position: int, stop: int) -> bool:
-        """Whether position…stop is a magic 2 batch whose checksum is right (length and magic are outside it)."""
+        """Whether position…stop is a batch or message whose checksum is right (the length is outside it)."""
+        if stop - position < L.ENTRY_OVERHEAD + L.MIN_LEGACY_SIZE_FIELD:
+            return False
+        if self.view[position + L.MAGIC_POSITION] >= L.MAGIC_V2:
+            return self._matches_crc32c(position, stop)
+        crc_at = position + L.ENTRY_OVERHEAD
+        stored = int.from_bytes(self.view[crc_at : crc_at + 4], "big")
+        return crc.crc32(self.view[position + L.MAGIC_POSITION : stop]) == stored
+
+    def _matches_crc32c(self, position: int, stop: int) -> bool:
         if not L.BATCH_HEADER <= stop - position <= L.INT32_MAX:
             return False
         crc_at = position + L.CRC_POSITION
@@ -229,74 +270,30 @@ class Scanner:
     def _search(self, position: int, end: int) -> int | None:
         """The next believable batch at or behind `position` whose checksum is right."""
         if not self._exhausted_strict:
-            lowest = self.base_offset if self.next_offset is None else self.next_offset
-            found = self._search_from(position, end, lowest, self.base_offset + L.INT32_MAX)
+            found = self._search_from(position, end, end, *self._strict_bounds())
             if found is not None:
                 return found
             # `next_offset` only grows, so no later search with these bounds can succeed either
             self._exhausted_strict = True
-        return self._search_from(position, end, 0, L.INT64_MAX)
+        return self._search_from(position, end, end, 0, L.INT64_MAX)
 
-    def _search_from(self, position: int, end: int, lowest: int, highest: int) -> int | None:
-        candidate = position
-        while True:
-            candidate = first_candidate(self.view, candidate, end, lowest, min(highest, L.INT64_MAX))
-            if candidate < 0:
-                return None
-            size = int.from_bytes(self.view[candidate + 8 : candidate + 12], "big") + L.ENTRY_OVERHEAD
-            if size <= self._budget_bytes:
-                self._budget_bytes -= size
-                if self._valid_offset_at(candidate, end) is not None:
-                    return candidate
-            candidate += 1
+    def _strict_bounds(self) -> tuple[int, int]:
+        lowest = self.base_offset if self.next_offset is None else self.next_offset
+        return lowest, min(self.base_offset + L.INT32_MAX, L.INT64_MAX)
 
-    # --- checksums and offsets
-
-    def _judge(self, table: Columns) -> None:
-        castagnoli, ieee = self._tables
-        left = checksum.judge_small(
-            self.view, table.cells, table.capacity, table.count, SMALL_BATCH_BYTES, castagnoli, ieee
-        )
-        if left:
-            _judge_large(self.view, table)
+    def _search_from(self, position: int, stop: int, end: int, lowest: int, highest: int) -> int | None:
+        """The first valid batch that begins at or behind `position`, ends at or before `stop` and has such an offset."""
+        candidate = first_candidate(self.view, position, stop, lowest, highest)
+        while candidate >= 0:
+            if self._valid_offset_at(candidate, end) is not None:
+                return candidate
+            candidate = first_candidate(self.view, candidate + 1, stop, lowest, highest)
+        return None
 
     def _remember_offsets(self, table: Columns) -> None:
         highest = highest_offset(table.cells, table.capacity, table.count)
         if highest < L.INT64_MAX and (self.next_offset is None or highest >= self.next_offset):
             self.next_offset = highest + 1
-
-
-def _judge_large(view: memoryview, table: Columns) -> None:
-    """Checksums of the batches that `judge_small` left at −1, by the library."""
-    capacity, cells = table.capacity, table.cells
-    crc32c, crc32 = crc.crc32c, crc.crc32
-    valid_at, crc_at = C.VALID * capacity, C.CRC * capacity
-    size_at, magic_at = C.SIZE * capacity, C.MAGIC * capacity
-    for row in range(table.count):
-        if cells[valid_at + row] != -1:
-            continue
-        position = cells[row]
-        end = position + cells[size_at + row]
-        if cells[magic_at + row] < L.MAGIC_V2:
-            right = crc32(view[position + L.MAGIC_POSITION : end]) == cells[crc_at + row]
-        else:
-            right = crc32c(view[position + L.ATTRIBUTES_POSITION : end]) == cells[crc_at + row]
-        cells[valid_at + row] = right
-
-
-_TABLES: list[tuple[memoryview, memoryview]] = []
-
-
-def _crc_tables() -> tuple[memoryview, memoryview]:
-    # made once per process: 4096 entries of interpreted arithmetic are not free at start-up
-    if not _TABLES:
-        _TABLES.append(
-            (
-                memoryview(checksum.make_tables(checksum.CASTAGNOLI)),
-                memoryview(checksum.make_tables(checksum.IEEE)),
-            )
-        )
-    return _TABLES[0]
 
 
 def batch_at(table: Columns, row: int) -> Batch:
@@ -323,7 +320,9 @@ def batch_at(table: Columns, row: int) -> Batch:
     )
 
 
-def scan(view: "Buffer", base_offset: int = 0, start: int = 0, end: int | None = None) -> Iterator[Batch | Damage]:
+def scan(
+    view: "Buffer", base_offset: int = 0, start: int = 0, end: int | None = None
+) -> Iterator[Batch | Damage]:
     """`Scanner.blocks` one value at a time: convenient where batches are few or looked at one by one."""
     scanner = Scanner(view, base_offset)
     for block in scanner.blocks(start, end):
