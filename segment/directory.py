@@ -164,7 +164,7 @@ def list_directory(path: str) -> Directory:
         return ParentDirectory(path, own + children)
     if partition_names:
         return _log_directory(path, content)
-    if _own_partition_name(path) is not None:
+    if own_partition_name(path) is not None:
         return _partition_directory(path, content)
     return OtherDirectory(
         path, tuple(_entries(content.files)), tuple(map(_sub_directory, content.directories))
@@ -177,8 +177,17 @@ def list_partition(path: str) -> PartitionDirectory:
         return _partition_directory(path, _scan(path))
     except OSError as error:
         return PartitionDirectory(
-            path, _own_partition_name(path), problem=f"cannot read {path}: {error.strerror}"
+            path, own_partition_name(path), problem=f"cannot read {path}: {error.strerror}"
         )
+
+
+def is_partition_directory(path: str) -> bool:
+    """Whether `path` holds a file that only a partition has; stops at the first, so it is cheap on any size."""
+    try:
+        with os.scandir(path) as found:
+            return any(_belongs_to_partition(parse_file_name(entry.name)) for entry in found)
+    except OSError:
+        return False
 
 
 def is_log_directory(path: str) -> bool:
@@ -238,7 +247,8 @@ def _partition_name(name: str) -> PartitionName | None:
         return None
 
 
-def _own_partition_name(path: str) -> PartitionName | None:
+def own_partition_name(path: str) -> PartitionName | None:
+    """What the directory's own name says, None when it names no partition."""
     return _partition_name(os.path.basename(os.path.abspath(path)))
 
 
@@ -306,7 +316,7 @@ def _partition_directory(path: str, content: _Content) -> PartitionDirectory:
             orphans.append(entry)
     return PartitionDirectory(
         path,
-        _own_partition_name(path),
+        own_partition_name(path),
         entries,
         segments,
         tuple(_of_role(by_slot, Role.ANCIENT_LOG)),

@@ -7,7 +7,7 @@ the page cache afterwards, so that a scan does not evict a working broker's page
 import mmap
 import os
 from collections.abc import Iterable
-from pathlib import Path
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -80,7 +80,7 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
     """
     name = os.fspath(path)
     try:
-        with Path(name).open("rb") as stream:
+        with open(name, "rb") as stream:
             data = stream.read(limit_bytes + 1)
     except OSError as error:
         raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
@@ -152,7 +152,8 @@ class NewFile:
     ) -> None:
         self.close()
         if kind is not None:
-            Path(self.path).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
 
 
 def write_new_file(
@@ -178,7 +179,10 @@ def write_new_file(
 def ensure_directory(path: str | os.PathLike[str]) -> None:
     """Make a directory unless it is there (its parent must be); raises Refused when that cannot be."""
     try:
-        Path(path).mkdir(exist_ok=True)
+        os.mkdir(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise Refused(f"cannot create {os.fspath(path)}: it is no directory") from None
     except OSError as error:
         raise Refused(f"cannot create {os.fspath(path)}: {error.strerror}") from error
 

@@ -23,8 +23,10 @@ from kseg.segment.directory import (
     ParentDirectory,
     PartitionDirectory,
     is_log_directory,
+    is_partition_directory,
     list_directory,
     list_partition,
+    own_partition_name,
     segment_order,
 )
 from kseg.segment.errors import FormatError, UnreadableInput
@@ -114,6 +116,11 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
         name = _directory_name(os.path.dirname(path))
         if name is None or wish.accepts(name):
             yield FileTarget(path)
+        return
+    if wish.expansion is not Expansion.FILES and is_partition_directory(path):
+        # told apart by names alone: the partition's work lists it anyway
+        if wish.accepts(own_partition_name(path)):
+            yield PartitionTarget(path, _log_dir_of(path))
         return
     directory = list_directory(path)
     match directory:
