@@ -18,6 +18,7 @@ import pytest
 from kseg.segment import columns as C
 from kseg.segment import crc, judge, scan
 from kseg.segment.kernel import checksum
+from kseg.segment.kernel import walk as kernel
 from kseg.segment.range_crc import BLOCK_BYTES
 from tests.segment.scanning import batch, header, message, scanned
 
@@ -32,7 +33,7 @@ class Work(Counter[str]):
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     done = Work()
-    real_walk, real_candidate, real_zeros = scan.walk, scan.first_candidate, scan.zero_run
+    real_walk, real_candidate, real_zeros = kernel.walk, kernel.first_candidate, kernel.zero_run
     real_small, sums = checksum.judge_small, {"crc32": crc.crc32, "crc32c": crc.crc32c}
 
     def walk(view: memoryview, end: int, cells: memoryview, capacity: int, state: memoryview) -> int:
