@@ -1,13 +1,14 @@
 """From batches to records, a table at a time: what dump, verify, lookup and the Spark source share.
 
-The rows of a table of batches are taken in runs: consecutive uncompressed batches are decoded straight from the
-file's bytes in one kernel call; a compressed batch is decompressed (bounded) and decoded alone; control batches
-come alone too, because whoever shows them looks at every record. What cannot be decoded is a `Problem`, and the
+The rows of a table of batches are taken in runs. Consecutive uncompressed batches are decoded straight from the
+file's bytes in one kernel call. Consecutive compressed ones are decompressed (bounded) one behind the other into a
+buffer that stays in the processor's cache, and decoded from there in one call; one that does not fit is decoded
+alone, so are the wrappers of magic 0 and 1. Control batches come alone too, because whoever shows them looks at every record. What cannot be decoded is a `Problem`, and the
 next run goes on behind it.
 """
 
 from array import array
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,19 @@ from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.errors import CodecError
 from kseg.segment.kernel import records as R
-from kseg.segment.kernel.walk import plain_run
+from kseg.segment.kernel.walk import packed_run, plain_run
 from kseg.segment.model import Headers, Record
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 RECORDS_PER_TABLE = 8192
+# The decompressed bodies of a run of batches: few enough bytes to stay in the processor's cache, and how many at most.
+BODY_BYTES = 256 * 1024
+MAX_BODIES = 512
+# A small file gets a small table, see `scan`.
+_LEAST_ROWS = 128
+_BYTES_PER_ROW = 16
 # The bound on one batch's decompressed size: far above what a broker accepts, far below what hurts a machine.
 MAX_BODY_BYTES = 256 * 1024 * 1024
 
@@ -42,8 +49,8 @@ class Problem:
 class Chunk:
     """Decoded records of the batch rows `first_row` … `last_row`.
 
-    body: the buffer that the positions in `records` refer to. records: shared with the decoder, valid until the
-    next chunk. complete: the last row's records all have been given (False: the next chunk goes on with it).
+    body: the buffer that the positions in `records` refer to. records: like the body shared with the decoder, valid
+    until the next chunk. complete: the last row's records all have been given (False: the next chunk goes on with it).
     problem: of row `last_row`; the records before it are in the table.
     """
 
@@ -63,9 +70,12 @@ class Decoder:
         self, view: "Buffer", capacity: int = RECORDS_PER_TABLE, limit_bytes: int = MAX_BODY_BYTES
     ) -> None:
         self.view = memoryview(view)
-        self.records = Columns(C.RECORD_WIDTH, capacity)
+        rows = min(capacity, _LEAST_ROWS + len(self.view) // _BYTES_PER_ROW)
+        self.records = Columns(C.RECORD_WIDTH, rows)
         self.limit_bytes = limit_bytes
         self._state = memoryview(array("q", bytes(8 * R.STATE_WIDTH)))
+        self._body = memoryview(b"")
+        self._bounds = memoryview(array("q"))
 
     def chunks(self, table: Columns, first: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """The records of rows first … stop − 1 of a table of batches, in order."""
@@ -75,6 +85,12 @@ class Decoder:
             run_end = plain_run(table.cells, table.capacity, row, end)
             if run_end > row:
                 yield from self._plain(table, row, run_end - 1)
+                row = run_end
+                continue
+            most = min(end, row + MAX_BODIES)
+            run_end = packed_run(table.cells, table.capacity, row, most, self.records.capacity)
+            if run_end > row + 1:
+                yield from self._packed(table, row, run_end)
                 row = run_end
             else:
                 yield from self._single(table, row)
@@ -103,8 +119,68 @@ class Decoder:
                 yield Chunk(self.view, records, first, row, True, False, self._problem(row))
                 return row + 1
             if records.count:
-                yield Chunk(self.view, records, first, records.at(C.R_BATCH, records.count - 1), False, False, None)
+                yield Chunk(
+                    self.view, records, first, records.at(C.R_BATCH, records.count - 1), False, False, None
+                )
             first = row
+
+    # --- runs of compressed batches
+
+    def _packed(self, table: Columns, first: int, stop: int) -> Iterator[Chunk]:
+        if not self._body:
+            self._body = memoryview(bytearray(BODY_BYTES))
+            self._bounds = memoryview(array("q", bytes(16 * MAX_BODIES)))
+        view, room, bounds = self.view, self._body, self._bounds
+        positions, sizes = table.column(C.POSITION), table.column(C.SIZE)
+        attributes, decompress, limit_bytes = table.column(C.ATTRIBUTES), _decompress(), self.limit_bytes
+        begin, filled = first, 0
+        for row in range(first, stop):
+            start = positions[row]
+            packed = view[start + L.BATCH_HEADER : start + sizes[row]]
+            try:
+                content = decompress(attributes[row] & L.CODEC_MASK, L.MAGIC_V2, packed, limit_bytes)
+            except CodecError as error:
+                yield from self._bodies(table, begin, row - 1)
+                begin, filled = row + 1, 0
+                self.records.count = 0
+                yield Chunk(b"", self.records, row, row, True, False, Problem(row, None, str(error)))
+                continue
+            end = filled + len(content)
+            if end > BODY_BYTES:
+                yield from self._bodies(table, begin, row - 1)
+                begin, filled, end = row, 0, len(content)
+                if end > BODY_BYTES:
+                    begin = row + 1
+                    yield from self._body_of(table, row, content, 0, end, False)
+                    continue
+            room[filled:end] = content
+            at = 2 * (row - begin)
+            bounds[at] = filled
+            bounds[at + 1] = filled = end
+        yield from self._bodies(table, begin, stop - 1)
+
+    def _bodies(self, table: Columns, first: int, last: int) -> Iterator[Chunk]:
+        """The records of rows first … last, whose bodies lie in the buffer and fit into the table of records."""
+        state, records, begin = self._state, self.records, first
+        while first <= last:
+            self._begin(first)
+            state[R.COUNT] = 0
+            outcome = R.read_bodies(
+                self._body,
+                self._bounds,
+                begin,
+                last,
+                table.cells,
+                table.capacity,
+                records.cells,
+                records.capacity,
+                state,
+            )
+            records.count = state[R.COUNT]
+            row = last if outcome == R.BODY_DONE else state[R.ROW]
+            problem = self._problem(row) if outcome == R.BODY_BAD else None
+            yield Chunk(self._body, records, first, row, True, False, problem)
+            first = row + 1
 
     # --- one batch that needs a look of its own
 
@@ -134,8 +210,13 @@ class Decoder:
         body: Buffer = self.view
         codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
         if codec:
-            body = self._decompress(codec, L.MAGIC_V2, self.view[start:end])
+            body = _decompress()(codec, L.MAGIC_V2, self.view[start:end], self.limit_bytes)
             start, end = 0, len(memoryview(body))
+        yield from self._body_of(table, row, body, start, end, control)
+
+    def _body_of(
+        self, table: Columns, row: int, body: "Buffer", start: int, end: int, control: bool
+    ) -> Iterator[Chunk]:
         state, records = self._state, self.records
         self._begin(row)
         while True:
@@ -153,7 +234,7 @@ class Decoder:
         """A compressed message set of magic 0 or 1 (Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator)."""
         magic = table.at(C.MAGIC, row)
         value = self._wrapper_value(magic, start, end)
-        body = self._decompress(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK, magic, value)
+        body = _decompress()(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK, magic, value, self.limit_bytes)
         base_offset = self._base_of_set(magic, table.at(C.LAST_OFFSET, row), body)
         state, records = self._state, self.records
         self._begin(row)
@@ -206,11 +287,6 @@ class Decoder:
         for at in range(records.count):
             cells[end_at + at] = crc32(view[cells[start_at + at] : cells[end_at + at]]) == cells[crc_at + at]
 
-    def _decompress(self, codec: int, magic: int, data: memoryview) -> "Buffer":
-        from kseg.segment.codec import decompress
-
-        return decompress(codec, magic, data, self.limit_bytes)
-
     def _begin(self, row: int) -> None:
         self._state[R.ROW] = row
         self._state[R.NEXT] = 0
@@ -220,6 +296,12 @@ class Decoder:
     def _problem(self, row: int) -> Problem:
         code = self._state[R.ERROR]
         return Problem(row, code, R.SENTENCES[code])
+
+
+def _decompress() -> "Callable[[int, int, Buffer, int], memoryview]":
+    from kseg.segment.codec import decompress  # here, so that plain batches do not wait for it
+
+    return decompress
 
 
 def record_at(chunk: Chunk, at: int) -> Record:

@@ -6,6 +6,7 @@ the page cache afterwards, so that a scan does not evict a working broker's page
 
 import mmap
 import os
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
@@ -16,9 +17,12 @@ from kseg.segment.errors import Refused, UnreadableInput
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+# Up to this size reading costs less than a map with its page faults.
+SMALL_BYTES = 32 * 1024
+
 
 class MappedFile:
-    """A read-only map of a regular file; a context manager.
+    """A read-only map of a regular file (a small one is read); a context manager.
 
     path: as the user named it. size_bytes, mtime_ms: of the file when it was opened. view: the bytes (an empty
     view for an empty file; the map is a snapshot of the inode, a rename or unlink does not disturb it).
@@ -37,15 +41,19 @@ class MappedFile:
             raise UnreadableInput(f"cannot read {self.path}: {error.strerror}") from error
         try:
             status = os.fstat(self._descriptor)
-            if not os.path.isfile(self.path):
+            if not stat.S_ISREG(status.st_mode):
                 raise UnreadableInput(f"cannot read {self.path}: not a regular file")
             self.size_bytes = status.st_size
             self.mtime_ms = status.st_mtime_ns // 1_000_000
             self._map: mmap.mmap | None = None
-            if status.st_size:
+            content = b""
+            if 0 < status.st_size <= SMALL_BYTES:
+                content = os.pread(self._descriptor, SMALL_BYTES, 0)
+                self.size_bytes = len(content)
+            elif status.st_size:
                 self._map = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
                 self._map.madvise(mmap.MADV_RANDOM if random_access else mmap.MADV_SEQUENTIAL)
-            self.view = memoryview(self._map if self._map is not None else b"")
+            self.view = memoryview(content if self._map is None else self._map)
         except OSError as error:
             os.close(self._descriptor)
             raise UnreadableInput(f"cannot read {self.path}: {error.strerror}") from error

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 BATCHES_PER_TABLE = 4096
 # Rows of the tables behind damage, growing while nothing is wrong.
 ROWS_BEHIND_DAMAGE = (16, 256)
+# A small file gets a small table: many of them make a data directory, and memory costs as much as reading them.
+_LEAST_ROWS = 16
+_BYTES_PER_ROW = 128
 REMEMBERED_VERDICTS = 4096
 ZEROS_CHUNK_BYTES = 64 * 1024
 
@@ -73,6 +76,7 @@ class Scanner:
     def __init__(self, view: "Buffer", base_offset: int = 0, capacity: int = BATCHES_PER_TABLE) -> None:
         self.view = memoryview(view)
         self.base_offset = base_offset
+        capacity = min(capacity, _LEAST_ROWS + len(self.view) // _BYTES_PER_ROW)
         sizes = {min(rows, capacity) for rows in ROWS_BEHIND_DAMAGE} | {capacity}
         self._growing = [Columns(C.BATCH_WIDTH, rows) for rows in sorted(sizes)]
         self.table = self._growing[-1]

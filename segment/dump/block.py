@@ -8,10 +8,13 @@ BLOCK_BYTES = 256 * 1024  # small enough to stay in the processor's cache until 
 
 
 class Block:
-    """A scratch buffer of whole lines; grows when a single line does not fit."""
+    """A scratch buffer of whole lines; grows when a single line does not fit.
 
-    def __init__(self) -> None:
-        self._out = bytearray(BLOCK_BYTES)
+    expected_bytes: about how much will come, when that is little.
+    """
+
+    def __init__(self, expected_bytes: int = BLOCK_BYTES) -> None:
+        self._out = bytearray(min(BLOCK_BYTES, expected_bytes))
         self._filled = 0
 
     def fill(self, put: Callable[[bytearray, int], int], is_finished: Callable[[], bool]) -> Iterator[Text]:

@@ -58,7 +58,7 @@ class LogText:
             | (T.SKIP_METADATA if options.skip_record_metadata else 0)
             | (T.ESCAPE if options.escape_control else 0)
         )
-        self._block = Block()
+        self._block = Block(4096 + 4 * self.size_bytes)
         self._state = memoryview(array("q", bytes(8 * T.STATE_WIDTH)))
         # batches with a wrong checksum that no valid batch has followed yet: their lengths may be wrong too
         self._suspects: list[Finding] = []

@@ -46,6 +46,9 @@ cdef inline int read_message(const unsigned char* body, Py_ssize_t p, Py_ssize_t
 @cython.locals(row=cython.Py_ssize_t, p=cython.Py_ssize_t, size=cython.Py_ssize_t, after=cython.int, result=cython.int, source=cython.p_const_uchar, table=cython.p_longlong)
 cpdef int read_plain(const unsigned char[::1] buf, Py_ssize_t last_row, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1
 
+@cython.locals(row=cython.Py_ssize_t, start=cython.Py_ssize_t, end=cython.Py_ssize_t, result=cython.int, source=cython.p_const_uchar)
+cpdef int read_bodies(const unsigned char[::1] body, const long long[::1] bounds, Py_ssize_t first, Py_ssize_t last_row, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1
+
 @cython.locals(p=cython.Py_ssize_t, end=cython.Py_ssize_t, count=cython.Py_ssize_t, size=cython.longlong, last_offset=cython.longlong, source=cython.p_const_uchar)
 cpdef tuple count_messages(const unsigned char[::1] body)
 

@@ -429,6 +429,40 @@ def read_plain(buf, last_row, batches, batch_capacity, cells, capacity, state):
     return BODY_DONE
 
 
+def read_bodies(body, bounds, first, last_row, batches, batch_capacity, cells, capacity, state):
+    """Decode decompressed batches, rows state[ROW] … last_row: the body of row r is body[bounds[2i]:bounds[2i + 1]]
+    with i = r − first.
+
+    Returns as `read_plain`; the caller sees to it that the table of records has room for all they declare.
+    """
+    check_tables(batches, batch_capacity, cells, capacity, state)
+    if last_row >= batch_capacity or first < 0 or state[0] < first or 2 * (last_row - first) + 2 > len(bounds):
+        raise ValueError("the rows lie outside the tables")
+    source = views.bytes_in(body)
+    while state[0] <= last_row:
+        row = state[0]
+        start = bounds[2 * (row - first)]
+        end = bounds[2 * (row - first) + 1]
+        if start < 0 or start > end or end > len(body):
+            raise ValueError("a body lies outside its buffer")
+        result = body_records(
+            source,
+            start,
+            end,
+            views.cells_in(batches),
+            batch_capacity,
+            views.table_in(cells),
+            capacity,
+            views.table_in(state),
+        )
+        if result != BODY_DONE:
+            return result
+        state[0] = row + 1
+        state[1] = 0
+        state[2] = 0
+    return BODY_DONE
+
+
 def count_messages(body):
     """Walk a decompressed message set: (messages, last inner offset) or (−error, position).
 

@@ -46,6 +46,17 @@ def read_plain(
     capacity: int,
     state: memoryview,
 ) -> int: ...
+def read_bodies(
+    body: Buffer,
+    bounds: memoryview,
+    first: int,
+    last_row: int,
+    batches: memoryview,
+    batch_capacity: int,
+    cells: memoryview,
+    capacity: int,
+    state: memoryview,
+) -> int: ...
 def count_messages(body: Buffer) -> tuple[int, int]: ...
 def read_message_set(
     body: Buffer,

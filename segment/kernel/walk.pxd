@@ -47,3 +47,6 @@ cpdef long long highest_offset(const long long[::1] cells, Py_ssize_t capacity, 
 cpdef Py_ssize_t plain_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1
 
 cpdef Py_ssize_t next_remarkable(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1
+
+@cython.locals(attributes=cython.longlong, records=cython.longlong, declared=cython.longlong)
+cpdef Py_ssize_t packed_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count, long long most_records) except -1

@@ -274,3 +274,19 @@ def plain_run(cells, capacity, row, count):
             break
         row = row + 1
     return row
+
+
+def packed_run(cells, capacity, row, count, most_records):
+    """The end (exclusive) of the run of rows from `row` on that hold a compressed body of records and, all together,
+    declare at most `most_records` of them. Wrappers, control batches and empty batches end it."""
+    records = 0
+    while row < count:
+        attributes = cells[6 * capacity + row]
+        declared = cells[5 * capacity + row]
+        if cells[2 * capacity + row] < 2 or attributes & 7 == 0 or attributes & 32:
+            break
+        if declared < 1 or declared > most_records - records or cells[capacity + row] < 61:
+            break
+        records = records + declared
+        row = row + 1
+    return row
