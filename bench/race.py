@@ -8,12 +8,14 @@ judged: bench/contest.py. Ends with status 1 when a row misses its target or cou
 from __future__ import annotations
 
 import argparse
+import compileall
 import datetime
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import kseg
 from bench import corpus, report
 from bench.contest import Result, race
 from bench.measure import Failed, machine
@@ -28,8 +30,10 @@ def tools(directory: Path, scratch: Path) -> Tools:
     """The programs of this environment over the corpora in `directory`, which are made when missing."""
     if not all((directory / name).exists() for name in NAMES):
         corpus.make(directory, SEGMENT_MIB << 20, BIG_MIB << 20, PARTITIONS)
-    kseg = Path(sys.executable).parent / "kseg"
-    return Tools(kseg, Path(jars.tool("java")), jars.java_environment(), directory, scratch)
+    # as an installation leaves it: no program has to be compiled in the first turn, or in every one
+    compileall.compile_dir(str(Path(kseg.__file__).parent), quiet=2)
+    script = Path(sys.executable).parent / "kseg"
+    return Tools(script, Path(jars.tool("java")), jars.java_environment(), directory, scratch)
 
 
 def run(contestants: Tools, rounds: int, only: Sequence[str]) -> list[Result]:
