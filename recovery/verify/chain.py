@@ -7,9 +7,9 @@ for the next table. The rules are those of `neighbours`.
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kseg.recovery.verify import neighbours as N
+from kseg.recovery.verify.neighbours import FormerBatch, Place
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
@@ -20,34 +20,6 @@ from kseg.segment.scan import BATCHES_PER_TABLE
 _HELD = 2
 # Beyond this the segment is no log any more, and judging each pair would cost more than it tells.
 MOST_SUSPECTS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class FormerBatch:
-    """The last batch of the segment before, as far as leader epochs go. epoch_before: of the batch before it."""
-
-    path: str
-    position: int
-    offsets: tuple[int, int]
-    epoch: int
-    epoch_before: int
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What must be known of a segment to judge its batches.
-
-    next_base: base offset of the next segment, None for the last. former_epoch: the leader epoch before the first
-    batch, -1 = unknown. former: the last batch of the segment before, None when it is damaged or has no epoch.
-    """
-
-    path: str
-    base_offset: int
-    next_base: int | None = None
-    is_last: bool = True
-    former_epoch: int = L.NO_LEADER_EPOCH
-    former: FormerBatch | None = None
-    witness: N.Witness = N.NO_WITNESS
 
 
 class Chain:
@@ -206,12 +178,27 @@ class Chain:
             if N.is_copy(table, row) or fills_hole:
                 self._out_of_order(row)
                 return
+            former = self._as_indexed(former, row - 1, lower, first)
+        this = self._as_indexed(this, row, self._last_before(row), following)
         if former.strength > this.strength:
             self._alter(row - 1, former.value, "the batch behind it does not start above its end")
         elif this.strength > former.strength:
             self._alter(row, this.value, "the batch before it ends above that")
-        else:
+        elif row + 1 < table.count or upper is None or not self._as_known(row, self._last_before(row)):
             self._out_of_order(row)
+
+    def _as_indexed(self, fit: N.Fit, row: int, lower: int, upper: int | None) -> N.Fit:
+        """A hypothesis in the light of the offset index, if that has an entry for the batch."""
+        table = self.table
+        last = self.place.indexed(table.at(C.POSITION, row)) if fit.strength else None
+        if last is None or table.at(C.MAGIC, row) < L.MAGIC_V2:
+            return fit
+        if last == table.at(C.LAST_OFFSET, row):
+            return N.Fit(0)
+        first = last - N.width_of(table, row) + 1
+        is_possible = lower < first and (upper is None or last < upper)
+        is_one_bit = N.flipped_bit(table.at(C.BASE_OFFSET, row), first, 64) is not None
+        return N.Fit(N.CERTAIN, first) if is_possible and is_one_bit else fit
 
     def _open(self, following: int | None) -> int | None:
         """The bound above the last batch of a log is far away: nothing is known to follow."""
@@ -259,18 +246,35 @@ class Chain:
                     "offset-overflow", message, table.at(C.POSITION, row), table.at(C.SIZE, row), first, last
                 )
             return
-        probable = lower + 1
-        if not self.place.is_last or first <= probable or table.at(C.COUNT, row) < 0:
-            return
-        if N.flipped_bit(first, probable, 64) is not None and self._is_gap_by_flip(
-            row, last, probable + width - 1
+        if self.place.is_last and table.at(C.COUNT, row) >= 0:
+            self._judge_last(row, first, lower)
+
+    def _judge_last(self, row: int, first: int, lower: int) -> None:
+        """The last batch of the log: side files may know where it ends; else a gap before it is looked at."""
+        table, probable = self.table, lower + 1
+        if (
+            self._as_known(row, lower)
+            or first <= probable
+            or table.at(C.LAST_OFFSET, row) in self.place.witness.lasts
         ):
+            return
+        if N.flipped_bit(first, probable, 64) is not None and self._is_gap_by_flip(row):
             self._alter(row, probable, f"the offsets before it end at {lower} and nothing is missing")
 
-    def _is_gap_by_flip(self, row: int, found_last: int, probable_last: int) -> bool:
-        verdict = self.place.witness.of_last_offset(found_last, probable_last)
-        if verdict is not None:
-            return verdict
+    def _as_known(self, row: int, lower: int) -> bool:
+        """Whether side files know a batch that ends where the log's last one would with one bit flipped back."""
+        known, width = self.place.witness.lasts, N.width_of(self.table, row)
+        if not self.place.is_last or self.table.at(C.LAST_OFFSET, row) in known:
+            return False
+        first = N.first_of(self.table, row)
+        meant = [v for v in N.one_bit_away(first, 64) if v > lower and v + width - 1 in known]
+        if len(meant) != 1:
+            return False
+        self._alter(row, meant[0], f"files beside it know a batch that ends at {meant[0] + width - 1}")
+        return True
+
+    def _is_gap_by_flip(self, row: int) -> bool:
+        """Whether the only gap in all of the segment is the one before its last batch."""
         if not self.is_gapless or not row:
             return False
         table = self.table
@@ -329,7 +333,7 @@ class Chain:
         """A negative epoch is wrong whatever stands beside it."""
         positive = found & L.INT32_MAX
         fits = positive >= before and (after is None or after < 0 or positive <= after)
-        return N.Fit(6, positive if fits or before < 0 else before)
+        return N.Fit(N.CERTAIN, positive if fits or before < 0 else before)
 
     def _as_filed(self, row: int, former: N.Fit, this: N.Fit) -> tuple[N.Fit, N.Fit]:
         """A draw is decided by the leader-epoch checkpoint when exactly one of the two contradicts it."""
@@ -344,9 +348,9 @@ class Chain:
             for at, epoch in zip((row - 1, row), filed, strict=True)
         ]
         if wrong == [True, False]:
-            return N.Fit(6, filed[0]), this
+            return N.Fit(N.CERTAIN, filed[0]), this
         if wrong == [False, True]:
-            return former, N.Fit(6, filed[1])
+            return former, N.Fit(N.CERTAIN, filed[1])
         return former, this
 
     def _rise(self, row: int, found: int, before: int, after: int | None) -> None:

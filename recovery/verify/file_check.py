@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Iterator
 
 from kseg.recovery.verify import names_check
-from kseg.recovery.verify.chain import Place
 from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck, TimeIndexCheck
 from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.neighbours import Place
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.producer_check import Replay
 from kseg.recovery.verify.records_check import RecordsCheck

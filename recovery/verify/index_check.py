@@ -13,6 +13,7 @@ An entry whose batch was damaged is the damage's business, not the index's.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -182,6 +183,11 @@ class OffsetIndexCheck(_IndexCheck):
             }
         )
         yield from self._sizes()
+
+    def offset_for(self, position: int) -> int | None:
+        """The offset of the entry for the batch at `position`, by bisection; None when there is none."""
+        slot = bisect_left(range(self.slots), position, key=self._position)
+        return self._offset(slot) if slot < self.slots and self._position(slot) == position else None
 
     def _is_beyond(self, slot: int, facts: SegmentFacts) -> bool:
         return self._position(slot) >= facts.size_bytes

@@ -8,6 +8,7 @@ that between two batches, and either of them can be the one. Plan, for the pair 
 3. A hypothesis is the stronger the tighter the fit: a hole of exactly the batch's width; a value that touches a
    neighbour and differs in one bit; one that differs in one bit; any room at all. Legal gaps leave room, so width
    alone decides nothing there. An equal strength of both, or none, blames nobody: the pair is out of order.
+   An offset-index entry for one of the two decides: it confirms the batch, or names the value.
 4. A batch that is the former's copy, or fills exactly the hole before the former, was duplicated or moved.
 5. Leader epochs likewise: without the altered one the epochs around it do not sink; the leader-epoch checkpoint
    decides what order cannot (a rise for one single batch that the file does not know).
@@ -17,7 +18,7 @@ that between two batches, and either of them can be the one. Plan, for the pair 
 The altered value is replaced in the table by the probable one, so that nobody blames indexes or neighbours for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kseg.segment import columns as C
@@ -26,6 +27,7 @@ from kseg.segment.columns import Columns
 from kseg.segment.epochs import EpochHistory
 from kseg.segment.findings import Finding
 
+CERTAIN = 6
 _EXACT_BIT, _EXACT, _TOUCHING_BIT, _BIT, _ROOM, _NONE = 5, 4, 3, 2, 1, 0
 # Without any other witness, an epoch that rises by more than this for the last batch alone is not believed.
 BELIEVABLE_EPOCH_RISE = 1024
@@ -39,14 +41,42 @@ class Witness:
     lasts: frozenset[int] = frozenset()
     epochs: EpochHistory | None = None
 
-    def of_last_offset(self, found: int, probable: int) -> bool | None:
-        """Whether a batch that says it ends at `found` is more likely to end at `probable`; None = no idea."""
-        if found in self.lasts:
-            return False
-        return True if probable in self.lasts else None
-
 
 NO_WITNESS = Witness()
+
+
+def no_index(_position: int) -> int | None:
+    """An index that has no entries."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class FormerBatch:
+    """The last batch of the segment before, as far as leader epochs go. epoch_before: of the batch before it."""
+
+    path: str
+    position: int
+    offsets: tuple[int, int]
+    epoch: int
+    epoch_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What must be known of a segment to judge its batches.
+
+    next_base: base offset of the next segment, None for the last. former_epoch: the leader epoch before the first
+    batch, -1 = unknown. indexed: the offset that the offset index has for a batch position. former: the last batch of the segment before, None when it is damaged or has no epoch.
+    """
+
+    path: str
+    base_offset: int
+    next_base: int | None = None
+    is_last: bool = True
+    former_epoch: int = L.NO_LEADER_EPOCH
+    former: FormerBatch | None = None
+    witness: Witness = NO_WITNESS
+    indexed: Callable[[int], int | None] = no_index
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,10 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 
 from kseg.recovery.verify import names_check, partition_files
-from kseg.recovery.verify.chain import FormerBatch, Place
 from kseg.recovery.verify.epoch_check import EpochCheck
 from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck, TimeIndexCheck
 from kseg.recovery.verify.ledger import Ledger
-from kseg.recovery.verify.neighbours import Witness
+from kseg.recovery.verify.neighbours import FormerBatch, Place, Witness, no_index
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.producer_check import Replay
 from kseg.recovery.verify.records_check import RecordsCheck
@@ -121,6 +120,11 @@ class PartitionCheck:
             view = yield from self._open(stack, segment.log)
             if view is None:
                 return
+            consumers: list[Consumer] = []
+            if self._wants_side_files:
+                yield from self._side_files(stack, segment, view, is_last, consumers)
+            offset_indexes = (found for found in consumers if isinstance(found, OffsetIndexCheck))
+            indexed = next((found.offset_for for found in offset_indexes), no_index)
             place = Place(
                 segment.log.path,
                 segment.base_offset,
@@ -129,10 +133,8 @@ class PartitionCheck:
                 self._facts[-1].last_epoch if self._facts else L.NO_LEADER_EPOCH,
                 self._last_batch,
                 self._witness,
+                indexed,
             )
-            consumers: list[Consumer] = []
-            if self._wants_side_files:
-                yield from self._side_files(stack, segment, view, is_last, consumers)
             records = RecordsCheck(segment.log.path, view) if self._options.level == "deep" else None
             if records is not None:
                 consumers.append(records)

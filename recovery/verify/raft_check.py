@@ -7,8 +7,8 @@ start.
 
 from collections.abc import Iterator
 
-from kseg.recovery.verify.chain import Place
 from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.neighbours import Place
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts

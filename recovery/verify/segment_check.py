@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kseg.recovery.verify.chain import Chain, FormerBatch, Place
+from kseg.recovery.verify.chain import Chain
 from kseg.recovery.verify.ledger import Ledger
+from kseg.recovery.verify.neighbours import FormerBatch, Place
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
