@@ -1,0 +1,25 @@
+"""A healthy data directory to hurt copies of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import healthy
+from tests.trees import copy_tree, unchanged
+
+
+@pytest.fixture(scope="session")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Shared: copy before writing (`hurt`)."""
+    directory = healthy.log_dir(tmp_path_factory.mktemp("sound") / "data")
+    with unchanged(directory):
+        yield directory
+
+
+@pytest.fixture
+def hurt(sound: Path, tmp_path: Path) -> Path:
+    """A copy to be hurt."""
+    return copy_tree(sound, tmp_path / "data")

@@ -1,0 +1,411 @@
+"""Each disease of the generator gives the findings that name it, about the files it is in, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fixtures import diseases as D
+from fixtures import side_diseases as S
+from fixtures.diseases import Hurt
+from kseg.segment.findings import CATALOGUE
+from tests.recovery.judging import Verdict, judge
+
+INNER = "metro-0/00000000000000000198"  # a segment in the middle of the log
+LAST = "metro-0/00000000000000000297"
+OLD = "gates.old-0/00000000000000000000"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+EPOCHS = "metro-0/leader-epoch-checkpoint"
+ID = "0123456789abcdef0123456789abcdef"
+
+Said = set[tuple[str, str]]
+
+
+def in_log(kind: str, *others: tuple[str, str], log: str = INNER) -> Said:
+    return {(kind, f"{log}.log"), *others}
+
+
+# entries of the index that no longer hit anything because bytes came or went
+SHIFTED = ("index-entry-mismatch", f"{INNER}.index")
+LIES = ("false-clean-shutdown", ".kafka_cleanshutdown")
+
+LOG_DISEASES: list[tuple[Callable[[Path], Hurt], Said, Said]] = [
+    # disease, findings in the middle of a segment (default level), further ones of the deep level
+    (D.torn_tail, in_log("torn-tail"), set()),
+    (D.short_tail, in_log("foreign-bytes"), set()),
+    (D.zero_tail, in_log("zero-tail"), set()),
+    (D.zero_block, in_log("zero-filled"), set()),
+    (D.bad_crc, in_log("bad-crc"), set()),
+    (D.bad_length_small, in_log("bad-length"), set()),
+    (D.bad_length_large, in_log("bad-length"), set()),
+    (D.bad_length_into_next, in_log("bad-length"), set()),
+    (D.bad_magic, in_log("bad-magic"), set()),
+    (D.foreign_bytes, in_log("foreign-bytes", SHIFTED), set()),
+    (D.altered_base_offset, in_log("altered-base-offset"), set()),
+    (D.altered_leader_epoch, in_log("altered-leader-epoch"), set()),
+    (D.duplicated_batch, in_log("offset-not-monotonic", SHIFTED), set()),
+    (D.swapped_batches, in_log("offset-not-monotonic"), set()),
+    (D.missing_batch, in_log("offset-gap", SHIFTED), set()),
+    (D.wrong_record_count, in_log("record-count-mismatch"), set()),
+    (D.wrong_max_timestamp, set(), in_log("max-timestamp-mismatch")),
+    (D.undecodable_batch, in_log("bad-control-record"), in_log("undecodable-batch")),
+    (D.unknown_attributes, in_log("unknown-attributes"), set()),
+]
+
+
+def new(hurt: Path, sound: Path, level: str = "default") -> tuple[Verdict, Said]:
+    verdict = judge(hurt, level)
+    return verdict, verdict.said() - judge(sound, level).said()
+
+
+def test_the_healthy_directory_has_no_errors_and_no_warnings(sound: Path) -> None:
+    for level in ("quick", "default", "deep"):
+        verdict = judge(sound, level)
+        assert verdict.said("error", "warning") == set()
+        assert verdict.sums["bytes_damaged"] == verdict.sums["bytes_padding"] == 0
+
+
+def test_every_log_disease_is_judged() -> None:
+    assert {disease for disease, _, _ in LOG_DISEASES} == set(D.LOG_DISEASES)
+
+
+@pytest.mark.parametrize(
+    ("disease", "expected", "deep"), LOG_DISEASES, ids=lambda case: getattr(case, "__name__", "")
+)
+def test_log_diseases(
+    disease: Callable[[Path], Hurt], expected: Said, deep: Said, sound: Path, hurt: Path
+) -> None:
+    disease(hurt / f"{INNER}.log")
+    assert new(hurt, sound)[1] == expected
+    assert new(hurt, sound, "deep")[1] == expected | deep
+    quick = {each for each in expected if each[1].endswith(".log") and each[0] != "bad-control-record"}
+    assert new(hurt, sound, "quick")[1] == quick
+
+
+@pytest.mark.behaviour("V05", "V06", "V07", "V08", "F07", "F33", "F34")
+@pytest.mark.parametrize(
+    ("disease", "kind"),
+    [
+        (D.torn_tail, "torn-tail"),
+        (D.short_tail, "foreign-bytes"),
+        (D.zero_block, "zero-filled"),
+        (D.bad_crc, "bad-crc"),
+        (D.bad_length_small, "bad-length"),
+        (D.bad_length_large, "bad-length"),
+        (D.bad_length_into_next, "bad-length"),
+        (D.bad_magic, "bad-magic"),
+        (D.foreign_bytes, "foreign-bytes"),
+    ],
+    ids=lambda case: getattr(case, "__name__", ""),
+)
+def test_damage_is_reported_with_its_bytes(disease: Callable[[Path], Hurt], kind: str, hurt: Path) -> None:
+    done = disease(hurt / f"{INNER}.log")
+    verdict = judge(hurt)
+    (found,) = verdict.of(kind)
+    assert (found.path, found.position, found.length) == (str(done.file), done.position, done.length)
+    assert verdict.sums["bytes_damaged"] >= done.length
+
+
+def test_a_zero_tail_of_a_log_is_padding(sound: Path, hurt: Path) -> None:
+    before = judge(sound).sums
+    D.zero_tail(hurt / f"{INNER}.log", 5000)
+    after = judge(hurt).sums
+    assert after["bytes_padding"] == 5000
+    assert after["bytes_valid"] == before["bytes_valid"]
+
+
+def test_an_altered_base_offset_is_given_back(hurt: Path) -> None:
+    done = D.altered_base_offset(hurt / f"{INNER}.log", batch=5, bit=33)
+    (found,) = judge(hurt).of("altered-base-offset")
+    assert (found.position, found.length) == (done.position, 8)
+    assert found.numbers["flipped_bit"] == 33
+    assert found.numbers["probable_base_offset"] == int(found.numbers["found_base_offset"] or 0) ^ 1 << 33
+
+
+@pytest.mark.parametrize(
+    ("disease", "expected"),
+    [
+        (D.torn_tail, in_log("torn-tail", LIES, log=LAST)),
+        (D.short_tail, in_log("foreign-bytes", LIES, log=LAST)),
+        (D.zero_tail, in_log("zero-tail", LIES, log=LAST)),
+        (D.altered_base_offset, in_log("altered-base-offset", log=LAST)),
+        (D.altered_leader_epoch, in_log("altered-leader-epoch", log=LAST)),
+    ],
+    ids=lambda case: getattr(case, "__name__", ""),
+)
+def test_at_the_end_of_the_log(disease: Callable[..., Hurt], expected: Said, sound: Path, hurt: Path) -> None:
+    log = hurt / f"{LAST}.log"
+    if disease in (D.altered_base_offset, D.altered_leader_epoch):
+        disease(log, batch=-1)
+    else:
+        disease(log)
+    assert new(hurt, sound)[1] == expected
+
+
+def test_the_last_batch_is_gone(sound: Path, hurt: Path) -> None:
+    D.missing_batch(hurt / f"{LAST}.log", batch=-1)
+    assert new(hurt, sound)[1] == {
+        ("time-index-offset-not-found", f"{LAST}.timeindex"),
+        ("snapshot-stray", "metro-0/00000000000000000330.snapshot"),
+        ("checkpoint-beyond-log", RECOVERY_POINTS),
+        ("checkpoint-beyond-log", HIGH_WATERMARKS),
+    }
+
+
+SIDE_DISEASES: list[tuple[str, Callable[[Path], object], Said]] = [
+    ("index_missing", lambda d: S.index_missing(d / f"{INNER}.log"), in_log("index-missing")),
+    ("time_index_missing", lambda d: S.time_index_missing(d / f"{INNER}.log"), in_log("time-index-missing")),
+    ("index_wrong_entry", lambda d: S.index_wrong_entry(d / f"{INNER}.index"), {SHIFTED}),
+    (
+        "index_entry_beyond_log",
+        lambda d: S.index_entry_beyond_log(d / f"{INNER}.index"),
+        {("index-entry-beyond-log", f"{INNER}.index")},
+    ),
+    (
+        "index_zero_tail",
+        lambda d: S.index_zero_tail(d / f"{INNER}.index"),
+        {("index-zero-tail", f"{INNER}.index")},
+    ),
+    (
+        "time_index_zero_tail",
+        lambda d: S.index_zero_tail(d / f"{INNER}.timeindex"),
+        {("index-zero-tail", f"{INNER}.timeindex")},
+    ),
+    (
+        "active_index_zero_tail",
+        lambda d: S.index_zero_tail(d / f"{LAST}.index"),
+        {("index-zero-tail", f"{LAST}.index"), LIES},
+    ),
+    (
+        "index_unsorted",
+        lambda d: S.index_unsorted(d / f"{INNER}.index"),
+        {("index-not-sorted", f"{INNER}.index")},
+    ),
+    (
+        "time_index_unsorted",
+        lambda d: S.index_unsorted(d / f"{INNER}.timeindex"),
+        {("time-index-out-of-order", f"{INNER}.timeindex")},
+    ),
+    (
+        "index_bad_size",
+        lambda d: S.index_bad_size(d / f"{INNER}.index"),
+        {("index-bad-size", f"{INNER}.index")},
+    ),
+    (
+        "time_index_bad_size",
+        lambda d: S.index_bad_size(d / f"{INNER}.timeindex"),
+        {("index-bad-size", f"{INNER}.timeindex")},
+    ),
+    (
+        "txn_index_bad_size",
+        lambda d: S.index_bad_size(d / f"{INNER}.txnindex"),
+        {("txn-index-bad-size", f"{INNER}.txnindex")},
+    ),
+    (
+        "time_index_wrong_entry",
+        lambda d: S.time_index_wrong_entry(d / f"{INNER}.timeindex"),
+        {("time-index-mismatch", f"{INNER}.timeindex")},
+    ),
+    (
+        "txn_index_missing_entry",
+        lambda d: S.txn_index_missing_entry(d / f"{INNER}.txnindex"),
+        {("txn-index-missing-entry", f"{INNER}.txnindex")},
+    ),
+    (
+        "txn_index_missing",
+        lambda d: S.missing(d / f"{INNER}.txnindex"),
+        {("txn-index-missing-entry", f"{INNER}.txnindex")},
+    ),
+    (
+        "txn_index_wrong_entry",
+        lambda d: S.txn_index_wrong_entry(d / f"{INNER}.txnindex"),
+        {("txn-index-wrong-entry", f"{INNER}.txnindex")},
+    ),
+    (
+        "txn_index_bad_version",
+        lambda d: S.txn_index_bad_version(d / f"{INNER}.txnindex"),
+        {("txn-index-bad-version", f"{INNER}.txnindex")},
+    ),
+    (
+        "snapshot_corrupt",
+        lambda d: S.snapshot_corrupt(d / f"{INNER}.snapshot"),
+        {("snapshot-corrupt", f"{INNER}.snapshot")},
+    ),
+    (
+        "snapshot_stray",
+        lambda d: S.snapshot_stray(d / "metro-0"),
+        {("snapshot-stray", f"metro-0/{10**15:020d}.snapshot")},
+    ),
+    (
+        "epoch_file_wrong",
+        lambda d: S.epoch_file_wrong(d / "metro-0"),
+        {("leader-epoch-file-mismatch", EPOCHS)},
+    ),
+    (
+        "epoch_file_corrupt",
+        lambda d: S.epoch_file_corrupt(d / "metro-0"),
+        {("leader-epoch-file-corrupt", EPOCHS)},
+    ),
+    ("epoch_file_missing", lambda d: S.missing(d / EPOCHS), {("leader-epoch-file-missing", "metro-0")}),
+    (
+        "partition_metadata_corrupt",
+        lambda d: S.partition_metadata_corrupt(d / "metro-0"),
+        {("partition-metadata-corrupt", "metro-0/partition.metadata")},
+    ),
+    (
+        "partition_metadata_missing",
+        lambda d: S.partition_metadata_missing(d / "metro-0"),
+        {("partition-metadata-missing", "metro-0")},
+    ),
+    (
+        "leftover_swap",
+        lambda d: S.leftover_swap(d / f"{INNER}.log"),
+        {("leftover-swap", f"{INNER}.{suffix}.swap") for suffix in ("log", "index", "timeindex")},
+    ),
+    (
+        "leftover_cleaned",
+        lambda d: S.leftover_cleaned(d / f"{INNER}.log"),
+        {("leftover-cleaned", f"{INNER}.log.cleaned")},
+    ),
+    (
+        "leftover_deleted",
+        lambda d: S.leftover_deleted(d / f"{INNER}.log"),
+        {("leftover-deleted", f"{INNER}.log.deleted")},
+    ),
+    ("leftover_tmp", lambda d: S.leftover_tmp(d / EPOCHS), {("leftover-tmp", f"{EPOCHS}.tmp")}),
+    ("unknown_file", lambda d: S.unknown_file(d / "metro-0"), {("unknown-file", "metro-0/notes.txt")}),
+    ("unknown_file_in_log_dir", lambda d: S.unknown_file(d), {("unknown-file", "notes.txt")}),
+    (
+        "checkpoint_beyond_log",
+        lambda d: S.checkpoint_beyond_log(d / HIGH_WATERMARKS, "metro-0"),
+        {("checkpoint-beyond-log", HIGH_WATERMARKS)},
+    ),
+    (
+        "log_start_beyond_end",
+        lambda d: S.checkpoint_beyond_log(d / LOG_STARTS, "metro-0"),
+        {("log-start-beyond-end", LOG_STARTS)},
+    ),
+    (
+        "checkpoint_corrupt",
+        lambda d: S.checkpoint_corrupt(d / HIGH_WATERMARKS),
+        {("checkpoint-corrupt", HIGH_WATERMARKS)},
+    ),
+    (
+        "checkpoint_orphan",
+        lambda d: S.checkpoint_orphan(d / HIGH_WATERMARKS),
+        {("checkpoint-orphan", HIGH_WATERMARKS)},
+    ),
+    (
+        "orphan_index",
+        lambda d: S.orphan_index(d / f"{INNER}.log"),
+        {("orphan-index", f"{INNER}.{suffix}") for suffix in ("index", "timeindex", "txnindex")}
+        | {("offset-gap", f"{LAST}.log"), ("sequence-gap", f"{LAST}.log")}
+        | {("snapshot-leftover", f"{INNER}.snapshot")},
+    ),
+    (
+        "segment_gap",
+        lambda d: S.segment_gap(d / f"{INNER}.log"),
+        {("offset-gap", f"{LAST}.log"), ("sequence-gap", f"{LAST}.log")},
+    ),
+    ("no_segments", lambda d: [f.unlink() for f in (d / "metro-1").glob("0*")], {("no-segments", "metro-1")}),
+    (
+        "meta_properties_missing",
+        lambda d: S.missing(d / "meta.properties"),
+        {("meta-properties-missing", "data")},
+    ),
+    (
+        "meta_properties_corrupt",
+        lambda d: (d / "meta.properties").write_text("version=7\n"),
+        {("meta-properties-corrupt", "meta.properties")},
+    ),
+    ("not_stopped", lambda d: S.missing(d / ".kafka_cleanshutdown"), {("unclean-shutdown", "data")}),
+    (
+        "clean_shutdown_corrupt",
+        lambda d: (d / ".kafka_cleanshutdown").write_text("{"),
+        {("clean-shutdown-corrupt", ".kafka_cleanshutdown")},
+    ),
+    (
+        "topic_id_conflict",
+        lambda d: (d / "gates.old-0/partition.metadata").write_bytes(
+            (d / "metro-0/partition.metadata").read_bytes()
+        ),
+        {
+            ("topic-id-conflict", "metro-0/partition.metadata"),
+            ("topic-id-conflict", "metro-1/partition.metadata"),
+        },
+    ),
+    (
+        "bad_file_name",
+        lambda d: (d / f"{INNER}.snapshot").rename(d / "metro-0/198.snapshot"),
+        {("bad-file-name", "metro-0/198.snapshot")},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("apply", "expected"), [case[1:] for case in SIDE_DISEASES], ids=[c[0] for c in SIDE_DISEASES]
+)
+def test_side_diseases(apply: Callable[[Path], object], expected: Said, sound: Path, hurt: Path) -> None:
+    apply(hurt)
+    assert new(hurt, sound)[1] == expected
+
+
+@pytest.mark.parametrize(
+    ("apply", "kind", "name"),
+    [
+        (S.stray_directory, "stray-directory", f"metro-1.{ID}-stray"),
+        (S.deleted_directory, "deleted-directory", f"metro-1.{ID}-delete"),
+        (S.future_directory, "future-directory", f"metro-1.{ID}-future"),
+        (S.bad_directory_name, "bad-directory-name", "metro_1"),
+    ],
+)
+def test_directories(apply: Callable[[Path], Hurt], kind: str, name: str, sound: Path, hurt: Path) -> None:
+    apply(hurt / "metro-1")
+    expected = {(kind, name)}
+    if name != "metro_1":
+        expected.add(("open-transaction", name))
+    if kind != "future-directory":  # whose checkpoints stand under the plain name
+        expected |= {("checkpoint-orphan", RECOVERY_POINTS), ("checkpoint-orphan", HIGH_WATERMARKS)}
+    assert new(hurt, sound)[1] == expected
+
+
+def test_an_index_alone_is_held_against_its_log(hurt: Path) -> None:
+    assert judge(hurt / f"{INNER}.index").findings == ()
+    assert judge(hurt / f"{INNER}.timeindex").findings == ()
+    assert judge(hurt / f"{INNER}.txnindex").findings == ()
+    S.index_wrong_entry(hurt / f"{INNER}.index")
+    assert judge(hurt / f"{INNER}.index").ids() == {"index-entry-mismatch"}
+    D.bad_crc(hurt / f"{INNER}.log")
+    assert judge(hurt / f"{INNER}.timeindex").findings == ()
+    assert judge(hurt / f"{INNER}.log").ids() == {"bad-crc"}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("00000000000000000005.snapshot", b"", "snapshot-corrupt"),
+        ("leader-epoch-checkpoint", b"0\n1\n-1 5\n", "leader-epoch-file-corrupt"),
+        ("partition.metadata", b"version: 0", "partition-metadata-corrupt"),
+        ("quorum-state", b"{}", "quorum-state-corrupt"),
+        ("meta.properties", b"version=1\n", "meta-properties-corrupt"),
+        ("recovery-point-offset-checkpoint", b"1\n0\n", "checkpoint-corrupt"),
+        ("00000000000000000005.index", b"12345678", "orphan-index"),
+        ("notes.txt", b"hello", "unknown-file"),
+        ("00000000000000000005-0000000001.checkpoint", b"", "metadata-snapshot-incomplete"),
+        ("5.log", b"", "bad-file-name"),
+    ],
+)
+def test_single_files(name: str, data: bytes, kind: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert judge(tmp_path / name).ids() == {kind}
+
+
+def test_every_finding_has_a_kind_with_a_hint(hurt: Path) -> None:
+    D.bad_crc(hurt / f"{INNER}.log")
+    for found in judge(hurt).findings:
+        assert CATALOGUE[found.id].hint.startswith("kseg ")
+        assert found.message
