@@ -1,0 +1,61 @@
+"""What becomes of bytes that are no UTF-8: the rule of Java, asked of Java."""
+
+import itertools
+import random
+from array import array
+
+import pytest
+
+from kseg.segment.java_output import decode_utf8
+from kseg.segment.kernel import records, text
+from kseg.segment.kernel.walk import walk
+from tests.kafka.oracle import Oracle
+from tests.segment.bodies import record, sealed
+
+pytestmark = pytest.mark.kafka
+
+# the first and last byte of every class that the rule tells apart
+EDGES = bytes(
+    [0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED]
+)
+EDGES += bytes([0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xF7, 0xF8, 0xFD, 0xFE, 0xFF])
+
+
+def by_the_kernel(value: bytes) -> bytes:
+    """The value as a dump prints it."""
+    data = sealed(record(0, key=None, value=value), 1)
+    batches, cells = array("q", bytes(8 * 15)), array("q", bytes(8 * 12))
+    at, state = array("q", [0, 0]), array("q", bytes(8 * records.STATE_WIDTH))
+    walk(data, len(data), memoryview(batches), 1, memoryview(at))
+    records.read_plain(data, 0, memoryview(batches), 1, memoryview(cells), 1, memoryview(state))
+    out = bytearray(1000 + 4 * len(value))
+    at[0] = at[1] = 0
+    flags = text.DEEP | text.CONTENTS
+    end = text.format_lines(
+        data, memoryview(batches), 1, 0, memoryview(cells), 1, 1, flags, out, 0, memoryview(at)
+    )
+    return bytes(out[:end]).partition(b" payload: ")[2].removesuffix(b"\n")
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+def test_every_combination_of_the_edges(length: int, oracle: Oracle) -> None:
+    """Each followed by a letter, so that one cannot run into the next; for four bytes a random choice."""
+    combinations = [bytes(each) for each in itertools.product(EDGES, repeat=length)]
+    if length == 4:
+        combinations = random.Random(3).sample(combinations, 40_000)
+    for start in range(0, len(combinations), 10_000):
+        value = b"".join(each + b"|" for each in combinations[start : start + 10_000])
+        java = oracle.utf8(value)
+        assert decode_utf8(value).encode() == java
+        assert by_the_kernel(value) == java
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_bytes(seed: int, oracle: Oracle) -> None:
+    lots = random.Random(seed)
+    for value in (lots.randbytes(100_000), bytes(lots.choices(EDGES, k=100_000)), "é€😀a".encode() * 9999):
+        java = oracle.utf8(value)
+        assert decode_utf8(value).encode() == java
+        assert by_the_kernel(value) == java
+        cut = value[: lots.randrange(len(value))]
+        assert by_the_kernel(cut) == oracle.utf8(cut)

@@ -1,0 +1,472 @@
+"""One source, two speeds: the compiled kernels and their own sources, interpreted, give the same on any bytes.
+
+The interpreted run is also the bounds check of the compiled one: its buffers raise at every index outside of them.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kseg.segment import columns as C
+from kseg.segment import crc
+from kseg.segment.java_output import decode_utf8
+from tests.segment import interpreted
+from tests.segment.bodies import CASES, sealed
+from tests.segment.interpreted import NAMES, Checked
+from tests.segment.scanning import batch, plain_file
+
+COMPILED = interpreted.compiled()
+INTERPRETED = interpreted.kernels()
+SEEDS = [plain_file(4)[0], plain_file(5, 0)[0], plain_file(5, 1)[0], *(case.data for case in CASES)]
+
+
+def test_every_kernel_is_here() -> None:
+    assert {"walk", "records", "checksum", "text", "encode", "check", "arithmetic", "views"} <= set(NAMES)
+    assert all(str(module.__file__).endswith(".py") for module in INTERPRETED.values())
+
+
+def test_the_checked_buffer_watches() -> None:
+    checked = Checked(bytearray(b"abc"))
+    assert [checked[0], checked[2], len(checked)] == [97, 99, 3]
+    for index in (-1, 3):
+        with pytest.raises(IndexError):
+            checked[index]
+        with pytest.raises(IndexError):
+            checked[index] = 1
+
+
+@st.composite
+def buffers(draw: st.DrawFn) -> bytes:
+    """Random bytes, or batches with some bytes changed, cut or moved."""
+    if draw(st.integers(0, 4)) == 0:
+        return draw(st.binary(max_size=400))
+    data = bytearray(b"".join(draw(st.lists(st.sampled_from(SEEDS), min_size=1, max_size=3))))
+    for _ in range(draw(st.integers(0, 6))):
+        at = draw(st.integers(0, len(data)))
+        match draw(st.integers(0, 3)):
+            case 0 | 1 if at < len(data):
+                data[at] = draw(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF, draw(st.integers(0, 255))]))
+            case 2:
+                data[at:at] = draw(st.binary(max_size=20))
+            case _:
+                del data[at : at + draw(st.integers(0, 20))]
+    return bytes(data)
+
+
+def numbers(*values: int) -> array[int]:
+    return array("q", values)
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """What it returns; the type of what it raises, an IndexError never."""
+    try:
+        return call()
+    except (ValueError, OverflowError) as error:
+        return type(error)
+
+
+def walked(
+    kernel: dict[str, ModuleType], wrap: Callable[[Any], Any], data: bytes, end: int, capacity: int
+) -> Any:
+    """All rows of a walk that is resumed until it ends, and the reason."""
+    cells, state = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
+    tables = []
+    while True:
+        reason = kernel["walk"].walk(wrap(data), end, wrap(cells), capacity, wrap(state))
+        tables.append((reason, state.tolist(), cells.tolist()))
+        if reason != kernel["walk"].FULL or not state[1]:
+            return tables
+
+
+def table_of(data: bytes, capacity: int = 16) -> tuple[array[int], int]:
+    """The rows of the first walk, by the interpreted kernel."""
+    cells, state = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
+    INTERPRETED["walk"].walk(Checked(data), len(data), Checked(cells), capacity, Checked(state))
+    return cells, state[1]
+
+
+def both(run: Callable[[dict[str, ModuleType], Callable[[Any], Any]], Any]) -> Any:
+    """Run on the interpreted kernels with checked buffers, then on the compiled ones; the results are equal."""
+    found = run(INTERPRETED, Checked)
+    if len(COMPILED) >= len(NAMES) - 1:  # all but `views`
+        assert run({**INTERPRETED, **COMPILED}, memoryview) == found
+    return found
+
+
+# --- walk
+
+
+@given(buffers(), st.integers(1, 9), st.integers(0, 500))
+def test_walk(data: bytes, capacity: int, cut: int) -> None:
+    both(lambda kernel, wrap: walked(kernel, wrap, data, max(0, len(data) - cut), capacity))
+
+
+@given(buffers(), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.integers(0, 100))
+def test_first_candidate(data: bytes, lowest: int, highest: int, cut: int) -> None:
+    end = max(0, len(data) - cut)
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
+        found, position = [], -1
+        while True:
+            position = kernel["walk"].first_candidate(wrap(data), position + 1, end, lowest, highest)
+            found.append(position)
+            if position < 0:
+                return found
+
+    both(run)
+
+
+@given(buffers(), st.data())
+def test_questions_about_tables(data: bytes, draws: st.DataObject) -> None:
+    cells, count = table_of(data)
+    for row in range(count):
+        cells[C.VALID * 16 + row] = draws.draw(st.sampled_from([0, 1, 1, 1]))
+    row = draws.draw(st.integers(0, count))
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
+        walk = kernel["walk"]
+        table = wrap(cells)
+        return [
+            walk.first_invalid(table, 16, count),
+            walk.highest_offset(table, 16, count),
+            walk.plain_run(table, 16, row, count),
+            walk.next_remarkable(table, 16, row, count),
+            walk.zero_run(wrap(data), min(row, len(data)), len(data)),
+        ]
+
+    both(run)
+
+
+# --- checksums
+
+
+@given(buffers(), st.sampled_from([0, 26, 61, 100, 10**6]))
+def test_judge_small(data: bytes, limit: int) -> None:
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
+        cells, count = table_of(data)
+        checksum = kernel["checksum"]
+        tables = [wrap(memoryview(checksum.make_tables(p))) for p in (checksum.CASTAGNOLI, checksum.IEEE)]
+        left = checksum.judge_small(wrap(data), wrap(cells), 16, count, limit, *tables)
+        return left, cells.tolist()
+
+    both(run)
+
+
+@given(st.binary(max_size=200), st.integers(0, 200), st.integers(0, 200))
+def test_crc_of_equals_the_libraries(data: bytes, start: int, stop: int) -> None:
+    start, stop = sorted((min(start, len(data)), min(stop, len(data))))
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
+        checksum = kernel["checksum"]
+        return [
+            checksum.crc_of(wrap(data), start, stop, wrap(memoryview(checksum.make_tables(p))))
+            for p in (checksum.CASTAGNOLI, checksum.IEEE)
+        ]
+
+    assert both(run) == [crc.crc32c(data[start:stop]), crc.crc32(data[start:stop])]
+
+
+# --- records
+
+
+def decoded(
+    kernel: dict[str, ModuleType],
+    wrap: Callable[[Any], Any],
+    read: Callable[[ModuleType, Any, Any, Any], int],
+    row: int,
+    capacity: int,
+) -> Any:
+    """Every table that a reader of records fills until it is done, and how it ended."""
+    records = kernel["records"]
+    cells, state = array("q", bytes(8 * 12 * capacity)), array("q", bytes(8 * records.STATE_WIDTH))
+    state[records.ROW] = row
+    tables = []
+    for _ in range(400):
+        state[records.COUNT] = 0
+        ended = read(records, wrap, wrap(cells), wrap(state))
+        tables.append((ended, state.tolist(), cells.tolist()))
+        if ended != records.BODY_FULL:
+            break
+    return tables
+
+
+@given(buffers(), st.integers(1, 5))
+def test_plain_batches(data: bytes, capacity: int) -> None:
+    batches, count = table_of(data)
+
+    def read(records: ModuleType, wrap: Any, cells: Any, state: Any) -> int:
+        return int(records.read_plain(wrap(data), count - 1, wrap(batches), 16, cells, capacity, state))
+
+    if count:
+        both(lambda kernel, wrap: decoded(kernel, wrap, read, 0, capacity))
+
+
+@given(st.binary(max_size=200), st.data())
+def test_bodies(body: bytes, draws: st.DataObject) -> None:
+    if draws.draw(st.booleans()):
+        case = draws.draw(st.sampled_from([case for case in CASES if case.data[16] == 2]))
+        mutated = bytearray(case.data[61:])
+        for _ in range(draws.draw(st.integers(0, 3)) if mutated else 0):
+            mutated[draws.draw(st.integers(0, len(mutated) - 1))] = draws.draw(st.integers(0, 255))
+        body = bytes(mutated)
+    int64 = st.integers(-(2**63), 2**63 - 1)
+    header = sealed(
+        b"",
+        draws.draw(st.integers(-1, 6) | st.just(2**31 - 1)),
+        base_offset=draws.draw(int64 | st.integers(0, 9)),
+        attributes=draws.draw(st.sampled_from([0, 8, 64])),
+        base_timestamp=draws.draw(int64 | st.integers(0, 9)),
+        max_timestamp=draws.draw(int64),
+        producer=(1, 0, draws.draw(st.integers(-(2**31), 2**31 - 1))),
+    )
+    batches, _ = table_of(header)
+    capacity = draws.draw(st.integers(1, 5))
+    start = draws.draw(st.integers(0, 3)) if len(body) > 3 else 0
+
+    def read(records: ModuleType, wrap: Any, cells: Any, state: Any) -> int:
+        return int(records.read_body(wrap(body), start, len(body), wrap(batches), 16, cells, capacity, state))
+
+    both(lambda kernel, wrap: decoded(kernel, wrap, read, 0, capacity))
+
+
+@given(buffers(), st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, 1]), st.sampled_from([1, 9]))
+def test_message_sets(content: bytes, base_offset: int, magic: int, attributes: int) -> None:
+    batches, _ = table_of(batch(5, 2, magic=magic, codec=1))
+    batches[C.ATTRIBUTES * 16] = attributes
+
+    def read(records: ModuleType, wrap: Any, cells: Any, state: Any) -> int:
+        return int(records.read_message_set(wrap(content), base_offset, wrap(batches), 16, cells, 3, state))
+
+    both(lambda kernel, wrap: decoded(kernel, wrap, read, 0, 3))
+    both(lambda kernel, wrap: kernel["records"].count_messages(wrap(content)))
+
+
+@pytest.mark.parametrize("name", ["records", "walk", "checksum", "text"])
+def test_tables_that_are_too_small_are_refused(name: str) -> None:
+    """In C there is no second line of defence: each entry function compares its tables with what is claimed."""
+    data = batch(0)
+    batches, _ = table_of(data)
+    small, state = numbers(0, 0, 0), array("q", bytes(48))
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[Any]:
+        tables = wrap(memoryview(kernel["checksum"].make_tables(1)))
+        calls: dict[str, list[Callable[[], Any]]] = {
+            "walk": [
+                lambda: kernel["walk"].walk(wrap(data), len(data), wrap(small), 5, wrap(state)),
+                lambda: kernel["walk"].walk(wrap(data), len(data) + 1, wrap(batches), 16, wrap(state)),
+                lambda: kernel["walk"].walk(wrap(data), len(data), wrap(batches), 16, wrap(numbers(-1, 0))),
+                lambda: kernel["walk"].first_candidate(wrap(data), -1, len(data), 0, 1),
+                lambda: kernel["walk"].first_candidate(wrap(data), 0, len(data) + 1, 0, 1),
+            ],
+            "records": [
+                lambda: kernel["records"].read_plain(
+                    wrap(data), 0, wrap(batches), 16, wrap(small), 5, wrap(state)
+                ),
+                lambda: kernel["records"].read_plain(
+                    wrap(data), 16, wrap(batches), 16, wrap(numbers(*range(24))), 2, wrap(state)
+                ),
+                lambda: kernel["records"].read_plain(
+                    wrap(data[:40]), 0, wrap(batches), 16, wrap(numbers(*range(24))), 2, wrap(state)
+                ),
+                lambda: kernel["records"].read_body(
+                    wrap(data), 5, len(data) + 1, wrap(batches), 16, wrap(numbers(*range(24))), 2, wrap(state)
+                ),
+            ],
+            "checksum": [
+                lambda: kernel["checksum"].judge_small(wrap(data), wrap(small), 5, 1, 99, tables, tables),
+                lambda: kernel["checksum"].judge_small(wrap(data), wrap(batches), 16, 17, 99, tables, tables),
+                lambda: kernel["checksum"].judge_small(
+                    wrap(data[:40]), wrap(batches), 16, 1, 999, tables, tables
+                ),
+            ],
+            "text": [
+                lambda: kernel["text"].format_lines(
+                    wrap(data), wrap(small), 5, 0, wrap(small), 0, 0, 0, wrap(bytearray(9999)), 0, wrap(state)
+                ),
+                lambda: kernel["text"].format_lines(
+                    wrap(data),
+                    wrap(batches),
+                    16,
+                    0,
+                    wrap(small),
+                    5,
+                    5,
+                    1,
+                    wrap(bytearray(999)),
+                    0,
+                    wrap(state),
+                ),
+            ],
+        }
+        return [outcome(call) for call in calls[name]]
+
+    assert set(both(run)) == {ValueError}
+
+
+# --- text
+
+
+@given(buffers(), st.sampled_from([0, 1, 2, 3, 4, 7, 8, 15]), st.sampled_from([0, 700, 1500, 20000]))
+def test_lines(data: bytes, flags: int, room: int) -> None:
+    batches, count = table_of(data)
+    if not count:
+        return
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[bytes]:
+        cells, state = array("q", bytes(8 * 12 * 64)), array("q", bytes(8 * 6))
+        kernel["records"].read_plain(wrap(data), count - 1, wrap(batches), 16, wrap(cells), 64, wrap(state))
+        filled, at = state[kernel["records"].COUNT], numbers(0, 0)
+        last = min(count - 1, state[kernel["records"].ROW])
+        pieces = []
+        for _ in range(200):
+            out = bytearray(room)
+            end = kernel["text"].format_lines(
+                wrap(data), wrap(batches), 16, last, wrap(cells), 64, filled, flags, wrap(out), 0, wrap(at)
+            )
+            if not end:
+                break
+            pieces.append(bytes(out[:end]))
+        return pieces
+
+    both(run)
+
+
+@given(
+    st.binary(max_size=30)
+    | st.text(max_size=12).map(str.encode)
+    | st.lists(
+        st.sampled_from(
+            [
+                b"\xed\xa0\x80",
+                b"\xe0\x80",
+                b"\xf4\x90\x80\x80",
+                b"\xf0\x9f\x98\x80",
+                b"\xc2",
+                b"a",
+                b"\xed\xbf",
+                b"\xf0\x80\x80",
+                b"\xef\xbf\xbd",
+            ]
+        ),
+        max_size=5,
+    ).map(b"".join)
+)
+def test_text_is_decoded_as_java_does(value: bytes) -> None:
+    """`java_output` is held to real Java by the tests with the real Kafka, and so is this by it."""
+    data = sealed(_record(value), 1)
+    batches, _ = table_of(data)
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> bytes:
+        cells, state, at = array("q", bytes(8 * 12)), array("q", bytes(48)), numbers(0, 0)
+        kernel["records"].read_plain(wrap(data), 0, wrap(batches), 16, wrap(cells), 1, wrap(state))
+        out = bytearray(5000)
+        end = kernel["text"].format_lines(
+            wrap(data), wrap(batches), 16, 0, wrap(cells), 1, 1, 3, wrap(out), 0, wrap(at)
+        )
+        return bytes(out[:end])
+
+    line = both(run).partition(b" payload: ")[2]
+    assert line == decode_utf8(value).encode() + b"\n"
+
+
+def _record(value: bytes) -> bytes:
+    from tests.segment.bodies import record
+
+    return record(0, value=value)
+
+
+# --- arithmetic
+
+
+@given(st.integers(-(2**62), 2**62), st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1))
+def test_arithmetic(value: int, sequence: int, increment: int) -> None:
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> tuple[int, int]:
+        arithmetic = kernel["arithmetic"]
+        return arithmetic.to_int(value), arithmetic.add_sequence(sequence, increment)
+
+    assert both(run)[0] == (value + 2**31) % 2**32 - 2**31
+
+
+# --- what verify asks
+
+
+@given(buffers(), st.binary(max_size=60), st.data())
+def test_check(data: bytes, index: bytes, draws: st.DataObject) -> None:
+    batches, count = table_of(data)
+    for row in range(count):
+        batches[C.VALID * 16 + row] = 1
+    base = draws.draw(st.integers(0, 10) | st.integers(0, 2**40))
+    records = array("q", bytes(8 * 12 * 64))
+    state = array("q", bytes(48))
+    if count:
+        INTERPRETED["records"].read_plain(
+            Checked(data), count - 1, Checked(batches), 16, Checked(records), 64, Checked(state)
+        )
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[Any]:
+        check, table = kernel["check"], wrap(batches)
+        found: list[Any] = []
+        seen, row = numbers(-1, -1, 0), 0
+        while row < count:
+            row = check.next_suspect(table, 16, row, count, wrap(seen)) + 1
+            found.append((row, seen.tolist()))
+        sums = array("q", bytes(8 * check.T_WIDTH))
+        check.tally(table, 16, 0, count, 1_700_000_000_001, wrap(sums))
+        found.append(sums.tolist())
+        found += [check.next_producer(table, 16, row, count) for row in range(count)]
+        found += [check.steady_run(table, 16, row, count) for row in range(count)]
+        found += [check.next_epoch(table, 16, row, count, 0) for row in range(count)]
+        for width, entries in ((8, check.next_offset_entry), (12, check.next_time_entry)):
+            place = array("q", bytes(8 * check.I_WIDTH))
+            place[check.I_SEEN], place[check.I_FORMER_SLOT] = -1, -1
+            for _ in range(30):
+                why = entries(wrap(index), len(index) // width, base, table, 16, count, wrap(place))
+                found.append((why, place.tolist()))
+                if why in (check.IN_ORDER, check.MORE):
+                    break
+        rules, at = array("q", bytes(8 * check.R_STATE_WIDTH)), 0
+        rules[check.R_BATCH] = -1
+        read = state[3]
+        while at < read:
+            at = check.next_record(wrap(records), 64, at, read, table, 16, wrap(rules)) + 1
+            found.append((at, rules.tolist()))
+        return found
+
+    both(run)
+
+
+# --- the whole library on interpreted kernels
+
+
+@pytest.mark.skipif(not COMPILED, reason="the kernels are not compiled: there is nothing to compare with")
+def test_a_whole_dump_on_interpreted_kernels_says_the_same(tmp_path: Path) -> None:
+    """Hundreds of hurt files, dumped by another process whose kernels are plain Python with watched buffers."""
+    lots = random.Random(7)
+    for number in range(60):
+        data = bytearray(
+            b"".join(lots.choices([*SEEDS, batch(9, 3, b"\xff\xe2\x28 text", 2, lots.randrange(5))], k=3))
+        )
+        for _ in range(lots.randrange(4)):
+            data[lots.randrange(len(data))] = lots.choice([0, 1, 2, 0x80, 0xFF, lots.randrange(256)])
+        (tmp_path / f"{number:020d}.log").write_bytes(data)
+    other = subprocess.run(
+        [sys.executable, "-m", "tests.segment.interpreted", str(tmp_path)],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert other.returncode == 0, other.stderr[-3000:]
+    assert other.stdout.splitlines() == interpreted.dumps(tmp_path)
