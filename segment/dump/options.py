@@ -13,7 +13,8 @@ DECODERS = ("offsets", "transaction-log", "cluster-metadata", "share-group-state
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
     """format: one of FORMATS. decoder: one of DECODERS or None. bytes_mode: one of BYTES_MODES, how keys, values
-    and header values are shown. escape_control: escape control characters (stdout is a terminal)."""
+    and header values are shown. escape_control: escape control characters (stdout is a terminal). jobs: how many
+    processes may share a large file whose records are shown."""
 
     format: str = "kafka"
     deep_iteration: bool = False
@@ -28,6 +29,7 @@ class DumpOptions:
     bytes_mode: str = "auto"
     escape_control: bool = False
     drop_cache: bool = False
+    jobs: int = 1
 
     def end_of(self, size_bytes: int) -> int:
         """How much of a log of `size_bytes` is read: the default limit, Kafka's, means all of it, above 2 GiB too."""

@@ -16,7 +16,7 @@ from kseg.segment.events import Event, Failure, Row, Text
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.index import OffsetIndex
-from kseg.segment.layout import LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
+from kseg.segment.layout import INT32_MAX, LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
 from kseg.segment.model import Batch
 from kseg.segment.names import FileName, Role, parse_file_name
 from kseg.segment.scan import scan
@@ -85,8 +85,31 @@ def _log(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
             yield _oversized(path, file.size_bytes)
         dumper = _dumper(options.format)
         base = name.base_offset or 0
+        if options.jobs > 1 and narrowing.everything and options.max_bytes == INT32_MAX:
+            yield from _by_many(path, file.view, base, options, narrowing)
+            return
         start = _first_position(path, base, file, options.selection.from_offset)
         yield from dumper(path, file.view, base, options, narrowing).events(start)
+
+
+def _by_many(
+    path: str, view: memoryview, base_offset: int, options: DumpOptions, narrowing: Narrowing
+) -> Iterator[Event]:
+    from kseg.segment.dump.parts import in_parts
+
+    def make() -> "LogText | LogRows":
+        return _dumper(options.format)(path, view, base_offset, options, narrowing)
+
+    of_parts = make()
+
+    def dump_range(start: int, end: int | None) -> Iterator[Event]:
+        # a part that was given up may have left something in its dumper: what goes to the end begins anew
+        dumper = make() if end is None else of_parts
+        dumper.end = dumper.end if end is None else end
+        for event in dumper.events(start):
+            yield _as_json(event) if options.format == "json" and isinstance(event, Row) else event
+
+    yield from in_parts(view, dump_range, options.jobs)
 
 
 def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: int | None) -> int:

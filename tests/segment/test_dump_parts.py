@@ -1,0 +1,133 @@
+"""A large log dumped by several processes: nobody can tell from the output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.segment import layout as L
+from kseg.segment.batch_writer import encode_batch
+from kseg.segment.dump import parts
+from kseg.segment.dump.options import DumpOptions
+from kseg.segment.dump.work import dump
+from kseg.segment.events import Event, Text
+from kseg.segment.findings import Finding
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.targets import FileTarget
+
+BATCHES = 120
+PART_BYTES = 4096
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(
+        parts, "_may_fork", lambda: True
+    )  # the threads of a test runner wait for nothing of ours
+
+
+def log(codec: int = L.NONE) -> bytearray:
+    """A log of 120 batches with ten records each."""
+    batches = []
+    for first in range(0, BATCHES * 10, 10):
+        records = tuple(
+            Record(n, 1000 + n, b"k%d" % n, bytes([65 + n % 50]) * 90) for n in range(first, first + 10)
+        )
+        batches.append(encode_batch(NewBatch(records=records, codec=codec)))
+    return bytearray(b"".join(batches))
+
+
+def dumped(path: Path, jobs: int, shape: str = "kafka") -> tuple[bytes, list[Finding]]:
+    options = DumpOptions(format=shape, print_data_log=True, jobs=jobs)
+    events: Iterator[Event] = dump(FileTarget(str(path)), options)
+    text, findings = b"", []
+    for event in events:
+        if isinstance(event, Text):
+            text += event.data
+        elif isinstance(event, Finding):
+            findings.append(event)
+    return text, findings
+
+
+def write(directory: Path, data: bytes | bytearray) -> Path:
+    path = directory / "00000000000000000000.log"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("shape", ["kafka", "json"])
+@pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_parts_are_put_together_in_order(tmp_path: Path, codec: int, jobs: int, shape: str) -> None:
+    path = write(tmp_path, log(codec))
+    if codec == L.NONE:
+        assert len(parts.boundaries(memoryview(path.read_bytes()))) >= parts.LEAST_PARTS
+    text, findings = dumped(path, jobs, shape)
+    assert (text, findings) == dumped(path, 1, shape)
+    assert text.count(b'"type":"record"' if shape == "json" else b"\n| offset: ") == BATCHES * 10
+    assert not findings
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+@pytest.mark.parametrize("at", [0, 17, 60, 61, BATCHES - 1])
+def test_damage_is_told_as_by_one_process(tmp_path: Path, at: int, jobs: int) -> None:
+    data = log()
+    starts = [0]
+    while len(starts) < BATCHES:
+        starts.append(starts[-1] + 12 + int.from_bytes(data[starts[-1] + 8 : starts[-1] + 12], "big"))
+    data[starts[at] + 200] ^= 0xFF
+    path = write(tmp_path, data)
+    text, findings = dumped(path, jobs)
+    assert (text, findings) == dumped(path, 1)
+    assert [finding.id for finding in findings] == ["bad-crc"]
+
+
+def test_a_torn_log_stays_whole(tmp_path: Path) -> None:
+    path = write(tmp_path, log()[:-5])
+    assert parts.boundaries(memoryview(path.read_bytes())) == []
+    text, findings = dumped(path, 2)
+    assert (text, findings) == dumped(path, 1)
+    assert [finding.id for finding in findings] == ["torn-tail"]
+
+
+def test_a_part_of_too_much_text_is_left_to_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, log())
+    expected = dumped(path, 1)
+    monkeypatch.setattr(parts, "MOST_TEXT_BYTES", 100)
+    assert dumped(path, 2) == expected
+
+
+def test_a_helper_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, log())
+    expected = dumped(path, 1)
+
+    def die(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(parts, "_send", die)  # only helpers send
+    assert dumped(path, 2) == expected
+
+
+def test_helpers_end_with_a_dump_that_is_left(tmp_path: Path) -> None:
+    path = write(tmp_path, log())
+    before = _children()
+    events = dump(FileTarget(str(path)), DumpOptions(print_data_log=True, jobs=3))
+    for _ in range(4):
+        next(events)
+    assert len(_children()) == len(before) + 2
+    events.close()  # type: ignore[attr-defined]
+    assert _children() == before
+
+
+def _children() -> set[str]:
+    return set(
+        Path("/proc/self/task")
+        .joinpath(Path("/proc/thread-self").resolve().name, "children")
+        .read_text()
+        .split()
+    )
