@@ -89,7 +89,8 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
     name = os.fspath(path)
     try:
         with open(name, "rb") as stream:
-            data = stream.read(limit_bytes + 1)
+            # a read reserves what it is asked for
+            data = stream.read(min(limit_bytes, os.fstat(stream.fileno()).st_size) + 1)
     except OSError as error:
         raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
     if len(data) > limit_bytes:
