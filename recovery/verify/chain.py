@@ -233,12 +233,14 @@ class Chain:
         first, last, width = N.first_of(table, row), table.at(C.LAST_OFFSET, row), N.width_of(table, row)
         lower = self._last_before(row)
         if last >= self._limit:
-            fit = N.fit_offset(first, width, lower, self._open(self._limit))
-            if not fit.strength:
-                fit = N.fit_offset(first, width, lower, self._limit)
+            # only the next segment is a neighbour to fit before; the reach of an index entry is far away
+            bound = self._limit if self._limit == self.place.next_base else None
+            fit = N.fit_offset(first, width, lower, bound)
+            if self._as_known(row, lower):
+                return
             if fit.strength:
                 self._alter(row, fit.value, f"the segment must end below offset {self._limit}")
-            elif self.place.next_base is None or last - self.place.base_offset > L.INT32_MAX:
+            elif bound is None:
                 message = (
                     f"offset {last} is more than 2^31 - 1 above the base offset {self.place.base_offset}"
                 )
