@@ -186,9 +186,8 @@ def judge(event: Event) -> None:
             assert isinstance(row["type"], str)
             json.dumps(row, default=_shown)
             if row["type"] == "verified":
-                total = row["bytes_valid"] + row["bytes_damaged"] + row["bytes_padding"]  # type: ignore[operator]
-                assert row["bytes_total"] == total, row
-                assert min(row["bytes_valid"], row["bytes_damaged"], row["bytes_padding"]) >= 0, row  # type: ignore[type-var]
+                parts = [int(str(row[f"bytes_{part}"])) for part in ("valid", "damaged", "padding")]
+                assert row["bytes_total"] == sum(parts) and min(parts) >= 0, row
         case Finding():
             _judge_finding(event)
         case Failure(path, sentence, exit_status, trace):
