@@ -1,0 +1,73 @@
+"""Requests that a dump cannot meet: no file, no such file, nothing it may read, decoders that are not there yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.dump.options import DECODERS
+from tests import trees
+
+
+@pytest.fixture
+def metro(capture_small: Path) -> Path:
+    return capture_small / "data" / "metro-none-0" / "00000000000000000000.log"
+
+
+@pytest.mark.behaviour("D09")
+def test_no_path_is_a_wrong_request(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run(["dump"]) == 2
+    said = capfdbinary.readouterr()
+    assert said.out == b""
+    assert b"needs at least one PATH" in said.err
+
+
+@pytest.mark.behaviour("D09")
+def test_a_path_that_cannot_be_read_is_named(
+    tmp_path: Path, metro: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    missing = tmp_path / "00000000000000000000.log"
+    assert run(["dump", str(missing)]) == 3
+    assert str(missing).encode() in capfdbinary.readouterr().err
+    # among others it costs only itself
+    with trees.unchanged(metro.parent):
+        assert run(["dump", "--no-progress", "--jobs", "1", str(missing), str(metro)]) == 5
+    said = capfdbinary.readouterr()
+    assert str(missing).encode() in said.err
+    assert b"baseOffset: 0 " in said.out
+
+
+@pytest.mark.behaviour("D09")
+def test_a_directory_named_like_a_log_is_no_log(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (tmp_path / "00000000000000000000.log").mkdir()
+    assert run(["dump", str(tmp_path / "00000000000000000000.log")]) == 3
+    assert b"00000000000000000000.log" in capfdbinary.readouterr().err
+
+
+@pytest.mark.behaviour("D10")
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_decoder_that_is_not_there_yet_says_so(
+    decoder: str, metro: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Better no answer than raw bytes that look like one."""
+    with trees.unchanged(metro.parent):
+        assert run(["dump", f"--{decoder}-decoder", str(metro)]) == 2
+    said = capfdbinary.readouterr()
+    assert said.out == b""
+    assert f"--{decoder}-decoder comes in a later version of kseg".encode() in said.err
+    assert said.err.count(b"\n") == 1
+
+
+@pytest.mark.behaviour("D10")
+def test_without_a_decoder_an_internal_topic_is_dumped_like_any_other(
+    capture_small: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    log = capture_small / "data" / "__consumer_offsets-0" / "00000000000000000000.log"
+    assert run(["dump", "--no-progress", "--deep-iteration", str(log)]) == 0
+    out = capfdbinary.readouterr().out
+    assert out.count(b"| offset: ") > 10
+    assert b"payload:" not in out

@@ -1,0 +1,50 @@
+"""The acceptance list is complete, and its page is true."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests import behaviours
+
+
+@pytest.fixture(scope="module")
+def written() -> str:
+    """The page as it should be, by a process of its own (pytest does not collect inside of pytest)."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.behaviours", "--print"],
+        cwd=behaviours.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_every_row_of_the_areas_is_listed() -> None:
+    for letter, last in (("F", 59), ("I", 22), ("D", 11), ("V", 16), ("L", 22)):
+        assert [row for row in behaviours.ROWS if row[0] == letter] == [
+            f"{letter}{number:02}" for number in range(1, last + 1)
+        ]
+
+
+def test_every_row_has_a_test(written: str) -> None:
+    bare = [line for line in written.splitlines() if line.endswith("| — |")]
+    assert bare == []
+
+
+def test_the_page_is_not_stale(written: str) -> None:
+    assert behaviours.PAGE.read_text() == written, "run python -m tests.behaviours"
+
+
+def test_a_row_without_a_test_would_be_noticed() -> None:
+    tests = {row: {"tests/test_x.py::test_y"} for row in behaviours.ROWS}
+    assert behaviours.rows_without_test(tests) == []
+    del tests["F46"]
+    assert behaviours.rows_without_test(tests) == ["F46"]
+    assert "| F46 | a cut lz4 header is an error | — |" in behaviours.page(tests)
+    assert behaviours.unknown_rows({**tests, "F60": set(), "X01": set()}) == ["F60"]
