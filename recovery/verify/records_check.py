@@ -1,7 +1,11 @@
 """The deep level: every record of every batch decoded, decompressed where needed, and held against its batch.
 
-The decoder hands over tables of records, the kernel runs over them; Python is entered per table of plain batches
-and per compressed batch, never per record.
+1. Nearly every batch is sound, and a kernel that only looks says so: one call for a run of plain batches, one for
+   each compressed batch behind its decompression.
+2. A batch that is not (or is a control batch, or of magic 0 or 1) is taken to pieces: the decoder hands over tables
+   of records, another kernel runs over them and says what is wrong where.
+
+Python is entered per run or batch, never per record.
 """
 
 from array import array
@@ -12,11 +16,13 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.control import parse_control_record
-from kseg.segment.decode import Chunk, Decoder, Problem, record_at
-from kseg.segment.errors import FormatError
+from kseg.segment.decode import MAX_BODY_BYTES, Chunk, Decoder, Problem, record_at
+from kseg.segment.errors import CodecError, FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
 from kseg.segment.kernel import records as R
+from kseg.segment.kernel.sound import packed_sound, plain_sound
+from kseg.segment.kernel.walk import packed_run
 
 _COUNT_PROBLEMS = (R.NEGATIVE_COUNT, R.TOO_FEW_RECORDS, R.BYTES_LEFT_OVER)
 _RULES = {
@@ -26,16 +32,62 @@ _RULES = {
 }
 
 
+def _behind_look(table: Columns, row: int, stop: int) -> int:
+    """Where a closer look at `row` ends: behind it, or behind the messages of magic 0 and 1 that stand together."""
+    magics = table.column(C.MAGIC)
+    behind = row + 1
+    if magics[row] < L.MAGIC_V2:
+        while behind < stop and magics[behind] < L.MAGIC_V2:
+            behind += 1
+    return behind
+
+
 class RecordsCheck:
     """A `Consumer` that decodes. records: how many there were."""
 
     def __init__(self, path: str, view: memoryview) -> None:
         self.records = 0
         self._path = path
+        self._view = view
         self._decoder = Decoder(view)
         self._state = memoryview(array("q", bytes(8 * check.R_STATE_WIDTH)))
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        row = first
+        while row < stop:
+            sound = self._sound_until(table, row, stop)
+            self.records += sum(table.column(C.COUNT)[row:sound])
+            row = sound
+            if row < stop:
+                behind = _behind_look(table, row, stop)
+                yield from self._look(table, row, behind)
+                row = behind
+
+    def _sound_until(self, table: Columns, row: int, stop: int) -> int:
+        """The first row from `row` on that deserves a closer look; `stop` when there is none."""
+        cells, capacity, view = table.cells, table.capacity, self._view
+        while row < stop:
+            row = plain_sound(view, row, stop, cells, capacity)
+            packed_end = packed_run(cells, capacity, row, stop, L.INT64_MAX)
+            if packed_end == row:
+                return row
+            from kseg.segment.codec import decompress  # here, so that plain batches do not wait for it
+
+            positions, sizes = table.column(C.POSITION), table.column(C.SIZE)
+            attributes = table.column(C.ATTRIBUTES)
+            while row < packed_end:
+                start = positions[row]
+                packed = view[start + L.BATCH_HEADER : start + sizes[row]]
+                try:
+                    body = decompress(attributes[row] & L.CODEC_MASK, L.MAGIC_V2, packed, MAX_BODY_BYTES)
+                except CodecError:
+                    return row
+                if not packed_sound(body, cells, capacity, row):
+                    return row
+                row += 1
+        return row
+
+    def _look(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         state = self._state
         state[check.R_BATCH] = -1
         for chunk in self._decoder.chunks(table, first, stop):

@@ -32,7 +32,7 @@ SEEDS = [plain_file(4)[0], plain_file(5, 0)[0], plain_file(5, 1)[0], *(case.data
 
 
 def test_every_kernel_is_here() -> None:
-    assert {"walk", "records", "checksum", "text", "encode", "check", "arithmetic", "views"} <= set(NAMES)
+    assert {"walk", "records", "checksum", "text", "encode", "check", "sound", "arithmetic", "views"} <= set(NAMES)
     assert all(str(module.__file__).endswith(".py") for module in INTERPRETED.values())
 
 
