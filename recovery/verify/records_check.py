@@ -16,13 +16,12 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.control import parse_control_record
-from kseg.segment.decode import MAX_BODY_BYTES, Chunk, Decoder, Problem, record_at
-from kseg.segment.errors import CodecError, FormatError
+from kseg.segment.decode import Chunk, Decoder, Problem, record_at
+from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
 from kseg.segment.kernel import records as R
-from kseg.segment.kernel.sound import packed_sound, plain_sound
-from kseg.segment.kernel.walk import packed_run
+from kseg.segment.sound import sound_until
 
 _COUNT_PROBLEMS = (R.NEGATIVE_COUNT, R.TOO_FEW_RECORDS, R.BYTES_LEFT_OVER)
 _RULES = {
@@ -55,37 +54,13 @@ class RecordsCheck:
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         row = first
         while row < stop:
-            sound = self._sound_until(table, row, stop)
+            sound = sound_until(self._view, table, row, stop)
             self.records += sum(table.column(C.COUNT)[row:sound])
             row = sound
             if row < stop:
                 behind = _behind_look(table, row, stop)
                 yield from self._look(table, row, behind)
                 row = behind
-
-    def _sound_until(self, table: Columns, row: int, stop: int) -> int:
-        """The first row from `row` on that deserves a closer look; `stop` when there is none."""
-        cells, capacity, view = table.cells, table.capacity, self._view
-        while row < stop:
-            row = plain_sound(view, row, stop, cells, capacity)
-            packed_end = packed_run(cells, capacity, row, stop, L.INT64_MAX)
-            if packed_end == row:
-                return row
-            from kseg.segment.codec import decompress  # here, so that plain batches do not wait for it
-
-            positions, sizes = table.column(C.POSITION), table.column(C.SIZE)
-            attributes = table.column(C.ATTRIBUTES)
-            while row < packed_end:
-                start = positions[row]
-                packed = view[start + L.BATCH_HEADER : start + sizes[row]]
-                try:
-                    body = decompress(attributes[row] & L.CODEC_MASK, L.MAGIC_V2, packed, MAX_BODY_BYTES)
-                except CodecError:
-                    return row
-                if not packed_sound(body, cells, capacity, row):
-                    return row
-                row += 1
-        return row
 
     def _look(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         state = self._state

@@ -10,12 +10,14 @@ import os
 from collections.abc import Iterator
 
 from kseg.segment import columns as C
+from kseg.segment.columns import Columns
 from kseg.segment.decode import Decoder
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.index import OffsetIndex, TimeIndex, TimeIndexEntry
 from kseg.segment.scan import Damage, Scanner
+from kseg.segment.sound import sound_until
 
 
 def check_offset_index(path: str, log_path: str, index: OffsetIndex) -> Iterator[Finding]:
@@ -156,9 +158,17 @@ def _batches_holding(log: MappedFile, base_offset: int, offsets: set[int]) -> di
         for row in range(block.count):
             if not wanted or last_offsets[row] < wanted[0]:
                 continue
-            largest_ms = -1
-            for chunk in decoder.chunks(block, row, row + 1):
-                largest_ms = max([largest_ms, *chunk.records.column(C.R_TIMESTAMP)])
+            if sound_until(log.view, block, row, row + 1) > row:
+                largest_ms = max(-1, block.at(C.MAX_TIMESTAMP, row))
+            else:
+                largest_ms = _largest_timestamp(decoder, block, row)
             while wanted and last_offsets[row] >= wanted[0]:
                 found[wanted.pop(0)] = last_offsets[row], largest_ms
     return found
+
+
+def _largest_timestamp(decoder: Decoder, table: Columns, row: int) -> int:
+    largest_ms = -1
+    for chunk in decoder.chunks(table, row, row + 1):
+        largest_ms = max([largest_ms, *chunk.records.column(C.R_TIMESTAMP)])
+    return largest_ms
