@@ -117,7 +117,7 @@ def _index(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) ->
     with MappedFile(path, options.drop_cache) as file:
         entry = Entry(path, file.size_bytes, file.mtime_ms, name)
         if options.level == "quick" or not os.path.isfile(log_path):
-            ledger.account(file.size_bytes, file.size_bytes % _width(name))
+            ledger.account(file.size_bytes, file.size_bytes % names_check.SLOT_BYTES[name.role])
             yield from names_check.index_size(entry)
             if not os.path.isfile(log_path):
                 yield Finding(
@@ -128,13 +128,9 @@ def _index(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) ->
         yield from _beside_log(path, name, file.view, log_path, options, ledger)
 
 
-def _width(name: FileName) -> int:
-    return {Role.OFFSET_INDEX: 8, Role.TIME_INDEX: 12}.get(name.role, 34)
-
-
 def _sanity(path: str, name: FileName, view: memoryview, base: int) -> Iterator[Finding]:
     """Without a log there is only what a broker's own sanity check would say."""
-    if name.role is Role.TXN_INDEX or len(view) % _width(name):
+    if name.role is Role.TXN_INDEX or len(view) % names_check.SLOT_BYTES[name.role]:
         return
     index = OffsetIndex(view, base) if name.role is Role.OFFSET_INDEX else TimeIndex(view, base)
     problem = index.sanity_problem()

@@ -148,6 +148,9 @@ class OffsetIndexCheck(_IndexCheck):
 
     def _verdict(self, code: int, slot: int) -> Finding:
         self._bad_slots += 1
+        if self._offset(slot) < self.place.base_offset and slot + 1 == self.slots:
+            message = f"the last entry names offset {self._offset(slot)}, below the base offset"
+            return self._say("index-below-base", slot, message, self._offset(slot))
         if code == check.UNSORTED:
             return self._say("index-not-sorted", slot, f"entry {slot} does not increase", self._offset(slot))
         if code == check.FORMER_TOO_HIGH:

@@ -33,7 +33,12 @@ _LOG_DIR_ROLES = (
     Role.KSEG_JOURNAL,
     Role.BOOTSTRAP_SNAPSHOT,
 )
-_SLOT_BYTES = {Role.OFFSET_INDEX: L.OFFSET_INDEX_ENTRY, Role.TIME_INDEX: L.TIME_INDEX_ENTRY}
+SLOT_BYTES = {
+    Role.OFFSET_INDEX: L.OFFSET_INDEX_ENTRY,
+    Role.TIME_INDEX: L.TIME_INDEX_ENTRY,
+    Role.TXN_INDEX: L.TXN_INDEX_ENTRY,
+}
+_SMALLEST_BATCH_BYTES = L.ENTRY_OVERHEAD + L.MIN_LEGACY_SIZE_FIELD
 
 
 def partition_names(directory: PartitionDirectory) -> Iterator[Finding]:
@@ -66,21 +71,21 @@ def file_name(entry: Entry, in_log_dir: bool, is_orphan: bool) -> Iterator[Findi
         yield Finding(
             "orphan-index", path, f"{name.name} has no segment beside it", 0, length, name.base_offset
         )
-    if not name.is_live and name.role is Role.KSEG_JOURNAL:
-        yield Finding("half-done-journal", path, "a journal of an unfinished repair")
 
 
-def index_size(entry: Entry) -> Iterator[Finding]:
-    """The quick look at an index: its length."""
-    width = _SLOT_BYTES.get(entry.name.role)
-    if width is not None and entry.size_bytes % width:
+def index_size(entry: Entry, log_bytes: int | None = None) -> Iterator[Finding]:
+    """The quick look at an index: its length. log_bytes: of its segment; None = anything may be preallocated."""
+    width = SLOT_BYTES.get(entry.name.role)
+    if width is None:
+        return
+    trailing = entry.size_bytes % width
+    if trailing:
+        kind = "txn-index-bad-size" if entry.name.role is Role.TXN_INDEX else "index-bad-size"
         message = f"{entry.size_bytes} bytes are not a whole number of {width}-byte entries"
-        trailing = entry.size_bytes % width
-        yield Finding("index-bad-size", entry.path, message, entry.size_bytes - trailing, trailing)
-    elif entry.name.role is Role.TXN_INDEX and entry.size_bytes % L.TXN_INDEX_ENTRY:
-        trailing = entry.size_bytes % L.TXN_INDEX_ENTRY
-        message = f"{entry.size_bytes} bytes are not a whole number of {L.TXN_INDEX_ENTRY}-byte entries"
-        yield Finding("txn-index-bad-size", entry.path, message, entry.size_bytes - trailing, trailing)
+        yield Finding(kind, entry.path, message, entry.size_bytes - trailing, trailing)
+    elif log_bytes is not None and entry.size_bytes // width > log_bytes // _SMALLEST_BATCH_BYTES + 1:
+        message = f"{entry.size_bytes // width} entries are more than a segment of {log_bytes} bytes can have"
+        yield Finding("index-oversized", entry.path, message, 0, entry.size_bytes)
 
 
 def sub_directory(directory: SubDirectory) -> Iterator[Finding]:

@@ -115,7 +115,7 @@ class PartitionCheck:
         is_last = at + 1 == len(segments)
         if at:
             yield from self._join(segment)
-        yield from self._presence(segment)
+        yield from self._presence(segment, is_last)
         with ExitStack() as stack:
             view = yield from self._open(stack, segment.log)
             if view is None:
@@ -163,14 +163,14 @@ class PartitionCheck:
             yield Finding("unreadable-file", entry.path, str(error))
             return None
 
-    def _presence(self, segment: SegmentFiles) -> Iterator[Finding]:
+    def _presence(self, segment: SegmentFiles, is_last: bool) -> Iterator[Finding]:
         if segment.offset_index is None:
             message = f"{segment.log.name.stem} has no .index beside it"
             yield Finding("index-missing", segment.log.path, message, first_offset=segment.base_offset)
         if not self._wants_side_files:
             for entry in (segment.offset_index, segment.time_index, segment.txn_index):
                 if entry is not None:
-                    yield from names_check.index_size(entry)
+                    yield from names_check.index_size(entry, None if is_last else segment.log.size_bytes)
 
     def _side_files(
         self,

@@ -216,7 +216,7 @@ class Replay:
             wrong = self._difference(entry, found, offset)
             if wrong:
                 yield self._mismatch(path, offset, entry.producer_id, wrong)
-        for entry in self.state.snapshot():
+        for entry in self.state.snapshot() if self.is_exact else ():
             if entry.producer_id not in seen and self._must_be_remembered(entry, mtime_ms):
                 wrong = f"it is not in the snapshot, the log has its batch up to offset {entry.last_offset}"
                 yield self._mismatch(path, offset, entry.producer_id, wrong)
@@ -228,10 +228,11 @@ class Replay:
             "snapshot-mismatch", path, message, last_offset=offset, numbers={"producer_id": producer_id}
         )
 
-    def _must_be_remembered(self, entry: ProducerSnapshotEntry, mtime_ms: int) -> bool:
+    @staticmethod
+    def _must_be_remembered(entry: ProducerSnapshotEntry, mtime_ms: int) -> bool:
         if entry.current_txn_first_offset is not None:
-            return self.is_exact
-        return self.is_exact and 0 <= mtime_ms - entry.timestamp_ms < SURELY_REMEMBERED_MS
+            return True
+        return 0 <= mtime_ms - entry.timestamp_ms < SURELY_REMEMBERED_MS
 
     def _difference(
         self, entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry | None, offset: int

@@ -9,8 +9,10 @@ In the quick level there are no consumers, and a table of 4096 batches costs a f
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Protocol
 
 from kseg.recovery.verify.chain import Chain
@@ -28,6 +30,7 @@ from kseg.segment.scan import Damage, Scanner
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
 # disagree a little are no news.
 FUTURE_TOLERANCE_MS = 3_600_000
+MOST_SPANS = 100_000
 
 
 class Consumer(Protocol):
@@ -77,8 +80,16 @@ class SegmentFacts:
     def end_offset(self) -> int:
         return self.base_offset if self.last_offset is None else self.last_offset + 1
 
+    def note_damage(self, position: int, length: int) -> None:
+        if len(self.damage) < MOST_SPANS:
+            self.damage.append((position, length))
+        else:  # of very many spans the rest counts as one
+            start, _ = self.damage[-1]
+            self.damage[-1] = start, position + length - start
+
     def is_damaged_at(self, position: int) -> bool:
-        return any(start <= position < start + length for start, length in self.damage)
+        at = bisect_right(self.damage, position, key=itemgetter(0)) - 1
+        return at >= 0 and position < sum(self.damage[at])
 
 
 class SegmentCheck:
@@ -153,7 +164,7 @@ class SegmentCheck:
             self.facts.padding_bytes += damage.length
         else:
             self.facts.damaged_bytes += damage.length
-        self.facts.damage.append((damage.position, damage.length))
+        self.facts.note_damage(damage.position, damage.length)
 
     def _sum_up(self) -> None:
         facts, sums = self.facts, self._sums

@@ -48,7 +48,8 @@ def header_reasons(cells, capacity, row):
     base = cells[3 * capacity + row]
     last = cells[4 * capacity + row]
     count = cells[5 * capacity + row]
-    if last < base or count < 0 or count - 1 > last - base:
+    # of a negative offset the order tells, and the difference could overflow
+    if last < base or count < 0 or (base >= 0 and count - 1 > last - base):
         reasons = reasons | COUNT
     if attributes < 0 or attributes > 127 or attributes & 7 > 4:
         reasons = reasons | ATTRIBUTES
@@ -180,7 +181,7 @@ def steady_run(cells, capacity, row, count):
             or cells[6 * capacity + after] & 32
         ):
             break
-        if cells[4 * capacity + row] < cells[3 * capacity + row]:
+        if cells[3 * capacity + row] < 0 or cells[4 * capacity + row] < cells[3 * capacity + row]:
             break
         expected = cells[13 * capacity + row] + cells[4 * capacity + row] - cells[3 * capacity + row] + 1
         if cells[13 * capacity + after] != expected or expected > 2147483647:

@@ -102,7 +102,7 @@ class TestRules:
         ]
         table, sums = table_of(rows), state(width=check.T_WIDTH)
         kernel.tally(table.cells, 3, 0, 3, 50, sums)
-        assert sums[check.T_GAPS], sums[check.T_MISSING] == (1, 3)
+        assert (sums[check.T_GAPS], sums[check.T_MISSING]) == (1, 3)
         assert (sums[check.T_GAP_POSITION], sums[check.T_GAP_OFFSET]) == (100, 5)
         assert (sums[check.T_RECORDS], sums[check.T_WRAPPERS]) == (3, 1)
         assert (sums[check.T_FUTURE], sums[check.T_FUTURE_OFFSET], sums[check.T_MAX_TIMESTAMP]) == (1, 9, 77)

@@ -311,7 +311,11 @@ SIDE_DISEASES: list[tuple[str, Callable[[Path], object], Said]] = [
         lambda d: S.segment_gap(d / f"{INNER}.log"),
         {("offset-gap", f"{LAST}.log"), ("sequence-gap", f"{LAST}.log")},
     ),
-    ("no_segments", lambda d: [f.unlink() for f in (d / "metro-1").glob("0*")], {("no-segments", "metro-1")}),
+    (
+        "no_segments",
+        lambda d: [S.missing(f) for f in (d / "metro-1").glob("0*")],
+        {("no-segments", "metro-1")},
+    ),
     (
         "meta_properties_missing",
         lambda d: S.missing(d / "meta.properties"),
@@ -337,6 +341,11 @@ SIDE_DISEASES: list[tuple[str, Callable[[Path], object], Said]] = [
             ("topic-id-conflict", "metro-0/partition.metadata"),
             ("topic-id-conflict", "metro-1/partition.metadata"),
         },
+    ),
+    (
+        "index_below_base",
+        lambda d: D.put(d / f"{INNER}.index", 40, b"\xff\xff\xff\x00"),
+        {("index-below-base", f"{INNER}.index")},
     ),
     (
         "bad_file_name",
@@ -371,6 +380,15 @@ def test_directories(apply: Callable[[Path], Hurt], kind: str, name: str, sound:
     if kind != "future-directory":  # whose checkpoints stand under the plain name
         expected |= {("checkpoint-orphan", RECOVERY_POINTS), ("checkpoint-orphan", HIGH_WATERMARKS)}
     assert new(hurt, sound)[1] == expected
+
+
+def test_the_quick_level_sees_an_index_that_is_too_large(hurt: Path) -> None:
+    S.index_zero_tail(hurt / f"{INNER}.index", 1000)
+    S.index_bad_size(hurt / f"{INNER}.timeindex")
+    assert judge(hurt, "quick").said("error", "warning") == {
+        ("index-oversized", f"{INNER}.index"),
+        ("index-bad-size", f"{INNER}.timeindex"),
+    }
 
 
 def test_an_index_alone_is_held_against_its_log(hurt: Path) -> None:
