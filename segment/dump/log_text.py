@@ -29,13 +29,19 @@ from kseg.segment.events import Event
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import text as T
 from kseg.segment.kernel.walk import END, FULL, HEADER_CUT, PARTIAL, TOO_SMALL, next_remarkable
-from kseg.segment.scan import Scanner
+from kseg.segment.scan import Damage, Scanner
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 # what ends Kafka's own walk with an exception
 STOPS = {TOO_SMALL: "CorruptRecordException", HEADER_CUT: "KafkaException"}
+
+# So many in a row, each leading to the next, are believed to end where they say.
+MOST_SUSPECTS = 256
+# Going back behind lengths that were wrong is bounded, so that a hostile file is not printed again and again.
+WALK_AGAIN_ALLOWANCE_BYTES = 16 * 1024 * 1024
+WALK_AGAIN_FACTOR = 4
 
 
 class LogText:
@@ -62,11 +68,16 @@ class LogText:
         self._state = memoryview(array("q", bytes(8 * T.STATE_WIDTH)))
         # batches with a wrong checksum that no valid batch has followed yet: their lengths may be wrong too
         self._suspects: list[Finding] = []
+        self._walked_again_bytes = 0
+        self._walk_again_limit_bytes = WALK_AGAIN_ALLOWANCE_BYTES + WALK_AGAIN_FACTOR * self.size_bytes
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """All lines and findings of the file from position `start` on, where a batch begins."""
         position = start
         while position < self.end and not self.narrowing.exhausted:
+            if self._walked_again_bytes > self._walk_again_limit_bytes:
+                yield from self._distrusting(position)
+                break
             reason = self.scanner.fill(position, self.end)
             table = self.scanner.table
             if table.count:
@@ -81,6 +92,17 @@ class LogText:
         yield from self._suspects
         yield from self._block.flush()
 
+    def _distrusting(self, position: int) -> Iterator[Event]:
+        """The rest of a file whose lengths were wrong too often: batches with a wrong checksum are damage at once."""
+        for block in self.scanner.blocks(position, self.end):
+            if not isinstance(block, Damage):
+                yield from self._judge(block)
+                yield from self._table(block)
+            elif block.position + block.length < self.end or self.end == self.size_bytes:
+                yield damage_finding(self.path, block)
+            if self.narrowing.exhausted:
+                return
+
     def _behind_the_walk(self, position: int, reason: int) -> Generator[Event, None, int]:
         """Kafka's walk has ended before the file: say so, and return where a believable batch begins."""
         if reason not in (END, PARTIAL):
@@ -92,7 +114,9 @@ class LogText:
             )
         if self._suspects:
             suspect = self._suspects[0].position
-            position = position if suspect is None else suspect
+            suspect = position if suspect is None else suspect
+            self._walked_again_bytes += position - suspect
+            position = suspect
             self._suspects.clear()
         damage = self.scanner.resync(position, self.end)
         yield damage_finding(self.path, damage)
@@ -109,6 +133,9 @@ class LogText:
                 yield official_stop(self.path, table.at(C.POSITION, row), "IllegalArgumentException")
             if table.at(C.VALID, row) != 1:
                 self._suspects.append(invalid_batch(self.path, table, row))
+            if len(self._suspects) > MOST_SUSPECTS:
+                yield from self._suspects
+                self._suspects.clear()
             following = next_remarkable(table.cells, table.capacity, row + 1, table.count)
             if following > row + 1 or table.at(C.VALID, row) == 1:
                 yield from self._suspects

@@ -154,7 +154,7 @@ def nested_sound_batches(size: int) -> bytes:
     """Each batch holds all that follow it, and every checksum is right: the outermost is broken at its start."""
     inner = batch(10**6)
     for offset in range(400, 0, -1):
-        inner = batch(offset, 1, inner + random.Random(offset).randbytes((size - len(inner)) // 200))
+        inner = batch(offset, 1, inner + random.Random(offset).randbytes(max(0, size - len(inner)) // 200))
     return b"\xee" * 20 + inner[20:]
 
 
