@@ -1,5 +1,8 @@
 """One large log, dumped by several processes: parts of it, cut between batches.
 
+Sending text from process to process costs half as much as making it from plain batches, so that those are shared out
+only where a line costs more; decompression always pays.
+
 1. Follow the length fields from header to header. Where they do not lead to the very end of the file, it stays whole.
 2. Cut it at batches about PART_BYTES apart and fork a helper for each process more than this one. Part i belongs to
    process i mod jobs; this process is number 0 and also takes what the helpers send, so that the output has its order.
@@ -19,6 +22,7 @@ from contextlib import suppress
 from typing import BinaryIO, NoReturn
 
 from kseg.segment import columns as C
+from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.events import Event, Text
 from kseg.segment.kernel.walk import FULL, walk
@@ -36,9 +40,17 @@ _NUMBER = struct.Struct("<q")
 Dump = Callable[[int, int | None], Iterator[Event]]
 
 
-def in_parts(view: memoryview, dump: Dump, jobs: int) -> Iterator[Event]:
-    """The events of `dump(0, None)`, by `jobs` processes when that can be done and pays."""
-    cuts = boundaries(view) if jobs > 1 and len(view) >= LEAST_PARTS * PART_BYTES and _may_fork() else []
+def in_parts(view: memoryview, dump: Dump, jobs: int, *, plain_too: bool) -> Iterator[Event]:
+    """The events of `dump(0, None)`, by `jobs` processes when that can be done and pays.
+
+    plain_too: whether it pays for batches that need no decompression.
+    """
+    pays = plain_too or _starts_compressed(view)
+    cuts = (
+        boundaries(view)
+        if pays and jobs > 1 and len(view) >= LEAST_PARTS * PART_BYTES and _may_fork()
+        else []
+    )
     if len(cuts) < LEAST_PARTS:
         yield from dump(0, None)
         return
@@ -59,6 +71,13 @@ def in_parts(view: memoryview, dump: Dump, jobs: int) -> Iterator[Event]:
             helper.dismiss()
     if done < len(cuts):
         yield from dump(cuts[done], None)
+
+
+def _starts_compressed(view: memoryview) -> bool:
+    low_byte = L.ATTRIBUTES_POSITION + 1
+    return (
+        len(view) > low_byte and view[L.MAGIC_POSITION] == L.MAGIC_V2 and bool(view[low_byte] & L.CODEC_MASK)
+    )
 
 
 def boundaries(view: memoryview) -> list[int]:

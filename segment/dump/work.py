@@ -109,7 +109,7 @@ def _by_many(
         for event in dumper.events(start):
             yield _as_json(event) if options.format == "json" and isinstance(event, Row) else event
 
-    yield from in_parts(view, dump_range, options.jobs)
+    yield from in_parts(view, dump_range, options.jobs, plain_too=options.format != "kafka")
 
 
 def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: int | None) -> int:

@@ -24,9 +24,9 @@ PART_BYTES = 4096
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "PART_BYTES", PART_BYTES)
-    monkeypatch.setattr(
-        parts, "_may_fork", lambda: True
-    )  # the threads of a test runner wait for nothing of ours
+    monkeypatch.setattr(parts, "_starts_compressed", lambda view: True)
+    # the threads of a test runner wait for nothing of ours
+    monkeypatch.setattr(parts, "_may_fork", lambda: True)
 
 
 def log(codec: int = L.NONE) -> bytearray:
@@ -111,6 +111,13 @@ def test_a_helper_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(parts, "_send", die)  # only helpers send
     assert dumped(path, 2) == expected
+
+
+def test_only_magic_2_with_a_codec_counts_as_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert not parts._starts_compressed(memoryview(log()))
+    assert parts._starts_compressed(memoryview(log(L.LZ4)))
+    assert not parts._starts_compressed(memoryview(b"short"))
 
 
 def test_helpers_end_with_a_dump_that_is_left(tmp_path: Path) -> None:
