@@ -45,6 +45,7 @@ _LEAST_ROWS = 16
 _BYTES_PER_ROW = 128
 REMEMBERED_VERDICTS = 4096
 ZEROS_CHUNK_BYTES = 64 * 1024
+LEAST_ZERO_TAIL_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +149,13 @@ class Scanner:
         if self._valid_as_magic_2(position, recorded_end):
             return self._damage("bad-magic", position, recorded_end, self._valid_offset_at(recorded_end, end))
         resumed = self._valid_offset_at(recorded_end, end)
-        true_end = self._search_from(position + 1, recorded_end, end, *self._strict_bounds())
+        # zeros confirm less than a batch does: they may be the end of one
+        reach = recorded_end if resumed is not None else min(end, recorded_end + ZEROS_CHUNK_BYTES)
+        true_end = self._search_from(position + 1, reach, end, *self._strict_bounds())
+        if true_end is not None and (self._recorded_end(true_end, end) or 0) > recorded_end:
+            return self._before_resumption(position, true_end, end, recorded_end)
         if true_end is None and resumed is None:
-            true_end = end  # only zeros or nothing confirmed the length
+            true_end = end
         if true_end is not None and self._intact_when_cut_at(position, true_end):
             resumed = self._valid_offset_at(true_end, end)
             return self._damage("bad-length", position, true_end, resumed, true_end - position)
@@ -196,7 +201,8 @@ class Scanner:
             return recorded_end == end
         if self._valid_offset_at(recorded_end, end) is not None:
             return True
-        return self._zeros_to_end(recorded_end, end)
+        # a few zeros at the end may be those of the last batch
+        return end - recorded_end >= LEAST_ZERO_TAIL_BYTES and self._zeros_to_end(recorded_end, end)
 
     def _zeros_to_end(self, position: int, end: int) -> bool:
         """Whether everything from `position` to `end` is zero."""
