@@ -5,12 +5,8 @@ The interpreted run is also the bounds check of the compiled one: its buffers ra
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
 from array import array
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,19 +16,24 @@ from hypothesis import strategies as st
 
 from kseg.segment import columns as C
 from kseg.segment import crc
-from kseg.segment.java_output import decode_utf8
-from tests.segment import interpreted
 from tests.segment.bodies import CASES, sealed
 from tests.segment.interpreted import NAMES, Checked
-from tests.segment.scanning import batch, plain_file
-
-COMPILED = interpreted.compiled()
-INTERPRETED = interpreted.kernels()
-SEEDS = [plain_file(4)[0], plain_file(5, 0)[0], plain_file(5, 1)[0], *(case.data for case in CASES)]
+from tests.segment.scanning import batch
+from tests.segment.twins import (
+    INTERPRETED,
+    both,
+    buffers,
+    numbers,
+    outcome,
+    table_of,
+    walked,
+)
 
 
 def test_every_kernel_is_here() -> None:
-    assert {"walk", "records", "checksum", "text", "encode", "check", "sound", "arithmetic", "views"} <= set(NAMES)
+    assert {"walk", "records", "checksum", "text", "encode", "check", "sound", "arithmetic", "views"} <= set(
+        NAMES
+    )
     assert all(str(module.__file__).endswith(".py") for module in INTERPRETED.values())
 
 
@@ -44,64 +45,6 @@ def test_the_checked_buffer_watches() -> None:
             checked[index]
         with pytest.raises(IndexError):
             checked[index] = 1
-
-
-@st.composite
-def buffers(draw: st.DrawFn) -> bytes:
-    """Random bytes, or batches with some bytes changed, cut or moved."""
-    if draw(st.integers(0, 4)) == 0:
-        return draw(st.binary(max_size=400))
-    data = bytearray(b"".join(draw(st.lists(st.sampled_from(SEEDS), min_size=1, max_size=3))))
-    for _ in range(draw(st.integers(0, 6))):
-        at = draw(st.integers(0, len(data)))
-        match draw(st.integers(0, 3)):
-            case 0 | 1 if at < len(data):
-                data[at] = draw(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF, draw(st.integers(0, 255))]))
-            case 2:
-                data[at:at] = draw(st.binary(max_size=20))
-            case _:
-                del data[at : at + draw(st.integers(0, 20))]
-    return bytes(data)
-
-
-def numbers(*values: int) -> array[int]:
-    return array("q", values)
-
-
-def outcome(call: Callable[[], Any]) -> Any:
-    """What it returns; the type of what it raises, an IndexError never."""
-    try:
-        return call()
-    except (ValueError, OverflowError) as error:
-        return type(error)
-
-
-def walked(
-    kernel: dict[str, ModuleType], wrap: Callable[[Any], Any], data: bytes, end: int, capacity: int
-) -> Any:
-    """All rows of a walk that is resumed until it ends, and the reason."""
-    cells, state = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
-    tables = []
-    while True:
-        reason = kernel["walk"].walk(wrap(data), end, wrap(cells), capacity, wrap(state))
-        tables.append((reason, state.tolist(), cells.tolist()))
-        if reason != kernel["walk"].FULL or not state[1]:
-            return tables
-
-
-def table_of(data: bytes, capacity: int = 16) -> tuple[array[int], int]:
-    """The rows of the first walk, by the interpreted kernel."""
-    cells, state = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
-    INTERPRETED["walk"].walk(Checked(data), len(data), Checked(cells), capacity, Checked(state))
-    return cells, state[1]
-
-
-def both(run: Callable[[dict[str, ModuleType], Callable[[Any], Any]], Any]) -> Any:
-    """Run on the interpreted kernels with checked buffers, then on the compiled ones; the results are equal."""
-    found = run(INTERPRETED, Checked)
-    if len(COMPILED) >= len(NAMES) - 1:  # all but `views`
-        assert run({**INTERPRETED, **COMPILED}, memoryview) == found
-    return found
 
 
 # --- walk
@@ -314,78 +257,6 @@ def test_tables_that_are_too_small_are_refused(name: str) -> None:
     assert set(both(run)) == {ValueError}
 
 
-# --- text
-
-
-@given(buffers(), st.sampled_from([0, 1, 2, 3, 4, 7, 8, 15]), st.sampled_from([0, 700, 1500, 20000]))
-def test_lines(data: bytes, flags: int, room: int) -> None:
-    batches, count = table_of(data)
-    if not count:
-        return
-
-    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[bytes]:
-        cells, state = array("q", bytes(8 * 12 * 64)), array("q", bytes(8 * 6))
-        kernel["records"].read_plain(wrap(data), count - 1, wrap(batches), 16, wrap(cells), 64, wrap(state))
-        filled, at = state[kernel["records"].COUNT], numbers(0, 0)
-        last = min(count - 1, state[kernel["records"].ROW])
-        pieces = []
-        for _ in range(200):
-            out = bytearray(room)
-            end = kernel["text"].format_lines(
-                wrap(data), wrap(batches), 16, last, wrap(cells), 64, filled, flags, wrap(out), 0, wrap(at)
-            )
-            if not end:
-                break
-            pieces.append(bytes(out[:end]))
-        return pieces
-
-    both(run)
-
-
-@given(
-    st.binary(max_size=30)
-    | st.text(max_size=12).map(str.encode)
-    | st.lists(
-        st.sampled_from(
-            [
-                b"\xed\xa0\x80",
-                b"\xe0\x80",
-                b"\xf4\x90\x80\x80",
-                b"\xf0\x9f\x98\x80",
-                b"\xc2",
-                b"a",
-                b"\xed\xbf",
-                b"\xf0\x80\x80",
-                b"\xef\xbf\xbd",
-            ]
-        ),
-        max_size=5,
-    ).map(b"".join)
-)
-def test_text_is_decoded_as_java_does(value: bytes) -> None:
-    """`java_output` is held to real Java by the tests with the real Kafka, and so is this by it."""
-    data = sealed(_record(value), 1)
-    batches, _ = table_of(data)
-
-    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> bytes:
-        cells, state, at = array("q", bytes(8 * 12)), array("q", bytes(48)), numbers(0, 0)
-        kernel["records"].read_plain(wrap(data), 0, wrap(batches), 16, wrap(cells), 1, wrap(state))
-        out = bytearray(5000)
-        end = kernel["text"].format_lines(
-            wrap(data), wrap(batches), 16, 0, wrap(cells), 1, 1, 3, wrap(out), 0, wrap(at)
-        )
-        return bytes(out[:end])
-
-    line = both(run).partition(b" payload: ")[2]
-    assert line == decode_utf8(value).encode() + b"\n"
-
-
-def _record(value: bytes) -> bytes:
-    from tests.segment.bodies import record
-
-    return record(0, value=value)
-
-
 # --- arithmetic
 
 
@@ -444,29 +315,3 @@ def test_check(data: bytes, index: bytes, draws: st.DataObject) -> None:
         return found
 
     both(run)
-
-
-# --- the whole library on interpreted kernels
-
-
-@pytest.mark.skipif(not COMPILED, reason="the kernels are not compiled: there is nothing to compare with")
-def test_a_whole_dump_on_interpreted_kernels_says_the_same(tmp_path: Path) -> None:
-    """Hundreds of hurt files, dumped by another process whose kernels are plain Python with watched buffers."""
-    lots = random.Random(7)
-    for number in range(60):
-        data = bytearray(
-            b"".join(lots.choices([*SEEDS, batch(9, 3, b"\xff\xe2\x28 text", 2, lots.randrange(5))], k=3))
-        )
-        for _ in range(lots.randrange(4)):
-            data[lots.randrange(len(data))] = lots.choice([0, 1, 2, 0x80, 0xFF, lots.randrange(256)])
-        (tmp_path / f"{number:020d}.log").write_bytes(data)
-    other = subprocess.run(
-        [sys.executable, "-m", "tests.segment.interpreted", str(tmp_path)],
-        cwd=Path(__file__).resolve().parents[2],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert other.returncode == 0, other.stderr[-3000:]
-    assert other.stdout.splitlines() == interpreted.dumps(tmp_path)
