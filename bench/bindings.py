@@ -19,8 +19,8 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kseg.segment import codec as kseg_codec
 from kseg.segment import layout as L
+from kseg.segment.codecs import codec as kseg_codec
 
 Call = Callable[[memoryview], Any]
 
@@ -43,7 +43,7 @@ LIBRARIES = (
     "cramjam",
     "snappy",
     "kseg.segment.crc",
-    "kseg.segment.codec",
+    "kseg.segment.codecs.codec",
 )
 
 

@@ -38,7 +38,7 @@ def _places(path: str) -> dict[str, str]:
 
 
 def _is_partition(path: str) -> bool:
-    from kseg.segment.names import parse_partition_directory
+    from kseg.segment.partition.names import parse_partition_directory
 
     try:
         parse_partition_directory(os.path.basename(os.path.abspath(path)))

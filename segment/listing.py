@@ -15,10 +15,13 @@ from collections.abc import Iterator
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.ancient_log import AncientLog
-from kseg.segment.checkpoint import decode_offset_checkpoint
+from kseg.segment.ancient.log import AncientLog
 from kseg.segment.columns import Columns
-from kseg.segment.directory import (
+from kseg.segment.errors import FormatError, KsegError, UnreadableInput
+from kseg.segment.events import Event, Failure, Row
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import (
     Entry,
     LogDirectory,
     PartitionDirectory,
@@ -28,17 +31,14 @@ from kseg.segment.directory import (
     list_partition,
     segment_order,
 )
-from kseg.segment.errors import FormatError, KsegError, UnreadableInput
-from kseg.segment.events import Event, Failure, Row
-from kseg.segment.files import read_small
-from kseg.segment.findings import Finding
-from kseg.segment.log_segment import LogSegment
-from kseg.segment.log_state import producer_state
-from kseg.segment.metadata_files import decode_meta_properties, decode_partition_metadata
-from kseg.segment.names import OFFSET_CHECKPOINT_ROLES, FileName, Role, parse_file_name
-from kseg.segment.partition_log import PartitionLog
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.log_state import producer_state
+from kseg.segment.partition.names import OFFSET_CHECKPOINT_ROLES, FileName, Role, parse_file_name
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import ListOptions
-from kseg.segment.scan import Damage
+from kseg.segment.scanning.scan import Damage
+from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
+from kseg.segment.sidecar.metadata_files import decode_meta_properties, decode_partition_metadata
 from kseg.segment.targets import FileTarget, LogDirTarget, PartitionTarget
 
 KINDS = {

@@ -21,22 +21,22 @@ from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.ancient import AncientDamage, AncientEntry, entry_at, messages, walk
-from kseg.segment.ancient_log import AncientLog
+from kseg.segment.ancient.log import AncientLog
+from kseg.segment.ancient.messages import AncientDamage, AncientEntry, entry_at, messages, walk
 from kseg.segment.columns import Columns
-from kseg.segment.decode import Decoder, record_at
 from kseg.segment.dump.ancient import message_row
 from kseg.segment.dump.damage import damage_finding, undecodable
 from kseg.segment.dump.rows import batch_row, record_row
 from kseg.segment.errors import FormatError, KsegError, UsageError
 from kseg.segment.events import Event, Failure, Row, Text
 from kseg.segment.findings import Finding
-from kseg.segment.log_segment import LogSegment
 from kseg.segment.lookup.by_offset import batches_reaching
 from kseg.segment.model import Batch
-from kseg.segment.partition_log import PartitionLog
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import FRAMINGS, ReadQuery
-from kseg.segment.scan import Damage, Scanner, batch_at
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.scanning.scan import Damage, Scanner, batch_at
 from kseg.segment.targets import FileTarget, PartitionTarget
 
 BLOCK_BYTES = 1 << 20

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from kseg.segment.directory import (
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.partition.directory import (
     Entry,
     LogDirectory,
     OtherDirectory,
@@ -29,8 +30,7 @@ from kseg.segment.directory import (
     own_partition_name,
     segment_order,
 )
-from kseg.segment.errors import FormatError, UnreadableInput
-from kseg.segment.names import SEGMENT_ROLES, PartitionName, Role, parse_partition_directory
+from kseg.segment.partition.names import SEGMENT_ROLES, PartitionName, Role, parse_partition_directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import healthy
-from kseg.segment.kraft_messages import KINDS
+from kseg.segment.state.kraft_messages import KINDS
 from tests.fuzzing import Stage
 
 FILES = int(os.environ.get("KSEG_FUZZ_FILES", "2000"))

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.segment.ancient import AncientDamage, AncientEntry, messages, walk
-from kseg.segment.directory import PartitionDirectory
+from kseg.segment.ancient.messages import AncientDamage, AncientEntry, messages, walk
 from kseg.segment.errors import FormatError
 from kseg.segment.events import Advance, Event
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
-from kseg.segment.names import parse_file_name
+from kseg.segment.partition.directory import PartitionDirectory
+from kseg.segment.partition.names import parse_file_name
 
 _PROGRESS_BYTES = 16 * 1024 * 1024
 

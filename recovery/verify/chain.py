@@ -15,7 +15,7 @@ from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
-from kseg.segment.scan import BATCHES_PER_TABLE
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE
 
 _HELD = 2
 # Beyond this the segment is no log any more, and judging each pair would cost more than it tells.

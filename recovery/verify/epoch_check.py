@@ -11,9 +11,9 @@ from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
-from kseg.segment.epochs import EpochEntry, EpochHistory
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
+from kseg.segment.state.epochs import EpochEntry, EpochHistory
 
 
 class EpochCheck:

@@ -12,21 +12,12 @@ from kseg.recovery.verify.producer_check import Replay
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck
 from kseg.recovery.verify.txn_check import TxnIndexCheck
-from kseg.segment.checkpoint import decode_leader_epochs, decode_offset_checkpoint
-from kseg.segment.directory import Entry
-from kseg.segment.epochs import EpochHistory
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.events import Advance, Event
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
-from kseg.segment.index import OffsetIndex, TimeIndex
-from kseg.segment.metadata_files import (
-    decode_clean_shutdown,
-    decode_meta_properties,
-    decode_partition_metadata,
-    decode_quorum_state,
-)
-from kseg.segment.names import (
+from kseg.segment.partition.directory import Entry
+from kseg.segment.partition.names import (
     INDEX_ROLES,
     OFFSET_CHECKPOINT_ROLES,
     FileName,
@@ -34,7 +25,16 @@ from kseg.segment.names import (
     parse_file_name,
     segment_file_name,
 )
-from kseg.segment.snapshot import decode_snapshot
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+from kseg.segment.sidecar.metadata_files import (
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_partition_metadata,
+    decode_quorum_state,
+)
+from kseg.segment.sidecar.snapshot import decode_snapshot
+from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.targets import FileTarget
 
 

@@ -13,7 +13,11 @@ from kseg.recovery.verify.file_check import clean_shutdown, readable, small_file
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.surroundings import surroundings
-from kseg.segment.directory import (
+from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.events import Event
+from kseg.segment.files import MappedFile, read_small
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import (
     Entry,
     LogDirectory,
     PartitionDirectory,
@@ -21,20 +25,16 @@ from kseg.segment.directory import (
     list_directory,
     list_partition,
 )
-from kseg.segment.errors import KsegError, UnreadableInput
-from kseg.segment.events import Event
-from kseg.segment.files import MappedFile, read_small
-from kseg.segment.findings import Finding
-from kseg.segment.index import OffsetIndex
-from kseg.segment.metadata_files import decode_partition_metadata
-from kseg.segment.names import (
+from kseg.segment.partition.names import (
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
     PartitionName,
     PartitionState,
     Role,
 )
-from kseg.segment.scan import Damage, Scanner
+from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.sidecar.index import OffsetIndex
+from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.targets import LogDirTarget
 
 _SHOWN_REASONS = 3

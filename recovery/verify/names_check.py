@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 
 from kseg.segment import layout as L
-from kseg.segment.directory import Entry, PartitionDirectory, SubDirectory
 from kseg.segment.findings import Finding
-from kseg.segment.names import (
+from kseg.segment.partition.directory import Entry, PartitionDirectory, SubDirectory
+from kseg.segment.partition.names import (
     INDEX_ROLES,
     KSEG_DIRECTORY,
     REMOTE_INDEX_CACHE,

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
-from kseg.segment.epochs import EpochHistory
 from kseg.segment.findings import Finding
+from kseg.segment.state.epochs import EpochHistory
 
 CERTAIN = 6
 _EXACT_BIT, _EXACT, _TOUCHING_BIT, _BIT, _ROOM, _NONE = 5, 4, 3, 2, 1, 0

@@ -24,15 +24,15 @@ from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFa
 from kseg.recovery.verify.surroundings import Surroundings, surroundings
 from kseg.recovery.verify.txn_check import TxnIndexCheck
 from kseg.segment import layout as L
-from kseg.segment.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
-from kseg.segment.epochs import EpochHistory
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.events import Event
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
-from kseg.segment.names import Role
-from kseg.segment.producer import ProducerState
-from kseg.segment.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
+from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
+from kseg.segment.partition.names import Role
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
+from kseg.segment.state.epochs import EpochHistory
+from kseg.segment.state.producer import ProducerState
 from kseg.segment.targets import PartitionTarget
 
 # Topics that brokers always compact, so that gaps in them are no news even when no trace of the cleaner is left.

@@ -7,14 +7,14 @@ from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.recovery.verify.surroundings import Surroundings
-from kseg.segment.checkpoint import decode_leader_epochs
-from kseg.segment.directory import Entry, PartitionDirectory
-from kseg.segment.epochs import EpochEntry
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
-from kseg.segment.metadata_files import decode_partition_metadata
-from kseg.segment.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
+from kseg.segment.partition.directory import Entry, PartitionDirectory
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+from kseg.segment.state.epochs import EpochEntry
 
 # How many entries at the end of an index are asked where the last batch ends.
 _ASKED_ENTRIES = 3

@@ -18,13 +18,16 @@ from dataclasses import dataclass
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
-from kseg.segment.control import EndTransactionMarker, end_transaction_marker
-from kseg.segment.decode import Decoder, record_at
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
 from kseg.segment.model import Batch
-from kseg.segment.producer import (
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.scanning.scan import batch_at
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
+from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
+from kseg.segment.state.producer import (
     DUPLICATE,
     CompletedTransaction,
     LostTransaction,
@@ -33,9 +36,6 @@ from kseg.segment.producer import (
     ReplayEvent,
     SequenceBreak,
 )
-from kseg.segment.scan import batch_at
-from kseg.segment.snapshot import ProducerSnapshotEntry
-from kseg.segment.txn_index import AbortedTxn
 
 # An idle producer is forgotten after hours or days; one this young was surely not.
 SURELY_REMEMBERED_MS = 3_600_000

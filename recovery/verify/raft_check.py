@@ -13,17 +13,17 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts
 from kseg.segment import columns as C
-from kseg.segment import kraft_messages as kraft
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
-from kseg.segment.control import parse_control_record
-from kseg.segment.decode import Decoder, record_at
-from kseg.segment.directory import PartitionDirectory
 from kseg.segment.errors import FormatError
 from kseg.segment.events import Event
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
-from kseg.segment.names import Role
+from kseg.segment.partition.directory import PartitionDirectory
+from kseg.segment.partition.names import Role
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.state import kraft_messages as kraft
+from kseg.segment.state.control import parse_control_record
 
 
 class _Frame:

@@ -15,13 +15,13 @@ from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
-from kseg.segment.control import parse_control_record
-from kseg.segment.decode import Chunk, Decoder, Problem, record_at
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
 from kseg.segment.kernel import records as R
-from kseg.segment.sound import sound_until
+from kseg.segment.scanning.decode import Chunk, Decoder, Problem, record_at
+from kseg.segment.scanning.sound import sound_until
+from kseg.segment.state.control import parse_control_record
 
 _COUNT_PROBLEMS = (R.NEGATIVE_COUNT, R.TOO_FEW_RECORDS, R.BYTES_LEFT_OVER)
 _RULES = {

@@ -25,7 +25,7 @@ from kseg.segment.dump.damage import damage_finding
 from kseg.segment.events import Advance, Event
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
-from kseg.segment.scan import Damage, Scanner
+from kseg.segment.scanning.scan import Damage, Scanner
 
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
 # disagree a little are no news.

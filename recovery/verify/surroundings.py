@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kseg.segment.checkpoint import decode_offset_checkpoint, offsets_by_partition
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
-from kseg.segment.metadata_files import decode_meta_properties
-from kseg.segment.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
+from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
+from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
+from kseg.segment.sidecar.metadata_files import decode_meta_properties
 
 _WATCHED = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
 

@@ -19,7 +19,7 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
-from kseg.segment.txn_index import CURRENT_VERSION, AbortedTxn, TxnIndex
+from kseg.segment.sidecar.txn_index import CURRENT_VERSION, AbortedTxn, TxnIndex
 
 # No log has so many aborted transactions; what lies behind is not judged one by one.
 MOST_ENTRIES = 1_000_000

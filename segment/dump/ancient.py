@@ -10,7 +10,7 @@ iteration the messages of a set follow it, each on a line that begins with `|`, 
 
 from collections.abc import Iterator
 
-from kseg.segment.ancient import AncientDamage, AncientEntry, AncientMessage, messages, walk
+from kseg.segment.ancient.messages import AncientDamage, AncientEntry, AncientMessage, messages, walk
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.dump.rows import show_bytes
 from kseg.segment.errors import FormatError

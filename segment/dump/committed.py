@@ -7,10 +7,10 @@ may be missing or wrong, and an open transaction stands in none of them.
 import os
 
 from kseg.segment.files import MappedFile
-from kseg.segment.names import FileState, Role, parse_file_name
-from kseg.segment.producer import CompletedTransaction, ProducerState
-from kseg.segment.replay import replay_segment
-from kseg.segment.txn_index import AbortedTxn
+from kseg.segment.partition.names import FileState, Role, parse_file_name
+from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.state.producer import CompletedTransaction, ProducerState
+from kseg.segment.state.replay import replay_segment
 
 
 def undecided(path: str) -> tuple[list[AbortedTxn], int | None]:

@@ -2,9 +2,9 @@
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
-from kseg.segment.decode import Problem
 from kseg.segment.findings import Finding
-from kseg.segment.scan import Damage
+from kseg.segment.scanning.decode import Problem
+from kseg.segment.scanning.scan import Damage
 
 
 def damage_finding(path: str, damage: Damage) -> Finding:

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
-from kseg.segment.decode import Decoder
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
-from kseg.segment.index import OffsetIndex, TimeIndex, TimeIndexEntry
-from kseg.segment.scan import Damage, Scanner
-from kseg.segment.sound import sound_until
+from kseg.segment.scanning.decode import Decoder
+from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.sound import sound_until
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex, TimeIndexEntry
 
 
 def check_offset_index(path: str, log_path: str, index: OffsetIndex) -> Iterator[Finding]:

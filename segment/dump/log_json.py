@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kseg.segment.columns import Columns
-from kseg.segment.decode import Chunk, record_at
 from kseg.segment.dump.block import Block
 from kseg.segment.dump.log_rows import LogRows
 from kseg.segment.dump.narrow import Narrowing
@@ -20,7 +19,8 @@ from kseg.segment.events import Event, Row, Text
 from kseg.segment.json_line import json_line
 from kseg.segment.kernel.json_lines import AUTO, TEXT, format_json
 from kseg.segment.kernel.text import RECORD, ROW
-from kseg.segment.scan import batch_at
+from kseg.segment.scanning.decode import Chunk, record_at
+from kseg.segment.scanning.scan import batch_at
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

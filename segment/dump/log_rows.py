@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
-from kseg.segment.decode import Chunk, Decoder, record_at
 from kseg.segment.dump.damage import damage_finding, undecodable
 from kseg.segment.dump.narrow import Narrowing
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.dump.rows import batch_row, record_row
 from kseg.segment.events import Event, Row
-from kseg.segment.scan import Damage, Scanner, batch_at
+from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+from kseg.segment.scanning.scan import Damage, Scanner, batch_at
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

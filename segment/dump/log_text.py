@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
-from kseg.segment.control import kafka_text, parse_control_record
-from kseg.segment.decode import Chunk, Decoder, record_at
 from kseg.segment.dump.block import Block
 from kseg.segment.dump.damage import damage_finding, invalid_batch, official_stop, undecodable
 from kseg.segment.dump.narrow import Narrowing
@@ -29,7 +27,9 @@ from kseg.segment.events import Event
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import text as T
 from kseg.segment.kernel.walk import END, FULL, HEADER_CUT, PARTIAL, TOO_SMALL, next_remarkable
-from kseg.segment.scan import Damage, Scanner
+from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.state.control import kafka_text, parse_control_record
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
-from kseg.segment.decode import Chunk
+from kseg.segment.scanning.decode import Chunk
 from kseg.segment.selection import Selection
-from kseg.segment.txn_index import AbortedTxn
+from kseg.segment.sidecar.txn_index import AbortedTxn
 
 
 class Narrowing:

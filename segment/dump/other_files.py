@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterator
 
-from kseg.segment.checkpoint import decode_leader_epochs, decode_offset_checkpoint
 from kseg.segment.dump.side_files import Entry, Item
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
-from kseg.segment.metadata_files import (
+from kseg.segment.partition.names import OFFSET_CHECKPOINT_ROLES, FileName, Role
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
+from kseg.segment.sidecar.metadata_files import (
     decode_clean_shutdown,
     decode_meta_properties,
     decode_partition_metadata,
     decode_quorum_state,
 )
-from kseg.segment.names import OFFSET_CHECKPOINT_ROLES, FileName, Role
 
 
 def other_file(path: str, name: FileName, data: bytes) -> Iterator[Item]:

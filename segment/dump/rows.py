@@ -9,10 +9,10 @@ import hashlib
 from base64 import b64encode
 
 from kseg.segment import layout as L
-from kseg.segment.control import as_row, parse_control_record
 from kseg.segment.errors import FormatError
-from kseg.segment.java_output import decode_utf8
+from kseg.segment.java.output import decode_utf8
 from kseg.segment.model import Batch, Record
+from kseg.segment.state.control import as_row, parse_control_record
 
 Shown = tuple[object, str | None]
 

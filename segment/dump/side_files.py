@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kseg.segment.findings import Finding
-from kseg.segment.index import OffsetIndex, OffsetIndexEntry, TimeIndex
-from kseg.segment.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
-from kseg.segment.txn_index import AbortedTxn, TxnIndex
+from kseg.segment.sidecar.index import OffsetIndex, OffsetIndexEntry, TimeIndex
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
+from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from kseg.segment.dump.side_files import Item, offset_index, producer_snapshot, 
 from kseg.segment.events import Event, Row, Text
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
-from kseg.segment.index import OffsetIndex, TimeIndex
-from kseg.segment.names import FileName, Role, segment_file_name
-from kseg.segment.txn_index import TxnIndex
+from kseg.segment.partition.names import FileName, Role, segment_file_name
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+from kseg.segment.sidecar.txn_index import TxnIndex
 
 
 def dump_side_file(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:

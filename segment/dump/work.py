@@ -15,11 +15,11 @@ from kseg.segment.errors import KsegError
 from kseg.segment.events import Event, Failure, Row, Text
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
-from kseg.segment.index import OffsetIndex
 from kseg.segment.layout import INT32_MAX, LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
 from kseg.segment.model import Batch
-from kseg.segment.names import FileName, Role, parse_file_name
-from kseg.segment.scan import scan
+from kseg.segment.partition.names import FileName, Role, parse_file_name
+from kseg.segment.scanning.scan import scan
+from kseg.segment.sidecar.index import OffsetIndex
 from kseg.segment.targets import FileTarget
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@
 Kafka computes sequences in 32-bit ints that wrap silently; hostile or damaged files reach those edges.
 """
 
+
 def to_int(value):
     """value as a Java int (the low 32 bits, signed)."""
     # literals beyond 31 bits would be Python objects in C

@@ -8,5 +8,11 @@ IEEE: int
 def make_tables(polynomial: int) -> array[int]: ...
 def crc_of(buf: Buffer, start: int, end: int, tables: Buffer) -> int: ...
 def judge_small(
-    buf: Buffer, cells: memoryview, capacity: int, count: int, limit_bytes: int, castagnoli: Buffer, ieee: Buffer
+    buf: Buffer,
+    cells: memoryview,
+    capacity: int,
+    count: int,
+    limit_bytes: int,
+    castagnoli: Buffer,
+    ieee: Buffer,
 ) -> int: ...

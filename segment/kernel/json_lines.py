@@ -310,7 +310,18 @@ def format_json(
             if o + line_room(body, table, capacity, at, name_length) > limit:
                 break
             o = put_record_line(
-                body, rows, batch_capacity, table[at], table, capacity, at, mode, name, name_length, room_of, o
+                body,
+                rows,
+                batch_capacity,
+                table[at],
+                table,
+                capacity,
+                at,
+                mode,
+                name,
+                name_length,
+                room_of,
+                o,
             )
             at = at + 1
         if at < count and table[at] < row:

@@ -396,7 +396,15 @@ def read_plain(buf, last_row, batches, batch_capacity, cells, capacity, state):
             if state[3] >= capacity:
                 return BODY_FULL
             after = read_message(
-                source, p + 12, size - 12, row, batches[3 * batch_capacity + row], -2, table, capacity, state[3]
+                source,
+                p + 12,
+                size - 12,
+                row,
+                batches[3 * batch_capacity + row],
+                -2,
+                table,
+                capacity,
+                state[3],
             )
             if after == 0 or after == -VALUE_BEYOND_MESSAGE:
                 cells[11 * capacity + state[3]] = batches[14 * batch_capacity + row]
@@ -436,7 +444,12 @@ def read_bodies(body, bounds, first, last_row, batches, batch_capacity, cells, c
     Returns as `read_plain`; the caller sees to it that the table of records has room for all they declare.
     """
     check_tables(batches, batch_capacity, cells, capacity, state)
-    if last_row >= batch_capacity or first < 0 or state[0] < first or 2 * (last_row - first) + 2 > len(bounds):
+    if (
+        last_row >= batch_capacity
+        or first < 0
+        or state[0] < first
+        or 2 * (last_row - first) + 2 > len(bounds)
+    ):
         raise ValueError("the rows lie outside the tables")
     source = views.bytes_in(body)
     while state[0] <= last_row:

@@ -7,14 +7,14 @@ walking its file from the start: there is no index. `position` and `batch_…` t
 
 from collections.abc import Iterator
 
-from kseg.segment.ancient import AncientDamage, AncientEntry, entry_at, messages, walk
-from kseg.segment.ancient_log import AncientFile, AncientLog
+from kseg.segment.ancient.log import AncientFile, AncientLog
+from kseg.segment.ancient.messages import AncientDamage, AncientEntry, entry_at, messages, walk
 from kseg.segment.dump.ancient import message_row
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.events import Event, Row
 from kseg.segment.findings import Finding
-from kseg.segment.log_segment import Step
 from kseg.segment.lookup.answer import Answer, lookup_row, nothing
+from kseg.segment.partition.log_segment import Step
 from kseg.segment.query import LookupQuery
 from kseg.segment.targets import FileTarget, PartitionTarget
 

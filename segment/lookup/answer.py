@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from kseg.segment import layout as L
 from kseg.segment.dump.rows import record_row, show_bytes
-from kseg.segment.log_segment import LogSegment, Step
 from kseg.segment.model import Batch, Record
-from kseg.segment.partition_log import PartitionLog
+from kseg.segment.partition.log_segment import LogSegment, Step
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import LookupQuery
 
 

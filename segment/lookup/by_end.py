@@ -8,11 +8,11 @@ start of the next one, the newest ends at the log end (Kafka: LeaderEpochFileCac
 from collections.abc import Iterator
 
 from kseg.segment import layout as L
-from kseg.segment.epochs import UNDEFINED_EPOCH_OFFSET
-from kseg.segment.log_state import epoch_history, last_stable_offset
 from kseg.segment.lookup.answer import Answer, nothing
-from kseg.segment.partition_log import PartitionLog
+from kseg.segment.partition.log_state import epoch_history, last_stable_offset
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import LookupQuery
+from kseg.segment.state.epochs import UNDEFINED_EPOCH_OFFSET
 
 
 def earliest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:

@@ -15,18 +15,18 @@ from itertools import pairwise
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.batch_walk import BatchWalk
 from kseg.segment.columns import Columns
-from kseg.segment.decode import Chunk, Decoder, record_at
 from kseg.segment.dump.damage import damage_finding, undecodable
-from kseg.segment.log_segment import LogSegment
-from kseg.segment.log_state import aborted_transactions, is_aborted, last_stable_offset
 from kseg.segment.lookup.answer import Answer, at_record, nothing
 from kseg.segment.model import Batch, Record
-from kseg.segment.partition_log import PartitionLog
+from kseg.segment.partition.batch_walk import BatchWalk
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.log_state import aborted_transactions, is_aborted, last_stable_offset
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import LookupQuery
-from kseg.segment.scan import Damage, Scanner, batch_at
-from kseg.segment.txn_index import AbortedTxn
+from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.sidecar.txn_index import AbortedTxn
 
 _SPAN_BYTES = 4 * 1024 * 1024
 

@@ -11,11 +11,11 @@ from contextlib import closing
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
-from kseg.segment.log_segment import LogSegment
-from kseg.segment.log_state import aborted_transactions, is_aborted, last_stable_offset
 from kseg.segment.lookup.answer import Answer, epoch_of, nothing
 from kseg.segment.model import Batch
-from kseg.segment.partition_log import PartitionLog
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.log_state import aborted_transactions, is_aborted, last_stable_offset
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import LookupQuery
 
 

@@ -25,14 +25,14 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.files import read_end
-from kseg.segment.index import TimeIndex, TimeIndexEntry
-from kseg.segment.log_segment import LogSegment
-from kseg.segment.log_state import last_stable_offset
 from kseg.segment.lookup.answer import Answer, at_record, nothing
 from kseg.segment.model import Batch, Record
-from kseg.segment.names import Role
-from kseg.segment.partition_log import PartitionLog
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.log_state import last_stable_offset
+from kseg.segment.partition.names import Role
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import LookupQuery
+from kseg.segment.sidecar.index import TimeIndex, TimeIndexEntry
 
 
 @dataclass(slots=True)

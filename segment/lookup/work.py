@@ -16,7 +16,7 @@ from kseg.segment.errors import KsegError, UsageError
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.findings import Finding
 from kseg.segment.lookup.answer import Answer, answer_row, nothing
-from kseg.segment.partition_log import PartitionLog
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import LOOKUP_KINDS, LookupQuery
 from kseg.segment.targets import FileTarget, PartitionTarget
 

@@ -137,8 +137,8 @@ def on_a_terminal(*words: str) -> tuple[bytes, int]:
 
 
 def test_a_terminal_gets_no_control_characters_from_the_data(tmp_path: Path) -> None:
-    from kseg.segment.batch_writer import encode_batch
     from kseg.segment.model import NewBatch, Record
+    from kseg.segment.writing.batch_writer import encode_batch
 
     log = tmp_path / ODD
     log.write_bytes(encode_batch(NewBatch(records=(Record(0, 1, b"\x1b[31mred\x07", b"a\x00b"),))))

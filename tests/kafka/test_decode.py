@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kseg.segment.columns import Columns
-from kseg.segment.decode import Decoder, record_at
-from kseg.segment.java_output import decode_utf8
+from kseg.segment.java.output import decode_utf8
 from kseg.segment.kernel import records as R
-from kseg.segment.scan import Scanner
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.scanning.scan import Scanner
 from tests.kafka.oracle import Oracle
 from tests.segment.bodies import CASES, Case, sealed
 

@@ -12,9 +12,9 @@ import pytest
 from fixtures import diseases, healthy
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.partition_log import PartitionLog
-from kseg.segment.segment_writer import PartitionWriter, RollRules
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.targets import FileTarget
+from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from tests.kafka.oracle import Oracle
 from tests.segment.asking import ask, fetch
 from tests.trees import unchanged

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fixtures import healthy
-from kseg.segment.batch_writer import encode_batch
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.segment_writer import PartitionWriter, RollRules
+from kseg.segment.writing.batch_writer import encode_batch
+from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka

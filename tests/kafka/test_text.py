@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from kseg.segment.java_output import decode_utf8
+from kseg.segment.java.output import decode_utf8
 from kseg.segment.kernel import records, text
 from kseg.segment.kernel.walk import walk
 from tests.kafka.oracle import Oracle

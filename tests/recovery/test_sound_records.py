@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.batch_writer import encode_batch
 from kseg.segment.columns import Columns
 from kseg.segment.kernel.sound import packed_sound, plain_sound
 from kseg.segment.kernel.walk import walk
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.writing.batch_writer import encode_batch
 from tests.segment import interpreted
 
 BASE, TIME_MS = 5_000, 1_700_000_000_000

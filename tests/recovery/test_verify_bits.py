@@ -16,8 +16,8 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.work import verify
 from kseg.segment.findings import Finding
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.segment_writer import PartitionWriter, RollRules
 from kseg.segment.targets import PartitionTarget
+from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 
 T0 = 1_700_000_000_000
 OPTIONS = VerifyOptions(now_ms=1_800_000_000_000)

@@ -111,8 +111,8 @@ def test_a_file_that_cannot_be_used(hurt: Path) -> None:
 @pytest.mark.parametrize("count", [20_000])
 def test_a_log_of_nothing_but_contradictions(count: int, tmp_path: Path) -> None:
     """Every batch starts where the one before does: judged for a while, then given up, in linear time."""
-    from kseg.segment.batch_writer import encode_batch
     from kseg.segment.model import NewBatch, Record
+    from kseg.segment.writing.batch_writer import encode_batch
 
     one = encode_batch(NewBatch(records=(Record(5, 0, None, b"v"),), leader_epoch=3))
     other = encode_batch(NewBatch(records=(Record(5, 0, None, b"w"),), leader_epoch=1))

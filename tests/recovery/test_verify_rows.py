@@ -10,11 +10,11 @@ import pytest
 
 from fixtures.diseases import put, wrong_record_count
 from kseg.segment import layout as L
-from kseg.segment.batch_writer import encode_batch
-from kseg.segment.control import EndTransactionMarker, end_transaction_batch
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.segment_writer import PartitionWriter, RollRules
-from kseg.segment.txn_index import AbortedTxn, encode_txn_index
+from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
+from kseg.segment.writing.batch_writer import encode_batch
+from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from tests.recovery.judging import judge
 
 T0 = 1_700_000_000_000
@@ -183,7 +183,7 @@ def test_data_at_rest_may_break_the_rules_of_an_append(tmp_path: Path) -> None:
 @pytest.mark.behaviour("V14")
 def test_a_wrapper_may_hold_messages_of_another_magic(tmp_path: Path) -> None:
     """Inner messages of magic 0 in a wrapper of magic 1 (KAFKA-4298)."""
-    from kseg.segment.codec import compress
+    from kseg.segment.codecs.codec import compress
     from kseg.segment.crc import crc32
 
     def message(magic: int, attributes: int, value: bytes) -> bytes:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kseg.segment import layout as L
-from kseg.segment.batch_writer import encode_batch
 from kseg.segment.model import Batch, NewBatch, Record
-from kseg.segment.scan import Damage, scan
+from kseg.segment.scanning.scan import Damage, scan
+from kseg.segment.writing.batch_writer import encode_batch
 
 T0 = 1_700_000_000_000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from kseg.segment.batch_writer import encode_batch
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.writing.batch_writer import encode_batch
 
 SEGMENT_BYTES = 1 << 30
 OFFSETS_PER_SEGMENT = 1_000_000

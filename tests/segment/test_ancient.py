@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kseg.segment import ancient as A
 from kseg.segment import layout as L
-from kseg.segment.codec import compress
+from kseg.segment.ancient import messages as A
+from kseg.segment.codecs.codec import compress
 from kseg.segment.errors import CodecError, FormatError, UsageError
 
 HELLO_0 = bytes.fromhex("0000000a 00 3610a686 68656c6c6f")  # fact sheet §12

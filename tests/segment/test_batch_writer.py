@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment import layout as L
-from kseg.segment.batch_writer import control_batch, encode_batch
-from kseg.segment.codec import decompress
-from kseg.segment.control import EndTransactionMarker, control_key, end_transaction_batch
+from kseg.segment.codecs.codec import decompress
 from kseg.segment.errors import UsageError
-from kseg.segment.kraft_messages import KRAFT_VERSION, LEADER_CHANGE, SNAPSHOT_FOOTER
-from kseg.segment.legacy_writer import encode_message
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.state.control import EndTransactionMarker, control_key, end_transaction_batch
+from kseg.segment.state.kraft_messages import KRAFT_VERSION, LEADER_CHANGE, SNAPSHOT_FOOTER
+from kseg.segment.writing.batch_writer import control_batch, encode_batch
+from kseg.segment.writing.legacy_writer import encode_message
 from tests.segment.plain_decoder import batch_of, entries_of, message_of, records_of
 
 T0 = 1700000000000

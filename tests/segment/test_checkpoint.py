@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kseg.segment.checkpoint import (
+from kseg.segment.errors import FormatError
+from kseg.segment.sidecar.checkpoint import (
     CheckpointEntry,
     decode_leader_epochs,
     decode_offset_checkpoint,
@@ -17,8 +18,7 @@ from kseg.segment.checkpoint import (
     encode_offset_checkpoint,
     offsets_by_partition,
 )
-from kseg.segment.epochs import EpochEntry
-from kseg.segment.errors import FormatError
+from kseg.segment.state.epochs import EpochEntry
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kseg.segment import layout as L
-from kseg.segment.codec import compress, decompress
+from kseg.segment.codecs.codec import compress, decompress
 from kseg.segment.errors import CodecError
 
 LIMIT = 1 << 22
@@ -224,7 +224,7 @@ def test_every_truncation_is_an_error(codec: int) -> None:
 
 BOMBS = """
 import resource, struct, zlib, lz4.block, cramjam
-from kseg.segment.codec import decompress
+from kseg.segment.codecs.codec import decompress
 from kseg.segment.errors import CodecError
 
 def run_blocks(count, size_field):
@@ -287,7 +287,7 @@ def test_many_tiny_pieces_cost_linear_time() -> None:
 def test_a_library_is_loaded_when_its_codec_is_met() -> None:
     program = (
         "import sys\n"
-        "from kseg.segment.codec import decompress\n"
+        "from kseg.segment.codecs.codec import decompress\n"
         "heavy = {'lz4', 'zstandard', 'cramjam', 'snappy', 'isal'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
         f"decompress(3, 2, bytes.fromhex('{JAVA_WROTE[L.LZ4, 2]}'), 1000)\n"
@@ -300,7 +300,7 @@ def test_gzip_needs_neither_of_its_fast_libraries() -> None:
     program = (
         "import sys\n"
         "sys.modules['deflate'] = sys.modules['isal'] = None\n"
-        "from kseg.segment.codec import compress, decompress\n"
+        "from kseg.segment.codecs.codec import compress, decompress\n"
         "one = compress(1, 2, b'ab' * 5000)\n"
         "assert bytes(decompress(1, 2, one, 10000)) == b'ab' * 5000\n"
         "assert bytes(decompress(1, 2, one + one, 20000)) == b'ab' * 10000\n"
@@ -323,5 +323,5 @@ def test_gzip_members_are_read_alike_with_and_without_libdeflate(monkeypatch: py
 
     expected = [P, P + P, P, None, None]
     assert outcomes() == expected
-    monkeypatch.setattr("kseg.segment.gzip_stream._at_once", None)
+    monkeypatch.setattr("kseg.segment.codecs.gzip_stream._at_once", None)
     assert outcomes() == expected

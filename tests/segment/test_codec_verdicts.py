@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 from kseg.segment import layout as L
-from kseg.segment.codec import compress, decompress
+from kseg.segment.codecs.codec import compress, decompress
 from kseg.segment.errors import CodecError
 
 LIMIT = 1 << 22

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kseg.segment import control as C
-from kseg.segment import kraft_messages as K
 from kseg.segment.errors import FormatError
-from kseg.segment.java_output import decode_utf8, json_text
+from kseg.segment.java.output import decode_utf8, json_text
 from kseg.segment.model import Record
+from kseg.segment.state import control as C
+from kseg.segment.state import kraft_messages as K
 from tests.segment import plain_reader
 
 VOTERS = bytes.fromhex(  # version 0; voter 1 with a zero directory id, one endpoint C at h:9093; features 0…1

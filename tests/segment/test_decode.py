@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.batch_writer import encode_batch
 from kseg.segment.columns import Columns
-from kseg.segment.decode import Decoder, Problem, record_at
 from kseg.segment.kernel import records as R
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.scan import Scanner, batch_at, scan
+from kseg.segment.scanning.decode import Decoder, Problem, record_at
+from kseg.segment.scanning.scan import Scanner, batch_at, scan
+from kseg.segment.writing.batch_writer import encode_batch
 from tests.segment import bodies, plain_reader
 from tests.segment.bodies import CASES, T0, Case, message, record, sealed, wrapper
 

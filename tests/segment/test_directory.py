@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kseg.segment.directory import (
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.partition.directory import (
     LogDirectory,
     OtherDirectory,
     ParentDirectory,
@@ -14,8 +15,7 @@ from kseg.segment.directory import (
     list_directory,
     list_partition,
 )
-from kseg.segment.errors import UnreadableInput
-from kseg.segment.names import FileState, PartitionState, Role
+from kseg.segment.partition.names import FileState, PartitionState, Role
 
 ID = "0123456789abcdef0123456789abcdef"
 ZERO = f"{0:020d}"

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kseg.segment.batch_writer import encode_batch
-from kseg.segment.decode import Decoder, record_at
 from kseg.segment.dump.log_json import LogJson
 from kseg.segment.dump.log_rows import LogRows
 from kseg.segment.dump.narrow import Narrowing
@@ -19,7 +17,9 @@ from kseg.segment.dump.options import DumpOptions
 from kseg.segment.events import Row, Text
 from kseg.segment.json_line import json_line
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.scan import Damage, Scanner
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.writing.batch_writer import encode_batch
 from tests.trees import unchanged
 
 

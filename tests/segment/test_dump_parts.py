@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kseg.segment import layout as L
-from kseg.segment.batch_writer import encode_batch
 from kseg.segment.dump import parts
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.dump.work import dump
@@ -16,6 +15,7 @@ from kseg.segment.events import Event, Text
 from kseg.segment.findings import Finding
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.targets import FileTarget
+from kseg.segment.writing.batch_writer import encode_batch
 
 BATCHES = 120
 PART_BYTES = 4096

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kseg.segment.epochs import EpochHistory, rebuild
 from kseg.segment.errors import FormatError
 from kseg.segment.model import Batch
+from kseg.segment.state.epochs import EpochHistory, rebuild
 
 Entries = list[tuple[int, int]]
 

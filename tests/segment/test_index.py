@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment.errors import FormatError, UsageError
-from kseg.segment.index import OffsetIndex, OffsetIndexEntry, TimeIndex, TimeIndexEntry
-from kseg.segment.index_writer import (
+from kseg.segment.sidecar.index import OffsetIndex, OffsetIndexEntry, TimeIndex, TimeIndexEntry
+from kseg.segment.sidecar.index_writer import (
     OffsetIndexBuilder,
     TimeIndexBuilder,
     can_index_offset,

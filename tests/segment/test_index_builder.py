@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment import layout as L
-from kseg.segment.index import OffsetIndex, TimeIndex
-from kseg.segment.index_builder import FULL, OUT_OF_ORDER, OVERFLOW, SegmentIndexes
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+from kseg.segment.sidecar.index_builder import FULL, OUT_OF_ORDER, OVERFLOW, SegmentIndexes
 from tests.segment import plain_reader
 
 RECOVERED = {

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kseg.segment.java_output import decode_utf8
+from kseg.segment.java.output import decode_utf8
 from tests.segment import interpreted
 from tests.segment.bodies import sealed
 from tests.segment.scanning import batch

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment import layout as L
-from kseg.segment.codec import decompress
+from kseg.segment.codecs.codec import decompress
 from kseg.segment.errors import UsageError
-from kseg.segment.legacy_writer import encode_legacy, encode_message
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.writing.legacy_writer import encode_legacy, encode_message
 from tests.segment.plain_decoder import entries_of, message_of
 
 T0 = 1500000000000

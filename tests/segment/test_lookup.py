@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fixtures import diseases, healthy, side_diseases
-from kseg.segment.checkpoint import CheckpointEntry, encode_offset_checkpoint
-from kseg.segment.control import EndTransactionMarker, end_transaction_batch
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.segment_writer import PartitionWriter, RollRules
+from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_checkpoint
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
+from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from tests.segment import sparse
 from tests.segment.asking import answer, ask
 from tests.trees import unchanged

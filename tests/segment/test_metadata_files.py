@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kseg.segment import uuids
 from kseg.segment.errors import FormatError
-from kseg.segment.java_properties import decode_properties, encode_properties
-from kseg.segment.metadata_files import (
+from kseg.segment.java import uuids
+from kseg.segment.java.properties import decode_properties, encode_properties
+from kseg.segment.sidecar.metadata_files import (
     CleanShutdown,
     MetaProperties,
     PartitionMetadata,

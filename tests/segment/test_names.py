@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment.errors import FormatError
-from kseg.segment.names import (
+from kseg.segment.partition.names import (
     FileState,
     PartitionName,
     PartitionState,

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures import diseases, healthy, side_diseases
-from kseg.segment.checkpoint import CheckpointEntry, encode_offset_checkpoint
-from kseg.segment.log_state import aborted_transactions, epoch_history
-from kseg.segment.names import Role
-from kseg.segment.partition_log import PartitionLog
+from kseg.segment.partition.log_state import aborted_transactions, epoch_history
+from kseg.segment.partition.names import Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_checkpoint
+from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 from kseg.segment.targets import FileTarget, PartitionTarget
-from kseg.segment.txn_index import AbortedTxn, encode_txn_index
 from tests.segment.asking import ask, fetch, listed
 from tests.trees import unchanged
 

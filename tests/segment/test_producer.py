@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment import layout as L
-from kseg.segment import producer as P
-from kseg.segment.control import EndTransactionMarker, end_transaction_marker
 from kseg.segment.model import Batch
-from kseg.segment.snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
-from kseg.segment.txn_index import AbortedTxn, encode_txn_index
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
+from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
+from kseg.segment.state import producer as P
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
 from tests.segment import plain_reader
 
 TIME = 1_700_000_000_000

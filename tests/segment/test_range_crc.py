@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kseg.segment import crc
 from kseg.segment.kernel.checksum import CASTAGNOLI, IEEE
-from kseg.segment.range_crc import BLOCK_BYTES, RangeChecksum
+from kseg.segment.scanning.range_crc import BLOCK_BYTES, RangeChecksum
 
 DATA = memoryview(random.Random(5).randbytes(20 * BLOCK_BYTES + 77))
 KINDS = [

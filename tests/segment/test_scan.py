@@ -13,8 +13,8 @@ from fixtures import diseases, healthy
 from fixtures.diseases import LOG_DISEASES, Hurt
 from kseg.segment import crc
 from kseg.segment import layout as L
-from kseg.segment.legacy_writer import encode_message
-from kseg.segment.scan import Damage, Scanner, scan
+from kseg.segment.scanning.scan import Damage, Scanner, scan
+from kseg.segment.writing.legacy_writer import encode_message
 from tests.segment import plain_reader
 from tests.segment.scanning import batch, file_of, message, plain_file, scanned, with_length, without
 

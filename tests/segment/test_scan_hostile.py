@@ -16,10 +16,11 @@ from collections.abc import Callable
 import pytest
 
 from kseg.segment import columns as C
-from kseg.segment import crc, judge, scan
+from kseg.segment import crc
 from kseg.segment.kernel import checksum
 from kseg.segment.kernel import walk as kernel
-from kseg.segment.range_crc import BLOCK_BYTES
+from kseg.segment.scanning import judge, scan
+from kseg.segment.scanning.range_crc import BLOCK_BYTES
 from tests.segment.scanning import batch, header, message, scanned
 
 SMALL = 300_000

@@ -8,12 +8,12 @@ import pytest
 
 from fixtures import healthy
 from kseg.segment import layout as L
-from kseg.segment.batch_writer import encode_batch
-from kseg.segment.control import EndTransactionMarker, end_transaction_batch
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.files import write_new_file
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.segment_writer import OpenPartition, PartitionWriter, RollRules
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
+from kseg.segment.writing.batch_writer import encode_batch
+from kseg.segment.writing.segment_writer import OpenPartition, PartitionWriter, RollRules
 from tests.segment.plain_decoder import entries_of
 
 T0 = healthy.T0

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kseg.segment.directory import Entry, SegmentFiles
-from kseg.segment.names import parse_file_name
-from kseg.segment.segments import floor_segment, higher_segment, lower_segment, segments_between
+from kseg.segment.partition.directory import Entry, SegmentFiles
+from kseg.segment.partition.names import parse_file_name
+from kseg.segment.partition.segments import floor_segment, higher_segment, lower_segment, segments_between
 
 
 def segment(base: int) -> SegmentFiles:

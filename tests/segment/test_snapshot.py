@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment.errors import FormatError
-from kseg.segment.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot, encode_snapshot
+from kseg.segment.sidecar.snapshot import (
+    ProducerSnapshotEntry,
+    SnapshotCorrupt,
+    decode_snapshot,
+    encode_snapshot,
+)
 
 VECTOR = bytes.fromhex(
     "0001 34fc3cda 00000001 0000000000000001 0000 00000004 000000000000000e 00000004 0000018bcfe56800 ffffffff"

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment.errors import FormatError, UsageError
-from kseg.segment.txn_index import AbortedTxn, TxnIndex, collect_aborted, encode_aborted, encode_txn_index
+from kseg.segment.sidecar.txn_index import (
+    AbortedTxn,
+    TxnIndex,
+    collect_aborted,
+    encode_aborted,
+    encode_txn_index,
+)
 
 VECTOR = bytes.fromhex("0000 0000000000000001 0000000000000005 0000000000000009 000000000000000a")
 FOUR = [

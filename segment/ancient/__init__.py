@@ -1,0 +1,1 @@
+"""The room `segment/ancient`: Kafka 0.7: messages whose offsets are byte positions."""

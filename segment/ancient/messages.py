@@ -1,0 +1,402 @@
+"""Kafka 0.7: `.kafka` files, the sets inside their messages, and what a fetch sent (fact sheet §2.1, §4.6).
+
+    file     := entry…
+    entry    := size int32 (bytes after it), magic 0, crc, payload                magic 0: 9 bytes + payload
+              | size int32,                  magic 1, attributes, crc, payload    magic 1: 10 bytes + payload
+    crc      := CRC-32 of the payload alone: magic and attributes are unprotected
+    payload  := the message, or (attributes, bits 0 and 1: 1 gzip, 2 snappy) a compressed set of entries
+
+No key, no offset, no timestamp. An offset is a byte: the number in the file's name + the position in the file. A
+consumer was given the offset of the *next* message; the messages of a compressed set cannot be addressed, so all
+of them but the last gave the offset of the entry they lie in.
+
+These two magics are not those of 0.8: a file is 0.7 by its name, never by its bytes.
+
+The walk (`walk`) gives entries and damage spans that account for every byte:
+
+1. An entry whose size, magic and checksum are right is given out; the walk goes on behind it.
+2. Zeros up to the end of the file are a tail that was never written.
+3. Where only the checksum or the magic is wrong and the recorded size leads, over at most a few more such entries,
+   to a valid entry or a good end, the size is corroborated: the damage is this entry. With a known magic it is
+   given as an entry whose `crc_valid` is false.
+4. Otherwise search for the next believable entry: size and magic fit, the codec is known, the checksum is right.
+
+The search looks at positions with one pass of a compiled pattern, and the bytes summed for candidates are bounded by
+a multiple of the file's size, so that a hostile file costs linear time. When they are spent, the rest is damage.
+"""
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import compress, decompress
+from kseg.segment.crc import crc32
+from kseg.segment.errors import CodecError, FormatError, UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+SIZE_FIELD = 4
+MIN_SIZE_FIELD = 1 + 4  # magic and crc: what 0.7's recovery asks for
+CODEC_MASK = 0x03  # two bits, not three as later
+HEADER_BYTES = {0: SIZE_FIELD + 1 + 4, 1: SIZE_FIELD + 1 + 1 + 4}
+MAX_NESTING = 16  # sets inside sets; real ones have two or three
+DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
+
+_SIZE_AND_MAGIC = struct.Struct(">iB")
+_CRC = struct.Struct(">I")
+_SEND = struct.Struct(">ih")
+_PREFIX = {0: struct.Struct(">iBI"), 1: struct.Struct(">iBBI")}
+_KNOWN_CODECS = (L.NONE, L.GZIP, L.SNAPPY)
+_CORROBORATING_HOPS = 16
+_SEARCH_ALLOWANCE_BYTES = 64 * 1024 * 1024
+_SEARCH_FACTOR = 8
+_ZERO_PIECE = 64 * 1024
+
+# The beginning of a believable entry, as a look-ahead so that overlapping candidates are all seen. The first also
+# knows that the size is below 16 MiB, which makes it much more selective.
+_PLAUSIBLE = rb"(?=(?!\x00{3}[\x00-\x04])%s[\x00-\xff]{%d}(?:\x00|\x01[\x00-\x02]))"
+_SMALL_CANDIDATE = re.compile(_PLAUSIBLE % (rb"\x00", 3))
+_ANY_CANDIDATE = re.compile(_PLAUSIBLE % (rb"[\x00-\x7f]", 3))
+
+
+@dataclass(frozen=True, slots=True)
+class AncientEntry:
+    """One entry of a file or of a decompressed set.
+
+    position, size_bytes: its byte range, the size field included. attributes: 0 for magic 0, which has none.
+    crc: as stored. payload_position: where the payload begins; it ends with the entry.
+    """
+
+    position: int
+    size_bytes: int
+    magic: int
+    attributes: int
+    crc: int
+    crc_valid: bool
+    payload_position: int
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.size_bytes
+
+    @property
+    def payload_bytes(self) -> int:
+        return self.end_position - self.payload_position
+
+    @property
+    def codec(self) -> int:
+        """0 none, 1 gzip, 2 snappy; 3 is defined nowhere (0.7 throws when it reads such an entry)."""
+        return self.attributes & CODEC_MASK
+
+    def payload(self, view: memoryview) -> memoryview:
+        """The stored payload, in the buffer that the entry was found in."""
+        return view[self.payload_position : self.end_position]
+
+
+@dataclass(frozen=True, slots=True)
+class AncientDamage:
+    """A span of bytes that holds no entry; `kind` is an id of the findings catalogue."""
+
+    kind: str
+    position: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class AncientEnd:
+    """Where 0.7's recovery stops. position: bytes that it keeps. cause: one of
+
+    `end` (all of the file is valid), `cut-off`, `small-size`, `bad-crc`, and, where its load throws instead of
+    truncating: `unknown-magic`, `too-small-for-magic`.
+    """
+
+    position: int
+    cause: str
+
+    @property
+    def throws(self) -> bool:
+        return self.cause in ("unknown-magic", "too-small-for-magic")
+
+
+@dataclass(frozen=True, slots=True)
+class AncientMessage:
+    """A message as a consumer sees it.
+
+    offset, next_offset: of the entry of the file that holds it and of the entry behind that one; all messages of a
+    compressed set share both. consumer_offset: what a 0.7 consumer was given with it. depth: number of sets around
+    it. magic, crc, crc_valid: of its own entry.
+    """
+
+    offset: int
+    next_offset: int
+    consumer_offset: int
+    depth: int
+    magic: int
+    crc: int
+    crc_valid: bool
+    payload: memoryview
+
+
+def entry_at(view: memoryview, position: int, end: int) -> AncientEntry | str:
+    """The entry at `position`, judged, or why there is none: the cause of an AncientEnd."""
+    remaining = end - position
+    if remaining < MIN_SIZE_FIELD:
+        return "end" if remaining == 0 else _cause_of_scrap(view, position, remaining)
+    size, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
+    if size < MIN_SIZE_FIELD:
+        return "small-size"
+    if size > remaining - SIZE_FIELD:
+        return "cut-off"
+    header_bytes = HEADER_BYTES.get(magic)
+    if header_bytes is None:
+        return "unknown-magic"
+    payload_position = position + header_bytes
+    entry_end = position + SIZE_FIELD + size
+    if payload_position > entry_end:
+        return "too-small-for-magic"
+    crc = _CRC.unpack_from(view, payload_position - 4)[0]
+    crc_valid = crc32(view[payload_position:entry_end]) == crc
+    attributes = view[position + 5] if magic == 1 else 0
+    return AncientEntry(position, SIZE_FIELD + size, magic, attributes, crc, crc_valid, payload_position)
+
+
+def _cause_of_scrap(view: memoryview, position: int, remaining: int) -> str:
+    """Of 1 to 4 bytes at the end: a size field may be whole, an entry is not."""
+    size = int.from_bytes(view[position : position + SIZE_FIELD], "big", signed=True)
+    return "small-size" if remaining == SIZE_FIELD and size < MIN_SIZE_FIELD else "cut-off"
+
+
+def valid_prefix(data: "Buffer") -> AncientEnd:
+    """How much of a file 0.7's recovery keeps, and why it stops there (0.7.2: FileMessageSet.recover).
+
+    It looks at size, magic and checksum only: an unknown codec survives.
+    """
+    view = memoryview(data)
+    position = 0
+    while True:
+        entry = entry_at(view, position, len(view))
+        if isinstance(entry, str):
+            return AncientEnd(position, entry)
+        if not entry.crc_valid:
+            return AncientEnd(position, "bad-crc")
+        position = entry.end_position
+
+
+def walk(data: "Buffer", start: int = 0) -> Iterator[AncientEntry | AncientDamage]:
+    """Entries and damage spans from `start` (a boundary) to the end, in order and without a hole."""
+    view = memoryview(data)
+    walker = _Walker(view)
+    position = start
+    while position < len(view):
+        judged = walker.judge(position)
+        if isinstance(judged, AncientEntry) and judged.crc_valid:
+            yield judged
+            position = judged.end_position
+            continue
+        found = walker.damage(position, judged)
+        yield found
+        position += found.size_bytes if isinstance(found, AncientEntry) else found.length
+
+
+class _Walker:
+    """The judgements of one walk and what they may still cost."""
+
+    def __init__(self, view: memoryview) -> None:
+        self.view = view
+        self.end = len(view)
+        self.budget_bytes = _SEARCH_ALLOWANCE_BYTES + _SEARCH_FACTOR * len(view)
+        self._zeros_from: int | None = None
+
+    def only_zeros_from(self, position: int) -> bool:
+        """Whether all from `position` on are zeros; the tail of the file is looked at once."""
+        if self._zeros_from is None:
+            self._zeros_from = _start_of_zero_tail(self.view)
+        return self._zeros_from <= position
+
+    def judge(self, position: int) -> AncientEntry | str:
+        entry = entry_at(self.view, position, self.end)
+        if isinstance(entry, AncientEntry):
+            self.budget_bytes -= entry.size_bytes
+        return entry
+
+    def damage(self, position: int, found: AncientEntry | str) -> AncientEntry | AncientDamage:
+        """What is wrong at `position`, and how far it reaches."""
+        view, end = self.view, self.end
+        if self.only_zeros_from(position):
+            return AncientDamage("zero-tail", position, end - position)
+        size = int.from_bytes(view[position : position + SIZE_FIELD], "big", signed=True)
+        if (isinstance(found, AncientEntry) or found == "unknown-magic") and self._corroborated(
+            position + SIZE_FIELD + size
+        ):
+            if isinstance(found, AncientEntry):
+                return found
+            return AncientDamage("bad-magic", position, SIZE_FIELD + size)
+        resumed = self._search(position + 1)
+        if found == "cut-off" and resumed == end:
+            kind = "torn-tail"
+        elif _all_zero(view[position:resumed]):
+            kind = "zero-filled"
+        elif isinstance(found, AncientEntry):
+            kind = "bad-crc"
+        else:
+            kind = "foreign-bytes" if found == "unknown-magic" else "bad-length"
+        return AncientDamage(kind, position, resumed - position)
+
+    def _corroborated(self, position: int) -> bool:
+        """Whether a valid entry or a good end lies at `position` or a few entries behind it."""
+        for _ in range(_CORROBORATING_HOPS):
+            if self.budget_bytes < 0:
+                return False
+            if self.only_zeros_from(position):
+                return True
+            entry = self.judge(position)
+            if isinstance(entry, AncientEntry):
+                if entry.crc_valid:
+                    return True
+                position = entry.end_position
+            elif entry == "unknown-magic":
+                position += SIZE_FIELD + int.from_bytes(self.view[position : position + SIZE_FIELD], "big")
+            else:
+                return False
+        return False
+
+    def _search(self, position: int) -> int:
+        """The position of the next believable entry at or behind `position`, or the end."""
+        narrow_from = max(position, self.end - SIZE_FIELD - 0xFFFFFF)
+        for pattern, first, last in (
+            (_ANY_CANDIDATE, position, narrow_from),
+            (_SMALL_CANDIDATE, narrow_from, self.end),
+        ):
+            if first >= last:
+                continue
+            for match in pattern.finditer(self.view, first):
+                candidate = match.start()
+                if candidate >= last or self.budget_bytes < 0:
+                    break
+                if self._believable(candidate):
+                    return candidate
+        return self.end
+
+    def _believable(self, position: int) -> bool:
+        entry = self.judge(position)
+        if isinstance(entry, str) or not entry.crc_valid:
+            return False
+        if entry.payload_bytes:
+            return True
+        # the checksum of nothing is 0, so nine or ten ordinary bytes look like an empty message: ask the next entry
+        following = self.judge(entry.end_position)
+        return following == "end" or (isinstance(following, AncientEntry) and following.crc_valid)
+
+
+def _start_of_zero_tail(view: memoryview) -> int:
+    """Where the zeros at the end of a buffer begin; its length when there are none."""
+    end = len(view)
+    while end:
+        start = max(0, end - _ZERO_PIECE)
+        rest = bytes(view[start:end]).rstrip(b"\x00")
+        if rest:
+            return start + len(rest)
+        end = start
+    return 0
+
+
+def _all_zero(view: memoryview) -> bool:
+    return _start_of_zero_tail(view) == 0
+
+
+def messages(
+    view: memoryview, entry: AncientEntry, base_offset: int = 0, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Iterator[AncientMessage]:
+    """The messages of one entry, sets inside sets resolved, in order.
+
+    view: the file that the entry was found in. base_offset: the number in the file's name. limit_bytes: the most
+    that all sets of the entry together may hold when decompressed. Raises CodecError (unknown codec, undecodable,
+    too large, nested too deep) or FormatError (a set that ends inside an entry), after the messages before it.
+    """
+    offset = base_offset + entry.position
+    next_offset = base_offset + entry.end_position
+    held: tuple[AncientEntry, memoryview, int] | None = None
+    for found in _flatten(view, entry, 0, [limit_bytes]):
+        if held is not None:
+            yield _message(*held, offset, next_offset, offset)
+        held = found
+    if held is not None:  # only the last message of a set gave the offset behind it
+        yield _message(*held, offset, next_offset, next_offset)
+
+
+def _message(
+    entry: AncientEntry, payload: memoryview, depth: int, offset: int, next_offset: int, consumer_offset: int
+) -> AncientMessage:
+    return AncientMessage(
+        offset, next_offset, consumer_offset, depth, entry.magic, entry.crc, entry.crc_valid, payload
+    )
+
+
+def _flatten(
+    view: memoryview, entry: AncientEntry, depth: int, room: list[int]
+) -> Iterator[tuple[AncientEntry, memoryview, int]]:
+    """(own entry, payload, depth) of each message in `entry`; `room` holds the bytes that may still come out."""
+    codec = entry.codec
+    payload = entry.payload(view)
+    if codec == L.NONE:
+        yield entry, payload, depth
+        return
+    if codec not in _KNOWN_CODECS:
+        raise CodecError(f"codec id {codec} is none that Kafka 0.7 knows")
+    if depth == MAX_NESTING:
+        raise CodecError(f"sets are nested more than {MAX_NESTING} deep")
+    content = decompress(codec, entry.magic, payload, room[0])
+    room[0] -= len(content)
+    position = 0
+    while position < len(content):
+        inner = entry_at(content, position, len(content))
+        if isinstance(inner, str):
+            raise FormatError(f"a compressed set is damaged {position} bytes into its content ({inner})")
+        yield from _flatten(content, inner, depth + 1, room)
+        position = inner.end_position
+
+
+def encode_message(payload: "Buffer", magic: int = 1, codec: int = L.NONE) -> bytes:
+    """An entry around a payload as it is (for `codec` other than 0: one that is compressed already)."""
+    if magic not in HEADER_BYTES or codec not in _KNOWN_CODECS or (magic == 0 and codec != L.NONE):
+        raise UsageError(f"Kafka 0.7 has no message of magic {magic} with codec {codec}")
+    data = bytes(payload)
+    size = HEADER_BYTES[magic] - SIZE_FIELD + len(data)
+    if size > L.INT32_MAX:
+        raise UsageError(f"a message of {len(data)} bytes does not fit into an entry")
+    if magic == 0:
+        return _PREFIX[0].pack(size, 0, crc32(data)) + data
+    return _PREFIX[1].pack(size, 1, codec, crc32(data)) + data
+
+
+def encode_set(
+    payloads: Iterable["Buffer"], codec: int = L.NONE, magic: int = 1, level: int | None = None
+) -> bytes:
+    """The entries of a message set; with a codec, one entry that holds them compressed."""
+    entries = b"".join(encode_message(payload, magic) for payload in payloads)
+    if codec == L.NONE:
+        return entries
+    if codec not in _KNOWN_CODECS:
+        raise UsageError(f"Kafka 0.7 has no codec {codec}")
+    return encode_message(compress(codec, 1, entries, level), 1, codec)
+
+
+def message_set_header(messages_bytes: int, error_code: int = 0) -> bytes:
+    """The 6 bytes in front of the messages in a fetch result (0.7.2: MessageSetSend); a set follows as it lies."""
+    return _SEND.pack(_SEND.size - SIZE_FIELD + messages_bytes, error_code)
+
+
+def message_set_send(messages: "Buffer", error_code: int = 0) -> bytes:
+    """A whole fetch result of one partition."""
+    data = bytes(messages)
+    return message_set_header(len(data), error_code) + data
+
+
+def multi_message_set_send(sends: Iterable[bytes], error_code: int = 0) -> bytes:
+    """A multi-fetch result around whole results of `message_set_send` (0.7.2: MultiMessageSetSend)."""
+    data = b"".join(sends)
+    return message_set_header(len(data), error_code) + data

@@ -1,0 +1,95 @@
+"""Compression of batches: one door to the four codecs, bounded in memory and total in errors.
+
+A compressed batch says nowhere how large it becomes, so each reader works under a limit: a size that a header
+claims is compared with the limit and with what the compressed bytes can yield at most before anything is
+allocated. Whatever is wrong with the bytes comes out as one CodecError with a plain sentence.
+
+    id  codec   legal in     framing                           module
+     0  none    every magic  the bytes themselves
+     1  gzip    every magic  RFC 1952, several members         gzip_stream
+     2  snappy  every magic  xerial block stream, or one raw   snappy_stream
+     3  lz4     every magic  LZ4 frame, header quirk in 0      lz4_frame
+     4  zstd    magic 2      RFC 8878, several frames          zstd_frames
+  5…7  -       nowhere
+
+The rules are those of Kafka's readers (org.apache.kafka.common.compress.*, fact sheet §3), including what they
+overlook. A codec's module, and with it the library behind it, is imported when its codec is first met.
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from kseg.segment import layout as L
+from kseg.segment.errors import CodecError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Reader = Callable[[memoryview, int, int], memoryview]
+Writer = Callable[[bytes, int, int | None], bytes]
+
+_MODULES = {
+    L.GZIP: "kseg.segment.codecs.gzip_stream",
+    L.SNAPPY: "kseg.segment.codecs.snappy_stream",
+    L.LZ4: "kseg.segment.codecs.lz4_frame",
+    L.ZSTD: "kseg.segment.codecs.zstd_frames",
+}
+_readers: dict[int, Reader] = {}
+
+
+def decompress(codec: int, magic: int, data: "Buffer", limit_bytes: int) -> memoryview:
+    """The content of a compressed block.
+
+    codec: id from the attributes (0…7). magic: of the batch or message that carries the block; it decides what is
+    legal and how lz4 is read. data: exactly the compressed bytes. limit_bytes: the most the content may be.
+    Returns a view of the content (of `data` itself for codec 0). Raises CodecError when the bytes are not what a
+    broker or client could read, or the content would pass the limit.
+    """
+    reader = _readers.get(codec) or _load_reader(codec)
+    return reader(data if type(data) is memoryview else memoryview(data), magic, limit_bytes)
+
+
+def compress(codec: int, magic: int, data: bytes, level: int | None = None) -> bytes:
+    """A block that Kafka's readers accept, framed as its Java writers frame it.
+
+    level: Kafka's scale for the codec (gzip 1…9 or -1, lz4 1…17, zstd -131072…22), null for its default; snappy
+    and none have no levels. Raises CodecError for a codec that the magic does not allow or a level outside its scale.
+    """
+    if codec == L.NONE:
+        return data
+    writer = cast(Writer, importlib.import_module(_module_of(codec)).compress)
+    return writer(data, magic, level)
+
+
+def _module_of(codec: int) -> str:
+    module = _MODULES.get(codec)
+    if module is None:
+        raise CodecError(f"codec id {codec} is none that Kafka knows")
+    return module
+
+
+def _load_reader(codec: int) -> Reader:
+    if codec == L.NONE:
+        reader: Reader = _as_it_is
+    else:
+        reader = cast(Reader, importlib.import_module(_module_of(codec)).decompress)
+    _readers[codec] = reader
+    return reader
+
+
+def _as_it_is(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
+    if len(data) > limit_bytes:
+        raise beyond_limit("uncompressed", limit_bytes)
+    return data
+
+
+def beyond_limit(codec_name: str, limit_bytes: int) -> CodecError:
+    """The one sentence for content that passes the caller's limit."""
+    return CodecError(f"the {codec_name} content is larger than the limit of {limit_bytes} bytes")
+
+
+def check_level(codec_name: str, level: int, lowest: int, highest: int) -> None:
+    """Raises CodecError for a level outside Kafka's scale."""
+    if not lowest <= level <= highest:
+        raise CodecError(f"{codec_name} has the levels {lowest} to {highest}, not {level}")

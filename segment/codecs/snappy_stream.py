@@ -1,0 +1,108 @@
+"""Snappy as Kafka reads and writes it (fact sheet §3.3; xerial's SnappyInputStream and SnappyOutputStream).
+
+    stream := header, block…
+    header := 82 'SNAPPY' 00, version int32, least compatible version int32     (16 bytes, big-endian)
+    block  := length int32, that many bytes of raw snappy
+
+Native clients write one raw snappy block without any framing under the same codec id. The rules of the reader:
+
+- Fewer than 16 bytes, or other first 8 bytes than the header's: the whole is one raw block. Empty input is an error.
+- A header in the middle (joined streams) is stepped over if its version is at least 1. When only its first 4
+  bytes are right, the stream ends there.
+- 1 to 3 bytes behind the last block end the stream. A cut block, a block of no bytes and a negative length are errors.
+
+Raw snappy starts with the length of its content. It is believed only within the limit and within what the format
+can yield: the longest copy makes 64 bytes out of 3.
+
+Reading calls cramjam, writing python-snappy (which stands on cramjam and costs a copy).
+"""
+
+import struct
+
+import cramjam
+
+from kseg.segment.codecs.codec import beyond_limit
+from kseg.segment.errors import CodecError
+
+_MAGIC = b"\x82SNAPPY\x00"
+_HEADER = _MAGIC + struct.pack(">ii", 1, 1)
+_HEADER_BYTES = len(_HEADER)
+_HEADER_AS_LENGTH = struct.unpack(">i", _MAGIC[:4])[0]
+_LENGTH = struct.Struct(">i")
+_USUAL_START = struct.Struct(">16si")
+_LEAST_VERSION = 1
+_MAX_BLOCK = 512 * 1024 * 1024  # xerial's default ceiling
+_WRITTEN_BLOCK = 32 * 1024
+_MAX_RATIO = 22
+
+_content_length = cramjam.snappy.decompress_raw_len
+_content = cramjam.snappy.decompress_raw
+
+
+def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
+    """The content of a xerial stream or of one raw block; see `codec.decompress`."""
+    end = len(data)
+    if end > _USUAL_START.size:
+        header, length = _USUAL_START.unpack_from(data)
+        if header == _HEADER and length == end - _USUAL_START.size:  # the usual batch: one block
+            return _raw(data[_USUAL_START.size :], limit_bytes, limit_bytes)
+    if end < _HEADER_BYTES or data[:8] != _MAGIC:
+        return _raw(data, limit_bytes, limit_bytes)
+    pieces = []
+    room = limit_bytes
+    position = _HEADER_BYTES
+    while position + 4 <= end:
+        length = _LENGTH.unpack_from(data, position)[0]
+        if length == _HEADER_AS_LENGTH:
+            if not _header_follows(data, position):
+                break
+            position += _HEADER_BYTES
+            continue
+        position += 4
+        if not 0 < length <= _MAX_BLOCK:
+            raise CodecError(f"a snappy block cannot have {length} bytes")
+        if length > end - position:
+            raise CodecError("the snappy stream ends inside a block")
+        piece = _raw(data[position : position + length], room, limit_bytes)
+        room -= len(piece)
+        pieces.append(piece)
+        position += length
+    return memoryview(b"".join(pieces))
+
+
+def _header_follows(data: memoryview, position: int) -> bool:
+    """Whether the header that begins here is whole and right; False ends the stream."""
+    if len(data) - position < _HEADER_BYTES:
+        raise CodecError("the snappy stream ends inside a second header")
+    if data[position : position + 8] != _MAGIC:
+        return False
+    version = _LENGTH.unpack_from(data, position + 8)[0]
+    if version < _LEAST_VERSION:
+        raise CodecError(f"the second header of the snappy stream has version {version}")
+    return True
+
+
+def _raw(block: memoryview, room: int, limit_bytes: int) -> memoryview:
+    """The content of one raw block that may have `room` bytes."""
+    try:
+        length = _content_length(block)
+        if length > room:
+            raise beyond_limit("snappy", limit_bytes)
+        if length > _MAX_RATIO * len(block) or not len(block):
+            raise CodecError("a snappy block claims more bytes than it can hold")
+        return memoryview(_content(block, length))
+    except (cramjam.DecompressionError, ValueError, OverflowError) as error:
+        raise CodecError("a snappy block cannot be decoded") from error
+
+
+def compress(data: bytes, magic: int, level: int | None = None) -> bytes:
+    """A xerial stream as Java writes it, in blocks of 32 KiB. snappy has no levels."""
+    import snappy
+
+    if level is not None:
+        raise CodecError("snappy has no levels")
+    pieces = [_HEADER]
+    for start in range(0, len(data), _WRITTEN_BLOCK):
+        block = snappy.compress(data[start : start + _WRITTEN_BLOCK])
+        pieces += (_LENGTH.pack(len(block)), block)
+    return b"".join(pieces)

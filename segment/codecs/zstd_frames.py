@@ -1,0 +1,192 @@
+"""zstd as Kafka reads and writes it (RFC 8878, fact sheet §3.5; zstd-jni's ZstdInputStream).
+
+    stream := (frame | skippable frame)…
+    frame  := 28 B5 2F FD, descriptor, [window: 1], [dictionary: 0…4], [content size: 0…8], block…, [checksum: 4]
+    block  := 3 bytes little-endian: last (1 bit), type (2 bits: stored, run, compressed), size (21 bits); data
+
+Java's frames name no content size. The block headers are therefore walked before the library is called: the walk
+finds where the frame ends and how much it can yield at most (at most 128 KiB a block), so a claimed size or a tiny
+bomb never makes us allocate more than the blocks can fill, and one call into one reused context does the rest.
+
+Rules of the reader: no input is no content; a window or a claimed single segment above 128 MiB is refused; a
+checksum is verified; garbage behind a frame is an error. A frame that is cut off is an error too, but behind a whole one in the
+same piece of input (zstd-jni reads 131075 bytes at a time) it silently ends the stream with what it yielded.
+"""
+
+import struct
+import threading
+
+import zstandard
+
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import beyond_limit, check_level
+from kseg.segment.errors import CodecError
+
+_FRAME_MAGIC = 0xFD2FB528
+_SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
+_WORD = struct.Struct("<I")
+_JAVA_START = struct.Struct("<IBBI")  # magic, descriptor, window, block header and one more byte
+_LARGEST_BLOCK = 128 * 1024
+_LARGEST_WINDOW = (1 << 27) + 1
+_LARGEST_WINDOW_CODE = 0x88
+_JAVA_INPUT_PIECE = _LARGEST_BLOCK + 3
+_DICTIONARY_BYTES = (0, 1, 2, 4)
+_CONTENT_SIZE_BYTES = (0, 2, 4, 8)
+_RAW, _RUN, _COMPRESSED = 0, 1, 2
+_DEFAULT_LEVEL, _MIN_LEVEL, _MAX_LEVEL = 3, -131072, 22
+
+
+class _Contexts(threading.local):
+    """zstd contexts of a thread; they are dear to make and must not be shared between threads."""
+
+    def __init__(self) -> None:
+        self.reader = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
+        self.writers: dict[int, zstandard.ZstdCompressor] = {}
+
+
+_contexts = _Contexts()
+
+
+def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
+    """The content of all frames; see `codec.decompress`."""
+    size_bytes = len(data)
+    if size_bytes >= 10 and magic >= L.MAGIC_V2:
+        frame_magic, descriptor, window, block = _JAVA_START.unpack_from(data)
+        # the usual batch: the header that Java writes and one block, compressed, that ends with the input
+        if (
+            frame_magic == _FRAME_MAGIC
+            and descriptor == 0
+            and window <= _LARGEST_WINDOW_CODE
+            and block & 7 == _COMPRESSED << 1 | 1
+            and (block & 0xFFFFFF) >> 3 == size_bytes - 9
+            and limit_bytes >= _LARGEST_BLOCK
+        ):
+            return memoryview(_frame_content(data, _LARGEST_BLOCK))
+    _check_magic(magic)
+    return _decompress_any(data, limit_bytes)
+
+
+def _check_magic(magic: int) -> None:
+    if magic < L.MAGIC_V2:
+        raise CodecError(f"zstd is not allowed in messages of magic {magic}")
+
+
+def _decompress_any(data: memoryview, limit_bytes: int) -> memoryview:
+    pieces: list[bytes] = []
+    room = limit_bytes
+    position = 0
+    while position < len(data):
+        end, most_bytes = _frame_extent(data, position)
+        if end > len(data):
+            if not position or (position - 1) // _JAVA_INPUT_PIECE != (len(data) - 1) // _JAVA_INPUT_PIECE:
+                raise CodecError("the zstd stream ends inside a frame")
+            if most_bytes > room:
+                raise beyond_limit("zstd", limit_bytes)
+            pieces.append(_streamed_content(data[position:]))
+            break
+        if most_bytes:
+            piece = _bounded_frame_content(data[position:end], most_bytes, room, limit_bytes)
+            room -= len(piece)
+            pieces.append(piece)
+        position = end
+    return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+
+def _frame_extent(data: memoryview, start: int) -> tuple[int, int]:
+    """(end of the frame at `start`, the most bytes it can yield); an end behind the data means that it is cut off.
+
+    A skippable frame yields 0, any other at least 1 so that the library looks at it.
+    """
+    size_bytes = len(data)
+    cut_off = size_bytes + 1
+    if size_bytes - start < 8:
+        return cut_off, 1
+    (magic,) = _WORD.unpack_from(data, start)
+    if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+        length = _WORD.unpack_from(data, start + 4)[0]
+        if length > 0xFFFFFFFF - 8:
+            raise CodecError("a skippable zstd frame cannot have its length")
+        return start + 8 + length, 0
+    if magic != _FRAME_MAGIC:
+        raise CodecError("the bytes are no zstd frame")
+    descriptor = data[start + 4]
+    position, content_size, window = _header(data, start)
+    if position > size_bytes:
+        return cut_off, 1
+    most_bytes = 0
+    largest = max(min(window, _LARGEST_BLOCK), 1)
+    while position + 3 <= size_bytes:
+        block = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+        kind, length = block >> 1 & 3, block >> 3
+        most_bytes += min(length, largest) if kind != _COMPRESSED else largest
+        position += 3 + (1 if kind == _RUN else length)
+        if block & 1:
+            position += 4 if descriptor & 4 else 0
+            if content_size > most_bytes and position <= size_bytes:
+                raise CodecError("a zstd frame claims more bytes than it holds")
+            return position, max(most_bytes, 1)
+    return cut_off, max(most_bytes, 1)
+
+
+def _header(data: memoryview, start: int) -> tuple[int, int, int]:
+    """(position of the first block, claimed content size or 0, window in bytes) of the frame at `start`."""
+    descriptor = data[start + 4]
+    single_segment = descriptor & 0x20
+    size_field = _CONTENT_SIZE_BYTES[descriptor >> 6] or (1 if single_segment else 0)
+    position = start + 5
+    window = 0
+    if not single_segment:
+        code = data[position]
+        window = (1 << 10 + (code >> 3)) * (8 + (code & 7)) // 8
+        position += 1
+    position += _DICTIONARY_BYTES[descriptor & 3]
+    content_size = int.from_bytes(data[position : position + size_field], "little")
+    if size_field == 2:
+        content_size += 256
+    position += size_field
+    window = content_size if single_segment else window
+    if window > _LARGEST_WINDOW and position <= len(data):
+        raise CodecError(f"a zstd frame asks for a window of {window} bytes")
+    return position, content_size, window
+
+
+def _bounded_frame_content(frame: memoryview, most_bytes: int, room: int, limit_bytes: int) -> bytes:
+    """The content of a whole frame when it fits into `room`."""
+    if most_bytes <= room:
+        return _frame_content(frame, most_bytes)
+    try:
+        content: bytes = _contexts.reader.stream_reader(frame).read(room + 1)
+    except zstandard.ZstdError as error:
+        raise CodecError("a zstd frame cannot be decoded") from error
+    if len(content) > room:
+        raise beyond_limit("zstd", limit_bytes)
+    return content
+
+
+def _frame_content(frame: memoryview, most_bytes: int) -> bytes:
+    try:
+        content: bytes = _contexts.reader.decompress(frame, max_output_size=most_bytes)
+    except zstandard.ZstdError as error:
+        raise CodecError("a zstd frame cannot be decoded") from error
+    # a claimed size of 0 is believed by the one-shot call, blocks and checksum unseen
+    return content or _streamed_content(frame)
+
+
+def _streamed_content(frame: memoryview) -> bytes:
+    """What a frame yields, cut off or not; the caller has bounded it by the block headers."""
+    try:
+        return _contexts.reader.decompressobj().decompress(frame)
+    except zstandard.ZstdError as error:
+        raise CodecError("a zstd frame cannot be decoded") from error
+
+
+def compress(data: bytes, magic: int, level: int | None = None) -> bytes:
+    """One frame without content size and checksum, as Java's streaming writer makes it."""
+    _check_magic(magic)
+    level = _DEFAULT_LEVEL if level is None else level
+    check_level("zstd", level, _MIN_LEVEL, _MAX_LEVEL)
+    writer = _contexts.writers.get(level)
+    if writer is None:
+        writer = _contexts.writers[level] = zstandard.ZstdCompressor(level=level, write_content_size=False)
+    stream = writer.compressobj()  # a one-shot call would know the size and choose a smaller window
+    return stream.compress(data) + stream.flush()

@@ -1,0 +1,344 @@
+"""The inventory: which files and partitions a directory holds, without opening any of them.
+
+What a directory is, is told by its content and not by its name (a data directory may well be called `data-1`):
+
+    1. a file of a partition in it (a numbered segment file, partition.metadata, leader-epoch-checkpoint, …)
+                                                         → partition directory
+    2. a file of a data directory in it (meta.properties, an offset checkpoint, …)   → log dir
+    3. a sub-directory that is a log dir by rules 1 and 2 or by holding partitions       → parent of several
+    4. a sub-directory named like a partition                                       → log dir
+    5. its own name is that of a partition              → partition directory (an empty one)
+    6. otherwise                                        → nothing of Kafka's
+
+Listing costs one `scandir` per directory and one `stat` per file. What cannot be read becomes data: an entry with
+a `problem`. Only the directory the caller named raises.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.partition.names import (
+    KSEG_DIRECTORY,
+    OFFSET_CHECKPOINT_ROLES,
+    REMOTE_INDEX_CACHE,
+    SEGMENT_ROLES,
+    FileName,
+    PartitionName,
+    Role,
+    parse_file_name,
+    parse_partition_directory,
+)
+
+_LOG_DIR_ROLES = frozenset(
+    (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN, Role.LOCK, Role.BOOTSTRAP_SNAPSHOT)
+)
+_PARTITION_ROLES = frozenset((Role.PARTITION_METADATA, Role.LEADER_EPOCHS, Role.QUORUM_STATE))
+_NUMBERED_ROLES = frozenset((*SEGMENT_ROLES, Role.ANCIENT_LOG))
+_ROLE_RANK = {role: rank for rank, role in enumerate((Role.ANCIENT_LOG, *SEGMENT_ROLES))}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file. path: the directory as given, joined with the name. problem: why it cannot be used (it cannot be
+    examined, or is no regular file), in which case size and mtime are 0."""
+
+    path: str
+    size_bytes: int
+    mtime_ms: int
+    name: FileName
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubDirectory:
+    """One directory inside another. partition: what its name says, None when it is no partition's name; then
+    `problem` says how a broker judges it, unless it is a directory that brokers know."""
+
+    path: str
+    name: str
+    partition: PartitionName | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """The live files of one segment; None where a file is absent. snapshot: the one named by the base offset."""
+
+    base_offset: int
+    log: Entry
+    offset_index: Entry | None = None
+    time_index: Entry | None = None
+    txn_index: Entry | None = None
+    snapshot: Entry | None = None
+
+    @property
+    def files(self) -> tuple[Entry, ...]:
+        """The files that exist, in Kafka's order."""
+        candidates = (self.log, self.offset_index, self.time_index, self.txn_index, self.snapshot)
+        return tuple(entry for entry in candidates if entry is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectory:
+    """One partition directory.
+
+    name: None when the directory is not named like a partition. entries: every file, sorted by name. segments:
+    those with a live `.log`, by base offset. ancient_files: live `.kafka` files (0.7) by number. snapshots: every
+    live producer snapshot by offset (also those no segment starts at). orphans: live numbered files that belong to
+    no segment and are no snapshot. problem: why the directory could not be listed.
+    """
+
+    path: str
+    name: PartitionName | None
+    entries: tuple[Entry, ...] = ()
+    segments: tuple[SegmentFiles, ...] = ()
+    ancient_files: tuple[Entry, ...] = ()
+    snapshots: tuple[Entry, ...] = ()
+    orphans: tuple[Entry, ...] = ()
+    directories: tuple[SubDirectory, ...] = ()
+    problem: str | None = None
+
+    def entry(self, role: Role) -> Entry | None:
+        """The live file of a role that exists once (partition.metadata, leader-epoch-checkpoint, …)."""
+        return _live_entry(self.entries, role)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """One data directory: its own files, its partitions by name (list each with `list_partition`), and the rest."""
+
+    path: str
+    entries: tuple[Entry, ...] = ()
+    partitions: tuple[SubDirectory, ...] = ()
+    other_directories: tuple[SubDirectory, ...] = ()
+
+    def entry(self, role: Role) -> Entry | None:
+        return _live_entry(self.entries, role)
+
+
+@dataclass(frozen=True, slots=True)
+class ParentDirectory:
+    """A directory that holds several log dirs; when partitions lie in it as well, it is the first of them."""
+
+    path: str
+    log_directories: tuple[LogDirectory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OtherDirectory:
+    """A directory in which nothing of Kafka's was recognised."""
+
+    path: str
+    entries: tuple[Entry, ...] = ()
+    directories: tuple[SubDirectory, ...] = ()
+
+
+Directory = PartitionDirectory | LogDirectory | ParentDirectory | OtherDirectory
+
+
+@dataclass(slots=True)
+class _Content:
+    files: list[tuple[os.DirEntry[str], FileName]] = field(default_factory=list)
+    directories: list[os.DirEntry[str]] = field(default_factory=list)
+
+
+def list_directory(path: str) -> Directory:
+    """What `path` is and holds; `path` is used as given. Raises UnreadableInput when it cannot be listed."""
+    try:
+        content = _scan(path)
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+    if any(_belongs_to_partition(name) for _, name in content.files):
+        return _partition_directory(path, content)
+    if any(name.role in _LOG_DIR_ROLES for _, name in content.files):
+        return _log_directory(path, content)
+    children = tuple(_child_log_directories(content.directories))
+    partition_names = [entry for entry in content.directories if _partition_name(entry.name)]
+    own_partitions = [
+        entry for entry in partition_names if entry.path not in {child.path for child in children}
+    ]
+    if children:
+        own = (_log_directory(path, _Content(content.files, own_partitions)),) if own_partitions else ()
+        return ParentDirectory(path, own + children)
+    if partition_names:
+        return _log_directory(path, content)
+    if own_partition_name(path) is not None:
+        return _partition_directory(path, content)
+    return OtherDirectory(
+        path, tuple(_entries(content.files)), tuple(map(_sub_directory, content.directories))
+    )
+
+
+def list_partition(path: str) -> PartitionDirectory:
+    """The inventory of a directory that is known to be a partition's; a failure is told in `problem`."""
+    try:
+        return _partition_directory(path, _scan(path))
+    except OSError as error:
+        return PartitionDirectory(
+            path, own_partition_name(path), problem=f"cannot read {path}: {error.strerror}"
+        )
+
+
+def is_partition_directory(path: str) -> bool:
+    """Whether `path` holds a file that only a partition has; stops at the first, so it is cheap on any size."""
+    try:
+        with os.scandir(path) as found:
+            return any(_belongs_to_partition(parse_file_name(entry.name)) for entry in found)
+    except OSError:
+        return False
+
+
+def is_log_directory(path: str) -> bool:
+    """Whether `path` holds a file that only a data directory has (so that a partition's parent can be trusted)."""
+    try:
+        with os.scandir(path) as found:
+            return any(parse_file_name(entry.name).role in _LOG_DIR_ROLES for entry in found)
+    except OSError:
+        return False
+
+
+def _scan(path: str) -> _Content:
+    content = _Content()
+    with os.scandir(path) as found:
+        for entry in sorted(found, key=lambda entry: entry.name):
+            if _is_directory(entry):
+                content.directories.append(entry)
+            else:
+                content.files.append((entry, parse_file_name(entry.name)))
+    return content
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _belongs_to_partition(name: FileName) -> bool:
+    is_numbered = name.role in _NUMBERED_ROLES and name.base_offset is not None and not name.remote_segment_id
+    return (
+        is_numbered
+        or name.role in _PARTITION_ROLES
+        or (name.role is Role.METADATA_SNAPSHOT and name.is_well_formed)
+    )
+
+
+def _child_log_directories(directories: Iterable[os.DirEntry[str]]) -> Iterator[LogDirectory]:
+    """Those sub-directories that are data directories; one look into each."""
+    for child in directories:
+        try:
+            content = _scan(child.path)
+        except OSError:
+            continue
+        if any(_belongs_to_partition(name) for _, name in content.files):
+            continue
+        has_marker = any(name.role in _LOG_DIR_ROLES for _, name in content.files)
+        if has_marker or any(_partition_name(entry.name) for entry in content.directories):
+            yield _log_directory(child.path, content)
+
+
+def _partition_name(name: str) -> PartitionName | None:
+    try:
+        return parse_partition_directory(name)
+    except FormatError:
+        return None
+
+
+def own_partition_name(path: str) -> PartitionName | None:
+    """What the directory's own name says, None when it names no partition."""
+    return _partition_name(os.path.basename(os.path.abspath(path)))
+
+
+def _log_directory(path: str, content: _Content) -> LogDirectory:
+    directories = [_sub_directory(entry) for entry in content.directories]
+    return LogDirectory(
+        path,
+        tuple(_entries(content.files)),
+        tuple(directory for directory in directories if directory.partition),
+        tuple(directory for directory in directories if not directory.partition),
+    )
+
+
+def _sub_directory(entry: os.DirEntry[str]) -> SubDirectory:
+    if entry.name in (REMOTE_INDEX_CACHE, KSEG_DIRECTORY):
+        return SubDirectory(entry.path, entry.name)
+    try:
+        return SubDirectory(entry.path, entry.name, parse_partition_directory(entry.name))
+    except FormatError as error:
+        return SubDirectory(entry.path, entry.name, None, str(error))
+
+
+def _entries(files: Iterable[tuple[os.DirEntry[str], FileName]]) -> Iterator[Entry]:
+    for file, name in files:
+        try:
+            status = file.stat()
+            if not file.is_file():
+                yield Entry(file.path, 0, 0, name, f"{file.path} is not a regular file")
+                continue
+        except OSError as error:
+            yield Entry(file.path, 0, 0, name, f"cannot read {file.path}: {error.strerror}")
+            continue
+        yield Entry(file.path, status.st_size, status.st_mtime_ns // 1_000_000, name)
+
+
+def _live_entry(entries: Iterable[Entry], role: Role) -> Entry | None:
+    return next((entry for entry in entries if entry.name.role is role and entry.name.is_live), None)
+
+
+def segment_order(entry: Entry) -> tuple[int, int, str]:
+    """Sorts the numbered files of a partition the way Kafka thinks of them: by offset, then log before indexes."""
+    return (entry.name.base_offset or 0, _ROLE_RANK.get(entry.name.role, len(_ROLE_RANK)), entry.name.name)
+
+
+def _partition_directory(path: str, content: _Content) -> PartitionDirectory:
+    entries = tuple(_entries(content.files))
+    numbered = sorted(
+        (
+            entry
+            for entry in entries
+            if entry.name.is_live and entry.name.role in _NUMBERED_ROLES and not entry.name.remote_segment_id
+        ),
+        key=segment_order,
+    )
+    by_slot: dict[tuple[int, Role], Entry] = {}
+    orphans = []
+    for entry in sorted(numbered, key=lambda entry: not entry.name.is_well_formed):
+        offset = entry.name.base_offset
+        if offset is None or by_slot.setdefault((offset, entry.name.role), entry) is not entry:
+            orphans.append(entry)  # no number, or a second spelling of a number that is taken
+    segments = tuple(_segments(by_slot))
+    bases = {segment.base_offset for segment in segments}
+    for (offset, role), entry in by_slot.items():
+        if role in SEGMENT_ROLES and role is not Role.PRODUCER_SNAPSHOT and offset not in bases:
+            orphans.append(entry)
+    return PartitionDirectory(
+        path,
+        own_partition_name(path),
+        entries,
+        segments,
+        tuple(_of_role(by_slot, Role.ANCIENT_LOG)),
+        tuple(_of_role(by_slot, Role.PRODUCER_SNAPSHOT)),
+        tuple(sorted(orphans, key=segment_order)),
+        tuple(map(_sub_directory, content.directories)),
+    )
+
+
+def _of_role(by_slot: dict[tuple[int, Role], Entry], role: Role) -> Iterator[Entry]:
+    return (by_slot[slot] for slot in sorted(by_slot) if slot[1] is role)
+
+
+def _segments(by_slot: dict[tuple[int, Role], Entry]) -> Iterator[SegmentFiles]:
+    for log in _of_role(by_slot, Role.LOG):
+        base = log.name.base_offset
+        assert base is not None
+        yield SegmentFiles(
+            base,
+            log,
+            by_slot.get((base, Role.OFFSET_INDEX)),
+            by_slot.get((base, Role.TIME_INDEX)),
+            by_slot.get((base, Role.TXN_INDEX)),
+            by_slot.get((base, Role.PRODUCER_SNAPSHOT)),
+        )

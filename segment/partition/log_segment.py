@@ -1,0 +1,239 @@
+"""One segment of a log, opened when it is looked into, and the notes that are kept while a log is looked at.
+
+An index entry is believed only when a sound batch starts at its position, not behind the entry's offset nor the one
+looked for: a damaged index costs time, never the right answer. Then no batch before that position can hold the offset.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from kseg.segment import columns as C
+from kseg.segment.columns import Columns
+from kseg.segment.dump.damage import damage_finding, undecodable
+from kseg.segment.files import MappedFile
+from kseg.segment.findings import Finding
+from kseg.segment.kernel.walk import highest_offset
+from kseg.segment.model import Batch, Record
+from kseg.segment.partition.batch_walk import BatchWalk, Meter
+from kseg.segment.partition.names import Role
+from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+from kseg.segment.scanning.scan import Damage
+from kseg.segment.sidecar.index import OffsetIndex, OffsetIndexEntry, TimeIndex
+
+Step = dict[str, object]
+I = TypeVar("I", OffsetIndex, TimeIndex)
+
+
+class Notes:
+    """What is noticed while a log is looked at.
+
+    meter: bytes looked at in logs and side files. findings: each once. path: the steps taken, in order. use_index:
+    whether `.index` and `.timeindex` may be asked.
+    """
+
+    def __init__(self, use_index: bool = True) -> None:
+        self.use_index = use_index
+        self.meter = Meter()
+        self.findings: list[Finding] = []
+        self.path: list[Step] = []
+        self._seen: set[tuple[object, ...]] = set()
+
+    def report(self, finding: Finding) -> None:
+        """Keep a finding, once."""
+        mark = (finding.id, finding.path, finding.position, finding.message)
+        if mark not in self._seen:
+            self._seen.add(mark)
+            self.findings.append(finding)
+
+    def note(self, step: Step) -> None:
+        """Keep a step of the path."""
+        if not self.path or self.path[-1] != step:
+            self.path.append(step)
+
+
+class LogSegment:
+    """One segment of a `PartitionLog`, opened when it is first looked into.
+
+    base_offset: from its name. next_base_offset: of the segment behind it, None for the last. paths: its files by
+    role, each as shown to the user.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_file",
+        "_indexes",
+        "_notes",
+        "_walk",
+        "base_offset",
+        "next_base_offset",
+        "paths",
+    )
+
+    def __init__(self, notes: Notes, base_offset: int, paths: dict[Role, str]) -> None:
+        self.base_offset = base_offset
+        self.next_base_offset: int | None = None
+        self.paths = paths
+        self._notes = notes
+        self._file: MappedFile | None = None
+        self._walk: BatchWalk | None = None
+        self._decoder: Decoder | None = None
+        self._indexes: dict[Role, tuple[MappedFile, OffsetIndex | TimeIndex] | None] = {}
+
+    @property
+    def path(self) -> str:
+        """Of the `.log` file."""
+        return self.paths[Role.LOG]
+
+    @property
+    def file(self) -> MappedFile:
+        """The mapped `.log`; raises UnreadableInput."""
+        if self._file is None:
+            self._file = MappedFile(self.path, random_access=True)
+            self._notes.note({"step": "open", "file": self.path})
+        return self._file
+
+    @property
+    def walk(self) -> BatchWalk:
+        if self._walk is None:
+            self._walk = BatchWalk(self.file.view, self.base_offset, self._notes.meter, self.report_damage)
+        return self._walk
+
+    @property
+    def offset_index(self) -> OffsetIndex | None:
+        """None when the file is absent."""
+        return self._index(Role.OFFSET_INDEX, OffsetIndex)
+
+    @property
+    def time_index(self) -> TimeIndex | None:
+        """None when the file is absent."""
+        return self._index(Role.TIME_INDEX, TimeIndex)
+
+    @property
+    def index_bytes_read(self) -> int:
+        return sum(held[1].bytes_read for held in self._indexes.values() if held is not None)
+
+    def close(self) -> None:
+        """Let go of the files; looking into the segment again opens them again."""
+        self._notes.meter.bytes_read += self.index_bytes_read
+        for held in self._indexes.values():
+            if held is not None:
+                held[0].close()
+        self._indexes.clear()
+        self._walk = self._decoder = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def start_for(self, offset: int) -> int:
+        """A position from which a walk meets the first batch that reaches `offset`; 0 when no index entry helps."""
+        if not self._notes.use_index:
+            return 0
+        index = self.offset_index
+        if index is None:
+            self.distrust(Role.OFFSET_INDEX, "there is no offset index")
+            return 0
+        slot = index.slot_for(offset)
+        if slot < 0:
+            self._notes.note({"step": "offset-index", "file": self.paths[Role.OFFSET_INDEX], "slot": None})
+            return 0
+        entry = index.entry(slot)
+        self._notes.note(
+            {"step": "offset-index", "file": self.paths[Role.OFFSET_INDEX], "slot": slot, **entry._asdict()}
+        )
+        problem = self._entry_problem(entry, offset)
+        if problem is None:
+            return entry.position
+        self.distrust(Role.OFFSET_INDEX, f"entry {slot} is wrong: {problem}")
+        return 0
+
+    def reaching(self, offset: int, position: int | None = None) -> Iterator[Batch]:
+        """The sound batches from the first one on whose last offset is not below `offset`.
+
+        position: where to begin, a batch boundary at or before it; None asks the offset index.
+        """
+        start = self.start_for(offset) if position is None else position
+        end = start
+        try:
+            for batch in self.walk.find(start, reaching(offset)):
+                end = batch.end_position
+                yield batch
+            end = self.file.size_bytes
+        finally:
+            self.scanned(start, end)
+
+    def records(self, batch: Batch) -> Iterator[tuple[Chunk, int]]:
+        """(chunk, row) of each record of a sound batch; one that cannot be decoded is reported."""
+        if self._decoder is None:
+            self._decoder = Decoder(self.file.view)
+        table = self.walk.table_of(batch)
+        for chunk in self._decoder.chunks(table):
+            for at in range(chunk.records.count):
+                yield chunk, at
+            if chunk.problem is not None:
+                self._notes.report(undecodable(self.path, table, chunk.problem))
+
+    def first_record(self, batch: Batch, accepts: Callable[[Columns, int], bool]) -> Record | None:
+        """The first record of the batch whose row is accepted."""
+        for chunk, at in self.records(batch):
+            if accepts(chunk.records, at):
+                return record_at(chunk, at)
+        return None
+
+    def first_offset_of(self, batch: Batch) -> int:
+        """The true first offset: of a compressed set of an old format only its messages know it."""
+        if batch.count is not None:
+            return batch.base_offset
+        for chunk, at in self.records(batch):
+            return chunk.records.at(C.R_OFFSET, at)
+        return batch.base_offset
+
+    def scanned(self, start: int, end: int) -> None:
+        """Note that batches from `start` to `end` were walked over."""
+        self._notes.note({"step": "scan", "file": self.path, "from": start, "to": end})
+
+    def distrust(self, role: Role, why: str) -> None:
+        """Report that an index does not serve."""
+        path = self.paths.get(role, self.path)
+        self._notes.report(Finding("index-not-used", path, f"{why}; the segment was scanned instead"))
+
+    def report_damage(self, damage: Damage) -> None:
+        """Report a damage span of this segment."""
+        self._notes.report(damage_finding(self.path, damage))
+
+    def _entry_problem(self, entry: OffsetIndexEntry, target: int) -> str | None:
+        """Why no answer may be built on an entry, None when a sound batch starts there and not behind the target."""
+        if not 0 <= entry.position < self.file.size_bytes:
+            return f"position {entry.position} lies outside the segment of {self.file.size_bytes} bytes"
+        batch = self.walk.sound_batch_at(entry.position)
+        if batch is None:
+            return f"no valid batch starts at position {entry.position}"
+        first = self.first_offset_of(batch)
+        if first > min(entry.offset, target):
+            return f"the batch at position {entry.position} starts at offset {first}, behind {min(entry.offset, target)}"
+        return None
+
+    def _index(self, role: Role, kind: type[I]) -> I | None:
+        if role not in self._indexes:
+            path = self.paths.get(role)
+            if path is None:
+                self._indexes[role] = None
+            else:
+                file = MappedFile(path, random_access=True)
+                self._indexes[role] = file, kind(file.view, self.base_offset)
+        held = self._indexes[role]
+        if held is None:
+            return None
+        assert isinstance(held[1], kind)
+        return held[1]
+
+
+def reaching(offset: int) -> Callable[[Columns], Iterable[int]]:
+    """For `BatchWalk.find`: batches whose last offset is not below `offset`."""
+
+    def rows(table: Columns) -> Iterable[int]:
+        if highest_offset(table.cells, table.capacity, table.count) < offset:
+            return ()
+        lasts = table.column(C.LAST_OFFSET)
+        return (row for row in range(table.count) if lasts[row] >= offset)
+
+    return rows

@@ -1,0 +1,268 @@
+"""What a name says: partition directories and every file name of a data directory.
+
+Directories (fact sheet §1.1; Kafka: LocalLog.parseTopicPartitionName)
+    <topic>-<partition>                          live
+    <topic>-<partition>.<32 hex>-delete          scheduled for deletion   (topic cut so that the name has ≤ 255 chars)
+    <topic>-<partition>.<32 hex>-stray           set aside                (cut likewise)
+    <topic>-<partition>.<32 hex>-future          destination of a move between log dirs (never cut)
+Topics contain `-` and `.`, so names are read from the right.
+
+Files (fact sheet §1.2, §1.4 to §1.7, §2.1)
+    <20 digits>.log|.index|.timeindex|.txnindex|.snapshot     number = offset     (0.7: <20 digits>.kafka, a byte)
+    <20 digits>-<10 digits>[-<random>].checkpoint             KRaft snapshot: end offset, epoch
+    <offset>_<uuid>.index|.timeindex|.txnindex                local cache of a tiered segment's indexes
+    leader-epoch-checkpoint, partition.metadata, quorum-state, meta.properties, …-checkpoint, .lock, …
+each followed by any of .deleted .cleaned .swap .tmp .part, the outermost of which is the file's state.
+A name that is none of these is a `FileName` too, with role UNKNOWN: nothing on disk is ever left out.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError
+from kseg.segment.java.text import INT_BITS, LONG_BITS, parse_integer
+
+MAX_DIRECTORY_NAME = 255
+OFFSET_DIGITS = 20
+EPOCH_DIGITS = 10
+METADATA_TOPIC = "__cluster_metadata"
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+KSEG_DIRECTORY = ".kseg"
+
+
+class PartitionState(StrEnum):
+    """What the suffix of a partition directory says; the value is the word in the name."""
+
+    LIVE = "live"
+    DELETE = "delete"
+    FUTURE = "future"
+    STRAY = "stray"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionName:
+    """The parsed name of a partition directory.
+
+    unique_id: the text before the suffix word (32 hex digits when Kafka wrote it), None for a live one.
+    topic_may_be_cut: the name has the greatest length, so `topic` can be a mere prefix of the real one.
+    """
+
+    topic: str
+    partition: int
+    state: PartitionState = PartitionState.LIVE
+    unique_id: str | None = None
+    topic_may_be_cut: bool = False
+
+    @property
+    def text(self) -> str:
+        """`topic-partition`, as in checkpoints and messages."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def is_metadata_log(self) -> bool:
+        return self.topic == METADATA_TOPIC
+
+
+_SUFFIXED = re.compile("([^ \t\n\x0b\f\r]+)-([^ \t\n\x0b\f\r]+)[.]([^ \t\n\x0b\f\r]+)-(delete|future|stray)")
+_STATE_SUFFIXES = tuple(f"-{state}" for state in PartitionState if state is not PartitionState.LIVE)
+
+
+def parse_partition_directory(name: str) -> PartitionName:
+    """The partition that a directory name stands for (name only, no path).
+
+    Raises FormatError naming the directory where a broker would refuse to start because of it.
+    """
+    state, unique_id, plain = PartitionState.LIVE, None, name
+    if name.endswith(_STATE_SUFFIXES):
+        if not _SUFFIXED.fullmatch(name):
+            raise FormatError(
+                f"{name!r} ends like a set-aside partition, but no topic-partition.id is before it"
+            )
+        plain, _, tail = name.rpartition(".")
+        identity, _, word = tail.rpartition("-")
+        state, unique_id = PartitionState(word), identity
+    topic, dash, number = plain.rpartition("-")
+    partition = parse_integer(number, INT_BITS)
+    if not dash or not topic or partition is None:
+        raise FormatError(f"{name!r} is not the name of a partition directory (topic-partition)")
+    is_capped = state in (PartitionState.DELETE, PartitionState.STRAY)
+    return PartitionName(topic, partition, state, unique_id, is_capped and len(name) >= MAX_DIRECTORY_NAME)
+
+
+def format_partition_directory(name: PartitionName) -> str:
+    """The directory name Kafka would use; raises FormatError when a suffixed state lacks its unique id."""
+    if name.state is PartitionState.LIVE:
+        return name.text
+    if not name.unique_id:
+        raise FormatError(f"a directory set aside as {name.state} needs a unique id")
+    suffix = f"-{name.partition}.{name.unique_id}-{name.state}"
+    if name.state is PartitionState.FUTURE:
+        return name.topic + suffix
+    return name.topic[: max(0, MAX_DIRECTORY_NAME - len(suffix))] + suffix
+
+
+class Role(StrEnum):
+    """What a file is for. The first five make up a segment, in the order in which they are shown."""
+
+    LOG = "log"
+    OFFSET_INDEX = "offset-index"
+    TIME_INDEX = "time-index"
+    TXN_INDEX = "transaction-index"
+    PRODUCER_SNAPSHOT = "producer-snapshot"
+    ANCIENT_LOG = "log-0.7"
+    METADATA_SNAPSHOT = "metadata-snapshot"
+    BOOTSTRAP_SNAPSHOT = "bootstrap-snapshot"
+    LEADER_EPOCHS = "leader-epochs"
+    PARTITION_METADATA = "partition-metadata"
+    QUORUM_STATE = "quorum-state"
+    RECOVERY_POINTS = "recovery-points"
+    HIGH_WATERMARKS = "high-watermarks"
+    LOG_START_OFFSETS = "log-start-offsets"
+    CLEANER_OFFSETS = "cleaner-offsets"
+    META_PROPERTIES = "meta-properties"
+    CLEAN_SHUTDOWN = "clean-shutdown"
+    LOCK = "lock"
+    KSEG_JOURNAL = "kseg-journal"
+    UNKNOWN = "unknown"
+
+
+class FileState(StrEnum):
+    """What the outermost suffix says; the value is the suffix without its dot."""
+
+    LIVE = "live"
+    DELETED = "deleted"
+    CLEANED = "cleaned"
+    SWAP = "swap"
+    TMP = "tmp"
+    PART = "part"
+
+
+SEGMENT_ROLES = (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX, Role.PRODUCER_SNAPSHOT)
+INDEX_ROLES = (Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX)
+OFFSET_CHECKPOINT_ROLES = (
+    Role.RECOVERY_POINTS,
+    Role.HIGH_WATERMARKS,
+    Role.LOG_START_OFFSETS,
+    Role.CLEANER_OFFSETS,
+)
+
+_ROLE_BY_SUFFIX = {
+    L.LOG_SUFFIX: Role.LOG,
+    L.OFFSET_INDEX_SUFFIX: Role.OFFSET_INDEX,
+    L.TIME_INDEX_SUFFIX: Role.TIME_INDEX,
+    L.TXN_INDEX_SUFFIX: Role.TXN_INDEX,
+    L.SNAPSHOT_SUFFIX: Role.PRODUCER_SNAPSHOT,
+    L.ANCIENT_SUFFIX: Role.ANCIENT_LOG,
+}
+SUFFIX_BY_ROLE = {role: suffix for suffix, role in _ROLE_BY_SUFFIX.items()}
+
+_ROLE_BY_NAME = {
+    "leader-epoch-checkpoint": Role.LEADER_EPOCHS,
+    "partition.metadata": Role.PARTITION_METADATA,
+    "quorum-state": Role.QUORUM_STATE,
+    "bootstrap.checkpoint": Role.BOOTSTRAP_SNAPSHOT,
+    "recovery-point-offset-checkpoint": Role.RECOVERY_POINTS,
+    "replication-offset-checkpoint": Role.HIGH_WATERMARKS,
+    "log-start-offset-checkpoint": Role.LOG_START_OFFSETS,
+    "cleaner-offset-checkpoint": Role.CLEANER_OFFSETS,
+    "meta.properties": Role.META_PROPERTIES,
+    ".kafka_cleanshutdown": Role.CLEAN_SHUTDOWN,
+    ".lock": Role.LOCK,
+}
+NAME_BY_ROLE = {role: name for name, role in _ROLE_BY_NAME.items()}
+
+_STATES = {f".{state}": state for state in FileState if state is not FileState.LIVE}
+_JOURNAL = re.compile(r"kseg-journal-.+[.]jsonl")
+_METADATA_SNAPSHOT = re.compile(r"([0-9]{20,})-([0-9]{10,})(-[^.]+)?")
+_REMOTE_INDEX = re.compile(r"([0-9]+)_([A-Za-z0-9_-]{22})")
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """One file name, understood as far as possible.
+
+    base_offset: the number in the name (a segment's base offset, the exclusive end offset of a snapshot, a byte
+    position for 0.7), None when it has none. is_well_formed: written the way Kafka writes it; False for `5.log`,
+    which Kafka's tools read, and for every UNKNOWN. epoch: of a KRaft snapshot. remote_segment_id: the uuid of a
+    tiered segment's cached index. stem: the name without state suffixes.
+    """
+
+    name: str
+    base_offset: int | None
+    role: Role
+    state: FileState = FileState.LIVE
+    is_well_formed: bool = True
+    epoch: int | None = None
+    remote_segment_id: str | None = None
+    stem: str = ""
+
+    @property
+    def is_live(self) -> bool:
+        return self.state is FileState.LIVE
+
+
+def parse_file_name(name: str) -> FileName:
+    """What a file name (no path) says. Never fails: a name that means nothing has role UNKNOWN."""
+    stem, state = _strip_states(name)
+    role = _ROLE_BY_NAME.get(stem)
+    if role is not None:
+        return FileName(name, None, role, state, stem=stem)
+    if _JOURNAL.fullmatch(stem):
+        return FileName(name, None, Role.KSEG_JOURNAL, state, stem=stem)
+    body, dot, suffix = stem.rpartition(".")
+    if dot and f".{suffix}" == L.CHECKPOINT_SUFFIX:
+        return _metadata_snapshot(name, body, state, stem)
+    role = _ROLE_BY_SUFFIX.get(f".{suffix}") if dot else None
+    if role is None:
+        return FileName(name, None, Role.UNKNOWN, state, is_well_formed=False, stem=stem)
+    remote = _REMOTE_INDEX.fullmatch(body) if role in INDEX_ROLES else None
+    if remote is not None:
+        offset = parse_integer(remote[1], LONG_BITS)
+        return FileName(name, offset, role, state, offset is not None, None, remote[2], stem)
+    # Kafka takes everything before the first dot as the number
+    offset = _offset(body.partition(".")[0])
+    is_well_formed = offset is not None and stem == segment_file_name(offset, f".{suffix}")
+    return FileName(name, offset, role, state, is_well_formed, stem=stem)
+
+
+def _strip_states(name: str) -> tuple[str, FileState]:
+    """The name without its state suffixes, and the outermost of them; a bare suffix is no state."""
+    state = FileState.LIVE
+    while True:
+        body, dot, suffix = name.rpartition(".")
+        outer = _STATES.get(f".{suffix}") if dot and body else None
+        if outer is None:
+            return name, state
+        if state is FileState.LIVE:
+            state = outer
+        name = body
+
+
+def _metadata_snapshot(name: str, body: str, state: FileState, stem: str) -> FileName:
+    match = _METADATA_SNAPSHOT.fullmatch(body)
+    if match is None:
+        return FileName(name, None, Role.METADATA_SNAPSHOT, state, is_well_formed=False, stem=stem)
+    offset, epoch = _offset(match[1]), parse_integer(match[2], INT_BITS)
+    is_well_formed = offset is not None and epoch is not None
+    if offset is not None and epoch is not None:
+        is_well_formed = metadata_snapshot_name(offset, epoch).startswith(f"{match[1]}-{match[2]}.")
+    return FileName(name, offset, Role.METADATA_SNAPSHOT, state, is_well_formed, epoch, None, stem)
+
+
+def metadata_snapshot_name(offset: int, epoch: int) -> str:
+    """The name of the KRaft snapshot that ends before `offset` in `epoch` (Kafka: Snapshots)."""
+    return f"{offset:0{OFFSET_DIGITS}d}-{epoch:0{EPOCH_DIGITS}d}{L.CHECKPOINT_SUFFIX}"
+
+
+def _offset(digits: str) -> int | None:
+    value = parse_integer(digits, LONG_BITS)
+    return value if value is not None and value >= 0 else None
+
+
+def segment_file_name(base_offset: int, suffix: str) -> str:
+    """`<20 digits><suffix>`, at least 20 digits, no sign (Kafka: LogFileUtils.filenamePrefixFromOffset)."""
+    if base_offset < 0:
+        raise FormatError(f"a file cannot be named by the negative offset {base_offset}")
+    return f"{base_offset:0{OFFSET_DIGITS}d}{suffix}"

@@ -1,0 +1,249 @@
+"""A partition as a log: its segments in order, where it starts and ends, and what was read to find that out.
+
+Read-only, and lazy: the directory is listed by names alone (no `stat`), a file is opened when somebody looks into it.
+Every byte looked at is counted in `bytes_read`; what is noticed on the way becomes a finding in `findings`, the
+steps taken become `path`.
+
+    log start offset   the caller's word, else log-start-offset-checkpoint of the log dir, at least the first base
+                       offset (Kafka: LogLoader)
+    log end offset     from the last entry of the last segment's offset index on, the batches to the end of the file
+                       (Kafka: LogSegment.readNextOffset); a zero tail of the index is no entry
+    high watermark     replication-offset-checkpoint of the log dir, else the log end
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.model import Batch
+from kseg.segment.partition.log_segment import LogSegment, Notes
+from kseg.segment.partition.names import (
+    NAME_BY_ROLE,
+    OFFSET_DIGITS,
+    SUFFIX_BY_ROLE,
+    FileName,
+    FileState,
+    PartitionName,
+    PartitionState,
+    Role,
+    parse_file_name,
+    parse_partition_directory,
+)
+from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
+from kseg.segment.targets import FileTarget, PartitionTarget
+
+_ROLE_OF_SUFFIX = {suffix: role for role, suffix in SUFFIX_BY_ROLE.items()}
+
+
+class PartitionLog(Notes):
+    """The log of a partition directory, or of a single `.log` file; a context manager.
+
+    target: what to open; of a file only its own segment is seen. log_start_offset: None for the checkpoint's.
+    use_index: False leaves `.index` and `.timeindex` alone. Raises UnreadableInput when the target cannot be listed
+    or is no log.
+
+    name: of the partition, None when the directory is not named like one. segments: by base offset. snapshots:
+    paths of producer snapshots by offset. is_ancient: it holds Kafka 0.7's files, and no segment (see ancient_log).
+    """
+
+    def __init__(
+        self,
+        target: PartitionTarget | FileTarget,
+        *,
+        log_start_offset: int | None = None,
+        use_index: bool = True,
+    ) -> None:
+        super().__init__(use_index)
+        self._end: int | None = None
+        self._wished_start = log_start_offset
+        if isinstance(target, PartitionTarget):
+            self.directory, self.log_dir = target.path, target.log_dir
+            named = {entry: _parse(entry) for entry in _listed(target.path)}
+            of_one = None
+        else:
+            self.directory, self.log_dir = os.path.dirname(target.path) or os.curdir, None
+            of_one = parse_file_name(os.path.basename(target.path))
+            if of_one.role not in (Role.LOG, Role.ANCIENT_LOG) or of_one.base_offset is None:
+                raise UnreadableInput(f"{target.path} is not a segment that can be asked: no <offset>.log")
+            named = {entry: _parse(entry) for entry in _listed(self.directory)}
+        prefix = os.path.dirname(target.path) if of_one is not None else target.path
+        self.name = _partition_name(self.directory)
+        self._files = {
+            name.role: os.path.join(prefix, entry)
+            for entry, name in named.items()
+            if name.base_offset is None and name.is_live
+        }
+        self.is_ancient = _is_ancient(named.values() if of_one is None else (of_one,))
+        self.segments = [] if self.is_ancient else self._segments_of(prefix, named, of_one)
+        self.snapshots = self._numbered(prefix, named, Role.PRODUCER_SNAPSHOT) if of_one is None else {}
+        for segment, following in zip(self.segments, self.segments[1:], strict=False):
+            segment.next_base_offset = following.base_offset
+
+    # --- what was read, found and done
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes looked at so far, in logs, indexes and side files."""
+        return self.meter.bytes_read + sum(segment.index_bytes_read for segment in self.segments)
+
+    def read_side_file(self, role: Role) -> bytes | None:
+        """A file of the partition directory that exists once (leader epochs, metadata); None when absent."""
+        path = self._files.get(role)
+        return None if path is None else self.read_file(path)
+
+    def side_file_path(self, role: Role) -> str:
+        """Where that file is, or would be."""
+        return self._files.get(role, os.path.join(self.directory, NAME_BY_ROLE[role]))
+
+    def read_file(self, path: str) -> bytes:
+        data = read_small(path)
+        self.meter.bytes_read += len(data)
+        self.note({"step": "read", "file": path})
+        return data
+
+    # --- segments
+
+    def floor_index(self, offset: int) -> int:
+        """Where in `segments` the one with the greatest base offset ≤ `offset` is; -1 when all begin above."""
+        low, high = 0, len(self.segments)
+        while low < high:
+            middle = (low + high) // 2
+            if self.segments[middle].base_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def from_floor(self, offset: int) -> Iterator[LogSegment]:
+        """The segment that may hold `offset`, chosen by name, and those behind it; each is closed behind its turn."""
+        at = max(0, self.floor_index(offset))
+        if at < len(self.segments):
+            self.note({"step": "choose-segment", "file": self.segments[at].path, "of": len(self.segments)})
+        for segment in self.segments[at:]:
+            yield segment
+            segment.close()
+
+    # --- its ends
+
+    @property
+    def start_offset(self) -> int:
+        """The log start offset; 0 for a partition without segments and without a word about it."""
+        first = self.segments[0].base_offset if self.segments else 0
+        if self._wished_start is None:
+            self._wished_start = self._checkpointed(Role.LOG_START_OFFSETS)
+        return first if self._wished_start is None else max(first, self._wished_start)
+
+    @property
+    def end_offset(self) -> int:
+        """The log end offset."""
+        if self._end is None:
+            self._end = self._find_end()
+        return self._end
+
+    @property
+    def high_watermark(self) -> int:
+        """As checkpointed, at most the log end; the log end when nothing is known."""
+        known = self._checkpointed(Role.HIGH_WATERMARKS)
+        return self.end_offset if known is None else min(known, self.end_offset)
+
+    @property
+    def last_batch(self) -> Batch | None:
+        """The last batch of the last segment, None when that is empty."""
+        return self._last_of(self.segments[-1]) if self.segments else None
+
+    def _find_end(self) -> int:
+        if not self.segments:
+            return self.start_offset
+        batch = self._last_of(self.segments[-1])
+        return self.segments[-1].base_offset if batch is None else batch.last_offset + 1
+
+    def _last_of(self, segment: LogSegment) -> Batch | None:
+        start = 0
+        if self.use_index and segment.file.size_bytes:
+            index = segment.offset_index
+            start = segment.start_for(segment.base_offset if index is None else index.last_entry.offset)
+        last = segment.walk.last(start)
+        segment.scanned(start, segment.file.size_bytes)
+        return last
+
+    def _checkpointed(self, role: Role) -> int | None:
+        """What a checkpoint file of the log dir says about this partition."""
+        if self.log_dir is None or self.name is None or self.name.state is not PartitionState.LIVE:
+            return None
+        path = os.path.join(self.log_dir, NAME_BY_ROLE[role])
+        if not os.path.lexists(path):
+            return None
+        try:
+            offsets = offsets_by_partition(decode_offset_checkpoint(self.read_file(path)))
+        except FormatError as error:
+            self.report(Finding("checkpoint-corrupt", path, f"the checkpoint cannot be read: {error}"))
+            return None
+        return offsets.get((self.name.topic, self.name.partition))
+
+    # --- opening
+
+    def _segments_of(
+        self, prefix: str, named: dict[str, FileName], of_one: FileName | None
+    ) -> list[LogSegment]:
+        wanted = FileState.LIVE if of_one is None else of_one.state
+        by_base: dict[int, dict[Role, str]] = {}
+        for entry, name in sorted(named.items(), key=lambda item: not item[1].is_well_formed):
+            base = name.base_offset
+            if base is None or name.state is not wanted or name.remote_segment_id:
+                continue
+            if of_one is None or (base == of_one.base_offset and name.role is not Role.LOG):
+                by_base.setdefault(base, {}).setdefault(name.role, os.path.join(prefix, entry))
+        if of_one is not None and of_one.base_offset is not None:
+            by_base.setdefault(of_one.base_offset, {})[Role.LOG] = os.path.join(prefix, of_one.name)
+        return [
+            LogSegment(self, base, by_base[base]) for base in sorted(by_base) if Role.LOG in by_base[base]
+        ]
+
+    @staticmethod
+    def _numbered(prefix: str, named: dict[str, FileName], role: Role) -> dict[int, str]:
+        return {
+            name.base_offset: os.path.join(prefix, entry)
+            for entry, name in named.items()
+            if name.role is role and name.is_live and name.base_offset is not None
+        }
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+
+
+def _parse(entry: str) -> FileName:
+    """`parse_file_name`, quick for the names that make up nearly all of a large partition."""
+    digits, suffix = entry[:OFFSET_DIGITS], entry[OFFSET_DIGITS:]
+    role = _ROLE_OF_SUFFIX.get(suffix)
+    if role is None or not (digits.isascii() and digits.isdigit() and digits < "09223372036854775808"):
+        return parse_file_name(entry)
+    return FileName(entry, int(digits), role, stem=entry)
+
+
+def _partition_name(directory: str) -> PartitionName | None:
+    try:
+        return parse_partition_directory(os.path.basename(os.path.abspath(directory)))
+    except FormatError:
+        return None
+
+
+def _is_ancient(names: Iterable[FileName]) -> bool:
+    roles = {name.role for name in names if name.base_offset is not None}
+    return Role.ANCIENT_LOG in roles and Role.LOG not in roles

@@ -1,0 +1,1 @@
+"""The room `segment/scanning`: from bytes to judged batches, damage spans and records."""

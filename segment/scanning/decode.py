@@ -1,0 +1,350 @@
+"""From batches to records, a table at a time: what dump, verify, lookup and the Spark source share.
+
+The rows of a table of batches are taken in runs. Consecutive uncompressed batches are decoded straight from the
+file's bytes in one kernel call. Consecutive compressed ones are decompressed (bounded) one behind the other into a
+buffer that stays in the processor's cache, and decoded from there in one call; one that does not fit is decoded
+alone, so are the wrappers of magic 0 and 1. Control batches come alone too, because whoever shows them looks at every record. What cannot be decoded is a `Problem`, and the
+next run goes on behind it.
+"""
+
+from array import array
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kseg.segment import columns as C
+from kseg.segment import crc
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.errors import CodecError
+from kseg.segment.kernel import records as R
+from kseg.segment.kernel.walk import packed_run, plain_run
+from kseg.segment.model import Headers, Record
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+RECORDS_PER_TABLE = 8192
+# The decompressed bodies of a run of batches: few enough bytes to stay in the processor's cache, and how many at most.
+BODY_BYTES = 256 * 1024
+MAX_BODIES = 512
+# A small file gets a small table, see `scan`.
+_LEAST_ROWS = 128
+_BYTES_PER_ROW = 16
+# The bound on one batch's decompressed size: far above what a broker accepts, far below what hurts a machine.
+MAX_BODY_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why the records of a batch could not (all) be decoded. row: of the batch. code: of `kernel.records`, or
+    None when decompression failed. sentence: in words."""
+
+    row: int
+    code: int | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Decoded records of the batch rows `first_row` … `last_row`.
+
+    body: the buffer that the positions in `records` refer to. records: like the body shared with the decoder, valid
+    until the next chunk. complete: the last row's records all have been given (False: the next chunk goes on with it).
+    problem: of row `last_row`; the records before it are in the table.
+    """
+
+    body: "Buffer"
+    records: Columns
+    first_row: int
+    last_row: int
+    complete: bool
+    control: bool
+    problem: Problem | None
+
+
+class Decoder:
+    """Decodes batches of one file. view: the whole file."""
+
+    def __init__(
+        self, view: "Buffer", capacity: int = RECORDS_PER_TABLE, limit_bytes: int = MAX_BODY_BYTES
+    ) -> None:
+        self.view = memoryview(view)
+        rows = min(capacity, _LEAST_ROWS + len(self.view) // _BYTES_PER_ROW)
+        self.records = Columns(C.RECORD_WIDTH, rows)
+        self.limit_bytes = limit_bytes
+        self._state = memoryview(array("q", bytes(8 * R.STATE_WIDTH)))
+        self._body = memoryview(b"")
+        self._bounds = memoryview(array("q"))
+
+    def chunks(self, table: Columns, first: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+        """The records of rows first … stop − 1 of a table of batches, in order."""
+        end = table.count if stop is None else stop
+        row = first
+        while row < end:
+            run_end = plain_run(table.cells, table.capacity, row, end)
+            if run_end > row:
+                yield from self._plain(table, row, run_end - 1)
+                row = run_end
+                continue
+            most = min(end, row + MAX_BODIES)
+            run_end = packed_run(table.cells, table.capacity, row, most, self.records.capacity)
+            if run_end > row + 1:
+                yield from self._packed(table, row, run_end)
+                row = run_end
+            else:
+                yield from self._single(table, row)
+                row += 1
+
+    # --- runs of uncompressed batches
+
+    def _plain(self, table: Columns, first: int, last: int) -> Iterator[Chunk]:
+        while first <= last:
+            first = yield from self._plain_until_problem(table, first, last)
+
+    def _plain_until_problem(self, table: Columns, first: int, last: int) -> Generator[Chunk, None, int]:
+        state, records = self._state, self.records
+        self._begin(first)
+        while True:
+            state[R.COUNT] = 0
+            outcome = R.read_plain(
+                self.view, last, table.cells, table.capacity, records.cells, records.capacity, state
+            )
+            records.count = state[R.COUNT]
+            row = state[R.ROW]
+            if outcome == R.BODY_DONE:
+                yield Chunk(self.view, records, first, last, True, False, None)
+                return last + 1
+            if outcome == R.BODY_BAD:
+                yield Chunk(self.view, records, first, row, True, False, self._problem(row))
+                return row + 1
+            if records.count:
+                yield Chunk(
+                    self.view, records, first, records.at(C.R_BATCH, records.count - 1), False, False, None
+                )
+            first = row
+
+    # --- runs of compressed batches
+
+    def _packed(self, table: Columns, first: int, stop: int) -> Iterator[Chunk]:
+        if not self._body:
+            self._body = memoryview(bytearray(BODY_BYTES))
+            self._bounds = memoryview(array("q", bytes(16 * MAX_BODIES)))
+        view, room, bounds = self.view, self._body, self._bounds
+        positions, sizes = table.column(C.POSITION), table.column(C.SIZE)
+        attributes, decompress, limit_bytes = table.column(C.ATTRIBUTES), _decompress(), self.limit_bytes
+        begin, filled = first, 0
+        for row in range(first, stop):
+            start = positions[row]
+            packed = view[start + L.BATCH_HEADER : start + sizes[row]]
+            try:
+                content = decompress(attributes[row] & L.CODEC_MASK, L.MAGIC_V2, packed, limit_bytes)
+            except CodecError as error:
+                yield from self._bodies(table, begin, row - 1)
+                begin, filled = row + 1, 0
+                self.records.count = 0
+                yield Chunk(b"", self.records, row, row, True, False, Problem(row, None, str(error)))
+                continue
+            end = filled + len(content)
+            if end > BODY_BYTES:
+                yield from self._bodies(table, begin, row - 1)
+                begin, filled, end = row, 0, len(content)
+                if end > BODY_BYTES:
+                    begin = row + 1
+                    yield from self._body_of(table, row, content, 0, end, False)
+                    continue
+            room[filled:end] = content
+            at = 2 * (row - begin)
+            bounds[at] = filled
+            bounds[at + 1] = filled = end
+        yield from self._bodies(table, begin, stop - 1)
+
+    def _bodies(self, table: Columns, first: int, last: int) -> Iterator[Chunk]:
+        """The records of rows first … last, whose bodies lie in the buffer and fit into the table of records."""
+        state, records, begin = self._state, self.records, first
+        while first <= last:
+            self._begin(first)
+            state[R.COUNT] = 0
+            outcome = R.read_bodies(
+                self._body,
+                self._bounds,
+                begin,
+                last,
+                table.cells,
+                table.capacity,
+                records.cells,
+                records.capacity,
+                state,
+            )
+            records.count = state[R.COUNT]
+            row = last if outcome == R.BODY_DONE else state[R.ROW]
+            problem = self._problem(row) if outcome == R.BODY_BAD else None
+            yield Chunk(self._body, records, first, row, True, False, problem)
+            first = row + 1
+
+    # --- one batch that needs a look of its own
+
+    def _single(self, table: Columns, row: int) -> Iterator[Chunk]:
+        attributes = table.at(C.ATTRIBUTES, row)
+        legacy = table.at(C.MAGIC, row) < L.MAGIC_V2
+        control = not legacy and bool(attributes & L.CONTROL_BIT)
+        start = table.at(C.POSITION, row)
+        end = start + table.at(C.SIZE, row)
+        self.records.count = 0
+        if not legacy and (table.at(C.SIZE, row) < L.BATCH_HEADER or table.at(C.COUNT, row) == 0):
+            problem = None
+            if table.at(C.COUNT, row) != 0:
+                problem = Problem(row, R.TOO_FEW_RECORDS, R.SENTENCES[R.TOO_FEW_RECORDS])
+            yield Chunk(self.view, self.records, row, row, True, control, problem)
+            return
+        try:
+            if legacy:
+                yield from self._wrapper(table, row, start, end)
+            else:
+                yield from self._batch(table, row, start + L.BATCH_HEADER, end, control)
+        except CodecError as error:
+            problem = Problem(row, None, str(error))
+            yield Chunk(b"", self.records, row, row, True, control, problem)
+
+    def _batch(self, table: Columns, row: int, start: int, end: int, control: bool) -> Iterator[Chunk]:
+        body: Buffer = self.view
+        codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
+        if codec:
+            body = _decompress()(codec, L.MAGIC_V2, self.view[start:end], self.limit_bytes)
+            start, end = 0, len(memoryview(body))
+        yield from self._body_of(table, row, body, start, end, control)
+
+    def _body_of(
+        self, table: Columns, row: int, body: "Buffer", start: int, end: int, control: bool
+    ) -> Iterator[Chunk]:
+        state, records = self._state, self.records
+        self._begin(row)
+        while True:
+            state[R.COUNT] = 0
+            outcome = R.read_body(
+                body, start, end, table.cells, table.capacity, records.cells, records.capacity, state
+            )
+            records.count = state[R.COUNT]
+            problem = self._problem(row) if outcome == R.BODY_BAD else None
+            yield Chunk(body, records, row, row, outcome != R.BODY_FULL, control, problem)
+            if outcome != R.BODY_FULL:
+                return
+
+    def _wrapper(self, table: Columns, row: int, start: int, end: int) -> Iterator[Chunk]:
+        """A compressed message set of magic 0 or 1 (Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator)."""
+        magic = table.at(C.MAGIC, row)
+        value = self._wrapper_value(magic, start, end)
+        body = _decompress()(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK, magic, value, self.limit_bytes)
+        base_offset = self._base_of_set(magic, table.at(C.LAST_OFFSET, row), body)
+        state, records = self._state, self.records
+        self._begin(row)
+        while True:
+            state[R.COUNT] = 0
+            outcome = R.read_message_set(
+                body, base_offset, table.cells, table.capacity, records.cells, records.capacity, state
+            )
+            records.count = state[R.COUNT]
+            self._judge_messages(body)
+            problem = self._problem(row) if outcome == R.BODY_BAD else None
+            yield Chunk(body, records, row, row, outcome != R.BODY_FULL, False, problem)
+            if outcome != R.BODY_FULL:
+                return
+
+    def _wrapper_value(self, magic: int, start: int, end: int) -> memoryview:
+        if magic not in (L.MAGIC_V0, L.MAGIC_V1):
+            raise CodecError(f"a compressed message set cannot have magic {magic}")
+        key_at = start + L.ENTRY_OVERHEAD + (6 if magic == L.MAGIC_V0 else 14)
+        value_at = key_at + 4 + max(0, self._int_at(key_at, end))
+        length = self._int_at(value_at, end)
+        if length < 0:
+            raise CodecError("a compressed message set has a null value")
+        if length > end - value_at - 4:
+            raise CodecError("a compressed message set is longer than its message")
+        return self.view[value_at + 4 : value_at + 4 + length]
+
+    def _int_at(self, position: int, end: int) -> int:
+        if position + 4 > end:
+            raise CodecError("a message is too short for its fields")
+        return int.from_bytes(self.view[position : position + 4], "big", signed=True)
+
+    @staticmethod
+    def _base_of_set(magic: int, wrapper_offset: int, body: "Buffer") -> int:
+        """What is added to the inner offsets: magic 0 stores absolute ones, magic 1 the wrapper has the last."""
+        count, last_inner = R.count_messages(body)
+        if count < 0:
+            raise CodecError(R.SENTENCES[-count])
+        if magic == L.MAGIC_V0 or wrapper_offset == 0:
+            return 0
+        if wrapper_offset < last_inner:
+            raise CodecError(R.SENTENCES[R.BAD_WRAPPER_OFFSET])
+        return wrapper_offset - last_inner
+
+    def _judge_messages(self, body: "Buffer") -> None:
+        """Replace the checksum ranges that `read_message_set` left by the verdicts (1 or 0)."""
+        view, records = memoryview(body), self.records
+        start_at, end_at = C.R_HEADERS_START * records.capacity, C.R_VALID * records.capacity
+        crc_at, cells, crc32 = C.R_CRC * records.capacity, records.cells, crc.crc32
+        for at in range(records.count):
+            cells[end_at + at] = crc32(view[cells[start_at + at] : cells[end_at + at]]) == cells[crc_at + at]
+
+    def _begin(self, row: int) -> None:
+        self._state[R.ROW] = row
+        self._state[R.NEXT] = 0
+        self._state[R.DONE] = 0
+        self._state[R.ERROR] = R.OK
+
+    def _problem(self, row: int) -> Problem:
+        code = self._state[R.ERROR]
+        return Problem(row, code, R.SENTENCES[code])
+
+
+def _decompress() -> "Callable[[int, int, Buffer, int], memoryview]":
+    from kseg.segment.codecs.codec import decompress  # here, so that plain batches do not wait for it
+
+    return decompress
+
+
+def record_at(chunk: Chunk, at: int) -> Record:
+    """Row `at` of a chunk's table of records as a value."""
+    body = memoryview(chunk.body)
+    cell = chunk.records.at
+    crc_stored = cell(C.R_CRC, at)
+    return Record(
+        offset=cell(C.R_OFFSET, at),
+        timestamp_ms=cell(C.R_TIMESTAMP, at),
+        key=_field(body, cell(C.R_KEY_START, at), cell(C.R_KEY_LENGTH, at)),
+        value=_field(body, cell(C.R_VALUE_START, at), cell(C.R_VALUE_LENGTH, at)),
+        headers=headers_at(body, cell(C.R_HEADERS_START, at), cell(C.R_HEADER_COUNT, at)),
+        sequence=cell(C.R_SEQUENCE, at),
+        crc=None if crc_stored < 0 else crc_stored,
+        crc_valid=None if crc_stored < 0 else cell(C.R_VALID, at) == 1,
+    )
+
+
+def _field(body: memoryview, start: int, length: int) -> bytes | None:
+    # a legacy value that leaves its message has a length and no start: what is there cannot be told
+    return None if length < 0 or start < 0 else bytes(body[start : start + length])
+
+
+def headers_at(body: memoryview, position: int, count: int) -> Headers:
+    """`count` headers at `position`, already accepted by the record walk."""
+    headers = []
+    for _ in range(count):
+        length, position = _varint(body, position)
+        name = bytes(body[position : position + length])
+        length, position = _varint(body, position + length)
+        headers.append((name, None if length < 0 else bytes(body[position : position + length])))
+        position += max(0, length)
+    return tuple(headers)
+
+
+def _varint(body: memoryview, position: int) -> tuple[int, int]:
+    raw = shift = 0
+    while True:
+        byte = body[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= 0xFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), position
+        shift += 7

@@ -1,0 +1,97 @@
+"""Verdicts on checksums, a table of batches at a time.
+
+1. Small batches in one kernel call: a call into a library costs as much as a kilobyte.
+2. Large ones by the library, one call each.
+3. Except in a hostile file: once more bytes were summed in vain than the file has, long ranges are combined from
+   blocks, in time that does not grow with them (`range_crc`).
+"""
+
+from typing import TYPE_CHECKING
+
+from kseg.segment import columns as C
+from kseg.segment import crc
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.kernel import checksum
+
+if TYPE_CHECKING:
+    from kseg.segment.scanning.range_crc import RangeChecksum
+
+# Up to this size the kernel's table method is faster than a call into the hardware library (bench/bindings.py).
+SMALL_BATCH_BYTES = 768
+VAIN_ALLOWANCE_BYTES = 64 * 1024 * 1024
+
+
+class BatchJudge:
+    """Judges batches of one buffer. vain_bytes: what was summed without getting on; the caller counts it."""
+
+    def __init__(self, view: memoryview) -> None:
+        self.view = view
+        self.vain_bytes = 0
+        self._castagnoli, self._ieee = _crc_tables()
+        self._ranges: dict[bool, RangeChecksum] = {}
+
+    def judge(self, table: Columns) -> None:
+        """Set VALID of each row to 1 or 0: whether the batch is long enough and matches its checksum."""
+        left = checksum.judge_small(
+            self.view,
+            table.cells,
+            table.capacity,
+            table.count,
+            SMALL_BATCH_BYTES,
+            self._castagnoli,
+            self._ieee,
+        )
+        if not left:
+            return
+        if self.vain_bytes <= VAIN_ALLOWANCE_BYTES + len(self.view):
+            self._judge_large(table)
+        else:
+            self._judge_by_blocks(table)
+
+    def _judge_large(self, table: Columns) -> None:
+        view, capacity, cells = self.view, table.capacity, table.cells
+        crc32c, crc32 = crc.crc32c, crc.crc32
+        valid_at, crc_at = C.VALID * capacity, C.CRC * capacity
+        size_at, magic_at = C.SIZE * capacity, C.MAGIC * capacity
+        for row in range(table.count):
+            if cells[valid_at + row] != -1:
+                continue
+            position = cells[row]
+            end = position + cells[size_at + row]
+            if cells[magic_at + row] < L.MAGIC_V2:
+                right = crc32(view[position + L.MAGIC_POSITION : end]) == cells[crc_at + row]
+            else:
+                right = crc32c(view[position + L.ATTRIBUTES_POSITION : end]) == cells[crc_at + row]
+            cells[valid_at + row] = right
+
+    def _judge_by_blocks(self, table: Columns) -> None:
+        for row in range(table.count):
+            if table.at(C.VALID, row) == -1:
+                position, legacy = table.at(C.POSITION, row), table.at(C.MAGIC, row) < L.MAGIC_V2
+                start = position + (L.MAGIC_POSITION if legacy else L.ATTRIBUTES_POSITION)
+                found = self._checksums(legacy).of(start, position + table.at(C.SIZE, row))
+                table.cells[C.VALID * table.capacity + row] = found == table.at(C.CRC, row)
+
+    def _checksums(self, legacy: bool) -> "RangeChecksum":
+        if legacy not in self._ranges:
+            from kseg.segment.scanning.range_crc import RangeChecksum  # only hostile files need it
+
+            polynomial = checksum.IEEE if legacy else checksum.CASTAGNOLI
+            self._ranges[legacy] = RangeChecksum(self.view, polynomial, crc.crc32 if legacy else crc.crc32c)
+        return self._ranges[legacy]
+
+
+_TABLES: list[tuple[memoryview, memoryview]] = []
+
+
+def _crc_tables() -> tuple[memoryview, memoryview]:
+    # made once per process: 4096 entries of interpreted arithmetic are not free at start-up
+    if not _TABLES:
+        _TABLES.append(
+            (
+                memoryview(checksum.make_tables(checksum.CASTAGNOLI)),
+                memoryview(checksum.make_tables(checksum.IEEE)),
+            )
+        )
+    return _TABLES[0]

@@ -1,0 +1,134 @@
+"""Offset index and time index of a segment: writing (fact sheet §4.1, §4.2, §4.4; the mirror of `index`).
+
+A builder takes entries one by one under the rules of the broker's append (Kafka: OffsetIndex.append,
+TimeIndex.maybeAppend): keys increase, a relative offset fits 31 bits, and the index is full at a size given
+beforehand. The last slot of a time index is reserved for the entry that is added when the segment is closed.
+What a builder refuses raises FormatError: no reader could take such a file for sound.
+"""
+
+import struct
+from collections.abc import Iterable
+
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError
+from kseg.segment.sidecar.index import OffsetIndexEntry, TimeIndexEntry
+
+_OFFSET_SLOT = struct.Struct(">ii")
+_TIME_SLOT = struct.Struct(">qi")
+
+
+def can_index_offset(offset: int, base_offset: int) -> bool:
+    """Whether an offset can be written relative to `base_offset`; if not, its batch needs another segment."""
+    return 0 <= offset - base_offset <= L.INT32_MAX
+
+
+def _relative(offset: int, base_offset: int) -> int:
+    if not can_index_offset(offset, base_offset):
+        raise FormatError(f"offset {offset} is too far from the base offset {base_offset} for an index entry")
+    return offset - base_offset
+
+
+class OffsetIndexBuilder:
+    """An offset index being written. max_bytes: Kafka's segment.index.bytes; whole slots of it are usable.
+
+    entries: written so far. last_offset: of the last entry, the base offset while there is none.
+    """
+
+    def __init__(self, base_offset: int, max_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES) -> None:
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // L.OFFSET_INDEX_ENTRY
+        self.last_offset = base_offset
+        self._data = bytearray()
+
+    @property
+    def entries(self) -> int:
+        return len(self._data) // L.OFFSET_INDEX_ENTRY
+
+    @property
+    def is_full(self) -> bool:
+        return self.entries >= self.max_entries
+
+    def append(self, offset: int, position: int) -> None:
+        """Adds an entry. Raises FormatError when the index is full, the offset does not increase or is too far
+        from the base offset, or the position is no int32."""
+        if self.is_full:
+            raise FormatError(f"the offset index is full with {self.entries} entries")
+        if self.entries and offset <= self.last_offset:
+            raise FormatError(f"offset {offset} is not greater than {self.last_offset}, the last one indexed")
+        if not 0 <= position <= L.INT32_MAX:
+            raise FormatError(f"position {position} does not fit an index entry")
+        self._data += _OFFSET_SLOT.pack(_relative(offset, self.base_offset), position)
+        self.last_offset = offset
+
+    def to_bytes(self, *, preallocate: bool = False) -> bytes:
+        """The file; preallocate: at its full size with a zero tail, as of an active segment."""
+        tail = L.OFFSET_INDEX_ENTRY * self.max_entries - len(self._data) if preallocate else 0
+        return bytes(self._data) + bytes(max(0, tail))
+
+
+class TimeIndexBuilder:
+    """A time index being written. max_bytes, entries: as for the offset index. last_entry: the last one written,
+    (-1, base offset) while there is none."""
+
+    def __init__(self, base_offset: int, max_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES) -> None:
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // L.TIME_INDEX_ENTRY
+        self.last_entry = TimeIndexEntry(L.NO_TIMESTAMP, base_offset)
+        self._data = bytearray()
+
+    @property
+    def entries(self) -> int:
+        return len(self._data) // L.TIME_INDEX_ENTRY
+
+    @property
+    def is_full(self) -> bool:
+        return self.entries >= self.max_entries - 1
+
+    def maybe_append(self, timestamp_ms: int, offset: int, *, skip_full_check: bool = False) -> bool:
+        """Adds an entry if its timestamp is greater than the last one's; says whether it did.
+
+        skip_full_check: for the entry at the close of a segment, which may take the reserved slot. Raises
+        FormatError when the index is full, or the offset or the timestamp decreases, or the offset is too far.
+        """
+        last = self.last_entry
+        if not skip_full_check and self.is_full:
+            raise FormatError(f"the time index is full with {self.entries} entries")
+        if self.entries and offset < last.offset:
+            raise FormatError(f"offset {offset} is less than {last.offset}, the last one in the time index")
+        if self.entries and timestamp_ms < last.timestamp_ms:
+            raise FormatError(
+                f"timestamp {timestamp_ms} is less than {last.timestamp_ms}, the last one indexed"
+            )
+        if timestamp_ms <= last.timestamp_ms:
+            return False
+        if timestamp_ms > L.INT64_MAX:
+            raise FormatError(f"timestamp {timestamp_ms} does not fit an index entry")
+        self._data += _TIME_SLOT.pack(timestamp_ms, _relative(offset, self.base_offset))
+        self.last_entry = TimeIndexEntry(timestamp_ms, offset)
+        return True
+
+    def to_bytes(self, *, preallocate: bool = False) -> bytes:
+        """The file; preallocate: at its full size with a zero tail, as of an active segment."""
+        tail = L.TIME_INDEX_ENTRY * self.max_entries - len(self._data) if preallocate else 0
+        return bytes(self._data) + bytes(max(0, tail))
+
+
+def encode_offset_index(entries: Iterable[OffsetIndexEntry], base_offset: int) -> bytes:
+    """The trimmed file that holds exactly `entries`; raises FormatError for what a broker would not append."""
+    builder = OffsetIndexBuilder(base_offset, L.INT32_MAX)
+    for entry in entries:
+        builder.append(entry.offset, entry.position)
+    return builder.to_bytes()
+
+
+def encode_time_index(entries: Iterable[TimeIndexEntry], base_offset: int) -> bytes:
+    """The trimmed file that holds exactly `entries`; raises FormatError for what a broker would not append, and
+    for an entry that it would silently skip (its timestamp does not increase)."""
+    builder = TimeIndexBuilder(base_offset, L.INT32_MAX)
+    for entry in entries:
+        if not builder.maybe_append(entry.timestamp_ms, entry.offset):
+            last = builder.last_entry.timestamp_ms
+            raise FormatError(
+                f"timestamp {entry.timestamp_ms} is not greater than {last}, the last one indexed"
+            )
+    return builder.to_bytes()

@@ -1,0 +1,228 @@
+"""The small files that say whose data this is (fact sheet §1.4, §1.5, §1.7).
+
+    partition.metadata      "version: 0", line break, "topic_id: <uuid>", no line break at the end
+    meta.properties         Java properties: version 0 (broker.id, cluster.id) or 1 (node.id, cluster.id, directory.id)
+    .kafka_cleanshutdown    empty up to 3.6, then {"version":0,"brokerEpoch":N}; its existence is what counts
+    quorum-state            one line of JSON, data_version 0 (voters) or 1 (voted directory)
+
+Each reader accepts what Kafka 4.3 accepts (PartitionMetadataReadBuffer, MetaProperties, CleanShutdownFileHandler,
+FileQuorumStateStore), so a FormatError means that a broker cannot read the file either. Uuids are Kafka's text.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+
+from kseg.segment.errors import FormatError
+from kseg.segment.java import uuids
+from kseg.segment.java.properties import decode_properties, encode_properties
+from kseg.segment.java.text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
+
+_COLON = re.compile(":[ \t\n\x0b\f\r]+")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """topic_id: the uuid's text, never the zero one."""
+
+    topic_id: str
+    version: int = 0
+
+
+def decode_partition_metadata(data: bytes) -> PartitionMetadata:
+    """Raises FormatError naming the line. The words before the colons are not looked at, as in Kafka."""
+    lines = read_lines(bytes(data))
+    if len(lines) < 2:
+        raise FormatError(f"partition.metadata has {len(lines)} lines, it needs 2")
+    first, second = (split_fields(line, _COLON) for line in lines[:2])
+    version = parse_integer(first[1], INT_BITS) if len(first) == 2 else None
+    if version is None:
+        raise FormatError(f"line 1 is not version: N: {lines[0][:80]!r}")
+    if version < 0:
+        raise FormatError(f"line 1 says version {version}")
+    if len(second) != 2:
+        raise FormatError(f"line 2 is not topic_id: uuid: {lines[1][:80]!r}")
+    topic_id = uuids.canonical_uuid(second[1])
+    if topic_id == uuids.ZERO:
+        raise FormatError("line 2 holds the zero uuid, which is no topic's")
+    return PartitionMetadata(topic_id, version)
+
+
+def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
+    """The file's bytes; raises FormatError for a topic id that no topic has."""
+    topic_id = uuids.canonical_uuid(metadata.topic_id)
+    if topic_id == uuids.ZERO:
+        raise FormatError("the zero uuid is no topic's id")
+    return f"version: {metadata.version}\ntopic_id: {topic_id}".encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """version: 0 or 1. node_id: `node.id`, or `broker.id` in version 0. None = absent (allowed in version 0; the
+    directory id in both)."""
+
+    version: int
+    node_id: int | None = None
+    cluster_id: str | None = None
+    directory_id: str | None = None
+
+
+def decode_meta_properties(data: bytes) -> MetaProperties:
+    """Raises FormatError for an unknown version, a required key that is missing, or a value of the wrong kind."""
+    pairs = decode_properties(bytes(data))
+    version = parse_integer(pairs.get("version", "0"), INT_BITS)
+    if version not in (0, 1):
+        raise FormatError(f"meta.properties has the unknown version {pairs['version'][:40]!r}")
+    node_key = "node.id" if version else "broker.id"
+    for key in (node_key, "cluster.id") if version else ():
+        if key not in pairs:
+            raise FormatError(f"meta.properties of version {version} has no {key}")
+    node_id = parse_integer(pairs[node_key], INT_BITS) if node_key in pairs else None
+    if node_id is None and node_key in pairs:
+        raise FormatError(f"{node_key} is no number: {pairs[node_key][:40]!r}")
+    directory_id = pairs.get("directory.id")
+    if directory_id is not None:
+        directory_id = uuids.canonical_uuid(directory_id)
+    return MetaProperties(version, node_id, pairs.get("cluster.id"), directory_id)
+
+
+def encode_meta_properties(properties: MetaProperties, written_at_ms: int) -> bytes:
+    """The file in the order in which Java's hash map happens to write it; written_at_ms: for the date line."""
+    values = {
+        "node.id" if properties.version else "broker.id": properties.node_id,
+        "directory.id": properties.directory_id,
+        "version": properties.version,
+        "cluster.id": properties.cluster_id,
+    }
+    return encode_properties(
+        {key: str(value) for key, value in values.items() if value is not None}, written_at_ms
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CleanShutdown:
+    """broker_epoch: None when the file does not say (empty before 3.7) or cannot be parsed, as for a broker."""
+
+    broker_epoch: int | None = None
+
+
+def decode_clean_shutdown(data: bytes) -> CleanShutdown:
+    """Never fails: the file's existence is the message, its content an addition."""
+    try:
+        content, _ = json.JSONDecoder().raw_decode(data.decode("utf-8").lstrip())
+    except (ValueError, RecursionError):
+        return CleanShutdown()
+    if not isinstance(content, dict):
+        return CleanShutdown()
+    version = content.get("version")
+    if version is not None and _lenient_number(version, INT_BITS) is None:
+        return CleanShutdown()
+    return CleanShutdown(_lenient_number(content.get("brokerEpoch"), LONG_BITS))
+
+
+def encode_clean_shutdown(shutdown: CleanShutdown) -> bytes:
+    """As of 3.7 on; empty, as before, without a broker epoch."""
+    if shutdown.broker_epoch is None:
+        return b""
+    return json.dumps({"version": 0, "brokerEpoch": shutdown.broker_epoch}, separators=(",", ":")).encode(
+        "ascii"
+    )
+
+
+def _lenient_number(value: object, bits: int) -> int | None:
+    """What Jackson binds to an integer field: numbers, fractions cut off, and numbers in quotes."""
+    if isinstance(value, str):
+        return parse_integer(value.strip(), bits)
+    if isinstance(value, float) and abs(value) < 2.0**63:
+        value = int(value)
+    return _bounded(value, bits)
+
+
+def _bounded(value: object, bits: int) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    """data_version 0 has cluster_id, applied_offset and current_voters (node ids), 1 has voted_directory_id; what a
+    version has not is None. leader_id, voted_id: -1 = none."""
+
+    data_version: int
+    leader_id: int
+    leader_epoch: int
+    voted_id: int
+    voted_directory_id: str | None = None
+    cluster_id: str | None = None
+    applied_offset: int | None = None
+    current_voters: tuple[int, ...] | None = None
+
+
+def decode_quorum_state(data: bytes) -> QuorumState:
+    """Only the first line counts. Raises FormatError naming the field that is missing or of the wrong kind."""
+    lines = read_lines(bytes(data))
+    if not lines:
+        raise FormatError("quorum-state is empty")
+    try:
+        content = json.loads(lines[0])
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"quorum-state is not JSON: {str(error)[:120]}") from error
+    if not isinstance(content, dict):
+        raise FormatError("quorum-state is not a JSON object")
+    data_version = _quorum_number(content, "data_version", INT_BITS)
+    if data_version not in (0, 1):
+        raise FormatError(f"quorum-state has the unknown data_version {data_version}")
+    leader_id, leader_epoch, voted_id = (
+        _quorum_number(content, key, INT_BITS) for key in ("leaderId", "leaderEpoch", "votedId")
+    )
+    if data_version == 1:
+        directory_id = uuids.canonical_uuid(_quorum_text(content, "votedDirectoryId"))
+        return QuorumState(1, leader_id, leader_epoch, voted_id, voted_directory_id=directory_id)
+    return QuorumState(
+        0,
+        leader_id,
+        leader_epoch,
+        voted_id,
+        cluster_id=_quorum_text(content, "clusterId"),
+        applied_offset=_quorum_number(content, "appliedOffset", LONG_BITS),
+        current_voters=_quorum_voters(content),
+    )
+
+
+def _quorum_number(content: dict[str, object], key: str, bits: int) -> int:
+    value = _bounded(content.get(key), bits)
+    if value is None:
+        raise FormatError(f"{key} of quorum-state is missing or no number of {bits} bits")
+    return value
+
+
+def _quorum_text(content: dict[str, object], key: str) -> str:
+    value = content.get(key)
+    if not isinstance(value, str):
+        raise FormatError(f"{key} of quorum-state is missing or no text")
+    return value
+
+
+def _quorum_voters(content: dict[str, object]) -> tuple[int, ...]:
+    voters = content.get("currentVoters")
+    if not isinstance(voters, list) or not all(isinstance(voter, dict) for voter in voters):
+        raise FormatError("currentVoters of quorum-state is missing or no list of voters")
+    return tuple(_quorum_number(voter, "voterId", INT_BITS) for voter in voters)
+
+
+def encode_quorum_state(state: QuorumState) -> bytes:
+    """The one line, without a line break, in Kafka's order of fields."""
+    common = {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}
+    content: dict[str, object]
+    if state.data_version == 1:
+        content = {**common, "votedDirectoryId": state.voted_directory_id or uuids.ZERO, "data_version": 1}
+    else:
+        content = {
+            "clusterId": state.cluster_id or "",
+            **common,
+            "appliedOffset": state.applied_offset or 0,
+            "currentVoters": [{"voterId": voter} for voter in state.current_voters or ()],
+            "data_version": 0,
+        }
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")

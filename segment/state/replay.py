@@ -1,0 +1,48 @@
+"""Feeding a segment's batches to the producer state: what every command that needs transactions shares.
+
+Only batches with a producer id take part; of control batches the first record is decoded. Damage is passed over:
+what it held cannot be replayed, and whoever reports damage reports it elsewhere.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kseg.segment import columns as C
+from kseg.segment.columns import Columns
+from kseg.segment.errors import FormatError
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
+from kseg.segment.state.producer import ProducerState, ReplayEvent
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+def replay_segment(view: "Buffer", base_offset: int, state: ProducerState) -> Iterator[ReplayEvent]:
+    """Apply all batches of one segment to `state`, in order; yields what the state has to say."""
+    decoder = Decoder(view, capacity=16)
+    for block in Scanner(view, base_offset).blocks():
+        if not isinstance(block, Damage):
+            yield from replay_table(decoder, block, state)
+
+
+def replay_table(decoder: Decoder, table: Columns, state: ProducerState) -> Iterator[ReplayEvent]:
+    """Apply the rows of one table of valid batches, whose bytes are those of `decoder.view`."""
+    for row, producer_id in enumerate(table.column(C.PRODUCER_ID)):
+        if producer_id >= 0:
+            batch = batch_at(table, row)
+            yield from state.apply(batch, marker_of(decoder, table, row) if batch.is_control else None)
+    if table.count:
+        state.end_offset = max(state.end_offset, table.at(C.LAST_OFFSET, table.count - 1) + 1)
+
+
+def marker_of(decoder: Decoder, table: Columns, row: int) -> EndTransactionMarker | None:
+    """What the first record of a control batch says; None when there is none or it ends no transaction."""
+    for chunk in decoder.chunks(table, row, row + 1):
+        if chunk.records.count:
+            try:
+                return end_transaction_marker(record_at(chunk, 0))
+            except FormatError:
+                return None
+    return None

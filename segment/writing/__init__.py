@@ -1,0 +1,1 @@
+"""The room `segment/writing`: writers: batches of every magic, segments, partitions."""
