@@ -19,6 +19,8 @@ from kseg.segment.scanning.scan import Damage, Scanner
 from kseg.segment.scanning.sound import sound_until
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex, TimeIndexEntry
 
+ROWS_AHEAD = 8
+
 
 def check_offset_index(path: str, log_path: str, index: OffsetIndex) -> Iterator[Finding]:
     """Findings of the used entries of `index` against the log beside it."""
@@ -155,10 +157,13 @@ def _batches_holding(log: MappedFile, base_offset: int, offsets: set[int]) -> di
         if isinstance(block, Damage):
             continue
         last_offsets = block.column(C.LAST_OFFSET)
+        sound_end = 0
         for row in range(block.count):
             if not wanted or last_offsets[row] < wanted[0]:
                 continue
-            if sound_until(log.view, block, row, row + 1) > row:
+            if row >= sound_end:  # look a few rows ahead: in a small log the next entry is there
+                sound_end = sound_until(log.view, block, row, min(block.count, row + ROWS_AHEAD))
+            if row < sound_end:
                 largest_ms = max(-1, block.at(C.MAX_TIMESTAMP, row))
             else:
                 largest_ms = _largest_timestamp(decoder, block, row)

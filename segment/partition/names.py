@@ -19,6 +19,7 @@ A name that is none of these is a `FileName` too, with role UNKNOWN: nothing on 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
@@ -203,6 +204,7 @@ class FileName:
         return self.state is FileState.LIVE
 
 
+@lru_cache(maxsize=4096)  # a name is asked about by whoever lists it and again by whoever opens it
 def parse_file_name(name: str) -> FileName:
     """What a file name (no path) says. Never fails: a name that means nothing has role UNKNOWN."""
     stem, state = _strip_states(name)

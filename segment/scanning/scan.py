@@ -78,12 +78,11 @@ class Scanner:
         self.view = memoryview(view)
         self.base_offset = base_offset
         capacity = min(capacity, _LEAST_ROWS + len(self.view) // _BYTES_PER_ROW)
-        sizes = {min(rows, capacity) for rows in ROWS_BEHIND_DAMAGE} | {capacity}
-        self._growing = [Columns(C.BATCH_WIDTH, rows) for rows in sorted(sizes)]
-        self.table = self._growing[-1]
+        self.table = Columns(C.BATCH_WIDTH, capacity)
+        self._growing = [self.table]  # smaller ones come before it at the first damage
         self.next_offset: int | None = None
         self._state = memoryview(array("q", [0, 0]))
-        self._probe = Columns(C.BATCH_WIDTH, 1)
+        self._probe: Columns | None = None
         self._exhausted_strict = False
         self._zero_tail = -1, -1
         self._verdicts: dict[int, int | None] = {}
@@ -105,11 +104,11 @@ class Scanner:
         """Tables of valid batches and damage spans, in order of position, from `start` to `end` without a hole."""
         stop = len(self.view) if end is None else end
         position = start
-        size = largest = len(self._growing) - 1
+        size = len(self._growing) - 1
         while position < stop:
             self.table = table = self._growing[size]
             reason = self._fill(table, position, stop)
-            size = min(size + 1, largest)
+            size = min(size + 1, len(self._growing) - 1)
             good = first_invalid(table.cells, table.capacity, table.count)
             bad_row = good < table.count
             position = table.at(C.POSITION, good) if bad_row else self._state[0]
@@ -121,9 +120,17 @@ class Scanner:
                 if position >= stop:
                     return
                 damage = self.resync(position, stop)
+                self._prepare_small_tables()
                 size = 0
                 yield damage
                 position += damage.length
+
+    def _prepare_small_tables(self) -> None:
+        """Behind damage the walk begins with few rows: more damage may follow, and then the rest was in vain."""
+        if len(self._growing) == 1:
+            capacity = self._growing[0].capacity
+            sizes = sorted({min(rows, capacity) for rows in ROWS_BEHIND_DAMAGE} - {capacity})
+            self._growing[:0] = [Columns(C.BATCH_WIDTH, rows) for rows in sizes]
 
     def resync(self, position: int, end: int) -> Damage:
         """The damage that begins at `position` (no valid batch starts there), up to the next believable batch."""
@@ -230,7 +237,7 @@ class Scanner:
         return self._verdicts[position]
 
     def _probe_at(self, position: int, end: int) -> int | None:
-        probe = self._probe
+        probe = self._probe = self._probe or Columns(C.BATCH_WIDTH, 1)
         state = memoryview(array("q", [position, 0]))
         walk(self.view, end, probe.cells, 1, state)
         probe.count = state[1]
