@@ -19,7 +19,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
@@ -131,12 +131,12 @@ class _Helper:
             if not self._pid:
                 os.close(ours)
                 for other in others:  # left open here they would hide that this process has gone
-                    os.close(other.pipe.fileno())
+                    os.close(other.pipe)
                 _help(theirs, dump, cuts, range(number, len(cuts), jobs))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         os.close(theirs)
-        self.pipe: BinaryIO = os.fdopen(ours, "rb")
+        self.pipe = ours
 
     def receive(self) -> list[bytes] | None:
         """The next part; None when the helper gave it up or is gone."""
@@ -144,21 +144,21 @@ class _Helper:
         blocks = []
         for _ in range(max(0, count)):
             size_bytes = self._number()
-            block = self.pipe.read(max(0, size_bytes))
+            block = _receive(self.pipe, max(0, size_bytes))
             if len(block) != size_bytes:
                 return None
             blocks.append(block)
         return None if count == _GIVEN_UP else blocks
 
     def dismiss(self) -> None:
-        self.pipe.close()
+        os.close(self.pipe)
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)  # it holds nothing that would have to be tidied up
         with suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
 
     def _number(self) -> int:
-        raw = self.pipe.read(_NUMBER.size)
+        raw = _receive(self.pipe, _NUMBER.size)
         return _NUMBER.unpack(raw)[0] if len(raw) == _NUMBER.size else _GIVEN_UP
 
 
@@ -184,6 +184,17 @@ def _help(pipe: int, dump: Dump, cuts: Sequence[int], parts: Sequence[int]) -> N
         status = 0
     finally:
         os._exit(status)
+
+
+def _receive(pipe: int, count: int) -> bytes:
+    """`count` bytes, fewer when the other side has gone; mostly one read and no copy."""
+    data = os.read(pipe, count)
+    while 0 < len(data) < count:
+        more = os.read(pipe, count - len(data))
+        if not more:
+            break
+        data += more
+    return data
 
 
 def _send(pipe: int, data: bytes) -> None:
