@@ -136,7 +136,7 @@ class _Helper:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         os.close(theirs)
-        self.pipe = ours
+        self.pipe: int = ours
 
     def receive(self) -> list[bytes] | None:
         """The next part; None when the helper gave it up or is gone."""
