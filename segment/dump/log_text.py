@@ -109,9 +109,8 @@ class LogText:
             yield official_stop(self.path, position, STOPS[reason])
         elif self.narrowing.everything and self.options.max_bytes == L.INT32_MAX:
             name = os.path.basename(self.path)
-            yield from self._block.append(
-                f"Found {self.end - position} invalid bytes at the end of {name}\n".encode()
-            )
+            line = f"Found {self.end - position} invalid bytes at the end of {name}\n"
+            yield from self._block.append(line.encode(errors="surrogateescape"))
         if self._suspects:
             suspect = self._suspects[0].position
             suspect = position if suspect is None else suspect
