@@ -11,7 +11,6 @@ Bounds checks are off for the reason given in `kernel.text`: room for a line's l
 from kseg.segment.kernel import text, views
 
 AUTO, TEXT = range(2)
-BATCH_ROOM = 900
 
 
 def put_literal(out, o, source, n):

@@ -2,7 +2,6 @@ from typing_extensions import Buffer
 
 AUTO: int
 TEXT: int
-BATCH_ROOM: int
 
 def format_json(
     buf: Buffer,

@@ -29,6 +29,9 @@ cdef inline long long add_long(long long left, long long right) noexcept
 @cython.locals(packed=cython.longlong, length=cython.longlong)
 cdef Py_ssize_t headers_end(const unsigned char* body, Py_ssize_t p, Py_ssize_t end, long long count) noexcept
 
+@cython.locals(packed=cython.longlong, length=cython.longlong)
+cdef inline Py_ssize_t read_field(const unsigned char* body, Py_ssize_t p, Py_ssize_t end, long long* cells, Py_ssize_t start_at, Py_ssize_t length_at) noexcept
+
 @cython.locals(n=cython.Py_ssize_t, packed=cython.longlong, size=cython.longlong, delta=cython.longlong, timestamp=cython.longlong, sequence=cython.longlong, length=cython.longlong)
 cdef inline Py_ssize_t read_record(const unsigned char* body, Py_ssize_t p, Py_ssize_t end, Py_ssize_t row, const long long* batches, Py_ssize_t batch_capacity, long long* cells, Py_ssize_t capacity, Py_ssize_t at) noexcept
 

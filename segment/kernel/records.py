@@ -181,6 +181,24 @@ def headers_end(body, p, end, count):
     return p
 
 
+def read_field(body, p, end, cells, start_at, length_at):
+    """A key or value at p: its place and length into two cells (-1, -1 for null); the position behind it or -1."""
+    packed = varint(body, p, end)
+    if packed == 0:
+        return -1
+    length = packed >> 4
+    p = p + (packed & 15)
+    if length < 0:
+        cells[start_at] = -1
+        cells[length_at] = -1
+        return p
+    if length > end - p:
+        return -1
+    cells[start_at] = p
+    cells[length_at] = length
+    return p + length
+
+
 def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at):
     """Decode the record at p into row `at`; returns the position behind it, or −(error code)."""
     packed = varint(body, p, end)
@@ -217,34 +235,12 @@ def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
     else:
         cells[9 * capacity + at] = -1
 
-    packed = varint(body, p, end)
-    if packed == 0:
+    p = read_field(body, p, end, cells, 3 * capacity + at, 4 * capacity + at)
+    if p < 0:
         return -BAD_STRUCTURE
-    length = packed >> 4
-    p = p + (packed & 15)
-    if length < 0:
-        cells[3 * capacity + at] = -1
-        cells[4 * capacity + at] = -1
-    else:
-        if length > end - p:
-            return -BAD_STRUCTURE
-        cells[3 * capacity + at] = p
-        cells[4 * capacity + at] = length
-        p = p + length
-    packed = varint(body, p, end)
-    if packed == 0:
+    p = read_field(body, p, end, cells, 5 * capacity + at, 6 * capacity + at)
+    if p < 0:
         return -BAD_STRUCTURE
-    length = packed >> 4
-    p = p + (packed & 15)
-    if length < 0:
-        cells[5 * capacity + at] = -1
-        cells[6 * capacity + at] = -1
-    else:
-        if length > end - p:
-            return -BAD_STRUCTURE
-        cells[5 * capacity + at] = p
-        cells[6 * capacity + at] = length
-        p = p + length
 
     packed = varint(body, p, end)
     if packed == 0:
