@@ -1,0 +1,1 @@
+"""`recover`: from evidence to a plan, by one of two policies, and what surrounds a partition."""

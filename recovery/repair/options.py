@@ -1,0 +1,64 @@
+"""What `recover` was asked for, and what a broker would hand its log loading for one partition."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kseg.segment import layout as L
+from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
+
+
+class Policy(StrEnum):
+    """salvage: every valid batch stays. kafka: what a broker's log loading leaves."""
+
+    SALVAGE = "salvage"
+    KAFKA = "kafka"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """The settings of a broker that its log loading depends on, under the names of the command's options.
+
+    now_ms: the clock that producers expire by.
+    """
+
+    now_ms: int
+    index_interval_bytes: int = L.DEFAULT_INDEX_INTERVAL_BYTES
+    segment_index_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES
+    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a broker knows of a partition before it opens it (Kafka: LogManager.loadLog; fact sheet §6.1).
+
+    is_clean: the clean-shutdown marker was there. recovery_point, log_start_offset: from the checkpoints, 0 when
+    they say nothing. high_watermark: from its checkpoint, None when it says nothing (the log end stands in).
+    """
+
+    is_clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoverOptions:
+    """One run of `recover`. is_clean, recovery_point, log_start_offset: None asks the data directory.
+
+    apply: change the files; output: make a repaired copy below this directory instead (None: neither, plan only).
+    rebuild: all side files anew. topic_id: to write a missing partition.metadata with. quarantine: where what is
+    taken out goes (None: beside the journal).
+    """
+
+    settings: LoadSettings
+    policy: Policy = Policy.SALVAGE
+    is_clean: bool | None = None
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    apply: bool = False
+    output: str | None = None
+    hard_link: bool = False
+    quarantine: str | None = None
+    rebuild: bool = False
+    topic_id: str | None = None
+    drop_cache: bool = False

@@ -1,0 +1,1 @@
+"""Policy `salvage`: keep every valid batch, quarantine the rest."""

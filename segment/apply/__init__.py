@@ -1,0 +1,1 @@
+"""The executor behind every change: lock, journal, staging, quarantine, undo."""

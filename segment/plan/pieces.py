@@ -1,0 +1,65 @@
+"""What a file is made of: spans of files that are there, and fresh bytes.
+
+A plan never holds the bytes of a log. The content of a planned file is a sequence of pieces:
+
+    Span    bytes of a file as it was *found* (before any step of the plan), by name, position and length
+    Fresh   bytes that are on no disk yet: an index, a snapshot, a checkpoint
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`length` bytes from `position` on of the file `name` of the planned directory, as it was found."""
+
+    name: str
+    position: int
+    length: int
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Bytes that the plan brings along."""
+
+    data: bytes
+
+    @property
+    def length(self) -> int:
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        return f"Fresh(<{len(self.data)} bytes>)"
+
+
+Piece = Span | Fresh
+Content = tuple[Piece, ...]
+
+
+def content_of(pieces: Iterable[Piece]) -> Content:
+    """The shortest form of a content: no empty pieces, neighbouring spans of a file joined, so that equal contents
+    made of spans compare equal."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        if not piece.length:
+            continue
+        last = joined[-1] if joined else None
+        if isinstance(piece, Span) and isinstance(last, Span):
+            if last.name == piece.name and last.end_position == piece.position:
+                joined[-1] = Span(last.name, last.position, last.length + piece.length)
+                continue
+        elif isinstance(piece, Fresh) and isinstance(last, Fresh):
+            joined[-1] = Fresh(last.data + piece.data)
+            continue
+        joined.append(piece)
+    return tuple(joined)
+
+
+def length_of(content: Content) -> int:
+    """Bytes of the file."""
+    return sum(piece.length for piece in content)
