@@ -34,18 +34,15 @@ class MappedFile:
         self, path: str | os.PathLike[str], drop_cache: bool = False, *, random_access: bool = False
     ) -> None:
         self.path = os.fspath(path)
-        self._drop_cache = drop_cache
-        try:
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise UnreadableInput(f"cannot read {self.path}: {error.strerror}") from error
+        self._map: mmap.mmap | None = None
+        self._descriptor = _opened(self.path)
         try:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise UnreadableInput(f"cannot read {self.path}: not a regular file")
             self.size_bytes = status.st_size
             self.mtime_ms = status.st_mtime_ns // 1_000_000
-            self._map: mmap.mmap | None = None
+            self._identity = _identity(status)
             content = b""
             if 0 < status.st_size <= SMALL_BYTES:
                 content = os.pread(self._descriptor, SMALL_BYTES, 0)
@@ -60,17 +57,24 @@ class MappedFile:
         except BaseException:
             os.close(self._descriptor)
             raise
+        if not drop_cache:  # only what is left of the page cache would still need it
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def is_still(self, status: os.stat_result) -> bool:
+        """Whether `status` is that of this file, and nothing was written to it since it was opened."""
+        return _identity(status) == self._identity
 
     def close(self) -> None:
         self.view.release()
         if self._map is not None:
-            try:
+            with suppress(BufferError):  # a consumer still holds a slice: the map lives until that is gone
                 self._map.close()
-            except BufferError:  # a consumer still holds a slice: the map lives until that is gone
-                self._map = None
-        if self._drop_cache:
+            self._map = None
+        if self._descriptor >= 0:
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def __enter__(self) -> Self:
         return self
@@ -87,12 +91,17 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
     Raises UnreadableInput when it cannot be read or is larger than the limit.
     """
     name = os.fspath(path)
+    descriptor = _opened(name)
     try:
-        with open(name, "rb") as stream:
-            # a read reserves what it is asked for
-            data = stream.read(min(limit_bytes, os.fstat(stream.fileno()).st_size) + 1)
+        # a read reserves what it is asked for, and a file that grows meanwhile is taken as it was
+        wanted = min(limit_bytes, os.fstat(descriptor).st_size) + 1
+        data = os.read(descriptor, wanted)
+        while len(data) < wanted and (more := os.read(descriptor, wanted - len(data))):
+            data += more
     except OSError as error:
         raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
     if len(data) > limit_bytes:
         raise UnreadableInput(f"cannot read {name}: larger than {limit_bytes} bytes")
     return data
@@ -104,15 +113,26 @@ def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
     Raises UnreadableInput when it cannot be read.
     """
     name = os.fspath(path)
+    descriptor = _opened(name)
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            size_bytes = os.fstat(descriptor).st_size
-            return size_bytes, os.pread(descriptor, count, max(0, size_bytes - count))
-        finally:
-            os.close(descriptor)
+        size_bytes = os.fstat(descriptor).st_size
+        return size_bytes, os.pread(descriptor, count, max(0, size_bytes - count))
     except OSError as error:
         raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _opened(name: str) -> int:
+    """A descriptor to read from. O_NONBLOCK: opening a pipe must not wait for whoever writes it."""
+    try:
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class NewFile:

@@ -157,7 +157,7 @@ def _partition(target: PartitionTarget, options: ListOptions) -> Iterator[Event]
 
 def _listing_order(entry: Entry) -> tuple[bool, tuple[int, int, str]]:
     """Segment files by offset, the others before them by name."""
-    return entry.name.base_offset is not None, segment_order(entry)
+    return entry.name.base_offset is not None, segment_order(entry.name)
 
 
 def _head(directory: PartitionDirectory, name: str) -> dict[str, object]:

@@ -26,11 +26,17 @@ from kseg.segment.partition.directory import (
     is_log_directory,
     is_partition_directory,
     list_directory,
-    list_partition,
     own_partition_name,
+    partition_files,
     segment_order,
 )
-from kseg.segment.partition.names import SEGMENT_ROLES, PartitionName, Role, parse_partition_directory
+from kseg.segment.partition.names import (
+    SEGMENT_ROLES,
+    FileName,
+    PartitionName,
+    Role,
+    parse_partition_directory,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,29 +162,38 @@ def _of_log_directory(directory: LogDirectory, wish: _Wish) -> Iterator[Target]:
     if wish.expansion in (Expansion.VERIFY, Expansion.INVENTORY) and not wish.is_narrowed:
         yield LogDirTarget(directory.path)
     if wish.expansion is Expansion.FILES and not wish.is_narrowed:
-        yield from _dumpable(directory.entries)
+        yield from _dumpable(_named(directory.entries))
     for child in directory.partitions:
         if not wish.accepts(child.partition):
             continue
         if wish.expansion is Expansion.FILES:
-            yield from _files(list_partition(child.path))
+            yield from _files(child.path)
         else:
             yield PartitionTarget(child.path, directory.path)
 
 
 def _of_partition(directory: PartitionDirectory, wish: _Wish, log_dir: str | None) -> Iterator[Target]:
     if wish.expansion is Expansion.FILES:
-        yield from _files(directory)
+        yield from _dumpable(_named(directory.entries))
     else:
         yield PartitionTarget(directory.path, log_dir)
 
 
-def _files(directory: PartitionDirectory) -> Iterator[Target]:
-    if directory.problem is not None:  # whoever opens it says why it cannot be read
-        yield FileTarget(directory.path)
-    yield from _dumpable(directory.entries)
+def _files(partition_path: str) -> Iterator[Target]:
+    try:
+        found = partition_files(partition_path)
+    except UnreadableInput:  # whoever opens it says why it cannot be read
+        yield FileTarget(partition_path)
+        return
+    yield from _dumpable(found)
 
 
-def _dumpable(entries: Sequence[Entry]) -> Iterator[Target]:
-    wanted = [entry for entry in entries if entry.name.is_live and entry.name.role in DUMPED_ROLES]
-    return (FileTarget(entry.path) for entry in sorted(wanted, key=segment_order))
+def _named(entries: Sequence[Entry]) -> list[tuple[str, FileName]]:
+    return [(entry.path, entry.name) for entry in entries]
+
+
+def _dumpable(files: Sequence[tuple[str, FileName]]) -> Iterator[Target]:
+    wanted = [
+        (segment_order(name), path) for path, name in files if name.is_live and name.role in DUMPED_ROLES
+    ]
+    return (FileTarget(path) for _, path in sorted(wanted))

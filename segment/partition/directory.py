@@ -181,6 +181,17 @@ def list_partition(path: str) -> PartitionDirectory:
         )
 
 
+def partition_files(path: str) -> list[tuple[str, FileName]]:
+    """(path, name) of everything but directories in a directory that is known to be a partition's, by name.
+
+    For those who open the files anyway: no file is examined. Raises UnreadableInput when it cannot be listed.
+    """
+    try:
+        return [(entry.path, name) for entry, name in _scan(path).files]
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+
+
 def is_partition_directory(path: str) -> bool:
     """Whether `path` holds a file that only a partition has; stops at the first, so it is cheap on any size."""
     try:
@@ -288,9 +299,13 @@ def _live_entry(entries: Iterable[Entry], role: Role) -> Entry | None:
     return next((entry for entry in entries if entry.name.role is role and entry.name.is_live), None)
 
 
-def segment_order(entry: Entry) -> tuple[int, int, str]:
+def segment_order(name: FileName) -> tuple[int, int, str]:
     """Sorts the numbered files of a partition the way Kafka thinks of them: by offset, then log before indexes."""
-    return (entry.name.base_offset or 0, _ROLE_RANK.get(entry.name.role, len(_ROLE_RANK)), entry.name.name)
+    return (name.base_offset or 0, _ROLE_RANK.get(name.role, len(_ROLE_RANK)), name.name)
+
+
+def _entry_order(entry: Entry) -> tuple[int, int, str]:
+    return segment_order(entry.name)
 
 
 def _partition_directory(path: str, content: _Content) -> PartitionDirectory:
@@ -301,7 +316,7 @@ def _partition_directory(path: str, content: _Content) -> PartitionDirectory:
             for entry in entries
             if entry.name.is_live and entry.name.role in _NUMBERED_ROLES and not entry.name.remote_segment_id
         ),
-        key=segment_order,
+        key=_entry_order,
     )
     by_slot: dict[tuple[int, Role], Entry] = {}
     orphans = []
@@ -321,7 +336,7 @@ def _partition_directory(path: str, content: _Content) -> PartitionDirectory:
         segments,
         tuple(_of_role(by_slot, Role.ANCIENT_LOG)),
         tuple(_of_role(by_slot, Role.PRODUCER_SNAPSHOT)),
-        tuple(sorted(orphans, key=segment_order)),
+        tuple(sorted(orphans, key=_entry_order)),
         tuple(map(_sub_directory, content.directories)),
     )
 
