@@ -196,7 +196,7 @@ def command(
     from kseg.cli.run import over_targets
     from kseg.cli.words import damage_words
     from kseg.segment.dump.options import DumpOptions
-    from kseg.segment.dump.work import dump
+    from kseg.segment.dump.work import Dump
     from kseg.segment.selection import Selection
     from kseg.segment.targets import Expansion
 
@@ -245,7 +245,7 @@ def command(
         summary=damage_words,
     )
     return over_targets(
-        dump,
+        Dump(),
         options,
         style,
         expand=Expansion.FILES,

@@ -6,46 +6,56 @@ older brokers wrote name other offsets of the same batch or append and are sound
 only an error here when no version can have written it; otherwise it is a note.
 """
 
-import os
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
-from kseg.segment.errors import UnreadableInput
-from kseg.segment.files import MappedFile
+from kseg.segment.dump.desk import OpenLog
 from kseg.segment.findings import Finding
+from kseg.segment.kernel import check as K
+from kseg.segment.kernel.walk import first_invalid
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.scan import Damage, Scanner
-from kseg.segment.scanning.sound import sound_until
-from kseg.segment.sidecar.index import OffsetIndex, TimeIndex, TimeIndexEntry
-
-ROWS_AHEAD = 8
+from kseg.segment.scanning.sound import unsound
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 
 
-def check_offset_index(path: str, log_path: str, index: OffsetIndex) -> Iterator[Finding]:
+def check_offset_index(path: str, log: OpenLog, index: OffsetIndex) -> Iterator[Finding]:
     """Findings of the used entries of `index` against the log beside it."""
-    try:
-        log = MappedFile(log_path)
-    except UnreadableInput as error:
-        yield Finding("orphan-index", path, f"its log cannot be read: {error}")
+    if _all_exact(log.scanner.table, index):
         return
-    with log:
-        scanner = Scanner(log.view, index.base_offset, capacity=1)
-        for slot, (offset, position) in enumerate(index):
-            if not 0 <= position < log.size_bytes:
-                yield _beyond(path, slot, offset, position, log.size_bytes)
-                continue
-            scanner.fill(position, log.size_bytes)
-            table = scanner.table
-            if not table.count or table.at(C.VALID, 0) != 1:
-                yield _mismatch(path, slot, offset, position, None)
-            elif offset != table.at(C.LAST_OFFSET, 0):
-                first, last = table.at(C.BASE_OFFSET, 0), table.at(C.LAST_OFFSET, 0)
-                yield (
-                    _old_style(path, slot, offset, last)
-                    if offset >= first
-                    else _mismatch(path, slot, offset, position, last)
-                )
+    log_bytes = log.file.size_bytes
+    for slot, (offset, position) in enumerate(index):
+        if not 0 <= position < log_bytes:
+            yield _beyond(path, slot, offset, position, log_bytes)
+            continue
+        found = log.scanner.find(position, log_bytes)
+        if found is None:
+            yield _mismatch(path, slot, offset, position, None)
+            continue
+        table, row = found
+        last = table.at(C.LAST_OFFSET, row)
+        if offset != last:
+            is_older = offset >= table.at(C.BASE_OFFSET, row)
+            yield (
+                _old_style(path, slot, offset, last)
+                if is_older
+                else _mismatch(path, slot, offset, position, last)
+            )
+
+
+def _all_exact(table: Columns, index: OffsetIndex) -> bool:
+    """Whether every entry is the last offset and the position of a valid batch of the table: nearly always."""
+    if first_invalid(table.cells, table.capacity, table.count) < table.count:
+        return False
+    state = memoryview(array("q", bytes(8 * K.I_WIDTH)))
+    state[K.I_FORMER_SLOT] = -1
+    slots = index.entries
+    outcome = K.next_offset_entry(
+        index.content, slots, index.base_offset, table.cells, table.capacity, table.count, state
+    )
+    return outcome == K.IN_ORDER and state[K.I_EXACT] == slots
 
 
 def _beyond(path: str, slot: int, offset: int, position: int, log_bytes: int) -> Finding:
@@ -92,84 +102,92 @@ def _old_style(path: str, slot: int, offset: int, log_offset: int) -> Finding:
     )
 
 
-def check_time_index(path: str, log_path: str, index: TimeIndex) -> Iterator[Finding]:
+def check_time_index(path: str, log: OpenLog, index: TimeIndex) -> Iterator[Finding]:
     """Findings of the used entries of `index` against the log beside it."""
-    if not os.path.exists(log_path):
-        yield Finding("orphan-index", path, f"its log {log_path} is missing")
-        return
-    entries = list(index)
-    with MappedFile(log_path) as log:
-        batches = _batches_holding(log, index.base_offset, {entry.offset for entry in entries})
+    base = index.base_offset
+    entries = [(timestamp_ms, base + relative) for timestamp_ms, relative in index.stored()]
+    batches = _batches_holding(log.scanner, sorted({offset for _, offset in entries}))
     previous_ms = -1
-    for slot, entry in enumerate(entries):
-        yield from _check_time_entry(path, slot, entry, previous_ms, batches.get(entry.offset))
-        previous_ms = entry.timestamp_ms
+    for slot, (timestamp_ms, offset) in enumerate(entries):
+        found = batches.get(offset)
+        if found != (offset, timestamp_ms) or previous_ms >= timestamp_ms:
+            yield from _time_entry(path, slot, timestamp_ms, offset, previous_ms, found)
+        previous_ms = timestamp_ms
 
 
-def _check_time_entry(
-    path: str, slot: int, entry: TimeIndexEntry, previous_ms: int, found: tuple[int, int] | None
+def _time_entry(
+    path: str, slot: int, timestamp_ms: int, offset: int, previous_ms: int, found: tuple[int, int] | None
 ) -> Iterator[Finding]:
-    where = {"position": slot * 12, "length": 12, "first_offset": entry.offset, "last_offset": entry.offset}
+    where = {"position": slot * 12, "length": 12, "first_offset": offset, "last_offset": offset}
     if found is None:
         yield Finding(
             "time-index-offset-not-found",
             path,
-            f"entry {slot} names offset {entry.offset}, which no batch at or behind it holds",
-            numbers={"index_offset": entry.offset, "log_offset": -1},
+            f"entry {slot} names offset {offset}, which no batch at or behind it holds",
+            numbers={"index_offset": offset, "log_offset": -1},
             **where,
         )
         return
     last_offset, largest_ms = found
-    if last_offset != entry.offset:
+    if last_offset != offset:
         yield Finding(
             "index-entry-old-style",
             path,
-            f"entry {slot} names offset {entry.offset} where Kafka 4 would name {last_offset}",
-            numbers={"index_offset": entry.offset, "log_offset": last_offset},
+            f"entry {slot} names offset {offset} where Kafka 4 would name {last_offset}",
+            numbers={"index_offset": offset, "log_offset": last_offset},
             **where,
         )
-    elif largest_ms != entry.timestamp_ms:
+    elif largest_ms != timestamp_ms:
         yield Finding(
             "time-index-mismatch",
             path,
-            f"entry {slot} says timestamp {entry.timestamp_ms}, the batch that ends at {entry.offset} has {largest_ms}",
-            numbers={"index_timestamp": entry.timestamp_ms, "log_timestamp": largest_ms},
+            f"entry {slot} says timestamp {timestamp_ms}, the batch that ends at {offset} has {largest_ms}",
+            numbers={"index_timestamp": timestamp_ms, "log_timestamp": largest_ms},
             **where,
         )
-    if previous_ms >= entry.timestamp_ms:
+    if previous_ms >= timestamp_ms:
         yield Finding(
             "time-index-out-of-order",
             path,
-            f"entry {slot} has timestamp {entry.timestamp_ms}, the one before it {previous_ms}",
-            numbers={"index_timestamp": entry.timestamp_ms, "previous_timestamp": previous_ms},
+            f"entry {slot} has timestamp {timestamp_ms}, the one before it {previous_ms}",
+            numbers={"index_timestamp": timestamp_ms, "previous_timestamp": previous_ms},
             **where,
         )
 
 
-def _batches_holding(log: MappedFile, base_offset: int, offsets: set[int]) -> dict[int, tuple[int, int]]:
-    """For each offset: last offset and largest record timestamp of the first valid batch that ends at or behind it."""
-    wanted = sorted(offsets)
+def _batches_holding(scanner: Scanner, wanted: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """For each offset: last offset and largest record timestamp of the first valid batch that ends at or behind it.
+
+    wanted: sorted.
+    """
     found: dict[int, tuple[int, int]] = {}
-    scanner, decoder = Scanner(log.view, base_offset), Decoder(log.view)
+    at = 0
     for block in scanner.blocks():
-        if not wanted:
+        if at == len(wanted):
             break
         if isinstance(block, Damage):
             continue
-        last_offsets = block.column(C.LAST_OFFSET)
-        sound_end = 0
-        for row in range(block.count):
-            if not wanted or last_offsets[row] < wanted[0]:
-                continue
-            if row >= sound_end:  # look a few rows ahead: in a small log the next entry is there
-                sound_end = sound_until(log.view, block, row, min(block.count, row + ROWS_AHEAD))
-            if row < sound_end:
-                largest_ms = max(-1, block.at(C.MAX_TIMESTAMP, row))
-            else:
-                largest_ms = _largest_timestamp(decoder, block, row)
-            while wanted and last_offsets[row] >= wanted[0]:
-                found[wanted.pop(0)] = last_offsets[row], largest_ms
+        rows: list[int] = []
+        first = at
+        for row, last_offset in enumerate(block.column(C.LAST_OFFSET).tolist()):
+            while at < len(wanted) and wanted[at] <= last_offset:
+                rows.append(row)
+                at += 1
+        found.update(zip(wanted[first:at], _ends_of(scanner.view, block, rows), strict=True))
     return found
+
+
+def _ends_of(view: memoryview, table: Columns, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Last offset and largest record timestamp of each row: that of the header where the records agree with it."""
+    last_offsets, timestamps = table.column(C.LAST_OFFSET), table.column(C.MAX_TIMESTAMP)
+    looked_at = dict.fromkeys(rows)
+    look_closely = unsound(view, table, looked_at)
+    ends = {row: (last_offsets[row], max(-1, timestamps[row])) for row in looked_at}
+    if look_closely:
+        decoder = Decoder(view)
+        for row in look_closely:
+            ends[row] = last_offsets[row], _largest_timestamp(decoder, table, row)
+    return map(ends.__getitem__, rows)
 
 
 def _largest_timestamp(decoder: Decoder, table: Columns, row: int) -> int:

@@ -20,7 +20,7 @@ from kseg.segment.json_line import json_line
 from kseg.segment.kernel.json_lines import AUTO, TEXT, format_json
 from kseg.segment.kernel.text import RECORD, ROW
 from kseg.segment.scanning.decode import Chunk, record_at
-from kseg.segment.scanning.scan import batch_at
+from kseg.segment.scanning.scan import Scanner, batch_at
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -31,10 +31,8 @@ MODES = {"auto": AUTO, "utf8": TEXT}
 class LogJson(LogRows):
     """Yields one file's batches and records as `Text` events of JSON lines."""
 
-    def __init__(
-        self, path: str, view: "Buffer", base_offset: int, options: DumpOptions, narrowing: Narrowing
-    ) -> None:
-        super().__init__(path, view, base_offset, options, narrowing)
+    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, narrowing: Narrowing) -> None:
+        super().__init__(path, scanner, options, narrowing)
         self._file = json.dumps(path, ensure_ascii=False).encode("utf-8", "backslashreplace")
         self._is_plain = narrowing.everything and options.bytes_mode in MODES
         self._block = Block()

@@ -5,7 +5,6 @@ is corroborated is a row with `"valid": false`; any other damage is a finding on
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
@@ -17,21 +16,16 @@ from kseg.segment.events import Event, Row
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Damage, Scanner, batch_at
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
 
 class LogRows:
     """Yields one file's batches and records as `Row` events."""
 
-    def __init__(
-        self, path: str, view: "Buffer", base_offset: int, options: DumpOptions, narrowing: Narrowing
-    ) -> None:
+    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, narrowing: Narrowing) -> None:
         self.path = path
         self.options = options
         self.narrowing = narrowing
-        self.scanner = Scanner(view, base_offset)
-        self.decoder = Decoder(view)
+        self.scanner = scanner
+        self.decoder = Decoder(scanner.view)
         self.end = options.end_of(len(self.scanner.view))
         self.is_deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
 

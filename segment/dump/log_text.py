@@ -45,16 +45,14 @@ WALK_AGAIN_FACTOR = 4
 
 
 class LogText:
-    """Writes one file's batches as text. path: as shown. view: the whole file. narrowing: what is selected."""
+    """Writes one file's batches as text. path: as shown. scanner: over the whole file. narrowing: what is selected."""
 
-    def __init__(
-        self, path: str, view: "Buffer", base_offset: int, options: DumpOptions, narrowing: Narrowing
-    ) -> None:
+    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, narrowing: Narrowing) -> None:
         self.path = path
         self.options = options
         self.narrowing = narrowing
-        self.scanner = Scanner(view, base_offset)
-        self.decoder = Decoder(view)
+        self.scanner = scanner
+        self.decoder = Decoder(scanner.view)
         self.size_bytes = len(self.scanner.view)
         self.end = options.end_of(self.size_bytes)
         deep = options.deep_iteration or options.print_data_log or narrowing.needs_records

@@ -32,34 +32,50 @@ class Entry:
 Item = Entry | Finding
 
 
-def offset_index(path: str, index: OffsetIndex, log_is_empty: bool) -> Iterator[Item]:
-    """Entries of a `.index` read as Kafka reads it (`as_kafka=True`)."""
-    if log_is_empty and index.entries and index.entry(0) == OffsetIndexEntry(index.base_offset, 0):
-        yield _official_stop(path, "NoSuchElementException", "the index is preallocated and its log is empty")
-        return
-    for slot, entry in enumerate(index):
-        if slot and entry.offset == index.base_offset:
-            return
-        yield Entry(
-            f"offset: {entry.offset} position: {entry.position}",
-            {"type": "offset_index_entry", "file": path, "offset": entry.offset, "position": entry.position},
-        )
+def starts_preallocated(index: OffsetIndex) -> bool:
+    """Whether the first entry is what a preallocated index begins with."""
+    return bool(index.entries) and index.entry(0) == OffsetIndexEntry(index.base_offset, 0)
 
 
-def time_index(path: str, index: TimeIndex) -> Iterator[Item]:
-    """Entries of a `.timeindex` read as Kafka reads it (`as_kafka=True`)."""
-    for slot, entry in enumerate(index):
-        if slot and entry.offset == index.base_offset:
+def no_batch_to_compare(path: str) -> Finding:
+    """Of an index that starts preallocated beside an empty log."""
+    return _official_stop(path, "NoSuchElementException", "the index is preallocated and its log is empty")
+
+
+def offset_index_lines(index: OffsetIndex) -> str:
+    """The entries of a `.index` read as Kafka reads it (`as_kafka=True`)."""
+    base, lines = index.base_offset, list[str]()
+    for relative, position in index.stored():
+        if not relative and lines:
+            break
+        lines.append(f"offset: {base + relative} position: {position}\n")
+    return "".join(lines)
+
+
+def offset_index_rows(path: str, index: OffsetIndex) -> Iterator[dict[str, object]]:
+    """The same entries as the values of JSON lines."""
+    for slot, (offset, position) in enumerate(index):
+        if slot and offset == index.base_offset:
             return
-        yield Entry(
-            f"timestamp: {entry.timestamp_ms} offset: {entry.offset}",
-            {
-                "type": "time_index_entry",
-                "file": path,
-                "timestamp": entry.timestamp_ms,
-                "offset": entry.offset,
-            },
-        )
+        yield {"type": "offset_index_entry", "file": path, "offset": offset, "position": position}
+
+
+def time_index_lines(index: TimeIndex) -> str:
+    """The entries of a `.timeindex` read as Kafka reads it (`as_kafka=True`)."""
+    base, lines = index.base_offset, list[str]()
+    for timestamp_ms, relative in index.stored():
+        if not relative and lines:
+            break
+        lines.append(f"timestamp: {timestamp_ms} offset: {base + relative}\n")
+    return "".join(lines)
+
+
+def time_index_rows(path: str, index: TimeIndex) -> Iterator[dict[str, object]]:
+    """The same entries as the values of JSON lines."""
+    for slot, (timestamp_ms, offset) in enumerate(index):
+        if slot and offset == index.base_offset:
+            return
+        yield {"type": "time_index_entry", "file": path, "timestamp": timestamp_ms, "offset": offset}
 
 
 def txn_index(path: str, index: TxnIndex) -> Iterator[Item]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kseg.segment.dump.damage import unnumbered
+from kseg.segment.dump.desk import Desk
 from kseg.segment.dump.narrow import Narrowing
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.errors import KsegError
@@ -18,7 +19,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.layout import INT32_MAX, LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
 from kseg.segment.model import Batch
 from kseg.segment.partition.names import FileName, Role, parse_file_name
-from kseg.segment.scanning.scan import scan
+from kseg.segment.scanning.scan import Scanner, scan
 from kseg.segment.sidecar.index import OffsetIndex
 from kseg.segment.targets import FileTarget
 
@@ -32,14 +33,35 @@ def dump(target: FileTarget, options: DumpOptions) -> Iterator[Event]:
 
     An unreadable file is a Failure with its exit status, after the line `Dumping …`.
     """
-    path = _as_java_shows(target.path)
-    if options.format == "kafka":
-        yield Text(f"Dumping {path}\n".encode(errors="surrogateescape"))
-    try:
-        for event in _file(path, parse_file_name(os.path.basename(path)), options):
-            yield _as_json(event) if options.format == "json" and isinstance(event, Row) else event
-    except KsegError as error:
-        yield Failure(path, str(error), error.exit_status)
+    return Dump()(target, options)
+
+
+class Dump:
+    """`dump` of one file after another, so that the log of a segment need not be read again for its indexes.
+
+    One file at a time: the next call ends the one before it.
+    """
+
+    def __init__(self) -> None:
+        self._desk = Desk()
+
+    def __reduce__(self) -> tuple[type["Dump"], tuple[()]]:
+        return Dump, ()  # what lies open stays in its process
+
+    def __call__(self, target: FileTarget, options: DumpOptions) -> Iterator[Event]:
+        path = _as_java_shows(target.path)
+        if options.format == "kafka":
+            yield Text(f"Dumping {path}\n".encode(errors="surrogateescape"))
+        events = _file(path, parse_file_name(os.path.basename(path)), options, self._desk)
+        try:
+            if options.format == "json":
+                events = (_as_json(event) if isinstance(event, Row) else event for event in events)
+            yield from events
+        except KsegError as error:
+            yield Failure(path, str(error), error.exit_status)
+        finally:
+            if options.drop_cache:
+                self._desk.clear()
 
 
 def _as_java_shows(path: str) -> str:
@@ -55,10 +77,10 @@ def _as_json(row: Row) -> Text:
     return Text(json_line(row.values))
 
 
-def _file(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
+def _file(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
     match name.role:
         case Role.LOG | Role.METADATA_SNAPSHOT | Role.BOOTSTRAP_SNAPSHOT:
-            yield from _log(path, name, options)
+            yield from _log(path, name, options, desk)
         case Role.ANCIENT_LOG:
             from kseg.segment.dump.ancient import dump_ancient
 
@@ -66,13 +88,13 @@ def _file(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
         case _:
             from kseg.segment.dump.side_work import dump_side_file
 
-            yield from dump_side_file(path, name, options)
+            yield from dump_side_file(path, name, options, desk)
 
 
 # --- logs
 
 
-def _log(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
+def _log(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
     heading = _heading(name)
     if options.format == "kafka":
         if heading is None:
@@ -80,16 +102,15 @@ def _log(path: str, name: FileName, options: DumpOptions) -> Iterator[Event]:
         else:
             yield Text(heading.encode() + b"\n")
     narrowing = _narrowing(path, options)
-    with MappedFile(path, options.drop_cache) as file:
-        if file.size_bytes > MAX_SEGMENT_BYTES:
-            yield _oversized(path, file.size_bytes)
-        dumper = _dumper(options.format)
-        base = name.base_offset or 0
-        if options.jobs > 1 and narrowing.everything and options.max_bytes == INT32_MAX:
-            yield from _by_many(path, file.view, base, options, narrowing)
-            return
-        start = _first_position(path, base, file, options.selection.from_offset)
-        yield from dumper(path, file.view, base, options, narrowing).events(start)
+    base = name.base_offset or 0
+    log = desk.open(path, base, options.drop_cache)
+    if log.file.size_bytes > MAX_SEGMENT_BYTES:
+        yield _oversized(path, log.file.size_bytes)
+    if options.jobs > 1 and narrowing.everything and options.max_bytes == INT32_MAX:
+        yield from _by_many(path, log.file.view, base, options, narrowing)
+        return
+    start = _first_position(path, base, log.file, options.selection.from_offset)
+    yield from _dumper(options.format)(path, log.scanner, options, narrowing).events(start)
 
 
 def _by_many(
@@ -98,7 +119,7 @@ def _by_many(
     from kseg.segment.dump.parts import in_parts
 
     def make() -> "LogText | LogRows":
-        return _dumper(options.format)(path, view, base_offset, options, narrowing)
+        return _dumper(options.format)(path, Scanner(view, base_offset), options, narrowing)
 
     of_parts = make()
 

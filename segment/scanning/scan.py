@@ -22,6 +22,7 @@ checksums of long ranges are combined from those of blocks (`range_crc`) in time
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -82,6 +83,7 @@ class Scanner:
         self._growing = [self.table]  # smaller ones come before it at the first damage
         self.next_offset: int | None = None
         self._state = memoryview(array("q", [0, 0]))
+        self._walked: tuple[Columns, int, int, int] | None = None  # table, position, end, why it stopped
         self._probe: Columns | None = None
         self._exhausted_strict = False
         self._zero_tail = -1, -1
@@ -94,11 +96,29 @@ class Scanner:
         return self._fill(self.table, position, end)
 
     def _fill(self, table: Columns, position: int, end: int) -> int:
+        walked = self._walked
+        if walked is not None and walked[0] is table and walked[1] == position and walked[2] == end:
+            table.count = self._state[1]  # who asks again gets what still lies there
+            return walked[3]
         self._state[0] = position
         reason = walk(self.view, end, table.cells, table.capacity, self._state)
         table.count = self._state[1]
         self._judge.judge(table)
+        self._walked = table, position, end, reason
         return reason
+
+    def find(self, position: int, end: int) -> tuple[Columns, int] | None:
+        """The valid batch that starts at `position`, as a table and a row of it; None when there is none.
+
+        Looked up in `table` when it is there, else walked to; both are overwritten by the next of their kind.
+        """
+        table = self.table
+        row = bisect_left(table.column(C.POSITION), position)
+        if row < table.count and table.at(C.POSITION, row) == position:
+            return (table, row) if table.at(C.VALID, row) == 1 else None
+        if self._probe_at(position, end) is None or self._probe is None:
+            return None
+        return self._probe, 0
 
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[Columns | Damage]:
         """Tables of valid batches and damage spans, in order of position, from `start` to `end` without a hole."""

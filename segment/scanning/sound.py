@@ -4,8 +4,11 @@
 It says yes to nearly every batch there is; who gets a no decodes that batch (`decode`) to see why.
 """
 
+from collections.abc import Iterable
+
 from kseg.segment import columns as C
 from kseg.segment import layout as L
+from kseg.segment.codecs.codec import decompress
 from kseg.segment.columns import Columns
 from kseg.segment.errors import CodecError
 from kseg.segment.kernel.sound import packed_sound, plain_sound
@@ -31,17 +34,30 @@ def sound_until(view: memoryview, table: Columns, row: int, stop: int) -> int:
     return row
 
 
-def _packed_until(view: memoryview, table: Columns, row: int, stop: int) -> int:
-    from kseg.segment.codecs.codec import decompress  # here, so that plain batches do not wait for it
-
+def unsound(view: memoryview, table: Columns, rows: Iterable[int]) -> list[int]:
+    """Those of single `rows` that deserve a closer look; see `sound_until`."""
     cells, capacity = table.cells, table.capacity
-    positions, sizes = table.column(C.POSITION), table.column(C.SIZE)
     attributes = table.column(C.ATTRIBUTES)
+    return [
+        row
+        for row in rows
+        if (
+            _packed_until(view, table, row, row + 1) == row
+            if attributes[row] & L.CODEC_MASK
+            else plain_sound(view, row, row + 1, cells, capacity) == row
+        )
+    ]
+
+
+def _packed_until(view: memoryview, table: Columns, row: int, stop: int) -> int:
+    # magic 0 and 1 are decompressed in vain here, where anyone asks about them
+    cells, capacity = table.cells, table.capacity
+    size_at, attributes_at = C.SIZE * capacity, C.ATTRIBUTES * capacity
     while row < stop:
-        start = positions[row]
-        packed = view[start + L.BATCH_HEADER : start + sizes[row]]
+        start = cells[row]
+        packed = view[start + L.BATCH_HEADER : start + cells[size_at + row]]
         try:
-            body = decompress(attributes[row] & L.CODEC_MASK, L.MAGIC_V2, packed, MAX_BODY_BYTES)
+            body = decompress(cells[attributes_at + row] & L.CODEC_MASK, L.MAGIC_V2, packed, MAX_BODY_BYTES)
         except CodecError:
             return row
         if not packed_sound(body, cells, capacity, row):

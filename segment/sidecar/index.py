@@ -28,7 +28,6 @@ from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
 
 _WARM_BYTES = 8192
-_SLOTS_PER_CHUNK = 4096
 _KEY_FIELD = 0  # the first field of a slot is what a lookup searches for
 
 
@@ -70,6 +69,11 @@ class _SlottedIndex(Generic[E]):
         self._used = self.slots if as_kafka else self._find_used_slots()
 
     @property
+    def content(self) -> memoryview:
+        """All bytes of the file."""
+        return self._view
+
+    @property
     def entries(self) -> int:
         return self._used
 
@@ -83,12 +87,13 @@ class _SlottedIndex(Generic[E]):
 
     def __iter__(self) -> Iterator[E]:
         """All entries in file order, sorted or not."""
-        size = self._SLOT.size
-        for first in range(0, self._used, _SLOTS_PER_CHUNK):
-            chunk = self._view[first * size : min(first + _SLOTS_PER_CHUNK, self._used) * size]
-            self.bytes_read += len(chunk)
-            for fields in self._SLOT.iter_unpack(chunk):
-                yield self._entry_of(fields)
+        return map(self._entry_of, self.stored())
+
+    def stored(self) -> Iterator[tuple[int, ...]]:
+        """The fields of all entries in file order, as they are stored: the offset relative to the base."""
+        used = self._view[: self._used * self._SLOT.size]
+        self.bytes_read += len(used)
+        return self._SLOT.iter_unpack(used)
 
     def entry(self, slot: int) -> E:
         """The entry in `slot`, 0 ≤ slot < entries; raises UsageError otherwise."""

@@ -24,14 +24,14 @@ from tests.trees import unchanged
 
 
 def kernel_lines(path: str, data: bytes, base_offset: int, options: DumpOptions) -> list[bytes]:
-    dumper = LogJson(path, data, base_offset, options, Narrowing(options.selection))
+    dumper = LogJson(path, Scanner(data, base_offset), options, Narrowing(options.selection))
     return b"".join(event.data for event in dumper.events() if isinstance(event, Text)).splitlines(
         keepends=True
     )
 
 
 def row_lines(path: str, data: bytes, base_offset: int, options: DumpOptions) -> list[bytes]:
-    dumper = LogRows(path, data, base_offset, options, Narrowing(options.selection))
+    dumper = LogRows(path, Scanner(data, base_offset), options, Narrowing(options.selection))
     return [json_line(event.values) for event in dumper.events() if isinstance(event, Row)]
 
 
