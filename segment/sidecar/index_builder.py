@@ -13,9 +13,13 @@ Recovery and a live append that was never interrupted give the same entries. A r
 the segment (step 4) and counts bytes from its end (step 3); `reopen` is that.
 """
 
+from array import array
 from dataclasses import dataclass
 
+from kseg.segment import columns as C
 from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.kernel import indexing
 from kseg.segment.model import Batch
 from kseg.segment.sidecar.index_writer import OffsetIndexBuilder, TimeIndexBuilder, can_index_offset
 
@@ -68,6 +72,17 @@ class SegmentIndexes:
         self._counted_from = 0
         self._end_position = 0
 
+    def resume(self, offset_index: bytes, time_index: bytes, end_position: int) -> None:
+        """Go on with the indexes of a segment of `end_position` bytes as the files have them after a clean stop.
+
+        A broker believes the files: its maximum timestamp is then that of the last time entry (Kafka: LogSegment.
+        readMaxTimestampAndOffsetSoFar), and it counts bytes from the end, as in `reopen`.
+        """
+        self.offset_index.resume(offset_index)
+        self.time_index.resume(time_index)
+        self.max_timestamp_ms, self.offset_of_max = self.time_index.last_entry
+        self._counted_from = self._end_position = end_position
+
     @property
     def is_full(self) -> bool:
         """Whether a broker would roll before the next append (one of the two rules of fullness)."""
@@ -92,6 +107,58 @@ class SegmentIndexes:
             return None
         self._counted_from = position
         return self._add_entries(last_offset, position)
+
+    def add_rows(self, table: Columns, first: int, stop: int) -> tuple[int, IndexRefusal] | None:
+        """`add` for the rows first … stop - 1 of a table of batches; None, or the row that was refused.
+
+        The refused row is counted as by `add`; whoever goes on does so behind it.
+        """
+        row = self._add_good_rows(table, first, stop)
+        while row < stop:
+            refusal = self.add(
+                table.at(C.POSITION, row),
+                table.at(C.SIZE, row),
+                table.at(C.LAST_OFFSET, row),
+                table.at(C.MAX_TIMESTAMP, row),
+            )
+            if refusal is not None:
+                return row, refusal
+            row = self._add_good_rows(table, row + 1, stop)
+        return None
+
+    def _add_good_rows(self, table: Columns, first: int, stop: int) -> int:
+        offset_index, time_index = self.offset_index, self.time_index
+        state = memoryview(array("q", bytes(8 * indexing.WIDTH)))
+        state[indexing.COUNTED_FROM] = self._counted_from
+        state[indexing.MAX_TIMESTAMP] = self.max_timestamp_ms
+        state[indexing.OFFSET_OF_MAX] = self.offset_of_max
+        state[indexing.END_POSITION] = self._end_position
+        state[indexing.OFFSET_ENTRIES] = offset_index.entries
+        state[indexing.LAST_OFFSET] = offset_index.last_offset
+        state[indexing.TIME_ENTRIES] = time_index.entries
+        state[indexing.LAST_TIMESTAMP], state[indexing.LAST_TIME_OFFSET] = time_index.last_entry
+        offsets = bytearray(L.OFFSET_INDEX_ENTRY * (stop - first))
+        times = bytearray(L.TIME_INDEX_ENTRY * (stop - first))
+        row = indexing.index_rows(
+            table.cells,
+            table.capacity,
+            first,
+            stop,
+            self.base_offset,
+            self.interval_bytes,
+            offset_index.max_entries,
+            time_index.max_entries - 1,
+            offsets,
+            times,
+            state,
+        )
+        self._counted_from = state[indexing.COUNTED_FROM]
+        self.max_timestamp_ms = state[indexing.MAX_TIMESTAMP]
+        self.offset_of_max = state[indexing.OFFSET_OF_MAX]
+        self._end_position = state[indexing.END_POSITION]
+        offset_index.extend(offsets, state[indexing.NEW_OFFSET_ENTRIES])
+        time_index.extend(times, state[indexing.NEW_TIME_ENTRIES])
+        return row
 
     def add_batch(self, batch: Batch) -> IndexRefusal | None:
         """`add` for a batch as it was scanned; its position must be that in the file the index is for."""

@@ -40,6 +40,18 @@ class OffsetIndexBuilder:
         self.last_offset = base_offset
         self._data = bytearray()
 
+    def resume(self, data: bytes) -> None:
+        """Go on behind the entries of a file of whole slots that is sound and has no zero tail."""
+        self._data.clear()
+        self.extend(data, len(data) // L.OFFSET_INDEX_ENTRY)
+
+    def extend(self, slots: bytes | bytearray, count: int) -> None:
+        """Adds the first `count` of slots as they lie in a file, each of which `append` would take."""
+        if count:
+            end = count * L.OFFSET_INDEX_ENTRY
+            self._data += slots[:end]
+            self.last_offset = self.base_offset + _OFFSET_SLOT.unpack_from(slots, end - _OFFSET_SLOT.size)[0]
+
     @property
     def entries(self) -> int:
         return len(self._data) // L.OFFSET_INDEX_ENTRY
@@ -75,6 +87,19 @@ class TimeIndexBuilder:
         self.max_entries = max_bytes // L.TIME_INDEX_ENTRY
         self.last_entry = TimeIndexEntry(L.NO_TIMESTAMP, base_offset)
         self._data = bytearray()
+
+    def resume(self, data: bytes) -> None:
+        """As for the offset index."""
+        self._data.clear()
+        self.extend(data, len(data) // L.TIME_INDEX_ENTRY)
+
+    def extend(self, slots: bytes | bytearray, count: int) -> None:
+        """As for the offset index."""
+        if count:
+            end = count * L.TIME_INDEX_ENTRY
+            self._data += slots[:end]
+            timestamp_ms, relative = _TIME_SLOT.unpack_from(slots, end - _TIME_SLOT.size)
+            self.last_entry = TimeIndexEntry(timestamp_ms, self.base_offset + relative)
 
     @property
     def entries(self) -> int:

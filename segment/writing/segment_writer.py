@@ -3,7 +3,7 @@
 Two layers, so that append, recovery and compaction can share the first and plan before they write:
 
     OpenPartition    pure: takes batches, decides rolls, keeps indexes, producers, epochs; gives out `Piece`s
-    PartitionWriter  puts the pieces of a new partition into a directory (tests, --output)
+    PartitionWriter  puts the pieces into a directory, a new one or one that is there (append, --output, tests)
 
 For each append (Kafka: UnifiedLog.append, LocalLog.roll, LogSegment.append; fact sheet §4.1-4.3, §5.2, §6.5):
 
@@ -19,7 +19,7 @@ one piece; the pieces of a `.log` follow each other.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +27,10 @@ from typing import Self
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
+from kseg.segment.apply.growing import LogFile, replace_file
 from kseg.segment.columns import Columns
 from kseg.segment.errors import UsageError
-from kseg.segment.files import NewFile, ensure_directory, sync_directory, write_new_file
+from kseg.segment.files import ensure_directory, read_small, sync_directory, write_new_file
 from kseg.segment.model import Batch, NewBatch
 from kseg.segment.partition.names import NAME_BY_ROLE, Role, segment_file_name
 from kseg.segment.scanning.decode import Decoder, record_at
@@ -44,6 +45,7 @@ from kseg.segment.state.control import EndTransactionMarker, end_transaction_mar
 from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import CompletedTransaction, ProducerState
 from kseg.segment.writing.batch_writer import encode_batch
+from kseg.segment.writing.flush import FlushCounter, FlushRules
 
 DEFAULT_SEGMENT_BYTES = 1024 * 1024 * 1024
 _BATCHES_AT_ONCE = 16  # a set rarely holds more; a larger one is read in several tables
@@ -258,12 +260,13 @@ class OpenPartition:
 
 
 class PartitionWriter:
-    """Writes a new partition directory; a context manager that closes it.
+    """Writes a partition directory; a context manager that closes it.
 
     directory: made when absent; files in it are never overwritten (Refused). topic_id: Kafka's text of the uuid,
     None leaves `partition.metadata` out (then a KRaft broker takes the directory for stray). fsync: wait for the
-    disk at each roll and at the close. Left by an exception it leaves what a crashed broker leaves: a log whose
-    last segment has no side files.
+    disk at each roll and at the close. flush: when else to wait for it. partition, existing: to go on with one that
+    is there (see `reopen`) and the names of its files, of which the log grows and the side files are replaced. Left
+    by an exception it leaves what a crashed broker leaves: a log whose last segment has no side files.
     """
 
     def __init__(
@@ -274,15 +277,21 @@ class PartitionWriter:
         start_offset: int = 0,
         rules: RollRules | None = None,
         fsync: bool = False,
+        flush: FlushRules | None = None,
+        partition: OpenPartition | None = None,
+        existing: Collection[str] = (),
     ) -> None:
         self.directory = Path(directory)
-        self.partition = OpenPartition(start_offset, rules)
+        self.partition = partition or OpenPartition(start_offset, rules)
+        self.segments_rolled = 0
         self._fsync = fsync
-        self._log: NewFile | None = None
+        self._existing = frozenset(existing)
+        self._unflushed = FlushCounter(flush or FlushRules(), self.partition.next_offset)
+        self._log: LogFile | None = None
         self._closed = False
         ensure_directory(self.directory)
-        if topic_id is not None:
-            name = NAME_BY_ROLE[Role.PARTITION_METADATA]
+        name = NAME_BY_ROLE[Role.PARTITION_METADATA]
+        if topic_id is not None and name not in self._existing:
             self._put([Piece(name, encode_partition_metadata(PartitionMetadata(topic_id)))])
 
     @property
@@ -290,13 +299,25 @@ class PartitionWriter:
         """The log end: the least offset that the next batch may have."""
         return self.partition.next_offset
 
+    @property
+    def flushes(self) -> int:
+        """How often a flush rule forced the log to the disk."""
+        return self._unflushed.flushes
+
     def append(self, data: NewBatch | bytes, now_ms: int | None = None) -> None:
         """See `OpenPartition.append`."""
+        base_offset = self.partition.active.base_offset
         self._put(self.partition.append(data, now_ms))
+        self.segments_rolled += self.partition.active.base_offset != base_offset
+        if self._unflushed.is_due(self.next_offset) and self._log is not None:
+            self._log.sync()
+            self._unflushed.flushed(self.next_offset)
 
     def roll(self, at_offset: int | None = None) -> None:
         """See `OpenPartition.roll`."""
+        base_offset = self.partition.active.base_offset
         self._put(self.partition.roll(at_offset))
+        self.segments_rolled += self.partition.active.base_offset != base_offset
 
     def close(self) -> None:
         """Write the side files of the last segment, as a clean stop does."""
@@ -312,12 +333,18 @@ class PartitionWriter:
         for piece in pieces:
             path = self.directory / piece.name
             if not piece.name.endswith(L.LOG_SUFFIX):
-                write_new_file(path, piece.data, fsync=self._fsync)
+                self._put_side_file(path, piece)
                 continue
             if self._log is None or self._log.path != str(path):
                 self._end_log()
-                self._log = NewFile(path)
+                self._log = LogFile(path, is_new=piece.name not in self._existing)
             self._log.write(piece.data)
+
+    def _put_side_file(self, path: Path, piece: Piece) -> None:
+        if piece.name not in self._existing:
+            write_new_file(path, piece.data, fsync=self._fsync)
+        elif read_small(path) != piece.data:
+            replace_file(path, piece.data, fsync=self._fsync)
 
     def _end_log(self) -> None:
         if self._log is not None:

@@ -1,0 +1,75 @@
+"""Files that grow and small files that are replaced: what `append` does to a directory that is in use.
+
+The executor of plans writes whole files; a log that batches are streamed into is the one thing that grows in place.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kseg.segment.errors import Refused
+from kseg.segment.files import write_new_file
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class LogFile:
+    """A file that grows at its end by whole writes: one that fails is taken back, so no torn batch stays.
+
+    is_new: it must not exist yet; else it must. Raises Refused.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, is_new: bool, mode: int = 0o644) -> None:
+        self.path = os.fspath(path)
+        flags = os.O_CREAT | os.O_EXCL if is_new else os.O_NOFOLLOW
+        try:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, mode)
+            self.size_bytes = os.fstat(self._descriptor).st_size
+        except OSError as error:
+            verb = "create" if is_new else "write"
+            raise Refused(f"cannot {verb} {self.path}: {error.strerror}") from error
+
+    def write(self, data: "Buffer") -> None:
+        """Add all of `data`, or nothing."""
+        rest = memoryview(data).cast("B")
+        size_bytes = self.size_bytes + len(rest)
+        try:
+            while len(rest):
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self.size_bytes)
+            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
+        self.size_bytes = size_bytes
+
+    def sync(self) -> None:
+        """Return when the bytes are on the disk."""
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def replace_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True) -> None:
+    """Put `data` in the place of a file that exists, in one instant; it keeps its permissions.
+
+    The bytes wait under the name with `.tmp` behind it, as in Kafka. Raises Refused.
+    """
+    name = os.fspath(path)
+    temporary = f"{name}.tmp"
+    try:
+        mode = stat.S_IMODE(os.stat(name).st_mode)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        write_new_file(temporary, memoryview(data), mode, fsync)
+        os.chmod(temporary, mode)
+        os.replace(temporary, name)
+    except OSError as error:
+        raise Refused(f"cannot write {name}: {error.strerror}") from error
