@@ -38,7 +38,9 @@ class Style:
 
     command: its name. words: the lines for a row in text mode; without it rows become JSON lines. table: rows
     become tables. findings_are_result: findings go to stdout and an INFO is worth showing. summary: the words for
-    the summed `summary` rows, None shows no summary line.
+    the summed `summary` rows, None shows no summary line. missed: whether a row is an answer that says "none".
+    remains: whether a row says that something is still to be done; with it, findings alone do not settle the exit
+    status. advice: the next command to type, instead of the one that the worst finding hints at.
     """
 
     command: str
@@ -50,6 +52,8 @@ class Style:
     words: Words | None = None
     summary: Callable[[Tally], str] | None = None
     missed: Callable[[Values], bool] | None = None
+    remains: Callable[[Values], bool] | None = None
+    advice: Callable[[Tally], str] | None = None
 
 
 def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: Tally) -> int:
@@ -117,11 +121,15 @@ class _Screen:
             return
         if style.summary is not None and (style.findings_are_result or not tally.is_spotless):
             self._human(style.summary(tally))
-        if self._worst is not None:
-            advice = next_command(self._worst, style.command)
-            if advice:
-                self._human(f"next: {advice}")
+        advice = self._advice()
+        if advice:
+            self._human(f"next: {advice}")
         self._out.flush()
+
+    def _advice(self) -> str:
+        if self._style.advice is not None:
+            return self._style.advice(self._tally)
+        return "" if self._worst is None else next_command(self._worst, self._style.command)
 
     def _row(self, values: Values) -> None:
         if values.get("type") in SUMMED:
@@ -131,6 +139,8 @@ class _Screen:
             return
         if self._style.missed is not None:
             self._tally.answer(not self._style.missed(values))
+        if self._style.remains is not None and self._style.remains(values):
+            self._tally.remains()
         self._make_room()
         if self._style.json:
             self._json(values)

@@ -3,7 +3,7 @@ the renderer."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kseg.cli.options import default_jobs
 from kseg.cli.render import Style, show
@@ -12,6 +12,9 @@ from kseg.segment import fanout
 from kseg.segment.errors import KsegError, UnreadableInput, UsageError
 from kseg.segment.events import Event, Failure, Work
 from kseg.segment.targets import Expansion, Target, resolve_targets
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 
 def over_targets(
@@ -25,11 +28,13 @@ def over_targets(
     partition: int | None = None,
     jobs: int | None = None,
     through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
+    hold: "Callable[[Sequence[Target]], AbstractContextManager[object]] | None" = None,
 ) -> int:
     """Run `work` over what the paths mean, show it, and return the exit status.
 
-    through: the last word on the stream of events before it is shown. A path that cannot be read is a failure among
-    others when there are several paths. Raises UsageError when no path was given or the narrowing leaves nothing.
+    through: the last word on the stream of events before it is shown. hold: what is held while the targets are
+    worked on (a lock). A path that cannot be read is a failure among others when there are several paths. Raises
+    UsageError when no path was given or the narrowing leaves nothing.
     """
     if not paths:
         raise UsageError(f"kseg {style.command} needs at least one PATH")
@@ -38,10 +43,17 @@ def over_targets(
         raise UsageError(
             f"no target is left in {', '.join(paths)}: --topic or --partition match nothing there"
         )
-    tally = Tally(len(targets) + len(failures))
-    events = fanout.run(work, targets, options, jobs or default_jobs(), tally.finish_target)
-    events = _after(failures, events)
-    return show(through(events) if through else events, style, [target.path for target in targets], tally)
+    tally = Tally(len(targets) + len(failures), errors_settle=style.remains is None)
+
+    def work_on_all() -> int:
+        events = fanout.run(work, targets, options, jobs or default_jobs(), tally.finish_target)
+        events = _after(failures, events)
+        return show(through(events) if through else events, style, [target.path for target in targets], tally)
+
+    if hold is None:
+        return work_on_all()
+    with hold(targets):
+        return work_on_all()
 
 
 def _after(failures: Sequence[Failure], events: Iterator[Event]) -> Iterator[Event]:

@@ -2,8 +2,9 @@
 
 The exit status is settled in this one place (docs: the command contract):
 
-    0 nothing wrong · 1 damage found, or nothing found by a lookup · 3, 4, 70 as the inputs failed ·
-    5 some of several targets failed and the others are done · 130 interrupted
+    0 nothing wrong · 1 damage found, nothing found by a lookup, or something remains to be done (a plan that was not
+    carried out) · 3, 4, 70 as the inputs failed · 5 some of several targets failed and the others are done ·
+    130 interrupted
 """
 
 from collections.abc import Mapping
@@ -17,10 +18,13 @@ INTERRUPTED = 130
 
 
 class Tally:
-    """targets: how many there are to do, failed ones that never became targets included."""
+    """targets: how many there are to do, failed ones that never became targets included. errors_settle: whether an
+    error among the findings is the verdict; a command that mends them gives its own (`remains`)."""
 
-    def __init__(self, targets: int) -> None:
+    def __init__(self, targets: int, errors_settle: bool = True) -> None:
         self.targets = targets
+        self.errors_settle = errors_settle
+        self.remaining = 0
         self.finished = 0
         self.severities = {ERROR: 0, WARNING: 0, INFO: 0}
         self.failures: list[Failure] = []
@@ -40,6 +44,10 @@ class Tally:
     def answer(self, found: bool) -> None:
         """One target was asked a question and answered it, or could not."""
         self._answers.append(found)
+
+    def remains(self) -> None:
+        """One target is not yet as it should be."""
+        self.remaining += 1
 
     def add(self, summary: Mapping[str, object]) -> None:
         """The numbers of one target's sums. Findings are counted here, not believed."""
@@ -97,7 +105,8 @@ class Tally:
                 return PARTLY
             statuses = {failure.exit_status for failure in self.failures}
             return max(statuses)
-        if self.errors or (self._answers and not any(self._answers)):
+        is_unanswered = bool(self._answers) and not any(self._answers)
+        if self.remaining or is_unanswered or (self.errors_settle and self.errors):
             return DAMAGED
         return 0
 

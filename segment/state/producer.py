@@ -26,16 +26,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.kernel.producers import (
+    COORDINATOR_EPOCH,
+    EPOCH,
+    LAST_OFFSET,
+    LAST_SEQUENCE,
+    OFFSET_DELTA,
+    TIMESTAMP,
+)
 from kseg.segment.model import Batch
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.control import EndTransactionMarker
 from kseg.segment.state.open_transactions import OpenTransactions
+from kseg.segment.state.producer_table import ProducerTable
 
 DEFAULT_EXPIRATION_MS = 86_400_000
-NO_COORDINATOR_EPOCH = -1
-NO_OFFSET = -1
-
 GAP = "gap"
 DUPLICATE = "duplicate"
 
@@ -117,47 +124,6 @@ class OpenTransaction:
     timestamp_ms: int
 
 
-class _Producer:
-    """The mutable entry of one producer; field meanings are those of ProducerSnapshotEntry."""
-
-    __slots__ = (
-        "coordinator_epoch",
-        "epoch",
-        "last_offset",
-        "last_sequence",
-        "offset_delta",
-        "timestamp_ms",
-        "transaction_first_offset",
-    )
-
-    def __init__(self) -> None:
-        self.epoch = L.NO_PRODUCER_EPOCH
-        self.coordinator_epoch = NO_COORDINATOR_EPOCH
-        self.timestamp_ms = L.NO_TIMESTAMP
-        self.transaction_first_offset: int | None = None
-        self.forget_batch()
-
-    def forget_batch(self) -> None:
-        self.last_sequence = L.NO_SEQUENCE
-        self.last_offset = NO_OFFSET
-        self.offset_delta = 0
-
-    def enter_epoch(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.forget_batch()
-            self.epoch = epoch
-
-    def remember(self, batch: Batch) -> None:
-        self.enter_epoch(batch.producer_epoch)
-        self.last_sequence = batch.last_sequence
-        self.last_offset = batch.last_offset
-        self.offset_delta = L.as_int32(batch.last_offset_delta)
-        self.timestamp_ms = batch.max_timestamp_ms
-
-    def is_idle(self, now_ms: int, expiration_ms: int) -> bool:
-        return self.transaction_first_offset is None and now_ms - self.timestamp_ms >= expiration_ms
-
-
 class ProducerState:
     """The replay: feed it with the batches of a log in order, ask it in between.
 
@@ -178,7 +144,7 @@ class ProducerState:
     def __init__(self, end_offset: int = 0, high_watermark: int | None = None) -> None:
         self.end_offset = end_offset
         self._high_watermark = high_watermark
-        self._producers: dict[int, _Producer] = {}
+        self._producers = ProducerTable()
         self._hash_capacity = _HASH_CAPACITY
         self._open = OpenTransactions()
         self._first_unreplicated: int | None = None
@@ -213,32 +179,44 @@ class ProducerState:
         self.end_offset = batch.last_offset + 1
         if batch.producer_id <= L.NO_PRODUCER_ID:
             return ()
-        producer = self._producer(batch.producer_id)
+        slot = self._slot(batch.producer_id)
         if not batch.is_control:
-            return self._apply_data(batch, producer)
+            return self._apply_data(batch, slot)
         if marker is None:
             return ()
-        return self._apply_marker(batch, marker, producer)
+        return self._apply_marker(batch, marker, slot)
+
+    def follow(self, table: Columns, first: int, stop: int) -> int:
+        """Take in rows of a table of batches, as by `apply`, while there is nothing to say about them and the map
+        need not change its shape; the first row that is left to `apply`, `stop` when none is."""
+        row, last_offset = self._producers.follow(table, first, stop)
+        if last_offset is not None:
+            self.end_offset = last_offset + 1
+        return row
 
     def expire(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> tuple[int, ...]:
         """Drop producers without an open transaction that were idle for `expiration_ms`; the ids dropped."""
+        known = self._producers
         idle = tuple(
             producer_id
-            for producer_id, producer in self._producers.items()
-            if producer.is_idle(now_ms, expiration_ms)
+            for producer_id, slot in known.slot_of.items()
+            if known.transaction_first_offset(slot) is None
+            and now_ms - known.get(slot, TIMESTAMP) >= expiration_ms
         )
         for producer_id in idle:
-            del self._producers[producer_id]
+            known.drop(producer_id)
         return idle
 
     def snapshot(self) -> tuple[ProducerSnapshotEntry, ...]:
         """The entries a broker would write now, in its order."""
-        in_order = sorted(self._producers, key=self._bucket)  # stable: within a bucket the older comes first
+        in_order = sorted(
+            self._producers.slot_of, key=self._bucket
+        )  # stable: within a bucket the older comes first
         return tuple(self._entry(producer_id) for producer_id in in_order)
 
     def entry(self, producer_id: int) -> ProducerSnapshotEntry | None:
         """What is known of one producer, None when nothing is."""
-        return self._entry(producer_id) if producer_id in self._producers else None
+        return self._entry(producer_id) if producer_id in self._producers.slot_of else None
 
     @property
     def open_transactions(self) -> tuple[OpenTransaction, ...]:
@@ -266,27 +244,30 @@ class ProducerState:
             return high_watermark
         return min(max(unstable, log_start_offset), high_watermark)
 
-    def _producer(self, producer_id: int) -> _Producer:
-        producer = self._producers.get(producer_id)
-        if producer is None:
-            producer = self._producers[producer_id] = _Producer()
-            if len(self._producers) > self._hash_capacity // 4 * 3:
+    def _slot(self, producer_id: int) -> int:
+        known = self._producers
+        slot = known.slot_of.get(producer_id)
+        if slot is None:
+            slot = known.add(producer_id)
+            if len(known.slot_of) > self._hash_capacity // 4 * 3:
                 self._hash_capacity *= 2
-        return producer
+        return slot
 
-    def _apply_data(self, batch: Batch, producer: _Producer) -> tuple[ReplayEvent, ...]:
+    def _apply_data(self, batch: Batch, slot: int) -> tuple[ReplayEvent, ...]:
+        known = self._producers
         events: tuple[ReplayEvent, ...] = ()
-        if (
-            batch.producer_epoch == producer.epoch
-            and producer.last_sequence >= 0
-            and batch.base_sequence >= 0
-        ):
-            events = _sequence_events(batch, producer.last_sequence)
-        producer.remember(batch)
-        first_offset = producer.transaction_first_offset
+        last_sequence = known.get(slot, LAST_SEQUENCE)
+        if batch.producer_epoch == known.get(slot, EPOCH) and last_sequence >= 0 and batch.base_sequence >= 0:
+            events = _sequence_events(batch, last_sequence)
+        known.set(slot, EPOCH, batch.producer_epoch)
+        known.set(slot, LAST_SEQUENCE, batch.last_sequence)
+        known.set(slot, LAST_OFFSET, batch.last_offset)
+        known.set(slot, OFFSET_DELTA, L.as_int32(batch.last_offset_delta))
+        known.set(slot, TIMESTAMP, batch.max_timestamp_ms)
+        first_offset = known.transaction_first_offset(slot)
         if first_offset is None:
             if batch.is_transactional:
-                producer.transaction_first_offset = batch.base_offset
+                known.set_transaction(slot, batch.base_offset)
                 self._open.add(batch.base_offset, batch.producer_id)
         elif not batch.is_transactional:
             events += (
@@ -294,14 +275,13 @@ class ProducerState:
             )
         return events
 
-    def _apply_marker(
-        self, batch: Batch, marker: EndTransactionMarker, producer: _Producer
-    ) -> tuple[ReplayEvent, ...]:
-        first_offset = producer.transaction_first_offset
-        producer.enter_epoch(batch.producer_epoch)
-        producer.coordinator_epoch = marker.coordinator_epoch
-        producer.timestamp_ms = marker.timestamp_ms
-        producer.transaction_first_offset = None
+    def _apply_marker(self, batch: Batch, marker: EndTransactionMarker, slot: int) -> tuple[ReplayEvent, ...]:
+        known = self._producers
+        first_offset = known.transaction_first_offset(slot)
+        known.enter_epoch(slot, batch.producer_epoch)
+        known.set(slot, COORDINATOR_EPOCH, marker.coordinator_epoch)
+        known.set(slot, TIMESTAMP, marker.timestamp_ms)
+        known.set_transaction(slot, None)
         if first_offset is None:
             return ()
         marker_offset = batch.base_offset
@@ -321,41 +301,46 @@ class ProducerState:
         )
 
     def _load_entry(self, entry: ProducerSnapshotEntry, now_ms: int | None, expiration_ms: int) -> None:
-        loaded = _Producer()
-        loaded.epoch = entry.producer_epoch
-        loaded.coordinator_epoch = entry.coordinator_epoch
-        loaded.timestamp_ms = entry.timestamp_ms
-        loaded.transaction_first_offset = entry.current_txn_first_offset
-        if entry.last_offset >= 0:
-            loaded.last_sequence = entry.last_sequence
-            loaded.last_offset = entry.last_offset
-            loaded.offset_delta = entry.offset_delta
-        if now_ms is not None and loaded.is_idle(now_ms, expiration_ms):
+        first_offset = entry.current_txn_first_offset
+        if now_ms is not None and first_offset is None and now_ms - entry.timestamp_ms >= expiration_ms:
             return
-        former = self._producer(entry.producer_id).transaction_first_offset
+        known, slot = self._producers, self._slot(entry.producer_id)
+        former = known.transaction_first_offset(slot)
         if former is not None:
             self._open.remove(former)
-        self._producers[entry.producer_id] = loaded
-        if loaded.transaction_first_offset is not None:
-            self._open.add(loaded.transaction_first_offset, entry.producer_id)
+        known.forget_batch(slot)
+        known.set(slot, EPOCH, entry.producer_epoch)
+        known.set(slot, COORDINATOR_EPOCH, entry.coordinator_epoch)
+        known.set(slot, TIMESTAMP, entry.timestamp_ms)
+        known.set_transaction(slot, first_offset)
+        if entry.last_offset >= 0:
+            known.set(slot, LAST_SEQUENCE, entry.last_sequence)
+            known.set(slot, LAST_OFFSET, entry.last_offset)
+            known.set(slot, OFFSET_DELTA, entry.offset_delta)
+        if first_offset is not None:
+            self._open.add(first_offset, entry.producer_id)
 
     def _entry(self, producer_id: int) -> ProducerSnapshotEntry:
-        producer = self._producers[producer_id]
+        known, slot = self._producers, self._producers.slot_of[producer_id]
         return ProducerSnapshotEntry(
             producer_id=producer_id,
-            producer_epoch=producer.epoch,
-            last_sequence=producer.last_sequence,
-            last_offset=producer.last_offset,
-            offset_delta=producer.offset_delta,
-            timestamp_ms=producer.timestamp_ms,
-            coordinator_epoch=producer.coordinator_epoch,
-            current_txn_first_offset=producer.transaction_first_offset,
+            producer_epoch=known.get(slot, EPOCH),
+            last_sequence=known.get(slot, LAST_SEQUENCE),
+            last_offset=known.get(slot, LAST_OFFSET),
+            offset_delta=known.get(slot, OFFSET_DELTA),
+            timestamp_ms=known.get(slot, TIMESTAMP),
+            coordinator_epoch=known.get(slot, COORDINATOR_EPOCH),
+            current_txn_first_offset=known.transaction_first_offset(slot),
         )
 
     def _open_transaction(self, first_offset: int, producer_id: int) -> OpenTransaction:
-        producer = self._producers[producer_id]
+        known, slot = self._producers, self._producers.slot_of[producer_id]
         return OpenTransaction(
-            producer_id, producer.epoch, first_offset, producer.last_offset, producer.timestamp_ms
+            producer_id,
+            known.get(slot, EPOCH),
+            first_offset,
+            known.get(slot, LAST_OFFSET),
+            known.get(slot, TIMESTAMP),
         )
 
     def _bucket(self, producer_id: int) -> int:

@@ -29,10 +29,11 @@ def replay_segment(view: "Buffer", base_offset: int, state: ProducerState) -> It
 
 def replay_table(decoder: Decoder, table: Columns, state: ProducerState) -> Iterator[ReplayEvent]:
     """Apply the rows of one table of valid batches, whose bytes are those of `decoder.view`."""
-    for row, producer_id in enumerate(table.column(C.PRODUCER_ID)):
-        if producer_id >= 0:
-            batch = batch_at(table, row)
-            yield from state.apply(batch, marker_of(decoder, table, row) if batch.is_control else None)
+    row = state.follow(table, 0, table.count)
+    while row < table.count:
+        batch = batch_at(table, row)
+        yield from state.apply(batch, marker_of(decoder, table, row) if batch.is_control else None)
+        row = state.follow(table, row + 1, table.count)
     if table.count:
         state.end_offset = max(state.end_offset, table.at(C.LAST_OFFSET, table.count - 1) + 1)
 

@@ -1,0 +1,81 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""The index entries of a segment, straight from a table of its batches (rules: `sidecar.index_builder`).
+
+Entries are written as they stand in the files: 8 bytes for the offset index, 12 for the time index, big-endian. What
+a broker would refuse stops the walk before anything of that batch is counted, and the caller looks closer.
+"""
+
+(
+    COUNTED_FROM,  # position of the batch with the last entry
+    MAX_TIMESTAMP,
+    OFFSET_OF_MAX,
+    END_POSITION,
+    OFFSET_ENTRIES,
+    LAST_OFFSET,  # of the last offset entry
+    TIME_ENTRIES,
+    LAST_TIMESTAMP,  # of the last time entry
+    LAST_TIME_OFFSET,
+    NEW_OFFSET_ENTRIES,  # written by this call
+    NEW_TIME_ENTRIES,
+) = range(11)
+WIDTH = 11
+
+
+def put_int(out, at, value):
+    out[at] = (value >> 24) & 255
+    out[at + 1] = (value >> 16) & 255
+    out[at + 2] = (value >> 8) & 255
+    out[at + 3] = value & 255
+    return 0
+
+
+def put_long(out, at, value):
+    put_int(out, at, value >> 32)
+    put_int(out, at + 4, value)
+    return 0
+
+
+def index_rows(cells, capacity, row, stop, base, interval, most_offsets, most_times, offsets, times, state):
+    """Count in rows `row` … stop − 1; the first row that would be refused, `stop` when none is.
+
+    base: of the segment. interval: index.interval.bytes. most_offsets, most_times: entries at which an index is
+    full. offsets, times: where new entries go, with room for one of each a row.
+    """
+    new_offsets = 0
+    new_times = 0
+    while row < stop:
+        position = cells[row]
+        last = cells[4 * capacity + row]
+        if base < 0 or last < base or last - base > 2147483647 or position > 2147483647:
+            break
+        timestamp = cells[10 * capacity + row]
+        largest = state[1]
+        at_largest = state[2]
+        if timestamp > largest:
+            largest = timestamp
+            at_largest = last
+        if position - state[0] > interval:
+            if state[4] >= most_offsets or (state[4] > 0 and last <= state[5]):
+                break
+            if state[6] >= most_times or (state[6] > 0 and at_largest < state[8]):
+                break
+            put_int(offsets, 8 * new_offsets, last - base)
+            put_int(offsets, 8 * new_offsets + 4, position)
+            new_offsets = new_offsets + 1
+            state[4] = state[4] + 1
+            state[5] = last
+            if largest > state[7]:
+                put_long(times, 12 * new_times, largest)
+                put_int(times, 12 * new_times + 8, at_largest - base)
+                new_times = new_times + 1
+                state[6] = state[6] + 1
+                state[7] = largest
+                state[8] = at_largest
+            state[0] = position
+        state[1] = largest
+        state[2] = at_largest
+        state[3] = position + cells[capacity + row]
+        row = row + 1
+    state[9] = new_offsets
+    state[10] = new_times
+    return row

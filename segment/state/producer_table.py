@@ -1,0 +1,105 @@
+"""The producer map as columns: an entry for each producer id, in int64 columns that the kernel can go through.
+
+Field names are those of `kernel.producers`; what they mean is that of a snapshot's entry. The map keeps the order in
+which producers became known, as Java's HashMap does within a bucket.
+"""
+
+from array import array
+
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.kernel import producers as P
+from kseg.segment.kernel.producers import (
+    COORDINATOR_EPOCH,
+    EPOCH,
+    FIRST_OFFSET,
+    IS_OPEN,
+    LAST_OFFSET,
+    LAST_SEQUENCE,
+    OFFSET_DELTA,
+    TIMESTAMP,
+)
+
+NO_COORDINATOR_EPOCH = -1
+NO_OFFSET = -1
+
+_FIRST_ROOM = 16
+
+
+class ProducerTable:
+    """Slots by producer id, and the fields of each slot."""
+
+    __slots__ = ("_free", "_room", "_slots", "_state", "slot_of")
+
+    def __init__(self) -> None:
+        self.slot_of: dict[int, int] = {}
+        self._room = _FIRST_ROOM
+        self._slots = memoryview(array("q", bytes(8 * P.WIDTH * _FIRST_ROOM)))
+        self._free = list(range(_FIRST_ROOM))
+        self._state = memoryview(array("q", bytes(8 * P.S_WIDTH)))
+
+    def get(self, slot: int, field: int) -> int:
+        value: int = self._slots[field * self._room + slot]
+        return value
+
+    def set(self, slot: int, field: int, value: int) -> None:
+        self._slots[field * self._room + slot] = value
+
+    def add(self, producer_id: int) -> int:
+        """A slot for a producer that was not known; it knows nothing yet."""
+        if not self._free:
+            self._grow()
+        slot = self.slot_of[producer_id] = self._free.pop()
+        self.set(slot, EPOCH, L.NO_PRODUCER_EPOCH)
+        self.set(slot, COORDINATOR_EPOCH, NO_COORDINATOR_EPOCH)
+        self.set(slot, TIMESTAMP, L.NO_TIMESTAMP)
+        self.set(slot, IS_OPEN, 0)
+        self.set(slot, FIRST_OFFSET, NO_OFFSET)
+        self.forget_batch(slot)
+        return slot
+
+    def drop(self, producer_id: int) -> None:
+        self._free.append(self.slot_of.pop(producer_id))
+
+    def forget_batch(self, slot: int) -> None:
+        self.set(slot, LAST_SEQUENCE, L.NO_SEQUENCE)
+        self.set(slot, LAST_OFFSET, NO_OFFSET)
+        self.set(slot, OFFSET_DELTA, 0)
+
+    def enter_epoch(self, slot: int, epoch: int) -> None:
+        """Another epoch forgets the remembered batch."""
+        if epoch != self.get(slot, EPOCH):
+            self.forget_batch(slot)
+            self.set(slot, EPOCH, epoch)
+
+    def transaction_first_offset(self, slot: int) -> int | None:
+        """Of the open transaction, None when none is open."""
+        return self.get(slot, FIRST_OFFSET) if self.get(slot, IS_OPEN) else None
+
+    def set_transaction(self, slot: int, first_offset: int | None) -> None:
+        self.set(slot, IS_OPEN, 0 if first_offset is None else 1)
+        self.set(slot, FIRST_OFFSET, NO_OFFSET if first_offset is None else first_offset)
+
+    def follow(self, table: Columns, first: int, stop: int) -> tuple[int, int | None]:
+        """Let the rows of a table of batches pass while known producers simply go on.
+
+        Returns the first row that needs a closer look (`stop` when none does) and the last offset of the newest batch
+        of magic 2 before it, None when there was none.
+        """
+        unset = -L.INT64_MAX - 1
+        self._state[P.S_LAST] = unset
+        row = P.follow(
+            table.cells, table.capacity, first, stop, self.slot_of, self._slots, self._room, self._state
+        )
+        last = self._state[P.S_LAST]
+        return row, None if last == unset else last
+
+    def _grow(self) -> None:
+        room = 2 * self._room
+        slots = memoryview(array("q", bytes(8 * P.WIDTH * room)))
+        for field in range(P.WIDTH):
+            slots[field * room : field * room + self._room] = self._slots[
+                field * self._room : (field + 1) * self._room
+            ]
+        self._free = list(range(self._room, room))
+        self._slots, self._room = slots, room
