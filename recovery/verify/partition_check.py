@@ -9,7 +9,7 @@
 The quick level stops at names, sizes and the bytes of the logs.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
 from kseg.recovery.verify import names_check, partition_files
@@ -40,17 +40,29 @@ _COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group
 
 
 class PartitionCheck:
-    """The judgement of one partition directory; `events` once."""
+    """The judgement of one partition directory; `events` once.
 
-    def __init__(self, target: PartitionTarget, options: VerifyOptions, ledger: Ledger) -> None:
-        self._target = target
+    directory: its files; where they lie is told by the path of each, so they may be called otherwise on disk. around:
+    what the data directory says, None when it is not known. watch: gives a further consumer for each segment. facts,
+    replay: what was found, complete when `events` has ended.
+    """
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        around: Surroundings | None,
+        options: VerifyOptions,
+        ledger: Ledger,
+        watch: Callable[[SegmentFiles], Consumer] | None = None,
+    ) -> None:
+        self.facts: list[SegmentFacts] = []
+        self.replay = Replay(None, True)
         self._options = options
         self._ledger = ledger
-        self._directory: PartitionDirectory = list_partition(target.path)
-        self._around: Surroundings | None = surroundings(target.log_dir) if target.log_dir else None
-        self._facts: list[SegmentFacts] = []
+        self._directory = directory
+        self._around = around
+        self._watch = watch
         self._last_batch: FormerBatch | None = None
-        self._replay = Replay(None, True)
         self._epochs: EpochCheck | None = None
         self._witness = Witness()
         self._wants_side_files = options.level != "quick"
@@ -93,15 +105,15 @@ class PartitionCheck:
         lasts = partition_files.known_last_offsets(self._directory, self._around)
         self._witness = Witness(lasts, history)
         first = segments[0].base_offset
-        self._replay = Replay(ProducerState(first), is_exact=first == 0)
+        self.replay = Replay(ProducerState(first), is_exact=first == 0)
         if first and self._wants_side_files and segments[0].snapshot is not None:
             loaded, finding = self._snapshot(segments[0].snapshot)
             if finding is not None:
                 yield finding
             if loaded is not None:
-                self._replay = Replay(ProducerState.load(loaded, first), is_exact=True)
+                self.replay = Replay(ProducerState.load(loaded, first), is_exact=True)
         if name is not None and name.topic in _COMPACTED_TOPICS:
-            self._replay.is_exact = False
+            self.replay.is_exact = False
 
     def _epoch_entry_path(self) -> str:
         entry = partition_files.live(self._directory, Role.LEADER_EPOCHS)
@@ -130,7 +142,7 @@ class PartitionCheck:
                 segment.base_offset,
                 None if is_last else segments[at + 1].base_offset,
                 is_last,
-                self._facts[-1].last_epoch if self._facts else L.NO_LEADER_EPOCH,
+                self.facts[-1].last_epoch if self.facts else L.NO_LEADER_EPOCH,
                 self._last_batch,
                 self._witness,
                 indexed,
@@ -138,6 +150,8 @@ class PartitionCheck:
             records = RecordsCheck(segment.log.path, view) if self._options.level == "deep" else None
             if records is not None:
                 consumers.append(records)
+            if self._watch is not None:
+                consumers.append(self._watch(segment))
             check = SegmentCheck(view, place, self._options.now_ms, self._ledger, consumers)
             yield from check.events()
             if records is not None:
@@ -146,7 +160,7 @@ class PartitionCheck:
         yield from self._after(segment, check.facts)
 
     def _after(self, segment: SegmentFiles, facts: SegmentFacts) -> Iterator[Finding]:
-        self._facts.append(facts)
+        self.facts.append(facts)
         has_times = facts.magics & ~1 or any(s.time_index for s in self._directory.segments)
         if segment.time_index is None and has_times:
             yield Finding(
@@ -182,8 +196,8 @@ class PartitionCheck:
     ) -> Iterator[Finding]:
         if self._epochs is not None:
             consumers.append(self._epochs)
-        self._replay.begin(segment.log.path, view)
-        consumers.append(self._replay)
+        self.replay.begin(segment.log.path, view)
+        consumers.append(self.replay)
         is_running = is_last and self._around is not None and not self._around.is_clean
         for entry in (segment.offset_index, segment.time_index):
             if entry is None:
@@ -200,14 +214,14 @@ class PartitionCheck:
         path = (
             segment.txn_index.path if segment.txn_index else names_check.beside(segment.log.path, ".txnindex")
         )
-        consumers.append(TxnIndexCheck(path, content, segment.base_offset, self._replay, self._ledger))
+        consumers.append(TxnIndexCheck(path, content, segment.base_offset, self.replay, self._ledger))
 
     # --- between segments
 
     def _join(self, segment: SegmentFiles) -> Iterator[Finding]:
-        if not self._facts:
+        if not self.facts:
             return
-        former = self._facts[-1]
+        former = self.facts[-1]
         end, base = former.end_offset, segment.base_offset
         if former.last_offset is not None and base < end:
             message = f"the segment starts at offset {base}, the one before ends at {former.last_offset}"
@@ -217,8 +231,8 @@ class PartitionCheck:
         elif base > end and not former.damage:
             self._gaps.append((segment.log.path, end, base - 1))
         if base != end:
-            self._replay.is_exact = False
-        self._replay.state.end_offset = base
+            self.replay.is_exact = False
+        self.replay.state.end_offset = base
         if segment.snapshot is not None and self._wants_side_files:
             yield from self._compare(segment.snapshot, base)
 
@@ -227,7 +241,7 @@ class PartitionCheck:
         if finding is not None:
             yield finding
         if loaded is not None:
-            yield from self._replay.compare(entry.path, offset, loaded, entry.mtime_ms)
+            yield from self.replay.compare(entry.path, offset, loaded, entry.mtime_ms)
 
     def _snapshot(self, entry: Entry) -> tuple[tuple[ProducerSnapshotEntry, ...] | None, Finding | None]:
         try:
@@ -247,12 +261,12 @@ class PartitionCheck:
     # --- the end
 
     def _end_of_log(self) -> Iterator[Finding]:
-        if not self._facts:
+        if not self.facts:
             return
         yield from self._gap_findings()
-        last = self._facts[-1]
+        last = self.facts[-1]
         if self._wants_side_files:
-            self._replay.state.end_offset = last.end_offset
+            self.replay.state.end_offset = last.end_offset
             yield from self._other_snapshots(last)
             if self._epochs is not None:
                 yield from self._epochs.end_of_log(last.end_offset if not last.damage else L.INT64_MAX)
@@ -260,10 +274,10 @@ class PartitionCheck:
                 yield Finding(
                     "leader-epoch-file-missing", self._directory.path, "there is no leader-epoch-checkpoint"
                 )
-            yield from self._replay.open_transactions(self._directory.path)
+            yield from self.replay.open_transactions(self._directory.path)
             if self._around is not None and self._directory.name is not None:
                 yield from partition_files.checkpoints(
-                    self._directory.name, self._around, self._facts[0].base_offset, last
+                    self._directory.name, self._around, self.facts[0].base_offset, last
                 )
 
     def _lacks_epoch_file(self) -> bool:
@@ -279,8 +293,8 @@ class PartitionCheck:
         else:
             is_cleaned = bool(self._around.offset(Role.CLEANER_OFFSETS, name.topic, name.partition))
         return is_cleaned or any(
-            facts.gaps or facts.cleaned or (not facts.size_bytes and facts is not self._facts[-1])
-            for facts in self._facts
+            facts.gaps or facts.cleaned or (not facts.size_bytes and facts is not self.facts[-1])
+            for facts in self.facts
         )
 
     def _gap_findings(self) -> Iterator[Finding]:
@@ -304,8 +318,8 @@ class PartitionCheck:
                 yield finding
             elif offset > last.end_offset and last.damage:
                 continue  # what it stood for was lost with the damage
-            elif offset > last.end_offset or offset < self._facts[0].base_offset:
-                message = f"offset {offset} is not in the log, which has {self._facts[0].base_offset} to {last.end_offset}"
+            elif offset > last.end_offset or offset < self.facts[0].base_offset:
+                message = f"offset {offset} is not in the log, which has {self.facts[0].base_offset} to {last.end_offset}"
                 yield Finding("snapshot-stray", entry.path, message, first_offset=offset)
             else:
                 message = f"no segment begins and the log does not end at offset {offset}"
@@ -314,4 +328,5 @@ class PartitionCheck:
 
 def verify_partition(target: PartitionTarget, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
     """Everything there is to say about one partition directory."""
-    yield from PartitionCheck(target, options, ledger).events()
+    around = surroundings(target.log_dir) if target.log_dir else None
+    yield from PartitionCheck(list_partition(target.path), around, options, ledger).events()

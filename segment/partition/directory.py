@@ -210,6 +210,11 @@ def is_log_directory(path: str) -> bool:
         return False
 
 
+def partition_of(path: str, entries: Iterable[Entry]) -> PartitionDirectory:
+    """The inventory of a partition directory that has these files, wherever they lie."""
+    return _partition_of(path, tuple(sorted(entries, key=lambda entry: entry.name.name)), ())
+
+
 def _scan(path: str) -> _Content:
     content = _Content()
     with os.scandir(path) as found:
@@ -309,7 +314,13 @@ def _entry_order(entry: Entry) -> tuple[int, int, str]:
 
 
 def _partition_directory(path: str, content: _Content) -> PartitionDirectory:
-    entries = tuple(_entries(content.files))
+    directories = tuple(map(_sub_directory, content.directories))
+    return _partition_of(path, tuple(_entries(content.files)), directories)
+
+
+def _partition_of(
+    path: str, entries: tuple[Entry, ...], directories: tuple[SubDirectory, ...]
+) -> PartitionDirectory:
     numbered = sorted(
         (
             entry
@@ -337,7 +348,7 @@ def _partition_directory(path: str, content: _Content) -> PartitionDirectory:
         tuple(_of_role(by_slot, Role.ANCIENT_LOG)),
         tuple(_of_role(by_slot, Role.PRODUCER_SNAPSHOT)),
         tuple(sorted(orphans, key=_entry_order)),
-        tuple(map(_sub_directory, content.directories)),
+        directories,
     )
 
 
