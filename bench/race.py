@@ -19,7 +19,8 @@ import kseg
 from bench import corpus, report
 from bench.contest import Result, race
 from bench.measure import Failed, machine
-from bench.rows import CODECS, Tools, rows
+from bench.rows import CODECS, rows
+from bench.tools import Tools
 from tests.kafka import jars
 
 NAMES = (*(f"{codec}-{batch}" for codec in CODECS for batch in (100, 1)), "big", "many")

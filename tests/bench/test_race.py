@@ -13,7 +13,8 @@ import pytest
 from bench import report, sparse
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Result, Row, Turn, Turns, race
 from bench.measure import Failed, Machine, Sample, anonymous_bytes, run, warm
-from bench.rows import FEW_BATCHES, Tools, lookup_figures, rows, warm_sample
+from bench.rows import FEW_BATCHES, rows
+from bench.tools import Tools, lookup_figures, warm_sample
 from bench.touch import seconds_for
 
 MACHINE = Machine(2, 24 << 30, "a processor", "Linux 6 x86_64")

@@ -1,0 +1,141 @@
+"""The rows about repair: kseg raced against the real log loader over the same logs, without their side files.
+
+Before each turn of either a fresh data directory is laid out: the logs as hard links (nobody changes a sound log), no
+side file, no marker. So each turn rebuilds every index, snapshot and epoch history from the log alone. The real loader
+is started in a fresh JVM, and asked for passes in one JVM where start-up is taken off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench import measure
+from bench.contest import RECORDED, TIMES, Limit, Row, Turn
+from bench.measure import MIB, Sample
+from bench.tools import JVM_OF_THE_CLASSES, Tools, clean_environment
+
+LOADER_COLD, LOADER_WARM = "LogLoader, fresh JVM", "LogLoader, warm"
+WARM_SECONDS = 6.0
+PRIVATE_MIB = 200
+
+
+def recover_rows(tools: Tools) -> Iterator[Row]:
+    """All rows about repair, in the order of the table."""
+    big, many = tools.corpus / "plain-100", tools.corpus / "many"
+    yield Row(
+        "recover-cold",
+        "recover --policy kafka --apply, 512 MiB, all side files",
+        _kseg_turn(tools, big, jobs=1),
+        judged_by=TIMES,
+        rival=LOADER_COLD,
+        rival_turn=_loader_turn(tools, big, threads=1, seconds=0),
+        at_least=4,
+        prepare=_warmer(big),
+    )
+    yield Row(
+        "recover-warm",
+        "the same, start-up taken off",
+        _kseg_turn(tools, big, jobs=1),
+        judged_by=TIMES,
+        rival=LOADER_WARM,
+        rival_turn=_loader_turn(tools, big, threads=1, seconds=WARM_SECONDS),
+        startup=_startup_turn(tools),
+        at_least=1,
+        prepare=_warmer(big),
+    )
+    yield Row(
+        "recover-many",
+        "recover --policy kafka --apply --jobs 2, 200 partitions",
+        _kseg_turn(tools, many, jobs=2),
+        judged_by=TIMES,
+        rival=f"{LOADER_COLD}, two threads",
+        rival_turn=_loader_turn(tools, many, threads=2, seconds=0),
+        at_least=4,
+        prepare=_warmer(many),
+    )
+    yield from _planning(tools)
+    yield Row(
+        "recover-memory",
+        "recover, planned, of a file above 2 GiB",
+        tools.kseg_turn("recover", tools.corpus / "big" / "bench-0", memory=True, statuses=(0, 1)),
+        RECORDED,
+        limit=Limit("private_bytes", PRIVATE_MIB * MIB, "MiB private", MIB),
+        prepare=_warmer(tools.corpus / "big"),
+    )
+
+
+def _planning(tools: Tools) -> Iterator[Row]:
+    for name, words in (("plain-100", "512 MiB"), ("many", "200 partitions")):
+        directory = tools.corpus / name
+        yield Row(
+            f"recover-plan-{name.split('-')[0]}",
+            f"recover of a sound directory, planned, {words}",
+            tools.kseg_turn("recover", directory),
+            judged_by=TIMES,
+            rival="kseg verify --quick",
+            rival_turn=tools.kseg_turn("verify", "--quick", directory),
+            at_least=1,
+            prepare=_warmer(directory),
+        )
+
+
+def _partitions(corpus: Path) -> list[Path]:
+    return sorted(child for child in corpus.iterdir() if child.is_dir())
+
+
+def _warmer(corpus: Path) -> Callable[[], None]:
+    return lambda: measure.warm(
+        *(log for partition in _partitions(corpus) for log in partition.glob("*.log"))
+    )
+
+
+def _laid_out(tools: Tools, corpus: Path) -> Path:
+    """A data directory with the logs of a corpus and nothing else."""
+    directory = tools.scratch / "data"
+    shutil.rmtree(directory, ignore_errors=True)
+    for partition in _partitions(corpus):
+        (directory / partition.name).mkdir(parents=True)
+        for log in partition.glob("*.log"):
+            os.link(log, directory / partition.name / log.name)
+    (directory / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+    return directory
+
+
+def _kseg_turn(tools: Tools, corpus: Path, jobs: int) -> Turn:
+    def turn() -> Sample:
+        directory = _laid_out(tools, corpus)
+        words = ("recover", "--policy", "kafka", "--apply", "--jobs", str(jobs), directory)
+        ran = measure.run([tools.kseg, *words], environment=clean_environment())
+        for partition in _partitions(directory):
+            if not any(partition.glob("*.index")):
+                raise measure.Failed(f"{partition.name} has no index after its recovery")
+        return Sample(ran.seconds)
+
+    return turn
+
+
+def _loader_turn(tools: Tools, corpus: Path, threads: int, seconds: float) -> Turn:
+    def turn() -> Sample:
+        directory = _laid_out(tools, corpus)
+        (directory / "meta.properties").unlink()
+        words = ("kseg.oracle.Load", str(directory), str(threads), str(seconds))
+        ran = measure.run(
+            [str(tools.java), *JVM_OF_THE_CLASSES, *words], environment=tools.environment, keep=True
+        )
+        passes = [json.loads(line) for line in ran.output.splitlines()]
+        if len({each["log_end_offsets"] for each in passes}) != 1:
+            raise measure.Failed("the real loader did not find the same log end in each pass")
+        return Sample(min(each["seconds"] for each in passes) if seconds else ran.seconds)
+
+    return turn
+
+
+def _startup_turn(tools: Tools) -> Turn:
+    empty = tools.scratch / "start-0" / "00000000000000000000.log"
+    empty.parent.mkdir(exist_ok=True)
+    empty.touch()
+    return tools.kseg_turn("recover", "--policy", "kafka", empty.parent, statuses=(0, 1))
