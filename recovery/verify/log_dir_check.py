@@ -13,9 +13,10 @@ from kseg.recovery.verify.file_check import clean_shutdown, readable, small_file
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.surroundings import surroundings
-from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.recovery.verify.topic_ids import METADATA_FILE, topic_ids
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event
-from kseg.segment.files import MappedFile, read_small
+from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import (
     Entry,
@@ -34,7 +35,6 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.scanning.scan import Damage, Scanner
 from kseg.segment.sidecar.index import OffsetIndex
-from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.targets import LogDirTarget
 
 _SHOWN_REASONS = 3
@@ -103,32 +103,18 @@ def _topic_ids(directory: LogDirectory) -> Iterator[Finding]:
     """One id, one topic; partitions that were set aside may well be of an older topic of the same name."""
     topic_of: dict[str, str] = {}
     id_of: dict[str, str] = {}
-    for child in directory.partitions:
-        name = child.partition
-        if name is None or name.state is not PartitionState.LIVE:
-            continue
-        topic_id = _topic_id(child.path)
-        if topic_id is None:
-            continue
+    for name, topic_id in topic_ids(directory.path):
         other_topic, other_id = (
             topic_of.setdefault(topic_id, name.topic),
             id_of.setdefault(name.topic, topic_id),
         )
-        path = os.path.join(child.path, NAME_BY_ROLE[Role.PARTITION_METADATA])
+        path = os.path.join(directory.path, name.text, METADATA_FILE)
         if other_topic != name.topic:
             message = f"the topic id {topic_id} of {name.topic} is that of {other_topic} as well"
             yield Finding("topic-id-conflict", path, message, numbers={"topic_id": topic_id})
         elif other_id != topic_id:
             message = f"the topic id {topic_id} of {name.text} differs from {other_id} of other partitions"
             yield Finding("topic-id-conflict", path, message, numbers={"topic_id": topic_id})
-
-
-def _topic_id(partition_path: str) -> str | None:
-    try:
-        data = read_small(os.path.join(partition_path, NAME_BY_ROLE[Role.PARTITION_METADATA]))
-        return decode_partition_metadata(data).topic_id
-    except KsegError:
-        return None  # told by the partition itself
 
 
 # --- the clean-shutdown marker

@@ -7,6 +7,7 @@ from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.recovery.verify.surroundings import Surroundings
+from kseg.recovery.verify.topic_ids import missing_topic_id
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
@@ -60,7 +61,9 @@ def metadata_files(
     entry = live(directory, Role.PARTITION_METADATA)
     if entry is None:
         if directory.segments and _needs_topic_id(directory, around):
-            yield Finding("partition-metadata-missing", directory.path, "there is no partition.metadata")
+            log_dir = os.path.dirname(os.path.abspath(directory.path))
+            message = missing_topic_id(log_dir, directory.name)
+            yield Finding("partition-metadata-missing", directory.path, message)
         return
     try:
         data = read_small(entry.path)
@@ -126,7 +129,10 @@ def _last_indexed(entry: Entry, width: int, at: int, base_offset: int) -> set[in
 def checkpoints(
     name: PartitionName, around: Surroundings, first_base: int, last: SegmentFacts
 ) -> Iterator[Finding]:
-    """The data directory's checkpoints against the log's ends. A damaged end is not known, so nothing is beyond it."""
+    """The data directory's checkpoints against the log's ends. A damaged end is not known, so nothing is beyond it.
+
+    A log start below the first segment is right where older segments are tiered, and without effect elsewhere.
+    """
     if name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
         return
     for role, words in _CHECKPOINT_WORDS.items():
@@ -145,6 +151,6 @@ def checkpoints(
             kind = "log-start-beyond-end" if role is Role.LOG_START_OFFSETS else "checkpoint-beyond-log"
             message = f"{words} of {name.text} is {offset}, its log ends at {last.end_offset}"
             yield Finding(kind, path, message, first_offset=offset, numbers=numbers)
-        elif offset < first_base and offset != 0:
+        elif offset < first_base and offset != 0 and role is not Role.LOG_START_OFFSETS:
             message = f"{words} of {name.text} is {offset}, its log starts at {first_base}"
             yield Finding("checkpoint-below-log", path, message, first_offset=offset, numbers=numbers)

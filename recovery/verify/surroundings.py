@@ -1,7 +1,7 @@
 """What the data directory says about a partition: clean stop or not, checkpoints, broker generation.
 
 Every partition of a data directory asks for the same few files, so what was read is kept per process as long as the
-files keep their times.
+files keep their identity: a checkpoint that kseg replaces keeps its time.
 """
 
 import os
@@ -36,19 +36,20 @@ class Surroundings:
 
 def surroundings(log_dir: str) -> Surroundings:
     """What lies around the partitions of `log_dir`; files that cannot be read count as absent."""
-    return _read(log_dir, tuple(_mtime_ns(log_dir, role) for role in _WATCHED))
+    return _read(log_dir, tuple(_identity(log_dir, role) for role in _WATCHED))
 
 
-def _mtime_ns(log_dir: str, role: Role) -> int | None:
+def _identity(log_dir: str, role: Role) -> tuple[int, ...] | None:
     try:
-        return os.stat(os.path.join(log_dir, NAME_BY_ROLE[role])).st_mtime_ns
+        status = os.stat(os.path.join(log_dir, NAME_BY_ROLE[role]))
     except OSError:
         return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @lru_cache(maxsize=4)
-def _read(log_dir: str, times: tuple[int | None, ...]) -> Surroundings:
-    present = {role for role, time in zip(_WATCHED, times, strict=True) if time is not None}
+def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> Surroundings:
+    present = {role for role, known in zip(_WATCHED, identities, strict=True) if known is not None}
     checkpoints = {}
     for role in OFFSET_CHECKPOINT_ROLES:
         if role in present:

@@ -1,0 +1,212 @@
+"""The offset checkpoints of a data directory against what its partitions are after a repair.
+
+What each file must say about a partition whose log reaches from S (log start) to E (log end) and whose first segment
+is named B. An entry of 0 says as much as no entry (that is how a broker reads it) and is left.
+
+    recovery point     policy kafka: what the broker's load arrives at, which is what LogManager writes next.
+                       policy salvage: never raised above what it was (what nobody synced is not on the disk), at most
+                       E, at least B (below B there is nothing). With `mark_clean`: E, all of it is synced.
+    log start          S where it is above B (LogManager writes no others). An entry at or below B stays: a broker
+                       with tiered storage needs it, others pass over it.
+    high watermark     between S and E (UnifiedLog.updateHighWatermark)
+    first dirty        S when it is outside S … E, as the broker's cleaner has it (LogCleanerManager.cleanableOffsets)
+    offset of cleaner
+
+A file that cannot be read is written anew from what the partitions say; nothing that stood in it is believed, as a
+broker believes none of it. Entries of partitions that have no directory go when their file is written anyway, as a
+broker writes only what it has loaded; they alone are no reason to write it. The metadata log has no entries.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kseg.recovery.repair.options import Policy
+from kseg.recovery.repair.outcome import Repair
+from kseg.segment.errors import FormatError
+from kseg.segment.partition.names import PartitionName, PartitionState, Role, parse_file_name
+from kseg.segment.sidecar.checkpoint import CheckpointEntry, decode_offset_checkpoint, offsets_by_partition
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOutcome:
+    """What a run of `recover` made of one partition; it can be pickled.
+
+    first_base_offset: the number of the first segment. recovery_point: as the policy has it (`Repair`). changed:
+    whether files of it were or would be changed. doubt: why the partition is not sound, empty when it is.
+    """
+
+    name: PartitionName
+    first_base_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    changed: bool = False
+    doubt: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.name.topic, self.name.partition
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether a broker notes its offsets: logs in use and those moving here, not the metadata log."""
+        is_loaded = self.name.state in (PartitionState.LIVE, PartitionState.FUTURE)
+        return is_loaded and not self.name.is_metadata_log
+
+
+def outcome_of(name: PartitionName, repair: Repair, *, changed: bool, doubt: str = "") -> PartitionOutcome:
+    """The outcome of a repair. doubt: as in PartitionOutcome; what a broker would die of is one anyway."""
+    bases = [
+        file.base_offset
+        for file in map(parse_file_name, repair.image)
+        if file.role is Role.LOG and file.is_live and file.base_offset is not None
+    ]
+    if repair.death is not None:
+        doubt = doubt or f"cannot be loaded by a broker: {repair.death.sentence}"
+    return PartitionOutcome(
+        name=name,
+        first_base_offset=min(bases, default=repair.log_start_offset),
+        log_start_offset=repair.log_start_offset,
+        log_end_offset=repair.log_end_offset,
+        recovery_point=repair.recovery_point,
+        changed=changed,
+        doubt=doubt,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry that was out of line. old, new: None = no entry."""
+
+    partition: str
+    old: int | None
+    new: int | None
+
+    @property
+    def words(self) -> str:
+        was = "no entry" if self.old is None else str(self.old)
+        return f"{self.partition} {was} → {'no entry' if self.new is None else self.new}"
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedCheckpoint:
+    """entries: of the new file. changes: what differs for partitions of this run, in file order. dropped: entries of
+    partitions that are not here. problem: why the old file could not be read, empty when it could."""
+
+    entries: tuple[CheckpointEntry, ...]
+    changes: tuple[Change, ...] = ()
+    dropped: tuple[CheckpointEntry, ...] = ()
+    problem: str = ""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the file has to be written."""
+        return bool(self.changes or self.problem)
+
+
+def align(
+    role: Role,
+    data: bytes | None,
+    outcomes: Sequence[PartitionOutcome],
+    present: Collection[Key],
+    policy: Policy,
+    *,
+    mark_clean: bool = False,
+) -> AlignedCheckpoint:
+    """What the checkpoint `role` has to be.
+
+    data: the file as found, None when it is absent. outcomes: the partitions of this run; entries of others stay.
+    present: (topic, partition) of every log that lies in the data directory.
+    """
+    found, problem = _decoded(data)
+    wanted = dict(offsets_by_partition(found))
+    rule = _rule(role, policy, mark_clean)
+    changes = []
+    for outcome in outcomes:
+        if not outcome.has_checkpoints:
+            continue
+        old = wanted.get(outcome.key)
+        new = rule(old, outcome)
+        if new != old:
+            changes.append(Change(outcome.name.text, old, new))
+            _put(wanted, outcome.key, new)
+    dropped = tuple(entry for entry in found if (entry.topic, entry.partition) not in present)
+    for entry in dropped:
+        wanted.pop((entry.topic, entry.partition), None)
+    return AlignedCheckpoint(tuple(_in_order(found, wanted)), tuple(changes), dropped, problem)
+
+
+def _decoded(data: bytes | None) -> tuple[tuple[CheckpointEntry, ...], str]:
+    if data is None:
+        return (), ""
+    try:
+        return decode_offset_checkpoint(data), ""
+    except FormatError as error:
+        return (), str(error)
+
+
+def _put(wanted: dict[Key, int], key: Key, offset: int | None) -> None:
+    if offset is None:
+        wanted.pop(key, None)
+    else:
+        wanted[key] = offset
+
+
+def _in_order(found: Sequence[CheckpointEntry], wanted: Mapping[Key, int]) -> Iterator[CheckpointEntry]:
+    """The order of the old file, new entries behind it (in Kafka it is that of a hash map)."""
+    keys = [*((entry.topic, entry.partition) for entry in found), *wanted]
+    for topic, partition in dict.fromkeys(keys):
+        if (topic, partition) in wanted:
+            yield CheckpointEntry(topic, partition, wanted[topic, partition])
+
+
+# --- the rules (module plan)
+
+_RuleOf = Callable[[int | None, PartitionOutcome], int | None]
+
+
+def _rule(role: Role, policy: Policy, mark_clean: bool) -> _RuleOf:
+    if role is Role.RECOVERY_POINTS:
+        if mark_clean:
+            return lambda old, outcome: _same_or(old, outcome.log_end_offset)
+        return _loaded_recovery_point if policy is Policy.KAFKA else _salvaged_recovery_point
+    return {
+        Role.LOG_START_OFFSETS: _log_start,
+        Role.HIGH_WATERMARKS: _high_watermark,
+        Role.CLEANER_OFFSETS: _first_dirty,
+    }[role]
+
+
+def _same_or(old: int | None, new: int) -> int | None:
+    """`new`, unless that is 0 and so is what stands there."""
+    return new if new or old else old
+
+
+def _loaded_recovery_point(old: int | None, outcome: PartitionOutcome) -> int | None:
+    return _same_or(old, outcome.recovery_point)
+
+
+def _salvaged_recovery_point(old: int | None, outcome: PartitionOutcome) -> int | None:
+    if not old:
+        return old
+    return max(min(old, outcome.recovery_point, outcome.log_end_offset), outcome.first_base_offset)
+
+
+def _log_start(old: int | None, outcome: PartitionOutcome) -> int | None:
+    if outcome.log_start_offset > outcome.first_base_offset:
+        return outcome.log_start_offset
+    return old if old is not None and old <= outcome.first_base_offset else None
+
+
+def _high_watermark(old: int | None, outcome: PartitionOutcome) -> int | None:
+    if not old:
+        return old
+    return min(max(old, outcome.log_start_offset), outcome.log_end_offset)
+
+
+def _first_dirty(old: int | None, outcome: PartitionOutcome) -> int | None:
+    if not old or outcome.log_start_offset <= old <= outcome.log_end_offset:
+        return old
+    return outcome.log_start_offset

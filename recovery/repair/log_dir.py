@@ -1,0 +1,248 @@
+"""A data directory's own files after its partitions were repaired: checkpoints, leftovers, the clean-shutdown marker.
+
+The order around a repair, so that a broker that opens the directory at any moment does no worse than recover:
+
+1. The marker goes first (`opening_plan`), before any partition changes: while it lies there a broker believes what it
+   finds and checks nothing.
+2. Partitions are repaired; those that are to be marked clean are synced, every file of them.
+3. Checkpoints are brought into line (`closing_plan`; the rules are in `checkpoints`), `.tmp` files of aborted writes
+   go: Kafka writes `<name>.tmp`, syncs and renames, so one that is still there was never finished.
+4. The marker comes last, and only when every partition of the data directory was looked at, is sound, and has its
+   recovery point at its log end. Then the broker starts without recovery.
+
+A marker written here is empty, as Kafka's own was up to 3.6. The JSON of later versions holds the broker epoch, with
+which a broker shows the controller that its last stop was clean and nothing can be lost (KIP-966). That claim is not
+ours to make after a repair. -1 is no way to say so: where a broker has several data directories, one that says -1 is
+passed over when the next one has an epoch (LogManager.readBrokerEpochFromCleanShutdownFiles); an empty file makes
+the broker register as after an unclean stop, whatever the others say. A marker that was there before a run that
+changed nothing is put back as it was.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from kseg.recovery.repair.checkpoints import AlignedCheckpoint, PartitionOutcome, align
+from kseg.recovery.repair.options import Policy
+from kseg.segment.errors import FormatError, Refused, UnreadableInput
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import (
+    NAME_BY_ROLE,
+    OFFSET_CHECKPOINT_ROLES,
+    FileState,
+    PartitionName,
+    PartitionState,
+    Role,
+    parse_file_name,
+    parse_partition_directory,
+)
+from kseg.segment.plan.image import DirectoryImage, steps_between
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.pieces import Fresh, content_of
+from kseg.segment.plan.steps import FileIdentity, Plan, Remove, Step, Write
+from kseg.segment.sidecar.checkpoint import encode_offset_checkpoint
+from kseg.segment.sidecar.metadata_files import CleanShutdown, encode_clean_shutdown
+
+COMMAND = "recover"
+MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
+
+_OWN_ROLES = frozenset((*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN))
+_SHOWN = 3
+_CHECKPOINT_WORDS = {
+    Role.RECOVERY_POINTS: "recovery points",
+    Role.HIGH_WATERMARKS: "high watermarks",
+    Role.LOG_START_OFFSETS: "log start offsets",
+    Role.CLEANER_OFFSETS: "first dirty offsets",
+}
+
+
+def marker_content(log_dir: str) -> bytes | None:
+    """What stands in the clean-shutdown marker, None when there is none. Raises UnreadableInput."""
+    path = os.path.join(log_dir, MARKER)
+    return read_small(path) if os.path.lexists(path) else None
+
+
+def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
+    """Takes the marker away before partitions change; empty when there is none, or no doubt.
+
+    doubts: a sentence for each partition that is not sound, or is about to change. Raises UnreadableInput.
+    """
+    inputs = _own_files(log_dir)
+    if not doubts or all(file.name != MARKER for file in inputs):
+        return Plan(command=COMMAND, directory=log_dir, inputs=inputs, steps=())
+    why = f"the marker says that all logs are sound, but {_listed(doubts)}"
+    finding = Finding(
+        "false-clean-shutdown", os.path.join(log_dir, MARKER), why, numbers={"reasons": len(doubts)}
+    )
+    return Plan(
+        command=COMMAND,
+        directory=log_dir,
+        inputs=inputs,
+        steps=(Remove(MARKER, f"{why}; without it a broker recovers what it does not know to be synced"),),
+        reasons=(finding,),
+    )
+
+
+def doubts_about(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> list[str]:
+    """Why the data directory may not be called clean: a sentence for each log that is not sound or was not looked at.
+
+    A log that is scheduled for deletion is no log any more. Raises UnreadableInput.
+    """
+    seen = {outcome.name: outcome for outcome in outcomes}
+    doubts = []
+    for directory, name in _partitions(log_dir):
+        if name.state is PartitionState.DELETE:
+            continue
+        outcome = seen.get(name)
+        if outcome is None:
+            doubts.append(f"{directory} was not looked at")
+        elif outcome.doubt:
+            doubts.append(f"{directory} {outcome.doubt}")
+    return doubts
+
+
+def refuse_unless_sound(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> None:
+    """Raises Refused with the list of partitions for which the data directory cannot be marked clean."""
+    doubts = doubts_about(log_dir, outcomes)
+    if doubts:
+        raise Refused(f"{log_dir} is not marked clean: {'; '.join(doubts)}")
+
+
+def closing_plan(
+    log_dir: str,
+    outcomes: Sequence[PartitionOutcome],
+    policy: Policy,
+    *,
+    mark_clean: bool = False,
+    marker_before: bytes | None = None,
+) -> Plan:
+    """What the data directory's own files need once its partitions are as in `outcomes`.
+
+    mark_clean: write the marker; the caller has synced every partition. marker_before: the marker that was there
+    before the run (`marker_content`); it comes back under the same conditions, else it stays away.
+    Raises Refused when `mark_clean` cannot be (nothing is planned then), UnreadableInput.
+    """
+    inputs = _own_files(log_dir)
+    if mark_clean:
+        refuse_unless_sound(log_dir, outcomes)
+    is_clean = mark_clean or (marker_before is not None and not doubts_about(log_dir, outcomes))
+    before = DirectoryImage.of(inputs)
+    after = before.copy()
+    why: dict[str, str] = {}
+    findings = [
+        *_aligned(log_dir, after, why, outcomes, policy, is_clean),
+        *_without_leftovers(log_dir, after, why),
+    ]
+    steps = [*steps_between(before, after, why)]
+    if is_clean and MARKER not in before:
+        steps.append(_marker(marker_before, any(outcome.changed for outcome in outcomes)))
+    return Plan(
+        command=COMMAND,
+        directory=log_dir,
+        inputs=inputs,
+        steps=tuple(steps),
+        reasons=tuple(findings),
+    )
+
+
+def _marker(marker_before: bytes | None, changed: bool) -> Step:
+    if marker_before is not None and not changed:
+        content, why = marker_before, "nothing was changed, the marker is as true as before"
+    else:
+        content = encode_clean_shutdown(CleanShutdown())
+        why = "every log of the data directory is sound and synced"
+    return Write(MARKER, content_of([Fresh(content)]), why)
+
+
+def _own_files(log_dir: str) -> tuple[FileIdentity, ...]:
+    """The files that are looked at here. Not the lock, nor journals of kseg: those change while we work."""
+    return tuple(file for file in inputs_of(log_dir) if parse_file_name(file.name).role in _OWN_ROLES)
+
+
+def _partitions(log_dir: str) -> list[tuple[str, PartitionName]]:
+    """(directory, what its name says) of every partition in a data directory, by name."""
+    found = []
+    try:
+        with os.scandir(log_dir) as entries:
+            for entry in entries:
+                with suppress(FormatError):
+                    if entry.is_dir():
+                        found.append((entry.name, parse_partition_directory(entry.name)))
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {log_dir}: {error.strerror}") from error
+    return sorted(found, key=lambda partition: partition[0])
+
+
+# --- checkpoints
+
+
+def _aligned(
+    log_dir: str,
+    image: DirectoryImage,
+    why: dict[str, str],
+    outcomes: Sequence[PartitionOutcome],
+    policy: Policy,
+    mark_clean: bool,
+) -> Iterator[Finding]:
+    """Writes into the image the checkpoints that need it, and says what was wrong with them."""
+    present = frozenset(
+        (name.topic, name.partition)
+        for _, name in _partitions(log_dir)
+        if name.state in (PartitionState.LIVE, PartitionState.FUTURE)
+    )
+    for role in OFFSET_CHECKPOINT_ROLES:
+        name = NAME_BY_ROLE[role]
+        data = read_small(os.path.join(log_dir, name)) if name in image else None
+        aligned = align(role, data, outcomes, present, policy, mark_clean=mark_clean)
+        if not aligned.is_due:
+            continue
+        image.write(name, encode_offset_checkpoint(aligned.entries), name if name in image else None)
+        why[name] = _reason(role, aligned)
+        yield from _findings(os.path.join(log_dir, name), aligned, {o.name.text: o for o in outcomes})
+
+
+def _reason(role: Role, aligned: AlignedCheckpoint) -> str:
+    words = []
+    if aligned.problem:
+        words.append(f"it cannot be read ({aligned.problem})")
+    if aligned.changes:
+        changes = _listed([change.words for change in aligned.changes])
+        words.append(f"{_CHECKPOINT_WORDS[role]} as the logs are: {changes}")
+    if aligned.dropped:
+        dropped = _listed([f"{entry.topic}-{entry.partition}" for entry in aligned.dropped])
+        words.append(f"no log here for {dropped}")
+    return "; ".join(words)
+
+
+def _findings(
+    path: str, aligned: AlignedCheckpoint, outcomes: Mapping[str, PartitionOutcome]
+) -> Iterator[Finding]:
+    if aligned.problem:
+        yield Finding("checkpoint-corrupt", path, aligned.problem)
+    for change in aligned.changes:
+        outcome = outcomes[change.partition]
+        if change.old is None:
+            continue
+        if change.old > outcome.log_end_offset:
+            kind, where = "checkpoint-beyond-log", f"its log ends at {outcome.log_end_offset}"
+        elif change.old < outcome.log_start_offset:
+            kind, where = "checkpoint-below-log", f"its log starts at {outcome.log_start_offset}"
+        else:
+            continue
+        message = f"the entry of {change.partition} is {change.old}, {where}"
+        yield Finding(kind, path, message, first_offset=change.old)
+
+
+def _without_leftovers(log_dir: str, image: DirectoryImage, why: dict[str, str]) -> Iterator[Finding]:
+    """Takes out of the image what aborted writes left."""
+    for name in image:
+        if parse_file_name(name).state is FileState.TMP:
+            image.remove(name)
+            why[name] = "a write that was never finished"
+            yield Finding("leftover-tmp", os.path.join(log_dir, name), why[name])
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return f"{'; '.join(words[:_SHOWN])}{more}"

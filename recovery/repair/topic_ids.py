@@ -1,0 +1,51 @@
+"""`--topic-id`: a partition.metadata that is missing, written.
+
+A KRaft broker (3.7 and later) sets a log without a topic id aside as stray. The id itself is nowhere in the log: it
+stands in the metadata log of the cluster and, where they lie here, in the other partitions of the topic. So the user
+names it, and what can be checked is checked: that it is an id, that the partition has no other one, that no other
+topic of this data directory has it, and that the topic's other partitions have the same.
+"""
+
+from kseg.recovery.verify.topic_ids import METADATA_FILE, topic_ids
+from kseg.segment.errors import FormatError, Refused, UsageError
+from kseg.segment.partition.names import PartitionName
+from kseg.segment.plan.image import DirectoryImage
+from kseg.segment.sidecar.metadata_files import (
+    PartitionMetadata,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+
+
+def partition_metadata_step(image: DirectoryImage, topic_id: str, found: bytes | None) -> str | None:
+    """Write partition.metadata into the image; the reason for the plan, or None when it says so already.
+
+    found: the file as it is, None when it is missing; one that cannot be read is replaced. Raises UsageError for what
+    is no topic's id, Refused when the partition has another one.
+    """
+    try:
+        data = encode_partition_metadata(PartitionMetadata(topic_id))
+    except FormatError as error:
+        raise UsageError(f"{topic_id!r} is no topic id: {error}") from error
+    why = "it is missing, and a broker needs the topic id"
+    if found is not None:
+        try:
+            present = decode_partition_metadata(found).topic_id
+        except FormatError as error:
+            why = f"it cannot be read ({error})"
+        else:
+            wanted = decode_partition_metadata(data).topic_id
+            if present == wanted:
+                return None
+            raise Refused(f"{METADATA_FILE} says that the topic id is {present}, not {wanted}")
+    image.write(METADATA_FILE, data, METADATA_FILE if METADATA_FILE in image else None)
+    return why
+
+
+def refuse_foreign_topic_id(log_dir: str, name: PartitionName, topic_id: str) -> None:
+    """Raises Refused when the data directory says that `topic_id` cannot be the id of this partition's topic."""
+    for other, other_id in topic_ids(log_dir):
+        if other.topic == name.topic and other_id != topic_id:
+            raise Refused(f"{other.text} has the topic id {other_id}, so {name.text} cannot have {topic_id}")
+        if other.topic != name.topic and other_id == topic_id:
+            raise Refused(f"{topic_id} is the topic id of {other.topic}, so {name.text} cannot have it")
