@@ -1,0 +1,198 @@
+"""Every file-system call of the executor, as the methods of one small object.
+
+The executor asks a `Disk` for everything, so that a test can put another in its place: one that dies at the n-th
+operation, or says that no space is left. Paths are as given; a method that changes a name or a file is one system
+call, and raises OSError as the system does. What is asked about and is not there is None, not an error.
+
+How bytes get from file to file, best first: shared blocks (FICLONE), copied inside the kernel (copy_file_range, which
+shares blocks as well where it can), read and written.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+COPY_BYTES = 8 * 1024 * 1024
+_FICLONE = 0x40049409  # linux/fs.h: the whole file shares the blocks of another
+_CANNOT = frozenset(
+    (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.ENOTTY, errno.EBADF)
+)
+
+
+class Disk:
+    """The real file system."""
+
+    # --- looking
+
+    def status(self, path: str) -> os.stat_result | None:
+        """Of the name itself (a link is not followed); None when there is nothing of that name."""
+        try:
+            return os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def names(self, path: str) -> list[str]:
+        """What a directory holds, sorted; nothing when it is not there."""
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def open_to_read(self, path: str) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    def read(self, descriptor: int, count: int, position: int) -> bytes:
+        """At most `count` bytes from `position`; fewer only at the end."""
+        return os.pread(descriptor, count, position)
+
+    # --- files
+
+    def create(self, path: str) -> int:
+        """A descriptor of a new file, with the permissions that new files get. FileExistsError when the name is taken."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+    def open_to_write(self, path: str) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    def write(self, descriptor: int, data: "Buffer", position: int) -> int:
+        """How many of the bytes were written, as the system has it."""
+        return os.pwrite(descriptor, data, position)
+
+    def clone(self, source: int, target: int) -> bool:
+        """Make the empty file `target` share all blocks of `source`; False where that cannot be."""
+        try:
+            fcntl.ioctl(target, _FICLONE, source)
+        except OSError as error:
+            if error.errno in _CANNOT:
+                return False
+            raise
+        return True
+
+    def copy_range(self, source: int, position: int, count: int, target: int, target_position: int) -> int:
+        """Let the kernel copy bytes; how many it did, 0 where it cannot or `source` ends."""
+        try:
+            return os.copy_file_range(source, target, count, position, target_position)
+        except OSError as error:
+            if error.errno in _CANNOT:
+                return 0
+            raise
+
+    def truncate(self, descriptor: int, size_bytes: int) -> None:
+        os.ftruncate(descriptor, size_bytes)
+
+    def sync(self, descriptor: int) -> None:
+        """Return when the file is on the disk."""
+        os.fsync(descriptor)
+
+    def hurry(self, descriptor: int) -> None:
+        """Begin to write the file out, so that a `sync` later finds little to do."""
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    # --- attributes
+
+    def change_owner(self, path: str, owner: int, group: int) -> None:
+        os.chown(path, owner, group, follow_symlinks=False)
+
+    def change_mode(self, path: str, mode: int) -> None:
+        os.chmod(path, mode)
+
+    def change_times(self, path: str, mtime_ns: int) -> None:
+        os.utime(path, ns=(mtime_ns, mtime_ns), follow_symlinks=False)
+
+    # --- names
+
+    def link(self, path: str, new_path: str) -> None:
+        os.link(path, new_path, follow_symlinks=False)
+
+    def rename(self, path: str, new_path: str) -> None:
+        """One instant; what had the new name has it no longer."""
+        os.rename(path, new_path)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_directory(self, path: str) -> None:
+        os.mkdir(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a directory are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+DISK = Disk()
+
+
+def write_all(disk: Disk, descriptor: int, data: "Buffer", position: int) -> None:
+    """All of the bytes from `position` on."""
+    rest = memoryview(data).cast("B")
+    while len(rest):
+        written = disk.write(descriptor, rest, position)
+        rest, position = rest[written:], position + written
+
+
+def copy(disk: Disk, source: int, position: int, count: int, target: int, target_position: int) -> None:
+    """Copy a range of one open file into another. Raises OSError (EIO) when `source` ends before it."""
+    while count:
+        done = disk.copy_range(source, position, min(count, COPY_BYTES), target, target_position)
+        if not done:
+            data = disk.read(source, min(count, COPY_BYTES), position)
+            if not data:
+                raise OSError(errno.EIO, "the file has become shorter")
+            write_all(disk, target, data, target_position)
+            done = len(data)
+        count, position, target_position = count - done, position + done, target_position + done
+
+
+def checksum(disk: Disk, descriptor: int, position: int, count: int, crc: int = 0) -> int:
+    """CRC-32C of a range of an open file, going on from `crc`. Raises OSError (EIO) when the file ends before it."""
+    from kseg.segment.crc import crc32c
+
+    while count:
+        data = disk.read(descriptor, min(count, COPY_BYTES), position)
+        if not data:
+            raise OSError(errno.EIO, "the file has become shorter")
+        crc = crc32c(data, crc)
+        count, position = count - len(data), position + len(data)
+    return crc
+
+
+def give_owner(disk: Disk, path: str, like: os.stat_result) -> bool:
+    """Give a file or directory the owner and group of another; False when that is not permitted (only root may)."""
+    own = disk.status(path)
+    if own is not None and (own.st_uid, own.st_gid) == (like.st_uid, like.st_gid):
+        return True
+    try:
+        disk.change_owner(path, like.st_uid, like.st_gid)
+    except PermissionError:
+        return False
+    return True
+
+
+def give_likeness(disk: Disk, path: str, like: os.stat_result) -> bool:
+    """Give a file the owner, permissions and modification time of another; False when the owner is not permitted."""
+    is_owned = give_owner(disk, path, like)
+    disk.change_mode(path, stat.S_IMODE(like.st_mode))
+    disk.change_times(path, like.st_mtime_ns)
+    return is_owned
+
+
+def remove_quietly(disk: Disk, path: str) -> None:
+    """Unlink, unless it is gone already."""
+    with suppress(FileNotFoundError):
+        disk.unlink(path)

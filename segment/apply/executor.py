@@ -1,0 +1,269 @@
+"""Carry out a plan, such that a kill at any instant loses nothing and leaves a way on and a way back.
+
+1. Check that the directory is as the planner found it, and that no half-done change lies there.
+2. Begin the journal: the whole plan and the files as found.
+3. Stage (module staging): make all new files, give all files that will move a second name in the quarantine, copy
+   what will be cut off. Check the inputs once more.
+4. Write the line `staged`. Until now nothing in the directory has changed, and whatever fails is cleared away;
+   from now on `finish` goes on and `undo` goes back.
+5. Take the steps in order. Each is one rename, unlink or truncation; how many are done is seen on the disk (module
+   course), so a killed change goes on where it stopped.
+6. Check the directory against the planned end, drop the second names of files that are still in the directory (they
+   would keep their space from being freed one day), and write the line `done`.
+"""
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kseg.segment.apply.change import (
+    Change,
+    abandon,
+    change_of,
+    clear_the_way,
+    half_done_sentence,
+    header_of,
+    undo_command,
+)
+from kseg.segment.apply.course import Course, Seen
+from kseg.segment.apply.disk import DISK, Disk, checksum, remove_quietly
+from kseg.segment.apply.journal import (
+    Journal,
+    Place,
+    State,
+    append,
+    begin,
+    place_for,
+    read_journal,
+)
+from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.staging import Staged, Staging, check_inputs, look, unshared
+from kseg.segment.errors import Refused
+from kseg.segment.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What was done. journal: for `kseg undo`. quarantine: where what the change took out lies (a directory, or how the
+    names of the files begin; None: nothing was taken out). steps: how many. bytes_written: of new files.
+    bytes_kept: in quarantine. not_owned: new files that could not be given the owner they should have."""
+
+    journal: str
+    quarantine: str | None
+    steps: int
+    bytes_written: int
+    bytes_kept: int
+    not_owned: tuple[str, ...] = ()
+
+
+def apply_plan(
+    plan: Plan,
+    *,
+    journal_id: str,
+    quarantine: str | None = None,
+    partitions: Sequence[str] = (),
+    disk: Disk = DISK,
+) -> Applied:
+    """Carry out a plan. The lock of the data directory is the caller's (`lock.locked`), before it plans.
+
+    journal_id: of the run (`new_run_id`), the same for all directories it changes. quarantine: a directory
+    elsewhere for what is taken out, made when it is missing. partitions: for the plan of a data directory, the names
+    of the partitions in it that the run has changed: undoing this journal undoes theirs too (such a plan may have no
+    steps). Raises Refused with one sentence: before the change is decided nothing has changed, after it the sentence
+    says how to go on. Raises ValueError for a plan that contradicts itself.
+    """
+    if plan.is_empty and not partitions:
+        raise ValueError("there is nothing to do in an empty plan")
+    place = place_for(plan.directory, journal_id)
+    with claimed(plan.directory):
+        clear_the_way(plan.directory, disk)
+        change = _decided(plan, place, quarantine, partitions, disk)
+        return _carried_out(change, 0, disk)
+
+
+def finish(place: Place, disk: Disk = DISK) -> Applied | None:
+    """Go on with a half-done change; one that is done stays as it is. None when it had not been decided, and was
+    cleared away. Raises Refused when the directory changed since, or an undo has begun."""
+    with claimed(place.directory):
+        return finish_claimed(read_journal(place, disk), disk)
+
+
+# --- up to the decision
+
+
+def _decided(
+    plan: Plan, place: Place, quarantine: str | None, partitions: Sequence[str], disk: Disk
+) -> Change:
+    inputs = check_inputs(plan.directory, plan.inputs, disk)
+    try:
+        steps = unshared(plan.directory, plan.steps, disk)
+        course = Course(inputs, steps)
+        if disk.status(place.journal) is not None:
+            raise Refused(f"{place.journal} is there already")
+        status = os.stat(plan.directory)
+        elsewhere = None if quarantine is None else place.elsewhere(quarantine, disk)
+        header = {
+            "id": place.id,
+            **header_of(plan, steps, inputs, status.st_mtime_ns),
+            "quarantine": elsewhere,
+            "partitions": list(partitions),
+        }
+    except OSError as error:
+        raise _nothing_changed(plan.directory, error) from error
+    try:
+        journal = begin(place, header, disk)
+        staged = Staging(place, course, elsewhere, disk).make()
+        check_inputs(plan.directory, plan.inputs, disk)
+        journal = append(journal, staged.as_line(), disk)
+    except BaseException as error:
+        _roll_back(place, disk)
+        if isinstance(error, OSError):
+            raise _nothing_changed(plan.directory, error) from error
+        raise
+    return Change(journal, course, staged, elsewhere)
+
+
+def _roll_back(place: Place, disk: Disk) -> None:
+    """Clear away what was staged; what cannot be cleared now the next run clears."""
+    try:
+        journal = read_journal(place, disk)
+        if journal.state is State.ABANDONED:
+            abandon(journal, disk)
+    except (OSError, Refused):
+        return
+
+
+def _nothing_changed(directory: str, error: OSError) -> Refused:
+    return Refused(f"cannot change {_place_of(error, directory)}: {error.strerror}; nothing was changed")
+
+
+def _place_of(error: OSError, otherwise: str) -> str:
+    return str(error.filename) if error.filename is not None else otherwise
+
+
+# --- from the decision on
+
+
+def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
+    """`finish` for who has claimed the directory already."""
+    if journal.state is State.ABANDONED:
+        abandon(journal, disk)
+        return None
+    if journal.state in (State.UNDOING, State.UNREADABLE):
+        raise Refused(half_done_sentence(journal))
+    change = change_of(journal)
+    assert change.staged is not None
+    if journal.state is State.DONE:
+        return _applied(change, change.staged)
+    done = change.course.steps_done(_looked(change, disk), change.staged.files)
+    if done is None:
+        path = journal.path
+        raise Refused(
+            f"{journal.place.directory} changed since {journal.command} was interrupted; cannot go on with {path} "
+            f"(what was taken out lies in {_quarantine(change) or path})"
+        )
+    return _carried_out(change, done, disk)
+
+
+def _looked(change: Change, disk: Disk) -> dict[str, Seen]:
+    try:
+        return look(change.journal.place.directory, disk)
+    except OSError as error:
+        raise Refused(f"cannot read {change.journal.place.directory}: {error.strerror}") from error
+
+
+def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
+    """Take the steps behind the first `done`. An interrupt waits until they are taken."""
+    assert change.staged is not None
+    try:
+        try:
+            _take_steps(change, done, disk)
+        except KeyboardInterrupt:
+            done = change.course.steps_done(_looked(change, disk), change.staged.files) or 0
+            _take_steps(change, done, disk)
+            raise
+    except OSError as error:
+        path = change.journal.path
+        raise Refused(
+            f"cannot change {_place_of(error, change.journal.place.directory)}: {error.strerror}; the change is half "
+            f"done and nothing is lost: `{undo_command(path, finish=True)}` goes on, `{undo_command(path)}` goes back"
+        ) from error
+    return _applied(change, change.staged)
+
+
+def _take_steps(change: Change, done: int, disk: Disk) -> None:
+    staged = change.staged
+    assert staged is not None
+    place, course = change.journal.place, change.course
+    for number, step in enumerate(course.steps[done:], done):
+        _take(place, number, step, course, disk)
+    for tail in course.tails:  # a kill may have come between truncation and this
+        name = course.survivors.get(tail.name)
+        if name is not None:
+            disk.change_times(place.target(name), course.inputs[tail.name].mtime_ns)
+    disk.sync_directory(place.directory)
+    _verify(change, staged, disk)
+    for name in course.survivors:
+        if name in staged.kept:
+            remove_quietly(disk, place.old(name))
+    append(change.journal, {"type": "done"}, disk)
+
+
+def _take(place: Place, number: int, step: Step, course: Course, disk: Disk) -> None:
+    path = place.target(step.name)
+    match step:
+        case Write():
+            disk.rename(place.new(number), path)
+        case Remove():
+            disk.unlink(path)
+        case Rename():
+            target = place.target(step.new_name)
+            here, there = disk.status(path), disk.status(target)
+            if here is not None and there is not None and os.path.samestat(here, there):
+                disk.unlink(path)  # two names of one file: a rename would do nothing
+            else:
+                disk.rename(path, target)
+        case Truncate():
+            descriptor = disk.open_to_write(path)
+            try:
+                disk.truncate(descriptor, step.size_bytes)
+                disk.sync(descriptor)
+            finally:
+                disk.close(descriptor)
+
+
+def _verify(change: Change, staged: Staged, disk: Disk) -> None:
+    """Names, sizes and times of the directory, and the bytes of new files. Raises OSError (EIO)."""
+    place, course = change.journal.place, change.course
+    expected, actual = course.end_state(staged.files), look(place.directory, disk)
+    wrong = sorted(name for name in {*expected, *actual} if expected.get(name) != actual.get(name))
+    if wrong:
+        raise OSError(errno.EIO, "it is not as planned", place.target(wrong[0]))
+    for name, token in course.end.items():
+        if isinstance(token, int):
+            descriptor = disk.open_to_read(place.target(name))
+            try:
+                crc = checksum(disk, descriptor, 0, staged.files[token].size_bytes)
+            finally:
+                disk.close(descriptor)
+            if crc != staged.crcs[token]:
+                raise OSError(errno.EIO, "it reads back differently", place.target(name))
+
+
+def _quarantine(change: Change) -> str | None:
+    has_any = bool(change.course.lost) or any(tail.length for tail in change.course.tails)
+    return (change.elsewhere or change.journal.place.quarantine) if has_any else None
+
+
+def _applied(change: Change, staged: Staged) -> Applied:
+    course = change.course
+    kept = sum(course.inputs[name].size_bytes for name in course.lost) + sum(t.length for t in course.tails)
+    return Applied(
+        journal=change.journal.path,
+        quarantine=_quarantine(change),
+        steps=len(course.steps),
+        bytes_written=sum(seen.size_bytes for seen in staged.files.values()),
+        bytes_kept=kept,
+        not_owned=tuple(staged.not_owned),
+    )

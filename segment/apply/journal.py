@@ -1,0 +1,307 @@
+"""The journal of a change: where it lies, what it says, and how far the change has come.
+
+Place (a broker dies of unknown directories in a data directory, but leaves sub-directories of a partition and unknown
+regular files alone):
+
+    a partition       <partition>/.kseg/<id>/journal.jsonl        new files before their time in new/, what the change
+                                                                  takes out of the partition in old/, both beside it
+    a data directory  <log dir>/kseg-journal-<id>.jsonl           the same as kseg-journal-<id>-new-… and -old-…
+
+With a quarantine elsewhere, what is taken out lies in <quarantine>/kseg-<id>/<directory name>.<inode>/.
+
+Lines, each one JSON object, in this order:
+
+    journal   version, id, kind, command, directory; the files as found, the steps, the findings that led here
+    staged    the new files (inode, size, time, CRC-32C) and what is in quarantine: the change is decided from here on
+    done      all steps are done and checked
+    undoing   the way back is decided
+
+A journal ends with a whole line: what a kill left of another is cut off. Without `staged` nothing has happened yet.
+An `append` writes another kind of journal (module guard) with the same first and last lines.
+"""
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from kseg.segment.apply.disk import DISK, Disk, give_owner, write_all
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.json_line import json_line
+from kseg.segment.partition.directory import is_log_directory, is_partition_directory, own_partition_name
+from kseg.segment.partition.names import KSEG_DIRECTORY
+
+VERSION = 1
+PLAN = "plan"
+GUARD = "guard"
+
+_FILE = "journal.jsonl"
+_PREFIX = "kseg-journal-"
+_SUFFIX = ".jsonl"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_READ_LIMIT_BYTES = 1 << 30
+
+
+def new_run_id(now_ms: int) -> str:
+    """An id that sorts by time and that nobody else has: one for all directories that a run of a command changes."""
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_ms // 1000))
+    return f"{moment}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the journal of one directory lies. directory: as shown to the user. in_log_dir: all in regular files."""
+
+    directory: str
+    id: str
+    in_log_dir: bool
+
+    @property
+    def _base(self) -> str:
+        if self.in_log_dir:
+            return os.path.join(self.directory, f"{_PREFIX}{self.id}")
+        return os.path.join(self.directory, KSEG_DIRECTORY, self.id)
+
+    @property
+    def journal(self) -> str:
+        return f"{self._base}{_SUFFIX}" if self.in_log_dir else os.path.join(self._base, _FILE)
+
+    @property
+    def quarantine(self) -> str:
+        """As told to the user: the directory, or how the names of its files begin."""
+        return f"{self._base}-old-" if self.in_log_dir else os.path.join(self._base, "old")
+
+    def new(self, number: int) -> str:
+        return self._part("new", str(number))
+
+    def old(self, name: str) -> str:
+        return self._part("old", name)
+
+    def _part(self, kind: str, name: str) -> str:
+        return f"{self._base}-{kind}-{name}" if self.in_log_dir else os.path.join(self._base, kind, name)
+
+    def target(self, name: str) -> str:
+        """A file of the directory itself."""
+        return os.path.join(self.directory, name)
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Those that belong to the journal, outermost first; none in a data directory."""
+        if self.in_log_dir:
+            return ()
+        parts = (os.path.join(self._base, part) for part in ("new", "old"))
+        return (os.path.dirname(self._base), self._base, *parts)
+
+    def elsewhere(self, quarantine: str, disk: Disk) -> str:
+        """The directory below a quarantine elsewhere that is for this one, however many have its name."""
+        status = disk.status(os.path.realpath(self.directory))
+        inode = 0 if status is None else status.st_ino
+        name = os.path.basename(os.path.abspath(self.directory))
+        return os.path.join(os.path.abspath(quarantine), f"kseg-{self.id}", f"{name}.{inode:x}")
+
+    def files(self, disk: Disk) -> Iterator[str]:
+        """All files that belong to the journal, the journal itself last."""
+        if self.in_log_dir:
+            begin = f"{_PREFIX}{self.id}-"
+            for name in disk.names(self.directory):
+                if name.startswith((f"{begin}new-", f"{begin}old-")):
+                    yield self.target(name)
+        else:
+            for part in ("new", "old"):
+                folder = os.path.join(self._base, part)
+                yield from (os.path.join(folder, name) for name in disk.names(folder))
+        if disk.status(self.journal) is not None:
+            yield self.journal
+
+
+def place_for(directory: str, journal_id: str) -> Place:
+    """Where the journal of a change to `directory` belongs."""
+    is_partition = is_partition_directory(directory) or (
+        not is_log_directory(directory) and own_partition_name(directory) is not None
+    )
+    return Place(directory, journal_id, in_log_dir=not is_partition)
+
+
+def place_of(path: str) -> Place | None:
+    """The place that the path of a journal, or of the directory around it, means; None when it means none."""
+    head, tail = os.path.split(path.rstrip(os.sep) or path)
+    if tail == _FILE and os.path.basename(os.path.dirname(head or os.curdir)) == KSEG_DIRECTORY:
+        head, tail = os.path.split(head)
+    if os.path.basename(head) == KSEG_DIRECTORY and _ID.fullmatch(tail):
+        return Place(os.path.dirname(head) or os.curdir, tail, in_log_dir=False)
+    name = tail.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+    if tail == f"{_PREFIX}{name}{_SUFFIX}" and _ID.fullmatch(name):
+        return Place(head or os.curdir, name, in_log_dir=True)
+    return None
+
+
+class State(StrEnum):
+    """How far a change has come."""
+
+    ABANDONED = "abandoned"  # nothing has happened yet, the staging is waste
+    APPLYING = "applying"  # decided and not done
+    DONE = "done"
+    UNDOING = "undoing"
+    UNREADABLE = "unreadable"
+
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A journal as it lies there. header: its first line; lines: the others, the last of each type, by type."""
+
+    place: Place
+    state: State
+    header: Line
+    lines: Mapping[str, Line]
+
+    @property
+    def path(self) -> str:
+        return self.place.journal
+
+    @property
+    def kind(self) -> str:
+        return str(self.header.get("kind", PLAN))
+
+    @property
+    def command(self) -> str:
+        return str(self.header.get("command", "?"))
+
+    @property
+    def is_half_done(self) -> bool:
+        return self.state in (State.APPLYING, State.UNDOING, State.UNREADABLE)
+
+    @property
+    def elsewhere(self) -> str | None:
+        """Where a quarantine elsewhere lies. Raises FormatError for a directory that no journal would name."""
+        path = self.header.get("quarantine")
+        if path is None:
+            return None
+        head, tail = os.path.split(str(path))
+        if os.path.basename(head) != f"kseg-{self.place.id}" or not tail:
+            raise FormatError(f"{self.path} names {path} as its quarantine, which is no directory of kseg's")
+        return str(path)
+
+
+def read_journal(place: Place, disk: Disk = DISK) -> Journal:
+    """A journal from the disk; one that is not there is like one that was not begun. Raises UnreadableInput."""
+    try:
+        data, _ = _content(disk, place.journal)
+    except FileNotFoundError:
+        data = b""
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
+    try:
+        lines = [json.loads(line) for line in data.splitlines()]
+        is_sound = all(isinstance(line, dict) and isinstance(line.get("type"), str) for line in lines)
+    except (ValueError, RecursionError):
+        is_sound = False
+    if not is_sound or (lines and (lines[0]["type"] != "journal" or lines[0].get("version") != VERSION)):
+        return Journal(place, State.UNREADABLE, {}, {})
+    if not lines:
+        has_files = any(path != place.journal for path in place.files(disk))
+        return Journal(place, State.UNREADABLE if has_files else State.ABANDONED, {}, {})
+    later = {str(line["type"]): line for line in lines[1:]}
+    return Journal(place, _state(later), lines[0], later)
+
+
+def _state(lines: Mapping[str, Line]) -> State:
+    for kind, state in (("undoing", State.UNDOING), ("done", State.DONE), ("staged", State.APPLYING)):
+        if kind in lines:
+            return state
+    return State.ABANDONED
+
+
+def _content(disk: Disk, path: str) -> tuple[bytes, int]:
+    """(the whole lines of a journal, how many bytes they are)."""
+    descriptor = disk.open_to_read(path)
+    try:
+        status = disk.status(path)
+        data = disk.read(descriptor, min(_READ_LIMIT_BYTES, status.st_size if status else 0), 0)
+    finally:
+        disk.close(descriptor)
+    whole = data[: data.rfind(b"\n") + 1]
+    return whole, len(whole)
+
+
+def begin(place: Place, header: Line, disk: Disk) -> Journal:
+    """Write a journal's first line, durably, with the directories that belong to it. Raises OSError."""
+    status = disk.status(place.directory)
+    for path in place.directories:
+        with suppress(FileExistsError):
+            disk.make_directory(path)
+            if status is not None:
+                give_owner(disk, path, status)
+    descriptor = disk.create(place.journal)
+    try:
+        if status is not None:
+            give_owner(disk, place.journal, status)
+        write_all(disk, descriptor, json_line({"type": "journal", "version": VERSION, **header}), 0)
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+    for path in (*reversed(place.directories), place.directory):
+        disk.sync_directory(path)
+    return Journal(place, State.ABANDONED, header, {})
+
+
+def append(journal: Journal, line: Line, disk: Disk) -> Journal:
+    """Add a line, durably; the journal with it. Raises OSError; the line is taken back then, if that is possible."""
+    _, end = _content(disk, journal.path)
+    descriptor = disk.open_to_write(journal.path)
+    try:
+        disk.truncate(descriptor, end)
+        try:
+            write_all(disk, descriptor, json_line(line), end)
+            disk.sync(descriptor)
+        except OSError:
+            disk.truncate(descriptor, end)
+            raise
+    finally:
+        disk.close(descriptor)
+    lines = {**journal.lines, str(line["type"]): line}
+    return replace(journal, lines=lines, state=_state(lines))
+
+
+def discard(place: Place, disk: Disk) -> None:
+    """Remove a journal and all that belongs to it, the journal last. Raises OSError."""
+    for path in place.files(disk):
+        with suppress(FileNotFoundError):
+            disk.unlink(path)
+    for path in reversed(place.directories):
+        with suppress(OSError):  # gone already, or another journal is there too
+            disk.remove_directory(path)
+    disk.sync_directory(place.directory)
+
+
+def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
+    """All journals in a directory, oldest first. Raises UnreadableInput when one cannot be read."""
+    places = [Place(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
+    places += [Place(directory, name, in_log_dir=True) for name in _log_dir_ids(directory, disk)]
+    return [read_journal(place, disk) for place in places]
+
+
+def _partition_ids(directory: str, disk: Disk) -> list[str]:
+    try:
+        names = disk.names(os.path.join(directory, KSEG_DIRECTORY))
+    except NotADirectoryError:
+        return []
+    return [name for name in names if _ID.fullmatch(name)]
+
+
+def _log_dir_ids(directory: str, disk: Disk) -> list[str]:
+    ids = set()
+    for name in disk.names(directory):
+        if name.startswith(_PREFIX):
+            rest = name.removeprefix(_PREFIX)
+            id_, _, _ = rest.removesuffix(_SUFFIX).partition("-new-")
+            ids.add(id_.partition("-old-")[0])
+    return sorted(id_ for id_ in ids if _ID.fullmatch(id_))

@@ -1,0 +1,120 @@
+"""Nobody else at work: the broker's lock on a data directory, and kseg's own on a directory that changes.
+
+A broker takes `.lock` of each of its data directories (Kafka: FileLock; Java's FileChannel.tryLock is the POSIX record
+lock over the whole file). `locked` takes the same lock, so that it refuses while a broker runs and a broker refuses
+to start meanwhile. A `.lock` that was not there is removed again. What POSIX says about such locks, and this module
+minds: they belong to the process; children do not inherit them (the parent of worker processes holds them); and they
+are lost as soon as the process closes *any* descriptor of the file, so nothing in kseg opens a `.lock` but this.
+
+Two processes of kseg in one directory are kept apart by `claimed`: a BSD lock on the directory itself, which needs
+no file and goes with the process that held it.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+from kseg.segment.errors import Refused
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+
+_TAKEN = (errno.EAGAIN, errno.EACCES)
+
+# (device, inode) of the locks this process holds: a second POSIX lock would be granted, and its release would end both
+_held: set[tuple[int, int]] = set()
+
+
+@contextmanager
+def locked(log_dirs: Iterable[str]) -> Iterator[None]:
+    """Hold the locks of several data directories, all or none; those this process holds already stay as they are.
+
+    Raises Refused naming the directory when a broker is running on one of them or its lock cannot be made.
+    """
+    with ExitStack() as stack:
+        for path in sorted(set(log_dirs)):
+            stack.enter_context(_locked(path))
+        yield
+
+
+@contextmanager
+def _locked(log_dir: str) -> Iterator[None]:
+    path = os.path.join(log_dir, NAME_BY_ROLE[Role.LOCK])
+    if _is_held(path):
+        yield
+        return
+    descriptor, is_new = _taken(path, log_dir)
+    status = os.fstat(descriptor)
+    key = (status.st_dev, status.st_ino)
+    _held.add(key)
+    try:
+        yield
+    finally:
+        _held.discard(key)
+        if is_new:
+            with suppress(OSError):
+                os.unlink(path)
+        os.close(descriptor)
+
+
+def _is_held(path: str) -> bool:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) in _held
+
+
+def _taken(path: str, log_dir: str) -> tuple[int, bool]:
+    """(descriptor that holds the lock, whether the file was made). Anew when somebody removed the file meanwhile."""
+    while True:
+        try:
+            descriptor, is_new = _opened(path)
+        except OSError as error:
+            raise Refused(f"cannot lock {log_dir}: {error.strerror}") from error
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(path, descriptor):
+                return descriptor, is_new
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in _TAKEN:
+                raise Refused(f"{log_dir} is in use: a broker is running on it, or another kseg") from None
+            raise Refused(f"cannot lock {log_dir}: {error.strerror}") from error
+        os.close(descriptor)
+
+
+def _opened(path: str) -> tuple[int, bool]:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), False
+    with suppress(OSError):  # should it stay behind, the broker's user must be able to lock it
+        status = os.stat(os.path.dirname(path) or os.curdir)
+        os.fchown(descriptor, status.st_uid, status.st_gid)
+    return descriptor, True
+
+
+def _is_still(path: str, descriptor: int) -> bool:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(status, os.fstat(descriptor))
+
+
+@contextmanager
+def claimed(directory: str) -> Iterator[None]:
+    """Be the only kseg that changes `directory`. Raises Refused when another is at it, or it cannot be opened."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Refused(f"cannot change {directory}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Refused(f"another kseg is changing {directory} ({error.strerror})") from None
+        yield
+    finally:
+        os.close(descriptor)
