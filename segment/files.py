@@ -7,7 +7,7 @@ the page cache afterwards, so that a scan does not evict a working broker's page
 import mmap
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -105,6 +105,24 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
     if len(data) > limit_bytes:
         raise UnreadableInput(f"cannot read {name}: larger than {limit_bytes} bytes")
     return data
+
+
+def read_blocks(path: str, block_bytes: int = 1 << 20) -> Iterator[bytes]:
+    """The content of a file, a pipe, or (as `-`) of standard input, in blocks as they come.
+
+    Raises UnreadableInput.
+    """
+    descriptor = 0 if path == "-" else -1
+    try:
+        if descriptor < 0:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        while block := os.read(descriptor, block_bytes):
+            yield block
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+    finally:
+        if descriptor > 0:
+            os.close(descriptor)
 
 
 def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:

@@ -1,0 +1,274 @@
+"""`kseg append`: JSON lines become batches at the end of a partition, the way a broker writes them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from kseg.cli.declare import INPUT, Argument, Option
+from kseg.cli.options import (
+    Json,
+    NoProgress,
+    Now,
+    Quiet,
+    read_count,
+    read_duration,
+    read_partition,
+    read_size_of_int,
+)
+from kseg.segment.errors import UsageError
+from kseg.segment.layout import CODEC_NAMES
+
+EXAMPLES = (
+    ("Write a partition from the records of another", "kseg dump --json --deep-iteration orders-0 | kseg append --from - copy-0"),
+    ("Records of one's own, compressed", "kseg append --from events.jsonl --codec zstd /var/lib/kafka/events-3"),
+    ("A transaction of an idempotent producer", "kseg append --from events.jsonl --producer-id 4000 --transactional events-3"),
+    ("A partition for a topic that a broker knows", "kseg append --from events.jsonl --topic-id Pm0fXkDvQ0yTn7Qq3uXJ8A events-3"),
+    ("A partition of Kafka 0.7", "kseg append --from events.jsonl --format 0.7 --segment-bytes 512MiB old-0"),
+)  # fmt: skip
+
+BATCHES = "Batches (of records without a batch line)"
+ROLLS = "Rolling and flushing"
+
+
+def command(
+    *,
+    paths: Annotated[
+        tuple[str, ...],
+        Argument(
+            "PATH", help="The partition directory; one that is not there is made (named topic-partition)."
+        ),
+    ],
+    source: Annotated[
+        str,
+        Option("--from", metavar="FILE", help="The JSON lines; - is standard input.", panel=INPUT),
+    ],
+    keep_offsets: Annotated[
+        bool | None,
+        Option(
+            "--keep-offsets/--no-keep-offsets",
+            help="Whether the offsets of the lines stay; without them numbering goes on at the log end. Default: where a line has one.",
+            panel=INPUT,
+        ),
+    ] = None,
+    partial_batches: Annotated[
+        bool,
+        Option(
+            "--partial-batches",
+            help="Accept batch lines with fewer records behind them than they count, as a filtered dump has them.",
+            panel=INPUT,
+        ),
+    ] = False,
+    format: Annotated[
+        str,
+        Option(
+            "--format",
+            choices=("auto", "0.7"),
+            help="Which Kafka a new partition is for; one that is there is gone on with as it is.",
+        ),
+    ] = "auto",
+    topic_id: Annotated[
+        str | None,
+        Option(
+            "--topic-id", metavar="UUID", help="Write partition.metadata with this id into a new partition."
+        ),
+    ] = None,
+    start_offset: Annotated[
+        int | None,
+        Option(
+            "--start-offset", metavar="N", help="Where a new partition starts. Default: where the lines do."
+        ),
+    ] = None,
+    codec: Annotated[
+        str | None,
+        Option(
+            "--codec",
+            choices=CODEC_NAMES,
+            help="How batches are compressed. Default: as their line says, else none.",
+        ),
+    ] = None,
+    leader_epoch: Annotated[
+        int | None,
+        Option(
+            "--leader-epoch",
+            metavar="E",
+            read=read_partition,
+            help="For all batches. Default: as their line says, else the log's latest.",
+        ),
+    ] = None,
+    magic: Annotated[int, Option("--magic", metavar="0|1|2", help="Message format.", panel=BATCHES)] = 2,
+    batch_records: Annotated[
+        int | None,
+        Option(
+            "--batch-records",
+            metavar="N",
+            read=read_count,
+            help="At most so many records in a batch.",
+            panel=BATCHES,
+        ),
+    ] = None,
+    batch_bytes: Annotated[
+        int,
+        Option(
+            "--batch-bytes",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="At most so many bytes in a batch, before compression.",
+            panel=BATCHES,
+        ),
+    ] = 16384,
+    producer_id: Annotated[
+        int, Option("--producer-id", metavar="N", help="An idempotent producer; -1 is none.", panel=BATCHES)
+    ] = -1,
+    producer_epoch: Annotated[
+        int | None,
+        Option(
+            "--producer-epoch", metavar="N", help="Default: the one the log knows, else 0.", panel=BATCHES
+        ),
+    ] = None,
+    base_sequence: Annotated[
+        int | None,
+        Option(
+            "--base-sequence",
+            metavar="N",
+            help="Of the first record. Default: where the log's producer goes on, else 0.",
+            panel=BATCHES,
+        ),
+    ] = None,
+    transactional: Annotated[
+        bool, Option("--transactional", help="Write a transaction; needs --producer-id.", panel=BATCHES)
+    ] = False,
+    end: Annotated[
+        str,
+        Option(
+            "--end", choices=("commit", "abort", "open"), help="How that transaction ends.", panel=BATCHES
+        ),
+    ] = "commit",
+    segment_bytes: Annotated[
+        int,
+        Option(
+            "--segment-bytes",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="Kafka's segment.bytes.",
+            panel=ROLLS,
+        ),
+    ] = 1 << 30,
+    segment_ms: Annotated[
+        int,
+        Option("--segment-ms", metavar="TIME", read=read_duration, help="Kafka's segment.ms.", panel=ROLLS),
+    ] = 604_800_000,
+    segment_index_bytes: Annotated[
+        int,
+        Option(
+            "--segment-index-bytes",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="Kafka's segment.index.bytes.",
+            panel=ROLLS,
+        ),
+    ] = 10 << 20,
+    index_interval_bytes: Annotated[
+        int,
+        Option(
+            "--index-interval-bytes",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="Kafka's index.interval.bytes.",
+            panel=ROLLS,
+        ),
+    ] = 4096,
+    flush_messages: Annotated[
+        int | None,
+        Option(
+            "--flush-messages",
+            metavar="M",
+            read=read_count,
+            help="Force the log to the disk after every M messages.",
+            panel=ROLLS,
+        ),
+    ] = None,
+    flush_ms: Annotated[
+        int | None,
+        Option(
+            "--flush-ms",
+            metavar="TIME",
+            read=read_duration,
+            help="Force it to the disk when so much time has passed.",
+            panel=ROLLS,
+        ),
+    ] = None,
+    json: Json = False,
+    now: Now = None,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> int:
+    """Write JSON-line records as batches at the end of a partition, the way a broker does.
+
+    The lines are those of `dump --json --deep-iteration`: a batch line gives the bounds and fields of a batch, the
+    record lines behind it its records. Records without a batch line are put into batches here; of them only the
+    value is needed. Segments roll, indexes, snapshots and leader epochs follow as with a broker, and what was
+    written a broker opens without recovery. A log that is not sound to its end is refused. A line that means
+    nothing ends the work with status 2; what stood before it is written.
+    """  # fmt: skip
+    if len(paths) != 1:
+        raise UsageError("kseg append takes exactly one PATH")
+    if magic not in (0, 1, 2):
+        raise UsageError(f"--magic takes 0, 1 or 2, not {magic}")
+    from kseg.cli.render import Style, show
+    from kseg.cli.run import clock_ms
+    from kseg.cli.tally import Tally
+    from kseg.segment import fanout
+    from kseg.segment.writing.append import append, append_target
+    from kseg.segment.writing.append_options import AppendOptions
+    from kseg.segment.writing.batching import BatchRules
+    from kseg.segment.writing.flush import FlushRules
+    from kseg.segment.writing.segment_writer import RollRules
+
+    options = AppendOptions(
+        source=source,
+        batches=BatchRules(
+            now_ms=clock_ms() if now is None else now,
+            codec=None if codec is None else CODEC_NAMES.index(codec),
+            leader_epoch=leader_epoch,
+            keep_offsets=keep_offsets,
+            partial_batches=partial_batches,
+            magic=magic,
+            batch_records=batch_records,
+            batch_bytes=batch_bytes,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            transactional=transactional,
+            end_transaction=end,
+        ),
+        rolls=RollRules(
+            segment_bytes=segment_bytes,
+            segment_ms=segment_ms,
+            segment_index_bytes=segment_index_bytes,
+            index_interval_bytes=index_interval_bytes,
+        ),
+        flush=FlushRules(flush_messages, flush_ms),
+        topic_id=topic_id,
+        start_offset=start_offset,
+        ancient=format == "0.7",
+    )
+    target = append_target(paths[0])
+    style = Style(command="append", json=json, quiet=quiet, progress=not no_progress, words=_words)
+    tally = Tally(1)
+    events = fanout.run(append, [target], options, 1, tally.finish_target)
+    return show(events, style, [target.path], tally)
+
+
+def _words(values: Mapping[str, Any]) -> Iterator[str]:
+    """What was appended, and what of the input was not."""
+    from kseg.cli.stream import visible
+
+    yield (
+        f"{visible(str(values['partition']))}: {values['records']:,} records in {values['batches']:,} batches appended "
+        f"at offset {values['first_offset']}; the log ends at {values['log_end_offset']}, "
+        f"{values['segments_rolled']:,} segments rolled"
+    )
+    ignored = ", ".join(f"{count:,} {kind}" for kind, count in values["lines_ignored"].items())
+    if ignored:
+        yield f"  lines passed over: {visible(ignored)}"
+    if values["batches_left_out"]:
+        yield f"  damaged batches left out: {values['batches_left_out']:,}"

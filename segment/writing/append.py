@@ -1,0 +1,219 @@
+"""The work of `append`: JSON lines become batches at the end of a partition, the way a broker writes them.
+
+1. What PATH is: a partition that is there, a new one, or one of Kafka 0.7. One that is there is taken up as a broker
+   takes it up after a clean stop (`reopen`), or refused.
+2. Lines become batches (`from_json`, `batching`), each batch is appended, segments roll, flush rules are kept.
+3. The end is a clean stop: side files, leader epochs, snapshot at the log end; the checkpoints of the log dir follow.
+
+A line that means nothing ends the work: what stands before it is closed as in 3, and stays.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from kseg.segment import layout as L
+from kseg.segment.errors import UsageError
+from kseg.segment.events import Event, Row
+from kseg.segment.files import read_blocks
+from kseg.segment.partition.directory import is_log_directory, list_partition, own_partition_name
+from kseg.segment.partition.names import PartitionState
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.targets import PartitionTarget
+from kseg.segment.writing.append_options import AppendOptions
+from kseg.segment.writing.batching import Batcher, BatchRules, Producer
+from kseg.segment.writing.from_json import BadLine, base_offset_of_file, json_rows
+from kseg.segment.writing.from_json import Row as Line
+from kseg.segment.writing.reopen import reopen_partition
+from kseg.segment.writing.segment_writer import OpenPartition, PartitionWriter
+
+if TYPE_CHECKING:
+    from kseg.segment.writing.append_ancient import AncientAppending
+
+COMMAND = "append"
+COUNTED = ("batch", "record")  # the types of lines that are appended
+Numbered = tuple[int, Line]
+
+
+def append_target(path: str) -> PartitionTarget:
+    """The partition that PATH names, there or not yet, and its log dir. Raises UsageError for a file."""
+    path = path.rstrip(os.sep) or path
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise UsageError(f"{path} is a file; append takes the directory of a partition")
+    head, tail = os.path.split(path)
+    parent = os.path.join(path, os.pardir) if tail in ("", os.curdir, os.pardir) else head or os.curdir
+    return PartitionTarget(path, parent if is_log_directory(parent) else None)
+
+
+def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
+    """Append the lines of `options.source` to one partition; yields one result.
+
+    Raises BadLine (a UsageError) naming the line, Refused, UnreadableInput; the result comes before, once anything
+    was written.
+    """
+    rows = json_rows(read_blocks(options.source))
+    first = _first(rows, options)
+    is_there = os.path.isdir(target.path) and bool(os.listdir(target.path))
+    if not is_there:
+        _refuse_name(target.path)
+    job = _job(target, options, first, is_there)
+    try:
+        job.take(chain(first, rows))
+    except BadLine as error:
+        raise _in_source(error, options) from None
+    finally:
+        job.close()
+        yield Row(_head(target) | job.result())
+
+
+def _job(
+    target: PartitionTarget, options: AppendOptions, first: Sequence[Numbered], is_there: bool
+) -> "LogAppending | AncientAppending":
+    if options.ancient or (is_there and list_partition(target.path).ancient_files):
+        from kseg.segment.writing.append_ancient import AncientAppending
+
+        return AncientAppending(target, options, is_there)
+    return LogAppending(target, options, first, is_there)
+
+
+def _head(target: PartitionTarget) -> dict[str, object]:
+    name = own_partition_name(target.path)
+    shown = os.path.basename(os.path.abspath(target.path)) if name is None else name.text
+    return {"type": "result", "command": COMMAND, "partition": shown}
+
+
+def _first(rows: Iterator[Numbered], options: AppendOptions) -> tuple[Numbered, ...]:
+    """The lines up to the first that counts, so that nothing is made for an input that is none."""
+    read = []
+    try:
+        for numbered in rows:
+            read.append(numbered)
+            if numbered[1].get("type", "record") in COUNTED:
+                break
+    except BadLine as error:
+        raise _in_source(error, options) from None
+    return tuple(read)
+
+
+def _in_source(error: BadLine, options: AppendOptions) -> BadLine:
+    name = "standard input" if options.source == "-" else options.source
+    return BadLine(error.number, error.why, name)
+
+
+def _refuse_name(path: str) -> None:
+    name = own_partition_name(path)
+    if name is None or name.state is not PartitionState.LIVE:
+        raise UsageError(f"{path} cannot become a partition: it is not named topic-partition")
+
+
+class LogAppending:
+    """One append to a partition of 0.8 or later, from the opening to the result."""
+
+    def __init__(
+        self, target: PartitionTarget, options: AppendOptions, first: Iterable[Numbered], is_there: bool
+    ) -> None:
+        self.options = options
+        now_ms = options.batches.now_ms
+        if is_there:
+            with PartitionLog(target) as log:
+                self.log_start_offset = log.start_offset
+                partition = reopen_partition(log, options.rolls, now_ms)
+        else:
+            self.log_start_offset = _start_offset(first, options)
+            partition = OpenPartition(self.log_start_offset, options.rolls, now_ms=now_ms)
+        self.first_offset = partition.next_offset
+        self.records = self.batches = 0
+        latest = partition.epochs.latest
+        self._latest_epoch = L.NO_LEADER_EPOCH if latest is None else latest.epoch
+        leader_epoch = options.batches.leader_epoch
+        if leader_epoch is None:
+            leader_epoch = max(0, self._latest_epoch)
+        producer = _producer(partition, options.batches)
+        self.batcher = Batcher(options.batches, partition.next_offset, leader_epoch, producer)
+        self._is_new = not is_there
+        self._writer = PartitionWriter(
+            target.path,
+            topic_id=options.topic_id,
+            fsync=True,
+            flush=options.flush,
+            partition=partition,
+            existing=os.listdir(target.path) if is_there else (),
+        )
+
+    def take(self, rows: Iterable[Numbered]) -> None:
+        """Append everything. Raises BadLine for the first line that cannot be."""
+        now_ms = self.options.batches.now_ms
+        for made in self.batcher.batches(rows):
+            try:
+                self._check_epoch(made.batch.leader_epoch)
+                self._writer.append(made.batch, now_ms)
+            except UsageError as error:
+                raise BadLine(made.number, str(error)) from None
+            self.batches += 1
+            self.records += len(made.batch.records)
+
+    def _check_epoch(self, leader_epoch: int) -> None:
+        """A leader's epoch never falls; a batch of an older one would wipe the later ones from the history."""
+        if 0 <= leader_epoch < self._latest_epoch:
+            latest = self._latest_epoch
+            raise UsageError(
+                f"leader epoch {leader_epoch} is below {latest}, the latest (--leader-epoch sets it)"
+            )
+        self._latest_epoch = max(self._latest_epoch, leader_epoch)
+
+    def close(self) -> None:
+        """Stop as a broker does; a partition that got nothing is left as it was found."""
+        if self.batches or self._is_new:
+            self._writer.close()
+
+    def result(self) -> dict[str, object]:
+        return {
+            "records": self.records,
+            "batches": self.batches,
+            "segments_rolled": self._writer.segments_rolled,
+            "flushes": self._writer.flushes,
+            "log_start_offset": self.log_start_offset,
+            "first_offset": self.first_offset,
+            "log_end_offset": self._writer.next_offset,
+            "lines_ignored": dict(self.batcher.ignored),
+            "batches_left_out": self.batcher.left_out,
+        }
+
+
+def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
+    """Where a new partition begins: as asked, else with the segment or the offset of the first line."""
+    if options.start_offset is not None:
+        return options.start_offset
+    for _, row in first:
+        if (
+            row.get("type", "record") not in COUNTED
+            or options.batches.keep_offsets is False
+            or "next_offset" in row
+        ):
+            continue
+        segment = base_offset_of_file(row)
+        # an old format's batch is named by its last offset, so only its segment tells where it begins
+        offset = (
+            row.get("base_offset", row.get("offset"))
+            if row.get("magic", L.MAGIC_V2) == L.MAGIC_V2
+            else segment
+        )
+        if type(offset) is int and 0 <= offset <= L.INT64_MAX:
+            return offset if segment is None else min(segment, offset)
+    return 0
+
+
+def _producer(partition: OpenPartition, rules: BatchRules) -> Producer:
+    """Who our own batches come from: where the log's state of that producer goes on, unless the user says otherwise."""
+    if rules.producer_id < 0:
+        return Producer()
+    known = partition.producers.entry(rules.producer_id)
+    epoch = rules.producer_epoch
+    if epoch is None:
+        epoch = 0 if known is None else max(0, known.producer_epoch)
+    sequence = rules.base_sequence
+    if sequence is None:
+        goes_on = known is not None and known.producer_epoch == epoch and known.last_sequence >= 0
+        sequence = L.increment_sequence(known.last_sequence, 1) if goes_on and known is not None else 0
+    return Producer(rules.producer_id, epoch, sequence)

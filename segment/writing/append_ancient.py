@@ -1,0 +1,137 @@
+"""Appending to a partition of Kafka 0.7: JSON lines become messages and sets of messages.
+
+A line is one message: its `value`. 0.7 has no keys, headers, times or control records, so a line that has one is
+refused (a time is dropped). Lines that were dumped from 0.7 (they have `next_offset`) keep their sets: those that
+share an offset and have a compression become one compressed entry again. Other lines are gathered into sets by the
+rules for batches, when a codec is asked for.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from kseg.segment import layout as L
+from kseg.segment.ancient.log import AncientFile, AncientLog
+from kseg.segment.errors import UsageError
+from kseg.segment.partition.directory import list_partition
+from kseg.segment.targets import PartitionTarget
+from kseg.segment.writing.ancient_writer import AncientSet, AncientWriter
+from kseg.segment.writing.append_options import AppendOptions
+from kseg.segment.writing.batching import BatchRules
+from kseg.segment.writing.from_json import CODEC_IDS, BadLine, record_line
+from kseg.segment.writing.from_json import Row as Line
+
+
+class AncientSets:
+    """Gathers lines into sets. ignored: lines passed over, by type."""
+
+    def __init__(self, rules: BatchRules) -> None:
+        self.rules = rules
+        self.ignored: Counter[str] = Counter()
+        self._mark: object = None  # what the messages of the open set share
+        self._messages: list[tuple[bytes, int]] = []
+        self._codec = L.NONE
+        self._bytes = 0
+        self._number = 0
+
+    def sets(self, rows: Iterable[tuple[int, Line]]) -> Iterator[tuple[int, AncientSet]]:
+        """(line number, set) of all lines; raises BadLine behind the last set that is whole."""
+        for number, row in rows:
+            kind = row.get("type", "record")
+            if kind != "record":
+                self.ignored[str(kind)] += 1
+                continue
+            payload, magic = _message(row, number)
+            mark, codec = self._place(row, number)
+            if self._messages and (mark is None or mark != self._mark or self._is_full(mark, payload)):
+                yield self._close()
+            if not self._messages:
+                self._mark, self._codec, self._number, self._bytes = mark, codec, number, 0
+            self._messages.append((payload, magic))
+            self._bytes += len(payload)
+        if self._messages:
+            yield self._close()
+
+    def _place(self, row: Line, number: int) -> tuple[object, int]:
+        """(what tells the set of a message, None for one that stands alone; the codec of that set)."""
+        codec = self.rules.codec
+        if "next_offset" not in row:
+            codec = L.NONE if codec is None else codec
+            return ("ours" if codec != L.NONE else None), codec
+        dumped = CODEC_IDS.get(row.get("compression", "none"))
+        if dumped is None:
+            raise BadLine(number, f"there is no compression {row.get('compression')!r}")
+        mark = None if dumped == L.NONE else (row.get("offset"), row["next_offset"])
+        return mark, dumped if codec is None else codec
+
+    def _is_full(self, mark: object, payload: bytes) -> bool:
+        rules = self.rules
+        return mark == "ours" and (
+            self._bytes + len(payload) > rules.batch_bytes
+            or (rules.batch_records is not None and len(self._messages) >= rules.batch_records)
+        )
+
+    def _close(self) -> tuple[int, AncientSet]:
+        messages, self._messages = self._messages, []
+        return self._number, AncientSet(messages, self._codec)
+
+
+def _message(row: Line, number: int) -> tuple[bytes, int]:
+    record = record_line(row, number, 0, 0)
+    if record.key is not None or record.headers or "control" in row:
+        raise BadLine(number, "Kafka 0.7 has neither keys nor headers nor control records")
+    if record.value is None:
+        raise BadLine(number, "Kafka 0.7 has no null messages")
+    magic = row.get("magic", 1)
+    if magic not in (0, 1):
+        raise BadLine(number, f"Kafka 0.7 has no messages of magic {magic!r:.40}")
+    return record.value, int(magic)
+
+
+class AncientAppending:
+    """One append to a 0.7 partition, from the opening to the result. Raises Refused where 0.7 would not open it."""
+
+    def __init__(self, target: PartitionTarget, options: AppendOptions, is_there: bool) -> None:
+        files: Sequence[AncientFile] = ()
+        if is_there:
+            if list_partition(target.path).segments:
+                raise UsageError(f"{target.path} holds segments of a later Kafka than 0.7")
+            with AncientLog(target) as log:
+                files = log.files
+        self._sets = AncientSets(options.batches)
+        self._writer = AncientWriter(
+            target.path,
+            files,
+            start_offset=options.start_offset or 0,
+            roll_bytes=options.rolls.segment_bytes,
+            flush=options.flush,
+        )
+        self._batches = 0
+        self._log_start_offset = files[0].base_offset if files else options.start_offset or 0
+        self._first_offset = self._writer.end_offset
+
+    def take(self, rows: Iterable[tuple[int, Line]]) -> None:
+        """Append everything. Raises BadLine for the first line that cannot be."""
+        for number, new in self._sets.sets(rows):
+            try:
+                self._writer.append(new)
+            except UsageError as error:
+                raise BadLine(number, str(error)) from None
+            self._batches += 1
+
+    def close(self) -> None:
+        """Return when all of it is on the disk."""
+        self._writer.close()
+
+    def result(self) -> dict[str, object]:
+        """What was done, in numbers."""
+        return {
+            "records": self._writer.messages,
+            "batches": self._batches,
+            "segments_rolled": self._writer.files_rolled,
+            "flushes": self._writer.flushes,
+            "log_start_offset": self._log_start_offset,
+            "first_offset": self._first_offset,
+            "log_end_offset": self._writer.end_offset,
+            "lines_ignored": dict(self._sets.ignored),
+            "batches_left_out": 0,
+        }

@@ -1,0 +1,24 @@
+"""What the user can ask of `append`."""
+
+from dataclasses import dataclass, field
+
+from kseg.segment.writing.batching import BatchRules
+from kseg.segment.writing.flush import FlushRules
+from kseg.segment.writing.segment_writer import RollRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendOptions:
+    """source: where the lines are, `-` for standard input. ancient: a new PATH becomes a partition of Kafka 0.7.
+
+    topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
+    its first line does). rolls, flush, batches: see there.
+    """
+
+    source: str
+    batches: BatchRules
+    rolls: RollRules = field(default_factory=RollRules)
+    flush: FlushRules = field(default_factory=FlushRules)
+    topic_id: str | None = None
+    start_offset: int | None = None
+    ancient: bool = False

@@ -1,0 +1,246 @@
+"""Lines of JSON to records and batch headers: what `dump --json --deep-iteration` writes, and less (docs/json.md).
+
+    line     one JSON object in UTF-8; empty lines do not count
+    batch    {"type":"batch", …}: a header that the records behind it belong to
+    record   {"type":"record", …}, or an object without a type; only `value` is needed
+    others   passed over and counted by type (findings, entries of side files, the summary)
+
+    bytes    null · text, whose encoding is `key_encoding` or `value_encoding`: utf8 (also when absent), base64, hex
+             · {"base64": …}, the only other form that a header's value has
+
+Of a batch header everything counts but what the bytes decide (position, size, crc, count, last sequence). Whatever a
+line cannot mean raises BadLine with its number.
+"""
+
+import binascii
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.model import Headers, Record
+from kseg.segment.partition.names import FileName, Role, parse_file_name
+from kseg.segment.state.control import ABORT, COMMIT, control_key, control_value
+
+Row = Mapping[str, Any]
+
+MAX_LINE_BYTES = 1 << 30  # a value of the largest batch, escaped byte by byte, is not longer by much
+_ENCODINGS = (None, "utf8")
+_SNAPSHOTS = (Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT)
+_scan = json.JSONDecoder().raw_decode  # does not look for white space around every line
+CODEC_IDS = {name: codec for codec, name in enumerate(L.CODEC_NAMES)}
+
+
+class BadLine(UsageError):
+    """A line that means nothing. number: counted from 1. why: the sentence without it. source: where it stands."""
+
+    def __init__(self, number: int, why: str, source: str = "") -> None:
+        super().__init__(f"{source}{', ' if source else ''}line {number}: {why}")
+        self.number = number
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLine:
+    """The header of a batch. number: of its line. count: None where the dump knew none (a wrapper of an old format).
+
+    base_offset, last_offset: of an old format None, its records tell. source: file and position it was dumped from.
+    is_valid: False for a batch that was dumped in spite of a wrong checksum, and has no records. is_of_log: False for
+    one from a snapshot of KRaft, which is no part of the log beside it.
+    """
+
+    number: int
+    magic: int
+    codec: int
+    count: int | None
+    base_offset: int | None
+    last_offset: int | None
+    leader_epoch: int | None
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    transactional: bool
+    control: bool
+    log_append_time: bool
+    delete_horizon_ms: int | None
+    max_timestamp_ms: int | None
+    is_valid: bool
+    is_of_log: bool
+    source: tuple[object, object]
+
+
+def json_rows(blocks: Iterable[bytes], first_number: int = 1) -> Iterator[tuple[int, Row]]:
+    """(line number, object) of each line that is not empty. blocks: the bytes, cut anywhere. Raises BadLine."""
+    number = first_number
+    begun: list[bytes] = []  # of a line whose end is not seen yet
+    begun_bytes = 0
+    for block in blocks:
+        whole, newline, tail = block.rpartition(b"\n")
+        if newline:
+            yield from _rows_of(b"".join((*begun, whole)), number)
+            number += whole.count(b"\n") + 1
+            begun, begun_bytes = [], 0
+        begun.append(tail)
+        begun_bytes += len(tail)
+        if begun_bytes > MAX_LINE_BYTES:
+            raise BadLine(number, f"it is longer than {MAX_LINE_BYTES} bytes")
+    yield from _rows_of(b"".join(begun), number)
+
+
+def _rows_of(data: bytes, number: int) -> Iterator[tuple[int, Row]]:
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        at = number + data.count(b"\n", 0, error.start)
+        raise BadLine(at, "it is not UTF-8") from None
+    for line in lines:
+        if line and not line.isspace():
+            yield number, _row(line, number)
+        number += 1
+
+
+def _row(line: str, number: int) -> Row:
+    try:
+        row, end = _scan(line) if line[0] == "{" else (json.loads(line), len(line))
+        if end != len(line) and not line[end:].isspace():
+            raise BadLine(number, f"something stands behind its JSON object: {line[end : end + 40]!r}")
+    except (ValueError, RecursionError) as error:
+        raise BadLine(number, f"it is no JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise BadLine(number, "it is no JSON object")
+    return row
+
+
+def batch_line(row: Row, number: int) -> BatchLine:
+    """The header that a line of type `batch` describes."""
+    magic = _integer(row, "magic", number, L.MAGIC_V2)
+    is_old = magic < L.MAGIC_V2
+    timestamp_type = row.get("timestamp_type")
+    codec = CODEC_IDS.get(row.get("compression", "none"))
+    if codec is None:
+        raise BadLine(number, f"there is no compression {row.get('compression')!r}")
+    return BatchLine(
+        number=number,
+        magic=magic,
+        codec=codec,
+        count=_optional(row, "count", number),
+        base_offset=None if is_old else _optional(row, "base_offset", number),
+        last_offset=None if is_old else _optional(row, "last_offset", number),
+        leader_epoch=_optional(row, "leader_epoch", number),
+        producer_id=_integer(row, "producer_id", number, L.NO_PRODUCER_ID),
+        producer_epoch=_integer(row, "producer_epoch", number, L.NO_PRODUCER_EPOCH),
+        base_sequence=_integer(row, "base_sequence", number, L.NO_SEQUENCE),
+        transactional=_flag(row, "transactional", number),
+        control=_flag(row, "control", number),
+        log_append_time=timestamp_type == L.LOG_APPEND_TIME,
+        delete_horizon_ms=_optional(row, "delete_horizon_ms", number),
+        max_timestamp_ms=_optional(row, "max_timestamp", number),
+        is_valid=row.get("valid", True) is not False,
+        is_of_log=_role_of_file(row) not in _SNAPSHOTS,
+        source=(row.get("file"), row.get("position")),
+    )
+
+
+def record_line(row: Row, number: int, offset: int, timestamp_ms: int) -> Record:
+    """The record that a line describes. offset, timestamp_ms: what it gets when the line has none."""
+    found = row.get("offset")
+    if found is not None:
+        offset = found if type(found) is int else _integer(row, "offset", number, offset)
+    found = row.get("timestamp")
+    if found is not None:
+        timestamp_ms = found if type(found) is int else _integer(row, "timestamp", number, timestamp_ms)
+    headers = row.get("headers")
+    if "control" in row:
+        key, value = _control_bytes(row, number)
+    else:
+        key = _bytes(row, "key", number)
+        value = _bytes(row, "value", number)
+        if value is None and "value" not in row:
+            raise BadLine(number, "it has no value (a tombstone says null)")
+    return Record(offset, timestamp_ms, key, value, _headers(headers, number) if headers else ())
+
+
+def base_offset_of_file(row: Row) -> int | None:
+    """The base offset of the segment that a line was dumped from; None when it names none."""
+    name = _file_name(row)
+    return None if name is None or name.role is not Role.LOG else name.base_offset
+
+
+def _role_of_file(row: Row) -> Role | None:
+    name = _file_name(row)
+    return None if name is None else name.role
+
+
+def _file_name(row: Row) -> FileName | None:
+    name = row.get("file")
+    return parse_file_name(name.rpartition("/")[2]) if isinstance(name, str) else None
+
+
+def _bytes(row: Row, name: str, number: int) -> bytes | None:
+    text = row.get(name)
+    if text is None:
+        return None
+    encoding = row.get(f"{name}_encoding")
+    try:
+        if type(text) is str:
+            if encoding in _ENCODINGS:
+                return text.encode("utf-8")
+            if encoding == "base64":
+                return binascii.a2b_base64(text, strict_mode=True)
+            if encoding == "hex":
+                return bytes.fromhex(text)
+        elif isinstance(text, dict) and text.keys() == {"base64"}:
+            return binascii.a2b_base64(text["base64"], strict_mode=True)
+    except (ValueError, TypeError) as error:
+        raise BadLine(number, f"its {name} is no {encoding or 'text'}: {error}") from None
+    if encoding in ("size", "redacted"):
+        raise BadLine(number, f"its {name} was dumped as {encoding}, which cannot be turned back")
+    raise BadLine(number, f"its {name} is neither text, nor base64, nor null")
+
+
+def _headers(headers: object, number: int) -> Headers:
+    if not isinstance(headers, list):
+        raise BadLine(number, "its headers are no list")
+    made = []
+    for header in headers:
+        if not isinstance(header, list) or len(header) != 2 or not isinstance(header[0], str):
+            raise BadLine(number, "a header is no pair of a name and a value")
+        name = _bytes({"header name": header[0]}, "header name", number)
+        made.append((name or b"", _bytes({"header": header[1]}, "header", number)))
+    return tuple(made)
+
+
+def _control_bytes(row: Row, number: int) -> tuple[bytes | None, bytes | None]:
+    """Key and value as they were dumped, else made from what an end of a transaction says."""
+    if row.get("key") is not None:
+        return _bytes(row, "key", number), _bytes(row, "value", number)
+    said = row["control"]
+    kind = said.get("kind") if isinstance(said, dict) else None
+    if kind not in (ABORT, COMMIT):
+        raise BadLine(number, f"a control record of kind {kind!r} needs key and value as dump shows them")
+    try:
+        epoch = said.get("coordinator_epoch", 0)
+        return control_key(kind), control_value(kind, {"coordinatorEpoch": epoch})
+    except FormatError as error:
+        raise BadLine(number, str(error)) from None
+
+
+def _integer(row: Row, name: str, number: int, default: int) -> int:
+    value = _optional(row, name, number)
+    return default if value is None else value
+
+
+def _optional(row: Row, name: str, number: int) -> int | None:
+    value = row.get(name)
+    if value is None or (type(value) is int and -L.INT64_MAX <= value <= L.INT64_MAX):
+        return value
+    raise BadLine(number, f"its {name} is no whole number: {value!r:.80}")
+
+
+def _flag(row: Row, name: str, number: int) -> bool:
+    value = row.get(name, False)
+    if isinstance(value, bool):
+        return value
+    raise BadLine(number, f"its {name} is neither true nor false")
