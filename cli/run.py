@@ -27,11 +27,13 @@ def over_targets(
     topics: Sequence[str] = (),
     partition: int | None = None,
     jobs: int | None = None,
+    alone: Callable[[int], object] | None = None,
     through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
     hold: "Callable[[Sequence[Target]], AbstractContextManager[object]] | None" = None,
 ) -> int:
     """Run `work` over what the paths mean, show it, and return the exit status.
 
+    alone: the options for one target that has all the jobs for itself; several are shared out among the processes.
     through: the last word on the stream of events before it is shown. hold: what is held while the targets are
     worked on (a lock). A path that cannot be read is a failure among others when there are several paths. Raises
     UsageError when no path was given or the narrowing leaves nothing.
@@ -44,9 +46,12 @@ def over_targets(
             f"no target is left in {', '.join(paths)}: --topic or --partition match nothing there"
         )
     tally = Tally(len(targets) + len(failures), errors_settle=style.remains is None)
+    jobs = jobs or default_jobs()
+    if alone is not None and len(targets) == 1:
+        options = alone(jobs)
 
     def work_on_all() -> int:
-        events = fanout.run(work, targets, options, jobs or default_jobs(), tally.finish_target)
+        events = fanout.run(work, targets, options, jobs, tally.finish_target)
         events = _after(failures, events)
         return show(through(events) if through else events, style, [target.path for target in targets], tally)
 

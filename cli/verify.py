@@ -1,5 +1,6 @@
 """`kseg verify`: is what lies there sound? Findings, a summary, the next command to type."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from kseg.cli.declare import Option
@@ -65,4 +66,5 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
+        alone=lambda jobs: replace(options, jobs=jobs),
     )

@@ -12,11 +12,12 @@ class Columns:
 
     __slots__ = ("capacity", "cells", "count", "width")
 
-    def __init__(self, width: int, capacity: int) -> None:
+    def __init__(self, width: int, capacity: int, cells: memoryview | None = None) -> None:
+        """cells: memory for the table, at least `width` × `capacity` numbers of 8 bytes; its own when None."""
         self.width = width
         self.capacity = capacity
         self.count = 0
-        self.cells = memoryview(array("q", bytes(8 * width * capacity)))
+        self.cells = memoryview(array("q", bytes(8 * width * capacity))) if cells is None else cells
 
     def column(self, field: int) -> memoryview:
         """The filled part of one column, as a view (valid until the table is filled again)."""

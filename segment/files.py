@@ -85,6 +85,11 @@ class MappedFile:
         self.close()
 
 
+def shared_memory(size_bytes: int) -> memoryview:
+    """Zeroed memory that this process will share with those it forks."""
+    return memoryview(mmap.mmap(-1, size_bytes))
+
+
 def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024) -> bytes:
     """The whole content of a side file (checkpoint, snapshot, metadata), at most `limit_bytes`.
 

@@ -85,7 +85,7 @@ def log_file(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) 
         records = RecordsCheck(path, file.view) if options.level == "deep" else None
         base = name.base_offset
         consumers: list[Consumer] = [records] if records is not None else []
-        check = SegmentCheck(file.view, Place(path, base or 0), options.now_ms, ledger, consumers)
+        check = SegmentCheck(file.view, Place(path, base or 0), options, ledger, consumers)
         yield from check.events()
         if records is not None:
             ledger.records += records.records - check.facts.records
@@ -154,7 +154,7 @@ def _beside_log(
             consumers = [OffsetIndexCheck(place, view, ledger)]
         else:
             consumers = [TimeIndexCheck(place, view, ledger)]
-        check = SegmentCheck(log.view, Place(log_path, base), options.now_ms, Ledger(), consumers)
+        check = SegmentCheck(log.view, Place(log_path, base), options, Ledger(), consumers)
         for event in check.events():
             if isinstance(event, Advance) or (isinstance(event, Finding) and event.path == path):
                 yield event

@@ -152,7 +152,7 @@ class PartitionCheck:
                 consumers.append(records)
             if self._watch is not None:
                 consumers.append(self._watch(segment))
-            check = SegmentCheck(view, place, self._options.now_ms, self._ledger, consumers)
+            check = SegmentCheck(view, place, self._options, self._ledger, consumers)
             yield from check.events()
             if records is not None:
                 self._ledger.records += records.records - check.facts.records

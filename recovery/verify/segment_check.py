@@ -18,6 +18,7 @@ from typing import Protocol
 from kseg.recovery.verify.chain import Chain
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.neighbours import FormerBatch, Place
+from kseg.recovery.verify.options import VerifyOptions
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
@@ -25,6 +26,7 @@ from kseg.segment.dump.damage import damage_finding
 from kseg.segment.events import Advance, Event
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
+from kseg.segment.scanning.by_many import blocks_by_many
 from kseg.segment.scanning.scan import Damage, Scanner
 
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
@@ -96,13 +98,18 @@ class SegmentCheck:
     """The pass over one segment; `facts` and `last_batch` are complete when `events` has ended."""
 
     def __init__(
-        self, view: memoryview, place: Place, now_ms: int, ledger: Ledger, consumers: Sequence[Consumer] = ()
+        self,
+        view: memoryview,
+        place: Place,
+        options: VerifyOptions,
+        ledger: Ledger,
+        consumers: Sequence[Consumer] = (),
     ) -> None:
         self.facts = SegmentFacts(place.path, place.base_offset, len(view))
         self.last_batch: FormerBatch | None = None
         self._view = view
         self._place = place
-        self._now_ms = now_ms
+        self._options = options
         self._ledger = ledger
         self._consumers = consumers
         self._chain = Chain(place)
@@ -114,7 +121,8 @@ class SegmentCheck:
 
     def events(self) -> Iterator[Event]:
         chain, path = self._chain, self._place.path
-        for item in Scanner(self._view, self._place.base_offset).blocks():
+        scanner = Scanner(self._view, self._place.base_offset)
+        for item in blocks_by_many(scanner, self._options.jobs):
             if isinstance(item, Damage):
                 yield from self._counted(chain.close(is_damaged=True))
                 yield from self._consume()
@@ -148,7 +156,8 @@ class SegmentCheck:
         chain, facts = self._chain, self.facts
         table, stop = chain.table, chain.ready
         if stop:
-            check.tally(table.cells, table.capacity, 0, stop, self._now_ms + FUTURE_TOLERANCE_MS, self._sums)
+            future_ms = self._options.now_ms + FUTURE_TOLERANCE_MS
+            check.tally(table.cells, table.capacity, 0, stop, future_ms, self._sums)
             if facts.first_offset is None:
                 facts.first_offset = table.at(C.BASE_OFFSET, 0)
             facts.last_offset = table.at(C.LAST_OFFSET, stop - 1)

@@ -87,6 +87,27 @@ def judge_small(buf, cells, capacity, count, limit_bytes, castagnoli, ieee):
     return left
 
 
+def judge_large(view, cells, capacity, count, castagnoli, ieee):
+    """Set the VALID column of the rows `judge_small` has left at −1, by functions that give the CRC of a buffer.
+
+    view: a memoryview of the whole file, whose slices they get. castagnoli, ieee: for magic 2 and for legacy entries.
+    """
+    if count > capacity or capacity * 15 > len(cells):
+        raise ValueError("the table of batches is too small")
+    row = 0
+    while row < count:
+        if cells[14 * capacity + row] == -1:
+            start = cells[row]
+            end = start + cells[capacity + row]
+            if cells[2 * capacity + row] < 2:
+                crc = ieee(view[start + 16 : end])
+            else:
+                crc = castagnoli(view[start + 21 : end])
+            cells[14 * capacity + row] = 1 if crc == cells[8 * capacity + row] else 0
+        row = row + 1
+    return 0
+
+
 def tables_checked(tables):
     if len(tables) != 2048:
         raise ValueError("a CRC table has 2048 entries")

@@ -1,4 +1,5 @@
 from array import array
+from collections.abc import Callable
 
 from typing_extensions import Buffer
 
@@ -15,4 +16,12 @@ def judge_small(
     limit_bytes: int,
     castagnoli: Buffer,
     ieee: Buffer,
+) -> int: ...
+def judge_large(
+    view: memoryview,
+    cells: memoryview,
+    capacity: int,
+    count: int,
+    castagnoli: Callable[[memoryview], int],
+    ieee: Callable[[memoryview], int],
 ) -> int: ...

@@ -118,11 +118,12 @@ def put_legacy(buf, p, cells, capacity, row):
     return 0
 
 
-def walk(buf, end, cells, capacity, state):
+def walk(buf, end, cells, capacity, state, until=-1):
     """Fill rows 0… of `cells` from position `state[0]` on; returns why it stopped (FULL, END, …).
 
-    buf: the whole file. end: readable end, ≤ len(buf). state[0] is moved behind the last row filled, state[1]
-    becomes the number of rows. A legacy row has COUNT 1, or −1 for a compressed wrapper; VALID is left at −1.
+    buf: the whole file. end: readable end, ≤ len(buf). until: no entry that begins there or behind it is wanted
+    (−1 = all are); arriving there is FULL, too. state[0] is moved behind the last row filled, state[1] becomes the
+    number of rows. A legacy row has COUNT 1, or −1 for a compressed wrapper; VALID is left at −1.
     """
     position = state[0]
     file_end = len(buf)
@@ -130,11 +131,15 @@ def walk(buf, end, cells, capacity, state):
         raise ValueError("the walk would leave its buffers")
     source = views.bytes_in(buf)
     table = views.table_in(cells)
+    if until < 0:
+        until = file_end
     row = 0
     reason = FULL
     while row < capacity:
         if position >= end - 17:
             reason = END
+            break
+        if position >= until:
             break
         size = int_at(source, position + 8)
         if size < 14:

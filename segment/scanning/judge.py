@@ -6,7 +6,6 @@
    blocks, in time that does not grow with them (`range_crc`).
 """
 
-from array import array
 from typing import TYPE_CHECKING
 
 from kseg.segment import columns as C
@@ -46,25 +45,9 @@ class BatchJudge:
         if not left:
             return
         if self.vain_bytes <= VAIN_ALLOWANCE_BYTES + len(self.view):
-            self._judge_large(table)
+            checksum.judge_large(self.view, table.cells, table.capacity, table.count, crc.crc32c, _crc32)
         else:
             self._judge_by_blocks(table)
-
-    def _judge_large(self, table: Columns) -> None:
-        # the loop of `verify --quick`: a call of the library for each batch and as little else as possible
-        view, capacity, cells = self.view, table.capacity, table.cells
-        crc32c, crc32 = crc.crc32c, crc.crc32
-        valid_at = C.VALID * capacity
-        verdicts = table.column(C.VALID).tolist()
-        columns = (table.column(field).tolist() for field in (C.POSITION, C.SIZE, C.MAGIC, C.CRC))
-        for row, (position, size, magic, stored) in enumerate(zip(*columns, strict=True)):
-            if verdicts[row] == -1:
-                end = position + size
-                if magic < L.MAGIC_V2:
-                    verdicts[row] = crc32(view[position + L.MAGIC_POSITION : end]) == stored
-                else:
-                    verdicts[row] = crc32c(view[position + L.ATTRIBUTES_POSITION : end]) == stored
-        cells[valid_at : valid_at + table.count] = array("q", verdicts)
 
     def _judge_by_blocks(self, table: Columns) -> None:
         for row in range(table.count):
@@ -81,6 +64,11 @@ class BatchJudge:
             polynomial = checksum.IEEE if legacy else checksum.CASTAGNOLI
             self._ranges[legacy] = RangeChecksum(self.view, polynomial, crc.crc32 if legacy else crc.crc32c)
         return self._ranges[legacy]
+
+
+def _crc32(data: memoryview) -> int:
+    # only an old message loads that library
+    return crc.crc32(data)
 
 
 _TABLES: list[tuple[memoryview, memoryview]] = []

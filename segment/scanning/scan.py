@@ -83,7 +83,8 @@ class Scanner:
         self._growing = [self.table]  # smaller ones come before it at the first damage
         self.next_offset: int | None = None
         self._state = memoryview(array("q", [0, 0]))
-        self._walked: tuple[Columns, int, int, int] | None = None  # table, position, end, why it stopped
+        # the last wish (table, position, end, until) and why that walk stopped
+        self._walked: tuple[tuple[Columns, int, int, int], int] | None = None
         self._probe: Columns | None = None
         self._exhausted_strict = False
         self._zero_tail = -1, -1
@@ -93,18 +94,18 @@ class Scanner:
     def fill(self, position: int, end: int) -> int:
         """Walk from `position` into the table, as Kafka would, judging every checksum; returns why it stopped."""
         self.table = self._growing[-1]
-        return self._fill(self.table, position, end)
+        return self._fill(self.table, position, end, -1)
 
-    def _fill(self, table: Columns, position: int, end: int) -> int:
-        walked = self._walked
-        if walked is not None and walked[0] is table and walked[1] == position and walked[2] == end:
+    def _fill(self, table: Columns, position: int, end: int, until: int) -> int:
+        wish = table, position, end, until
+        if self._walked is not None and self._walked[0] == wish:
             table.count = self._state[1]  # who asks again gets what still lies there
-            return walked[3]
+            return self._walked[1]
         self._state[0] = position
-        reason = walk(self.view, end, table.cells, table.capacity, self._state)
+        reason = walk(self.view, end, table.cells, table.capacity, self._state, until)
         table.count = self._state[1]
         self._judge.judge(table)
-        self._walked = table, position, end, reason
+        self._walked = wish, reason
         return reason
 
     def find(self, position: int, end: int) -> tuple[Columns, int] | None:
@@ -120,30 +121,44 @@ class Scanner:
             return None
         return self._probe, 0
 
-    def blocks(self, start: int = 0, end: int | None = None) -> Iterator[Columns | Damage]:
-        """Tables of valid batches and damage spans, in order of position, from `start` to `end` without a hole."""
+    def blocks(
+        self, start: int = 0, end: int | None = None, until: int | None = None
+    ) -> Iterator[Columns | Damage]:
+        """Tables of valid batches and damage spans, in order of position, from `start` to `end` without a hole.
+
+        until: leave out what begins there or behind it.
+        """
         stop = len(self.view) if end is None else end
+        limit = stop if until is None else min(until, stop)
         position = start
         size = len(self._growing) - 1
-        while position < stop:
+        while position < limit:
             self.table = table = self._growing[size]
-            reason = self._fill(table, position, stop)
+            position, is_whole = self.fill_valid(table, position, stop, limit)
             size = min(size + 1, len(self._growing) - 1)
-            good = first_invalid(table.cells, table.capacity, table.count)
-            bad_row = good < table.count
-            position = table.at(C.POSITION, good) if bad_row else self._state[0]
-            if good:
-                table.count = good
-                self._remember_offsets(table)
+            if table.count:
+                self.remember_offsets(table)
                 yield table
-            if bad_row or reason != FULL:
-                if position >= stop:
-                    return
+            if not is_whole and position < stop:
                 damage = self.resync(position, stop)
                 self._prepare_small_tables()
                 size = 0
                 yield damage
                 position += damage.length
+
+    def fill_valid(self, table: Columns, position: int, end: int, until: int) -> tuple[int, bool]:
+        """Walk into any table, up to what is no valid batch or to `until`: where that is, whether it may go on there."""
+        reason = self._fill(table, position, end, until)
+        good = first_invalid(table.cells, table.capacity, table.count)
+        is_whole = good == table.count
+        stopped = self._state[0] if is_whole else table.at(C.POSITION, good)
+        table.count = good
+        return stopped, is_whole and reason == FULL
+
+    def first_valid(self, position: int, stop: int) -> int | None:
+        """Where the first valid batch begins between `position` and `stop`, of those that end by `stop`: a guess at
+        the boundaries of batches, since a value may hold what looks like one."""
+        return self._search_from(position, stop, len(self.view), self.base_offset, self._highest_offset())
 
     def _prepare_small_tables(self) -> None:
         """Behind damage the walk begins with few rows: more damage may follow, and then the rest was in vain."""
@@ -316,7 +331,10 @@ class Scanner:
 
     def _strict_bounds(self) -> tuple[int, int]:
         lowest = self.base_offset if self.next_offset is None else self.next_offset
-        return lowest, min(self.base_offset + L.INT32_MAX, L.INT64_MAX)
+        return lowest, self._highest_offset()
+
+    def _highest_offset(self) -> int:
+        return min(self.base_offset + L.INT32_MAX, L.INT64_MAX)
 
     def _search_from(self, position: int, stop: int, end: int, lowest: int, highest: int) -> int | None:
         """The first valid batch that begins at or behind `position`, ends at or before `stop` and has such an offset."""
@@ -327,7 +345,8 @@ class Scanner:
             candidate = first_candidate(self.view, candidate + 1, stop, lowest, highest)
         return None
 
-    def _remember_offsets(self, table: Columns) -> None:
+    def remember_offsets(self, table: Columns) -> None:
+        """Take note of valid batches that lie before everything else that will be looked at."""
         highest = highest_offset(table.cells, table.capacity, table.count)
         if highest < L.INT64_MAX and (self.next_offset is None or highest >= self.next_offset):
             self.next_offset = highest + 1

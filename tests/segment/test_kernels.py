@@ -70,6 +70,29 @@ def test_first_candidate(data: bytes, lowest: int, highest: int, cut: int) -> No
     both(run)
 
 
+@given(buffers(), st.integers(0, 600), st.integers(1, 7))
+def test_a_walk_until_a_position(data: bytes, until: int, capacity: int) -> None:
+    """It stops at the first batch that begins there or behind it, and says nothing else than without."""
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
+        walk = kernel["walk"]
+        cells, state = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
+        reason = walk.walk(wrap(data), len(data), wrap(cells), capacity, wrap(state), until)
+        everything, at = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
+        whole = walk.walk(wrap(data), len(data), wrap(everything), capacity, wrap(at))
+        rows = state[1]
+        assert cells[:rows] == everything[:rows]
+        if rows < at[1]:
+            assert reason == walk.FULL
+            assert everything[rows] == state[0] >= until
+        else:
+            assert reason == whole or state[0] >= until
+        assert not rows or cells[rows - 1] < until
+        return reason, state.tolist(), cells.tolist()
+
+    both(run)
+
+
 @given(buffers(), st.data())
 def test_questions_about_tables(data: bytes, draws: st.DataObject) -> None:
     cells, count = table_of(data)
@@ -102,6 +125,22 @@ def test_judge_small(data: bytes, limit: int) -> None:
         tables = [wrap(memoryview(checksum.make_tables(p))) for p in (checksum.CASTAGNOLI, checksum.IEEE)]
         left = checksum.judge_small(wrap(data), wrap(cells), 16, count, limit, *tables)
         return left, cells.tolist()
+
+    both(run)
+
+
+@given(buffers(), st.sampled_from([61, 100]))
+def test_judge_large_says_what_judge_small_says(data: bytes, limit: int) -> None:
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
+        cells, count = table_of(data)
+        checksum = kernel["checksum"]
+        tables = [wrap(memoryview(checksum.make_tables(p))) for p in (checksum.CASTAGNOLI, checksum.IEEE)]
+        all_small = array("q", cells)
+        checksum.judge_small(wrap(data), wrap(all_small), 16, count, 10**6, *tables)
+        checksum.judge_small(wrap(data), wrap(cells), 16, count, limit, *tables)
+        checksum.judge_large(memoryview(data), wrap(cells), 16, count, crc.crc32c, crc.crc32)
+        assert cells == all_small
+        return cells.tolist()
 
     both(run)
 
@@ -232,6 +271,8 @@ def test_tables_that_are_too_small_are_refused(name: str) -> None:
                 lambda: kernel["checksum"].judge_small(
                     wrap(data[:40]), wrap(batches), 16, 1, 999, tables, tables
                 ),
+                lambda: kernel["checksum"].judge_large(memoryview(data), wrap(small), 5, 1, len, len),
+                lambda: kernel["checksum"].judge_large(memoryview(data), wrap(batches), 16, 17, len, len),
             ],
             "text": [
                 lambda: kernel["text"].format_lines(

@@ -37,8 +37,10 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     real_walk, real_candidate, real_zeros = kernel.walk, kernel.first_candidate, kernel.zero_run
     real_small, sums = checksum.judge_small, {"crc32": crc.crc32, "crc32c": crc.crc32c}
 
-    def walk(view: memoryview, end: int, cells: memoryview, capacity: int, state: memoryview) -> int:
-        reason = real_walk(view, end, cells, capacity, state)
+    def walk(
+        view: memoryview, end: int, cells: memoryview, capacity: int, state: memoryview, until: int = -1
+    ) -> int:
+        reason = real_walk(view, end, cells, capacity, state, until)
         done["walked"] += 1 + state[1]
         return reason
 
