@@ -67,7 +67,7 @@ def change_of(journal: Journal) -> Change:
         for file in inputs:
             check_name(file.name)
         course = Course(inputs, [_step(row) for row in journal.header["steps"]])
-        line = journal.lines.get("staged")
+        line = journal.line("staged")
         staged = None if line is None else Staged.of_line(line)
         return Change(journal, course, staged, journal.elsewhere)
     except (KeyError, ValueError, TypeError, FormatError) as error:

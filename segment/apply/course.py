@@ -9,6 +9,7 @@ Also known from the steps alone, before anything moves:
 
     lost        files as found that no name holds at the end: the quarantine must have them
     touched     files as found that do not stay as and where they were: lost, renamed, or cut
+    made        names that are none of the files as found
     tails       what each truncation cuts off
 """
 
@@ -59,6 +60,7 @@ class Course:
         cut = {tail.name for tail in self.tails}
         self.lost = sorted(self.inputs.keys() - held)
         self.touched = sorted(name for name in self.inputs if self.end.get(name) != name or name in cut)
+        self.made = sorted({name for change in self.changes for name, _ in change} - self.inputs.keys())
         self.survivors = {token: name for name, token in self.end.items() if isinstance(token, str)}
 
     def _take(self, number: int, step: Step) -> None:
@@ -110,6 +112,10 @@ class Course:
         self.tails.append(Tail(number, token, step.size_bytes, size_bytes - step.size_bytes))
         self._sizes[token] = step.size_bytes
         return {token: step.size_bytes}
+
+    def end_size(self, found: str) -> int:
+        """How long a file as found is at the end."""
+        return self._sizes[found]
 
     # --- where a directory stands
 

@@ -23,6 +23,7 @@ _FICLONE = 0x40049409  # linux/fs.h: the whole file shares the blocks of another
 _CANNOT = frozenset(
     (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.ENOTTY, errno.EBADF)
 )
+_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Disk:
@@ -190,6 +191,42 @@ def give_likeness(disk: Disk, path: str, like: os.stat_result) -> bool:
     disk.change_mode(path, stat.S_IMODE(like.st_mode))
     disk.change_times(path, like.st_mtime_ns)
     return is_owned
+
+
+def copy_file(disk: Disk, source_path: str, path: str) -> int:
+    """Make `path` a copy of a file, attributes included, on the disk; its CRC-32C, which was compared. Raises OSError."""
+    like = disk.status(source_path)
+    source = disk.open_to_read(source_path)
+    try:
+        target = disk.create(path)
+        try:
+            size_bytes = 0 if like is None else like.st_size
+            copy(disk, source, 0, size_bytes, target, 0)
+            if like is not None:
+                give_likeness(disk, path, like)
+            crc = checksum(disk, source, 0, size_bytes)
+            if checksum(disk, target, 0, size_bytes) != crc:
+                raise OSError(errno.EIO, "what was written reads back differently", path)
+            disk.sync(target)
+        finally:
+            disk.close(target)
+    finally:
+        disk.close(source)
+    return crc
+
+
+def link_or_copy(disk: Disk, source_path: str, path: str) -> int:
+    """Give a file a second name, or where the file system has no links, make a copy; the inode of `path`."""
+    try:
+        disk.link(source_path, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        copy_file(disk, source_path, path)
+    status = disk.status(path)
+    if status is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return status.st_ino
 
 
 def remove_quietly(disk: Disk, path: str) -> None:

@@ -29,11 +29,13 @@ from kseg.segment.apply.change import (
 from kseg.segment.apply.course import Course, Seen
 from kseg.segment.apply.disk import DISK, Disk, checksum, remove_quietly
 from kseg.segment.apply.journal import (
+    PLAN,
     Journal,
     Place,
     State,
     append,
     begin,
+    partition_places,
     place_for,
     read_journal,
 )
@@ -82,11 +84,21 @@ def apply_plan(
         return _carried_out(change, 0, disk)
 
 
-def finish(place: Place, disk: Disk = DISK) -> Applied | None:
-    """Go on with a half-done change; one that is done stays as it is. None when it had not been decided, and was
-    cleared away. Raises Refused when the directory changed since, or an undo has begun."""
-    with claimed(place.directory):
-        return finish_claimed(read_journal(place, disk), disk)
+def finish(place: Place, disk: Disk = DISK) -> list[Applied]:
+    """Go on with a half-done change, and with those in partitions that its journal names; what is done stays as it
+    is, what was never decided is cleared away, what an `append` wrote is kept.
+
+    The lock of the data directory is the caller's. Raises Refused when there is no such journal, a directory changed
+    since, or an undo has begun.
+    """
+    if disk.status(place.journal) is None:
+        raise Refused(f"there is no journal {place.journal}")
+    finished = []
+    for each in (*partition_places(read_journal(place, disk)), place):
+        with claimed(each.directory):
+            done = finish_claimed(read_journal(each, disk), disk)
+            finished += [done] if done is not None else []
+    return finished
 
 
 # --- up to the decision
@@ -146,12 +158,14 @@ def _place_of(error: OSError, otherwise: str) -> str:
 
 
 def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
-    """`finish` for who has claimed the directory already."""
+    """`finish` of one directory, for whoever has claimed it already."""
     if journal.state is State.ABANDONED:
         abandon(journal, disk)
         return None
     if journal.state in (State.UNDOING, State.UNREADABLE):
         raise Refused(half_done_sentence(journal))
+    if journal.kind != PLAN:
+        return _kept(journal, disk)
     change = change_of(journal)
     assert change.staged is not None
     if journal.state is State.DONE:
@@ -164,6 +178,14 @@ def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
             f"(what was taken out lies in {_quarantine(change) or path})"
         )
     return _carried_out(change, done, disk)
+
+
+def _kept(journal: Journal, disk: Disk) -> Applied:
+    from kseg.segment.apply.guard import keep
+
+    if journal.state is not State.DONE:
+        keep(journal, disk)
+    return Applied(journal=journal.path, quarantine=None, steps=0, bytes_written=0, bytes_kept=0)
 
 
 def _looked(change: Change, disk: Disk) -> dict[str, Seen]:

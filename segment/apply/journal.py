@@ -25,7 +25,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -156,12 +156,12 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A journal as it lies there. header: its first line; lines: the others, the last of each type, by type."""
+    """A journal as it lies there. header: its first line; lines: the others."""
 
     place: Place
     state: State
     header: Line
-    lines: Mapping[str, Line]
+    lines: tuple[Line, ...] = ()
 
     @property
     def path(self) -> str:
@@ -178,6 +178,16 @@ class Journal:
     @property
     def is_half_done(self) -> bool:
         return self.state in (State.APPLYING, State.UNDOING, State.UNREADABLE)
+
+    def line(self, kind: str) -> Line | None:
+        """The last line of a type."""
+        return next((line for line in reversed(self.lines) if line["type"] == kind), None)
+
+    @property
+    def holders(self) -> dict[str, int]:
+        """By name as found, the inode that an undo gives it; empty before that is decided."""
+        line = self.line("undoing") or {}
+        return {str(name): int(inode) for name, inode in line.get("holders", {}).items()}
 
     @property
     def elsewhere(self) -> str | None:
@@ -205,17 +215,27 @@ def read_journal(place: Place, disk: Disk = DISK) -> Journal:
     except (ValueError, RecursionError):
         is_sound = False
     if not is_sound or (lines and (lines[0]["type"] != "journal" or lines[0].get("version") != VERSION)):
-        return Journal(place, State.UNREADABLE, {}, {})
+        return Journal(place, State.UNREADABLE, {})
     if not lines:
         has_files = any(path != place.journal for path in place.files(disk))
-        return Journal(place, State.UNREADABLE if has_files else State.ABANDONED, {}, {})
-    later = {str(line["type"]): line for line in lines[1:]}
-    return Journal(place, _state(later), lines[0], later)
+        return Journal(place, State.UNREADABLE if has_files else State.ABANDONED, {})
+    return Journal(place, _state(lines), lines[0], tuple(lines[1:]))
 
 
-def _state(lines: Mapping[str, Line]) -> State:
+def partition_places(journal: Journal) -> list[Place]:
+    """Where the journals of the partitions lie that the same run changed, for the journal of a data directory."""
+    names = [str(name) for name in journal.header.get("partitions", ())]
+    return [
+        Place(journal.place.target(name), journal.place.id, in_log_dir=False)
+        for name in names
+        if journal.place.in_log_dir and name not in ("", ".", "..") and "/" not in name
+    ]
+
+
+def _state(lines: Iterable[Line]) -> State:
+    kinds = {line["type"] for line in lines}
     for kind, state in (("undoing", State.UNDOING), ("done", State.DONE), ("staged", State.APPLYING)):
-        if kind in lines:
+        if kind in kinds:
             return state
     return State.ABANDONED
 
@@ -250,7 +270,7 @@ def begin(place: Place, header: Line, disk: Disk) -> Journal:
         disk.close(descriptor)
     for path in (*reversed(place.directories), place.directory):
         disk.sync_directory(path)
-    return Journal(place, State.ABANDONED, header, {})
+    return Journal(place, State.ABANDONED, header)
 
 
 def append(journal: Journal, line: Line, disk: Disk) -> Journal:
@@ -267,7 +287,7 @@ def append(journal: Journal, line: Line, disk: Disk) -> Journal:
             raise
     finally:
         disk.close(descriptor)
-    lines = {**journal.lines, str(line["type"]): line}
+    lines = (*journal.lines, line)
     return replace(journal, lines=lines, state=_state(lines))
 
 

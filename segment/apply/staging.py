@@ -24,6 +24,7 @@ from kseg.segment.apply.disk import (
     copy,
     give_likeness,
     give_owner,
+    link_or_copy,
     write_all,
 )
 from kseg.segment.apply.journal import Place
@@ -34,7 +35,6 @@ from kseg.segment.plan.steps import FileIdentity, Rename, Step, Truncate, Write
 
 _OURS = (Role.LOCK, Role.KSEG_JOURNAL)
 _SYNCED_TOGETHER = 128
-_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @dataclass(slots=True)
@@ -206,17 +206,7 @@ class Staging:
             path = os.path.join(self._elsewhere, name)
             staged.copied[name] = self._copied(name, 0, found.size_bytes, path)
             return
-        path = self._place.old(name)
-        try:
-            self._disk.link(self._place.target(name), path)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            self._copied(name, 0, found.size_bytes, path)
-        status = self._disk.status(path)
-        if status is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        staged.kept[name] = status.st_ino
+        staged.kept[name] = link_or_copy(self._disk, self._place.target(name), self._place.old(name))
 
     def _copied(self, name: str, position: int, count: int, path: str) -> int:
         """Copy a range of a file as found to a new file with its attributes; its CRC-32C, compared with the source."""

@@ -1,0 +1,275 @@
+"""A journal for a command that writes a stream into a directory, and so has no plan: `append`.
+
+1. Before anything is written the journal notes every file as found, and copies of the small files that will be
+   replaced go into its quarantine; then `staged`: from here on the directory may change.
+2. A name that was not there is noted before the file is made.
+3. `done` notes what the touched files are like at the end.
+
+The way back cuts files that grew, brings back those that were replaced, and removes those that are new. What a killed
+command wrote can also be kept: the journal is then closed as the directory lies.
+
+A file that has a second name elsewhere (a hard link) is refused: what is written to it would appear there too.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import Self
+
+from kseg.segment.apply.change import check_name, clear_the_way, half_done_sentence
+from kseg.segment.apply.course import Seen
+from kseg.segment.apply.disk import DISK, Disk, checksum, copy_file, remove_quietly
+from kseg.segment.apply.journal import (
+    GUARD,
+    Journal,
+    Place,
+    State,
+    append,
+    begin,
+    discard,
+    place_for,
+    read_journal,
+)
+from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.staging import look
+from kseg.segment.errors import Refused, UnreadableInput
+
+
+class Guard:
+    """The journal of one directory while a command writes into it; a context manager.
+
+    Left without `done` (an exception) it stays half done, and the user is told both ways. Raises Refused when the
+    journal cannot be written; then nothing has changed yet, or the sentence says how to go on.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        command: str,
+        *,
+        journal_id: str,
+        grows: Iterable[str] = (),
+        replaces: Iterable[str] = (),
+        creates: Iterable[str] = (),
+        disk: Disk = DISK,
+    ) -> None:
+        """grows: files that are there and will only grow. replaces: those that may change anywhere, or go. creates:
+        names that are not there. The lock of the data directory is the caller's."""
+        self._disk = disk
+        self._stack = ExitStack()
+        self._created: set[str] = set()
+        self._grows = sorted(set(grows))
+        self._replaces = sorted(set(replaces))
+        self.place = place_for(directory, journal_id)
+        try:
+            self._stack.enter_context(claimed(directory))
+            clear_the_way(directory, disk)
+            self._journal = self._begun(command)
+        except BaseException as error:
+            self._stack.close()
+            if isinstance(error, OSError):
+                raise _refused(directory, error, "nothing was changed") from error
+            raise
+        for name in creates:
+            self.will_create(name)
+
+    @property
+    def journal(self) -> str:
+        return self.place.journal
+
+    def _begun(self, command: str) -> Journal:
+        disk, place = self._disk, self.place
+        status = os.stat(place.directory)
+        found = look(place.directory, disk)
+        for name in (*self._grows, *self._replaces):
+            if name not in found:
+                raise Refused(
+                    f"{place.target(name)} is no file that could be written to; nothing was changed"
+                )
+        for name in self._grows:
+            itself = disk.status(place.target(name))
+            if itself is not None and itself.st_nlink > 1:
+                raise Refused(
+                    f"{place.target(name)} has a second name elsewhere (a hard link), which would grow too; "
+                    "nothing was changed"
+                )
+        header = {
+            "id": place.id,
+            "kind": GUARD,
+            "command": command,
+            "directory": place.directory,
+            "directory_mtime_ns": status.st_mtime_ns,
+            "inputs": [[n, seen.size_bytes, seen.mtime_ns, seen.inode] for n, seen in found.items()],
+            "grows": self._grows,
+            "replaces": self._replaces,
+            "quarantine": None,
+        }
+        try:
+            journal = begin(place, header, disk)
+            kept = {name: copy_file(disk, place.target(name), place.old(name)) for name in self._replaces}
+            for path in place.directories[-1:]:
+                disk.sync_directory(path)
+            return append(journal, {"type": "staged", "kept": kept}, disk)
+        except BaseException:
+            _roll_back(self.place, disk)
+            raise
+
+    def will_create(self, name: str) -> None:
+        """Note a name before its file is made (also one that a replaced file is renamed to)."""
+        if name not in self._created:
+            self._note({"type": "create", "name": name})
+            self._created.add(name)
+
+    def done(self) -> None:
+        """Everything is written and synced."""
+        found = look(self.place.directory, self._disk)
+        files = [[name, *_numbers(seen)] for name, seen in found.items()]
+        self._note({"type": "done", "files": files})
+
+    def _note(self, line: Mapping[str, object]) -> None:
+        try:
+            self._journal = append(self._journal, line, self._disk)
+        except OSError as error:
+            raise Refused(f"{error.strerror}; {half_done_sentence(self._journal)}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def take_back(self) -> None:
+        """Undo everything at once, instead of leaving the journal half done."""
+        from kseg.segment.apply.undo import undo
+
+        self._stack.close()
+        undo(self.place, self._disk)
+
+
+def _refused(directory: str, error: OSError, stands: str) -> Refused:
+    where = directory if error.filename is None else error.filename
+    return Refused(f"cannot change {where}: {error.strerror}; {stands}")
+
+
+def _roll_back(place: Place, disk: Disk) -> None:
+    """Clear the journal away; what cannot be cleared now the next run clears."""
+    with suppress(OSError, UnreadableInput):
+        if read_journal(place, disk).state is State.ABANDONED:
+            discard(place, disk)
+
+
+def _numbers(seen: Seen) -> tuple[int, int, int]:
+    return seen.size_bytes, seen.mtime_ns, seen.inode
+
+
+def _seen_by_name(rows: Iterable[Sequence[int]]) -> dict[str, Seen]:
+    """From the journal's lists. Raises ValueError or TypeError for lists that are none of ours."""
+    found = {}
+    for name, size_bytes, mtime_ns, inode in rows:
+        check_name(str(name))
+        found[str(name)] = Seen(int(inode), int(size_bytes), int(mtime_ns))
+    return found
+
+
+def keep(journal: Journal, disk: Disk) -> None:
+    """Close a half-done journal with the directory as it lies. Needs the claim. Raises Refused."""
+    try:
+        files = [[name, *_numbers(seen)] for name, seen in look(journal.place.directory, disk).items()]
+        append(journal, {"type": "done", "files": files}, disk)
+    except OSError as error:
+        raise _refused(journal.place.directory, error, "nothing was changed") from error
+
+
+class GuardWayBack:
+    """The way back of what a guarded command wrote (the protocol `undo.WayBack`)."""
+
+    def __init__(self, journal: Journal, disk: Disk) -> None:
+        self._journal = journal
+        self._place = journal.place
+        self._disk = disk
+        try:
+            header = journal.header
+            self._found = _seen_by_name(header["inputs"])
+            self._grows = [name for name in header["grows"] if name in self._found]
+            self._created = [str(line["name"]) for line in journal.lines if line["type"] == "create"]
+            for name in self._created:
+                check_name(name)
+            kept = (journal.line("staged") or {}).get("kept", {})
+            self._kept = {str(name): int(crc) for name, crc in kept.items() if name in self._found}
+        except (KeyError, ValueError, TypeError) as error:
+            raise Refused(f"{journal.path} is no journal that can be followed: {error}") from error
+
+    def files(self) -> Iterator[str]:
+        yield from (*self._grows, *self._kept, *self._created)
+
+    def check(self) -> None:
+        actual = look(self._place.directory, self._disk)
+        done = self._journal.line("done")
+        if self._journal.state is State.DONE and done is not None:
+            expected = _seen_by_name(done["files"])
+            wrong = [name for name in {*actual, *expected} if actual.get(name) != expected.get(name)]
+        else:
+            wrong = [name for name in {*actual, *self._found} if not self._may_be(name, actual.get(name))]
+        if wrong:
+            more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            raise Refused(
+                f"{self._place.target(min(wrong))}{more} changed since {self._journal.command} was here; "
+                f"undoing {self._journal.path} would throw that away"
+            )
+
+    def _may_be(self, name: str, seen: Seen | None) -> bool:
+        """Whether a file can be what a killed command, or a killed undo, left."""
+        found = self._found.get(name)
+        if name in self._created or name in self._kept:
+            return True
+        if name in self._grows and found is not None and seen is not None:
+            return seen.inode == found.inode and seen.size_bytes >= found.size_bytes
+        return seen == found
+
+    def hold(self) -> dict[str, int]:
+        holders = {}
+        for name, crc in self._kept.items():
+            path = self._place.old(name)
+            status = self._disk.status(path)
+            if status is None or self._checksum(path, status.st_size) != crc:
+                raise Refused(f"cannot undo: {path} is not what was kept there; nothing was changed")
+            holders[name] = status.st_ino
+        return holders
+
+    def _checksum(self, path: str, size_bytes: int) -> int:
+        descriptor = self._disk.open_to_read(path)
+        try:
+            return checksum(self._disk, descriptor, 0, size_bytes)
+        finally:
+            self._disk.close(descriptor)
+
+    def restore(self, holders: Mapping[str, int]) -> None:
+        disk, place = self._disk, self._place
+        for name in self._created:
+            if name not in self._found:
+                remove_quietly(disk, place.target(name))
+        for name in self._kept:
+            status = disk.status(place.target(name))
+            if status is None or status.st_ino != holders[name]:
+                disk.rename(place.old(name), place.target(name))
+        for name in self._grows:
+            descriptor = disk.open_to_write(place.target(name))
+            try:
+                disk.truncate(descriptor, self._found[name].size_bytes)
+                disk.change_times(place.target(name), self._found[name].mtime_ns)
+                disk.sync(descriptor)
+            finally:
+                disk.close(descriptor)
+        disk.sync_directory(place.directory)
+        actual = {name: _numbers(seen)[:2] for name, seen in look(place.directory, disk).items()}
+        if actual != {name: _numbers(seen)[:2] for name, seen in self._found.items()}:
+            raise Refused(f"{place.directory} is not as it was found, though {place.journal} was undone")
+
+    def clear(self) -> None:
+        discard(self._place, self._disk)
+        mtime_ns = self._journal.header.get("directory_mtime_ns")
+        if isinstance(mtime_ns, int):
+            self._disk.change_times(self._place.directory, mtime_ns)

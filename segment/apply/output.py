@@ -1,0 +1,182 @@
+"""A changed copy of a directory instead of a change: `--output`. The input is only read.
+
+1. Check that the directory is as the planner found it.
+2. Make all files in a new directory beside the target: what stays as it is shares its blocks with the original where
+   the file system can (FICLONE), else it is copied, or when asked it gets a second name (a hard link); what changes is
+   made of its pieces and read back. Owner, permissions and modification times are kept.
+3. Check the inputs once more, sync, and give the directory its name in one instant.
+
+What a killed run left beside the target the next one removes.
+"""
+
+import errno
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+
+from kseg.segment.apply.course import Course, Token
+from kseg.segment.apply.disk import (
+    DISK,
+    Disk,
+    checksum,
+    copy,
+    give_likeness,
+    give_owner,
+    remove_quietly,
+)
+from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.staging import check_inputs, make_directories, write_content
+from kseg.segment.errors import Refused
+from kseg.segment.plan.pieces import Content, Span, length_of
+from kseg.segment.plan.steps import Plan, Write
+
+
+@dataclass(slots=True)
+class Copied:
+    """directory: the copy. Bytes by how they came: shared with the input's blocks, under a second name of the input's
+    files, copied, and made new."""
+
+    directory: str
+    files: int = 0
+    bytes_shared: int = 0
+    bytes_linked: int = 0
+    bytes_copied: int = 0
+    bytes_written: int = 0
+
+
+def write_copy(plan: Plan, target: str, *, hard_link: bool = False, disk: Disk = DISK) -> Copied:
+    """Make `target` what the planned directory would become; a plan without steps gives a plain copy.
+
+    hard_link: files that stay as they are become second names of the input's files, so that writing to either writes
+    to both; where that cannot be (another file system) they are copied. Raises Refused when `target` is there and not
+    empty, the inputs changed, or the file system does not take it; then nothing stays behind.
+    """
+    target = os.path.abspath(target)
+    try:
+        if disk.status(target) is not None and disk.names(target):
+            raise Refused(f"{target} is there already and not empty")
+        make_directories(os.path.dirname(target), disk)
+        _clear_leftovers(target, disk)
+        return _Copying(plan, target, hard_link, disk).make()
+    except OSError as error:
+        where = target if error.filename is None else error.filename
+        raise Refused(f"cannot write {where}: {error.strerror}; there is no copy") from error
+
+
+def _prefix(target: str) -> str:
+    return f".{os.path.basename(target)}.kseg-"
+
+
+def _clear_leftovers(target: str, disk: Disk) -> None:
+    parent = os.path.dirname(target)
+    for name in disk.names(parent):
+        if name.startswith(_prefix(target)):
+            with suppress(Refused), claimed(os.path.join(parent, name)):
+                _remove(os.path.join(parent, name), disk)
+
+
+def _remove(directory: str, disk: Disk) -> None:
+    for name in disk.names(directory):
+        remove_quietly(disk, os.path.join(directory, name))
+    with suppress(FileNotFoundError):
+        disk.remove_directory(directory)
+
+
+class _Copying:
+    def __init__(self, plan: Plan, target: str, hard_link: bool, disk: Disk) -> None:
+        self._plan = plan
+        self._target = target
+        self._hard_link = hard_link
+        self._disk = disk
+        self._folder = os.path.join(os.path.dirname(target), f"{_prefix(target)}{secrets.token_hex(4)}")
+        self._done = Copied(target)
+
+    def make(self) -> Copied:
+        disk, plan = self._disk, self._plan
+        inputs = check_inputs(plan.directory, plan.inputs, disk)
+        course = Course(inputs, plan.steps)
+        status = os.stat(plan.directory)
+        disk.make_directory(self._folder)
+        try:
+            with claimed(self._folder):
+                for name, token in sorted(course.end.items()):
+                    self._file(name, token, course)
+                check_inputs(plan.directory, plan.inputs, disk)
+                disk.sync_directory(self._folder)
+                give_likeness(disk, self._folder, status)
+                disk.rename(self._folder, self._target)
+        except BaseException:
+            with suppress(OSError):
+                _remove(self._folder, disk)
+            raise
+        disk.sync_directory(os.path.dirname(self._target))
+        return self._done
+
+    def _file(self, name: str, token: Token, course: Course) -> None:
+        path = os.path.join(self._folder, name)
+        self._done.files += 1
+        if isinstance(token, int):
+            step = course.steps[token]
+            assert isinstance(step, Write)
+            self._write(path, step.content, step.like)
+            return
+        found, size_bytes = course.inputs[token], course.end_size(token)
+        if size_bytes < found.size_bytes:
+            self._write(path, (Span(token, 0, size_bytes),) if size_bytes else (), token)
+        elif not (self._hard_link and self._linked(token, path, size_bytes)):
+            self._copy(token, path, size_bytes)
+
+    def _linked(self, source: str, path: str, size_bytes: int) -> bool:
+        try:
+            self._disk.link(os.path.join(self._plan.directory, source), path)
+        except OSError as error:
+            if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS):
+                return False
+            raise
+        self._done.bytes_linked += size_bytes
+        return True
+
+    def _copy(self, source: str, path: str, size_bytes: int) -> None:
+        disk = self._disk
+        origin = disk.open_to_read(os.path.join(self._plan.directory, source))
+        try:
+            target = disk.create(path)
+            try:
+                if disk.clone(origin, target):
+                    self._done.bytes_shared += size_bytes
+                else:
+                    copy(disk, origin, 0, size_bytes, target, 0)
+                    self._done.bytes_copied += size_bytes
+                    disk.hurry(target)
+                    self._check(path, target, size_bytes, checksum(disk, origin, 0, size_bytes))
+                self._finish(path, target, source)
+            finally:
+                disk.close(target)
+        finally:
+            disk.close(origin)
+
+    def _write(self, path: str, content: Content, like: str | None) -> None:
+        disk = self._disk
+        target = disk.create(path)
+        try:
+            crc = write_content(disk, self._plan.directory, content, target)
+            self._check(path, target, length_of(content), crc)
+            self._finish(path, target, like)
+        finally:
+            disk.close(target)
+        self._done.bytes_written += length_of(content)
+
+    def _check(self, path: str, descriptor: int, size_bytes: int, crc: int) -> None:
+        status = self._disk.status(path)
+        is_right_size = status is not None and status.st_size == size_bytes
+        if not is_right_size or checksum(self._disk, descriptor, 0, size_bytes) != crc:
+            raise OSError(errno.EIO, "what was written reads back differently", path)
+
+    def _finish(self, path: str, descriptor: int, like: str | None) -> None:
+        """Attributes: those of the file it is like, or those of a new file in the input."""
+        disk, directory = self._disk, self._plan.directory
+        status = disk.status(directory if like is None else os.path.join(directory, like))
+        if status is not None:
+            (give_owner if like is None else give_likeness)(disk, path, status)
+        disk.sync(descriptor)

@@ -1,0 +1,312 @@
+"""The way back: a directory exactly as its journal found it.
+
+1. Check: the directory is at the planned end, or in a state of the course when the change was killed; nothing was
+   changed since (then going back would throw away what somebody wrote).
+2. Hold: every file that the change touched gets a second name in the local quarantine, as during the change. What lies
+   in a quarantine elsewhere is copied back and compared; so are the tails that truncations cut off.
+3. Write the line `undoing`: from now on only `undo` again goes on.
+4. Restore each touched file under its name as found: append what was cut off, take the time back, one rename. What the
+   change made new goes. Each of these can be done twice, and their order does not matter to a kill.
+5. Check names, sizes and times against the files as found, then remove quarantine and journal, the journal last.
+
+The journal of a data directory also takes back what its run did in the partitions it names: all are checked before the
+first is touched, and its own journal goes last.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import ParamSpec, Protocol, TypeVar
+
+from kseg.segment.apply.change import abandon, change_of, half_done_sentence, undo_command
+from kseg.segment.apply.course import Seen, Tail
+from kseg.segment.apply.disk import DISK, Disk, checksum, copy, copy_file, link_or_copy, remove_quietly
+from kseg.segment.apply.journal import PLAN, Journal, Place, State, append, partition_places, read_journal
+from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.staging import Staged, look, tail_path
+from kseg.segment.errors import Refused
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """What was taken back. directory: as it was before. journal: which is gone now. command: whose change it was.
+    files: names that hold again what they held, or hold nothing again."""
+
+    directory: str
+    journal: str
+    command: str
+    files: tuple[str, ...]
+
+
+class WayBack(Protocol):
+    """How one kind of journal is undone; the methods are called in this order. All raise OSError and Refused."""
+
+    def check(self) -> None:
+        """Raise Refused when going back would throw away what somebody wrote since. Changes nothing."""
+
+    def hold(self) -> dict[str, int]:
+        """Make sure that everything needed is at hand; by name as found, the inode that the name will hold."""
+
+    def restore(self, holders: Mapping[str, int]) -> None:
+        """Put everything back, and check that it is as found."""
+
+    def clear(self) -> None:
+        """Remove journal and quarantine."""
+
+    def files(self) -> Iterator[str]:
+        """The names that are put back or taken away."""
+
+
+def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
+    """Take back a change, or go on with taking it back. One entry for each directory, the journal's own first.
+
+    The lock of the data directory is the caller's. Raises Refused when there is no such journal, when a directory
+    changed since, or with a sentence that says how to go on.
+    """
+    if disk.status(place.journal) is None:
+        raise Refused(f"there is no journal {place.journal}")
+    places = [place, *(p for p in partition_places(read_journal(place, disk)) if disk.status(p.journal))]
+    with ExitStack() as stack:
+        for each in places:
+            stack.enter_context(claimed(each.directory))
+        ways = [_way_back(read_journal(each, disk), disk) for each in places]
+        for _, way in ways:
+            if way is not None:
+                _guarded(place, False, way.check)
+        done = [_undone(journal, way) for journal, way in ways]
+        own, others = ways[0], ways[1:]
+        _put_back(*own, disk)
+        for other in others:
+            _put_back(*other, disk)
+            _clear(*other, disk)
+        _clear(*own, disk)
+        return done
+
+
+def _way_back(journal: Journal, disk: Disk) -> tuple[Journal, "WayBack | None"]:
+    """None for a change that was never decided."""
+    if journal.state is State.UNREADABLE:
+        raise Refused(half_done_sentence(journal))
+    if journal.state is State.ABANDONED:
+        return journal, None
+    if journal.kind != PLAN:
+        from kseg.segment.apply.guard import GuardWayBack
+
+        return journal, GuardWayBack(journal, disk)
+    return journal, _PlanWayBack(journal, disk)
+
+
+def _undone(journal: Journal, way: WayBack | None) -> Undone:
+    return Undone(
+        directory=journal.place.directory,
+        journal=journal.path,
+        command=journal.command,
+        files=() if way is None else tuple(way.files()),
+    )
+
+
+def _put_back(journal: Journal, way: WayBack | None, disk: Disk) -> None:
+    if way is None:
+        return
+    if journal.state is not State.UNDOING:
+        holders: Mapping[str, int] = _guarded(journal.place, False, way.hold)
+        line = {"type": "undoing", "holders": dict(holders)}
+        _guarded(journal.place, False, append, journal, line, disk)
+    else:
+        holders = journal.holders
+    _guarded(journal.place, True, way.restore, holders)
+
+
+def _clear(journal: Journal, way: WayBack | None, disk: Disk) -> None:
+    if way is None:
+        abandon(journal, disk)
+    else:
+        _guarded(journal.place, True, way.clear)
+
+
+def _guarded(place: Place, is_decided: bool, action: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """An error of the system as one sentence that says how things stand."""
+    try:
+        return action(*args, **kwargs)
+    except OSError as error:
+        where = place.directory if error.filename is None else str(error.filename)
+        stands = "the undo is half done and nothing is lost" if is_decided else "nothing was changed"
+        sentence = (
+            f"cannot undo: {where}: {error.strerror}; {stands}: `{undo_command(place.journal)}` goes on"
+        )
+        raise Refused(sentence) from error
+
+
+class _PlanWayBack:
+    """The way back of a planned change."""
+
+    def __init__(self, journal: Journal, disk: Disk) -> None:
+        change = change_of(journal)
+        assert change.staged is not None
+        self._change = change
+        self._staged: Staged = change.staged
+        self._course = change.course
+        self._place = journal.place
+        self._disk = disk
+        self._tails: dict[str, list[Tail]] = {}
+        for tail in change.course.tails:
+            if tail.length:
+                self._tails.setdefault(tail.name, []).append(tail)
+
+    def files(self) -> Iterator[str]:
+        yield from self._course.touched
+        yield from self._course.made
+
+    # --- before
+
+    def check(self) -> None:
+        actual = look(self._place.directory, self._disk)
+        if self._change.journal.state is State.DONE:
+            expected = self._course.end_state(self._staged.files)
+            wrong = [name for name in {*actual, *expected} if actual.get(name) != expected.get(name)]
+        else:
+            wrong = self._off_the_way(actual)
+        if wrong:
+            more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            raise Refused(
+                f"{self._place.target(min(wrong))}{more} changed since {self._change.journal.command} was here; "
+                f"undoing {self._place.journal} would throw that away"
+            )
+
+    def _off_the_way(self, actual: Mapping[str, Seen]) -> list[str]:
+        """Names that hold what neither the change nor its undo has put there."""
+        may = self._course.allowed(self._staged.files)
+        for name, inode in self._change.journal.holders.items():
+            may.setdefault(name, set()).add(inode)
+        known = {(seen.inode, seen.size_bytes, seen.mtime_ns) for seen in self._staged.files.values()}
+        for file in self._course.inputs.values():
+            known.add((file.inode, file.size_bytes, file.mtime_ns))
+        moving = {self._course.inputs[name].inode for name in self._tails}
+        wrong = []
+        for name in {*may, *actual}:
+            seen = actual.get(name)
+            if (None if seen is None else seen.inode) not in may.get(name, ()):
+                wrong.append(name)
+            elif seen is not None and seen.inode not in moving:
+                is_known = (seen.inode, seen.size_bytes, seen.mtime_ns) in known
+                if not is_known and not self._is_restored(name, seen):
+                    wrong.append(name)
+        return wrong
+
+    def _is_restored(self, name: str, seen: Seen) -> bool:
+        """Whether a name holds a copy, with another inode, of what it held as found."""
+        found = self._course.inputs.get(name)
+        return found is not None and (seen.size_bytes, seen.mtime_ns) == (found.size_bytes, found.mtime_ns)
+
+    def hold(self) -> dict[str, int]:
+        actual = look(self._place.directory, self._disk)
+        names = {seen.inode: name for name, seen in actual.items()}
+        for tails in self._tails.values():
+            for tail in tails:
+                self._check_tail(tail)
+        made: list[str] = []
+        try:
+            holders = {name: self._hold(name, names, made) for name in self._course.touched}
+            for path in self._place.directories[-1:] or (self._place.directory,):
+                self._disk.sync_directory(path)
+        except BaseException:
+            for path in made:
+                remove_quietly(self._disk, path)
+            raise
+        return holders
+
+    def _check_tail(self, tail: Tail) -> None:
+        path = tail_path(self._place, self._change.elsewhere, tail.name, tail.position)
+        try:
+            descriptor = self._disk.open_to_read(path)
+            try:
+                crc = checksum(self._disk, descriptor, 0, tail.length)
+            finally:
+                self._disk.close(descriptor)
+        except OSError as error:
+            raise Refused(f"cannot undo: {path}: {error.strerror}; nothing was changed") from error
+        if crc != self._staged.tails[tail.number]:
+            raise Refused(f"cannot undo: {path} is not what was taken out; nothing was changed")
+
+    def _hold(self, name: str, names: Mapping[int, str], made: list[str]) -> int:
+        """See to it that the quarantine beside the journal has a found file; its inode there."""
+        disk, path, found = self._disk, self._place.old(name), self._course.inputs[name]
+        status = disk.status(path)
+        is_copied = name in self._staged.copied
+        if (
+            status is not None
+            and not is_copied
+            and status.st_ino in (found.inode, self._staged.kept.get(name))
+        ):
+            is_as_found = (status.st_size, status.st_mtime_ns) == (found.size_bytes, found.mtime_ns)
+            if not is_as_found and name not in self._tails:
+                raise Refused(f"cannot undo: {path} is not what was taken out; nothing was changed")
+            return status.st_ino
+        if status is not None:  # left by an undo that was killed while it copied
+            disk.unlink(path)
+        if is_copied and self._change.elsewhere is not None:
+            source = os.path.join(self._change.elsewhere, name)
+        elif found.inode in names:
+            source = self._place.target(names[found.inode])
+        else:
+            raise Refused(f"cannot undo: {path} is gone; nothing was changed")
+        made.append(path)
+        if not is_copied:
+            return link_or_copy(disk, source, path)
+        if copy_file(disk, source, path) != self._staged.copied[name]:
+            raise Refused(f"cannot undo: {source} is not what was taken out; nothing was changed")
+        held = disk.status(path)
+        return -1 if held is None else held.st_ino
+
+    # --- decided
+
+    def restore(self, holders: Mapping[str, int]) -> None:
+        disk = self._disk
+        if self._is_restored_by(holders):  # and killed while the quarantine was removed
+            return
+        for name in self._course.touched:
+            target, holder = self._place.target(name), self._place.old(name)
+            status = disk.status(target)
+            is_there = status is not None and status.st_ino == holders[name]
+            path = target if is_there else holder
+            for tail in self._tails.get(name, ()):
+                self._append_tail(tail, path)
+            disk.change_times(path, self._course.inputs[name].mtime_ns)
+            if not is_there:
+                disk.rename(holder, target)
+        for name in self._course.made:
+            remove_quietly(disk, self._place.target(name))
+        disk.sync_directory(self._place.directory)
+        if not self._is_restored_by(holders):
+            journal = self._place.journal
+            raise Refused(f"{self._place.directory} is not as it was found, though {journal} was undone")
+
+    def _is_restored_by(self, holders: Mapping[str, int]) -> bool:
+        expected = {
+            name: Seen(holders.get(name, file.inode), file.size_bytes, file.mtime_ns)
+            for name, file in self._course.inputs.items()
+        }
+        return look(self._place.directory, self._disk) == expected
+
+    def _append_tail(self, tail: Tail, path: str) -> None:
+        disk = self._disk
+        source = disk.open_to_read(tail_path(self._place, self._change.elsewhere, tail.name, tail.position))
+        try:
+            target = disk.open_to_write(path)
+            try:
+                copy(disk, source, 0, tail.length, target, tail.position)
+                disk.sync(target)
+            finally:
+                disk.close(target)
+        finally:
+            disk.close(source)
+
+    def clear(self) -> None:
+        self._change.clear(self._disk)
+        mtime_ns = self._change.journal.header.get("directory_mtime_ns")
+        if isinstance(mtime_ns, int):
+            self._disk.change_times(self._place.directory, mtime_ns)
