@@ -279,6 +279,12 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         "the checkpointed log start lies behind the log end; a broker deletes the whole log",
         "kseg recover {log_dir}",
     ),
+    Kind(
+        "broker-load-fails",
+        ERROR,
+        "a broker's load of this log ends with an exception: it does not start, or takes the directory offline",
+        _RECOVER,
+    ),
     Kind("no-segments", WARNING, "the partition directory holds no segment", _RECOVER),
     Kind(
         "leftover-deleted",

@@ -1,0 +1,212 @@
+"""The side files of one segment as a broker holds them while it loads a log.
+
+Offset and time index (Kafka: AbstractIndex, LazyIndex): a file is opened when somebody first asks. An absent one is
+then made at its full size; of one that is there every whole slot is taken for an entry. The entries are what counts;
+the length of the file is another number: `reset` forgets the entries and gives the file its full size, `resize`
+changes the length (and throws when the entries do not fit), `trim` cuts it to the entries. Bytes behind the entries
+stay in the file until it is trimmed: entries that were forgotten, zeros.
+
+Transaction index (Kafka: TransactionIndex): opened when it exists, made at its first entry, written behind whatever
+the file holds. Last offsets must increase, but only those appended since it was opened or emptied are compared.
+"""
+
+import struct
+from typing import Generic, TypeVar
+
+from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
+from kseg.recovery.loading.workplace import Workplace
+from kseg.segment import layout as L
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex, TimeIndexEntry
+from kseg.segment.sidecar.txn_index import CURRENT_VERSION, AbortedTxn, TxnIndex, encode_aborted
+
+_TIME_SLOT = struct.Struct(">qi")
+_CLOSED = "trimmed to its entries, as a clean stop leaves it"
+
+I = TypeVar("I", OffsetIndex, TimeIndex)
+
+
+class IndexFile(Generic[I]):
+    """An offset or time index. kind: its reader. max_bytes: Kafka's segment.index.bytes."""
+
+    def __init__(
+        self, place: Workplace, name: str, base_offset: int, max_bytes: int, kind: type[I], slot_bytes: int
+    ) -> None:
+        self.name = name
+        self.base_offset = base_offset
+        self._place = place
+        self._kind: type[I] = kind
+        self._slot_bytes = slot_bytes
+        self._full_bytes = max_bytes // slot_bytes * slot_bytes
+        self._is_open = False
+        self._raw: memoryview | bytes = b""
+        self._entries: memoryview | bytes = b""
+        self._reader: I | None = None
+        self._length_bytes = 0
+
+    @property
+    def exists(self) -> bool:
+        return self.name in self._place.image
+
+    @property
+    def reader(self) -> I:
+        """The entries; opens the file."""
+        self.open()
+        if self._reader is None:
+            self._reader = self._kind(self._entries, self.base_offset, as_kafka=True)
+        return self._reader
+
+    def open(self) -> None:
+        """What the first question does."""
+        if self._is_open:
+            return
+        self._is_open = True
+        if not self.exists:
+            self._length_bytes = self._full_bytes
+            self._place.write(self.name, bytes(self._full_bytes), "made where it was missing")
+            return
+        self._length_bytes = self._place.size_bytes(self.name)
+        self._raw = self._place.view(self.name)
+        self._set_entries(self._raw[: self._length_bytes // self._slot_bytes * self._slot_bytes])
+
+    def reset(self) -> None:
+        """Forget the entries and give the file its full size."""
+        self.open()
+        self._set_entries(b"")
+        self.resize_to_full()
+
+    def replace_entries(self, entries: bytes) -> None:
+        """The entries are now these, the length stays."""
+        self._set_entries(entries)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the entries at and above `offset`."""
+        self._set_entries(self.reader.truncate_to(offset))
+
+    def resize_to_full(self) -> None:
+        self._resize(self._full_bytes)
+
+    def trim(self) -> None:
+        self._resize(len(self._entries))
+
+    def resize_to_nothing(self) -> None:
+        """What a load does to a time index that is not there."""
+        self.open()
+        self._resize(0)
+
+    def close(self) -> None:
+        if self._is_open:
+            self.trim()
+            self.put_back(_CLOSED)
+
+    def put_back(self, why: str) -> None:
+        """Let the file have the bytes that a broker's has now."""
+        if not self._is_open:
+            return
+        rest = self._raw[len(self._entries) : self._length_bytes]
+        zeros = self._length_bytes - len(self._entries) - len(rest)
+        data = bytes(self._entries) + bytes(rest) + bytes(zeros)
+        if not self.exists or self._place.view(self.name) != data:
+            self._place.write(self.name, data, self._place.why.get(self.name, why))
+
+    def _set_entries(self, entries: memoryview | bytes) -> None:
+        self._entries = entries
+        self._reader = None
+
+    def _resize(self, size_bytes: int) -> None:
+        self.open()
+        if size_bytes == self._length_bytes:
+            return
+        if size_bytes < len(self._entries):
+            sentence = f"{self.name} holds {len(self._entries)} bytes of entries, segment.index.bytes allows {size_bytes}"
+            raise KafkaThrows(ILLEGAL_ARGUMENT, sentence)
+        self._length_bytes = size_bytes
+
+    @property
+    def has_room(self) -> bool:
+        return self._length_bytes - len(self._entries) >= self._slot_bytes
+
+    def _append(self, slot: bytes) -> None:
+        self._set_entries(bytes(self._entries) + slot)
+
+
+def offset_index_file(
+    place: Workplace, name: str, base_offset: int, max_bytes: int
+) -> IndexFile[OffsetIndex]:
+    return IndexFile(place, name, base_offset, max_bytes, OffsetIndex, L.OFFSET_INDEX_ENTRY)
+
+
+class TimeIndexFile(IndexFile[TimeIndex]):
+    """A time index."""
+
+    def __init__(self, place: Workplace, name: str, base_offset: int, max_bytes: int) -> None:
+        super().__init__(place, name, base_offset, max_bytes, TimeIndex, L.TIME_INDEX_ENTRY)
+
+    def append_at_close(self, entry: TimeIndexEntry) -> None:
+        """The greatest timestamp, when it is greater than the last entry's; what cannot be appended is left out
+        (Kafka: LogSegment.close swallows it)."""
+        last = self.reader.last_entry
+        if entry.timestamp_ms <= last.timestamp_ms or not self.has_room:
+            return
+        relative = entry.offset - self.base_offset
+        if (self.reader.entries and entry.offset < last.offset) or not 0 <= relative <= L.INT32_MAX:
+            return
+        self._append(_TIME_SLOT.pack(entry.timestamp_ms, relative))
+
+
+class TxnIndexFile:
+    """A transaction index."""
+
+    def __init__(self, place: Workplace, name: str, base_offset: int) -> None:
+        self.name = name
+        self.base_offset = base_offset
+        self._place = place
+        self._is_open = name in place.image
+        self._last_offset: int | None = None
+
+    def is_sane(self) -> bool:
+        """The check of every load; False makes the segment be recovered. Raises KafkaThrows for a version that is
+        not known."""
+        if not self._is_open:
+            return True
+        for slot, entry in enumerate(TxnIndex(self._place.view(self.name), self.base_offset)):
+            if entry.version_as_kafka > CURRENT_VERSION:
+                sentence = f"entry {slot} of {self.name} has the unknown version {entry.version_as_kafka}"
+                raise KafkaThrows(KAFKA, sentence)
+            if entry.last_offset < self.base_offset:
+                return False
+        return True
+
+    def reset(self) -> None:
+        if self._is_open:
+            self._place.write(self.name, b"", "emptied before it is rebuilt from the log")
+        self._last_offset = None
+
+    def append(self, entries: list[AbortedTxn]) -> None:
+        """Add entries; raises KafkaThrows when last offsets do not increase."""
+        if not entries:
+            return
+        for entry in entries:
+            if self._last_offset is not None and entry.last_offset <= self._last_offset:
+                sentence = (
+                    f"{self.name}: an abort at offset {entry.last_offset} follows one at {self._last_offset}"
+                )
+                raise KafkaThrows(ILLEGAL_ARGUMENT, sentence)
+            self._last_offset = entry.last_offset
+        before = bytes(self._place.view(self.name)) if self.name in self._place.image else b""
+        self._is_open = True
+        self._place.write(
+            self.name, before + b"".join(map(encode_aborted, entries)), "rebuilt from the markers in the log"
+        )
+
+    def truncate_to(self, offset: int) -> None:
+        if not self._is_open:
+            return
+        view = self._place.view(self.name)
+        kept = TxnIndex(view, self.base_offset).truncate_to(offset)
+        if len(kept) < len(view):
+            self._place.write(self.name, bytes(kept), f"entries at and above offset {offset} are dropped")
+            self._last_offset = None
+
+    def forget_file(self) -> None:
+        """The segment was made under another name: a file of this name is found only when an entry is written."""
+        self._is_open = False

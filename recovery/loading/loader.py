@@ -1,0 +1,323 @@
+"""Policy `kafka`: a broker's load of one partition directory, then a clean stop (fact sheet §6; Kafka: LogLoader).
+
+What a broker does is acted out on an image of the directory, with its own objects in its own order, because the
+result depends on them: on which snapshot is loaded when, on an index that is believed, on a file that is only made
+when somebody asks for it. The plan:
+
+1. The leader epochs are read, the producer snapshots listed.
+2. Leftovers of cleanings, splits and deletions are settled (`leftovers`).
+3. In the order of names: an index without its log goes; a log whose offset index is missing, or whose transaction
+   index lies below it, is recovered at once. What that cuts off costs no later segment.
+4. Unless the stop was clean: each segment from the recovery point on is recovered; one with offsets out of order is
+   emptied; behind the first that loses bytes all segments go.
+5. A log that ends below its log start goes altogether; a log without segments gets an empty one.
+6. The leader epochs are cut to the ends of the log.
+7. Stray snapshots go; the producer state is rebuilt to the log end.
+8. The log is closed: indexes are trimmed to their entries.
+
+3 and 4 begin again whenever a segment overflows, which is split (`overflow`). Whatever a broker does not catch ends
+the load: the answer is then the directory as it was found, and the exception.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from kseg.recovery.loading.epochs import FILE_NAME as EPOCHS_FILE
+from kseg.recovery.loading.epochs import LoadedEpochs
+from kseg.recovery.loading.leftovers import settle_leftovers
+from kseg.recovery.loading.losses import report_cut, report_whole
+from kseg.recovery.loading.metadata import check_partition_metadata
+from kseg.recovery.loading.overflow import split_overflowed
+from kseg.recovery.loading.producers import LoadedProducers
+from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments
+from kseg.recovery.loading.segment_recovery import recover
+from kseg.recovery.loading.throws import OUT_OF_ORDER, OVERFLOW, KafkaThrows
+from kseg.recovery.loading.workplace import Workplace, numbered, offset_in_name
+from kseg.recovery.repair.options import Circumstances, LoadSettings
+from kseg.recovery.repair.outcome import Death, Repair
+from kseg.segment import layout as L
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import PartitionState
+from kseg.segment.plan.image import DirectoryImage
+from kseg.segment.plan.steps import FileIdentity
+
+T = TypeVar("T")
+
+_SIDE_SUFFIXES = (L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.TXN_INDEX_SUFFIX)
+
+
+def load_as_broker(
+    directory: str,
+    inputs: tuple[FileIdentity, ...],
+    circumstances: Circumstances,
+    settings: LoadSettings,
+    *,
+    rebuild: bool = False,
+) -> Repair:
+    """What a broker's load of `directory` and a clean stop leave. inputs: its files (`plan.inputs.inputs_of`).
+
+    rebuild: as if all side files were missing and the stop had not been clean, with recovery point 0. Where the load
+    would throw, `death` of the answer says so. Raises UnreadableInput when a file cannot be read.
+    """
+    try:
+        place = Workplace(directory, inputs)
+    except KafkaThrows as thrown:
+        return _died(Workplace(directory, ()), inputs, thrown)
+    with place:
+        if rebuild:
+            circumstances = _forget_side_files(place, circumstances)
+        try:
+            load = _Load(place, circumstances, settings)
+            load.run()
+        except KafkaThrows as thrown:
+            return _died(place, inputs, thrown)
+        return Repair(
+            image=place.settle(),
+            log_start_offset=load.log_start_offset,
+            log_end_offset=load.log_end_offset,
+            last_stable_offset=load.last_stable_offset,
+            recovery_point=load.recovery_point,
+            why=place.changes(),
+            findings=tuple(place.findings),
+            removed=tuple(place.removed),
+        )
+
+
+def _died(place: Workplace, inputs: tuple[FileIdentity, ...], thrown: KafkaThrows) -> Repair:
+    message = f"a broker's load ends with {thrown.kafka_exception}: {thrown.sentence}"
+    numbers = {"kafka_exception": thrown.kafka_exception}
+    finding = Finding("broker-load-fails", place.directory, message, numbers=numbers)
+    return Repair(
+        image=DirectoryImage.of(inputs),
+        log_start_offset=0,
+        log_end_offset=0,
+        last_stable_offset=0,
+        recovery_point=0,
+        findings=(*place.findings, finding),
+        death=Death(thrown.kafka_exception, thrown.sentence),
+    )
+
+
+def _forget_side_files(place: Workplace, circumstances: Circumstances) -> Circumstances:
+    for name in list(place.image):
+        if name.endswith((*_SIDE_SUFFIXES, L.SNAPSHOT_SUFFIX)) or name == EPOCHS_FILE:
+            place.remove(name, "to be rebuilt from the log")
+    return replace(circumstances, is_clean=False, recovery_point=0)
+
+
+class _Load:
+    """One load. After `run`: the offsets of the log, the place as the load and a clean stop leave it."""
+
+    def __init__(self, place: Workplace, circumstances: Circumstances, settings: LoadSettings) -> None:
+        self._place = place
+        self._circumstances = circumstances
+        self._settings = settings
+        self._segments = LoadedSegments()
+        self._is_deleted = place.directory_name.endswith(f"-{PartitionState.DELETE}")
+        self._epochs = LoadedEpochs(place)
+        self._producers = LoadedProducers(place, settings)
+        self.log_start_offset = self.log_end_offset = self.last_stable_offset = self.recovery_point = 0
+
+    def run(self) -> None:
+        """All steps of the plan. Raises KafkaThrows."""
+        circumstances, segments = self._circumstances, self._segments
+        settle_leftovers(self._place, self._settings)
+        self._splitting(self._load_files)
+        if self._is_deleted:
+            if not len(segments):
+                segments.add(LoadedSegment(self._place, 0, self._settings))
+        else:
+            self.log_end_offset = self._splitting(self._recover_log)
+            segments.last.offset_index.resize_to_full()
+            segments.last.time_index.resize_to_full()
+        self._epochs.truncate_from_end(self.log_end_offset)
+        self.log_start_offset = max(circumstances.log_start_offset, segments.first.base_offset)
+        self._epochs.truncate_from_start(circumstances.log_start_offset)
+        self._producers.remove_stray_snapshots(segments.bases)
+        self._producers.rebuild(
+            segments, self.log_start_offset, self.log_end_offset, is_clean=circumstances.is_clean
+        )
+        check_partition_metadata(self._place)
+        self.recovery_point = max(self.recovery_point, self.log_start_offset)
+        self.last_stable_offset = self._last_stable_offset()
+        self._close()
+
+    def _splitting(self, work: Callable[[], T]) -> T:
+        """`work`, begun again after each split of a segment that overflows."""
+        while True:
+            try:
+                return work()
+            except _Overflow as overflow:
+                for base_offset in split_overflowed(overflow.segment, self._segments):
+                    self._producers.forget_snapshot_at(base_offset, "its segment was split")
+
+    # --- the files
+
+    def _load_files(self) -> None:
+        place, segments = self._place, self._segments
+        segments.close_all()
+        segments.clear()
+        for name in sorted(place.image, key=_java_order):
+            if name.endswith(_SIDE_SUFFIXES):
+                if numbered(offset_in_name(name), L.LOG_SUFFIX) not in place.image:
+                    place.note("orphan-index", name, "the index has no log and goes")
+                    place.remove(name, "an index without its log")
+            elif name.endswith(L.LOG_SUFFIX):
+                segment = LoadedSegment(place, offset_in_name(name), self._settings)
+                if not self._has_sound_indexes(segment):
+                    self._recover_segment(segment)
+                segments.add(segment)
+
+    def _has_sound_indexes(self, segment: LoadedSegment) -> bool:
+        """What a load looks at of the indexes: whether the offset index is there, and the transaction index sane."""
+        place = self._place
+        if not segment.offset_index.exists:
+            message = "the segment has no offset index, so it is recovered"
+            place.note("index-missing", segment.log_name, message)
+            return False
+        if not segment.time_index.exists:
+            message = "the segment has no time index; a broker makes an empty one and believes it"
+            place.note("time-index-missing", segment.log_name, message)
+            segment.time_index.resize_to_nothing()
+        if not segment.txn_index.is_sane():
+            message = "the transaction index names an abort below its segment, so the segment is recovered"
+            place.note("txn-index-below-base", segment.txn_index.name, message)
+            return False
+        return True
+
+    def _recover_segment(self, segment: LoadedSegment) -> int:
+        """Recover one segment with the producers of those before it; the bytes that left its log."""
+        producers = LoadedProducers(self._place, self._settings)
+        start = self._circumstances.log_start_offset
+        producers.rebuild(self._segments, start, segment.base_offset, is_clean=False)
+        try:
+            removed = recover(segment, producers, self._epochs)
+        except KafkaThrows as thrown:
+            if thrown.kafka_exception == OVERFLOW:
+                raise _Overflow(segment, thrown.sentence) from thrown
+            raise
+        producers.take_snapshot()
+        return removed
+
+    # --- the log
+
+    def _recover_log(self) -> int:
+        """Steps 4 and 5; the log end offset."""
+        circumstances, segments = self._circumstances, self._segments
+        if not circumstances.is_clean:
+            self._recover_unflushed()
+        if len(segments):
+            end = segments.last.next_offset()
+            if end >= circumstances.log_start_offset:
+                self.recovery_point = (
+                    end if circumstances.is_clean else min(circumstances.recovery_point, end)
+                )
+                return end
+            self._delete_all(end)
+        else:
+            self._place.note("no-segments", "", "the directory holds no segment; a broker makes an empty one")
+        segments.add(LoadedSegment(self._place, circumstances.log_start_offset, self._settings))
+        end = segments.last.next_offset()
+        self.recovery_point = min(circumstances.recovery_point, end)
+        return end
+
+    def _recover_unflushed(self) -> None:
+        for segment in self._segments.between(self._circumstances.recovery_point, L.INT64_MAX):
+            try:
+                removed = self._recover_segment(segment)
+            except KafkaThrows as thrown:
+                if thrown.kafka_exception != OUT_OF_ORDER:
+                    raise
+                removed = self._empty(segment, thrown)
+            if removed:
+                segment.next_offset()  # a broker puts it into its warning, and may die of that
+                self._delete_behind(segment)
+                return
+
+    def _empty(self, segment: LoadedSegment, thrown: KafkaThrows) -> int:
+        """A segment with offsets out of order is cut at its first batch; the bytes that left it."""
+        found = segment.find(segment.base_offset)
+        if found is not None and found.position < segment.size_bytes:
+            path = self._place.path(segment.log_name)
+            cause = Finding("offset-not-monotonic", path, f"{thrown.sentence}; a broker empties the segment")
+            report_cut(
+                self._place, segment.log_name, segment.base_offset, found.position, segment.base_offset, cause
+            )
+        return segment.truncate_to(segment.base_offset, "its offsets are out of order")
+
+    def _delete_behind(self, damaged: LoadedSegment) -> None:
+        cause = self._place.removed[-1].cause
+        for segment in list(self._segments):
+            if segment.base_offset > damaged.base_offset:
+                why = f"behind the damage in {damaged.log_name}"
+                self._delete(segment, cause, why)
+                self._producers.forget_snapshot_at(segment.base_offset, why)
+
+    def _delete_all(self, log_end_offset: int) -> None:
+        start = self._circumstances.log_start_offset
+        why = f"the log ends at offset {log_end_offset}, below its log start {start}"
+        self._place.note("log-start-beyond-end", "", f"{why}: a broker deletes all of it")
+        for segment in list(self._segments):
+            self._delete(segment, "log-start-beyond-end", why)
+        self._epochs.clear()
+        self._producers.start_anew(start)
+
+    def _delete(self, segment: LoadedSegment, cause: str, why: str) -> None:
+        report_whole(self._place, segment.log_name, segment.base_offset, cause)
+        self._segments.remove(segment.base_offset)
+        segment.delete(why)
+
+    # --- the end
+
+    def _last_stable_offset(self) -> int:
+        """With the log end for high watermark. A broker reads the batch where the first open transaction begins,
+        before and after it learns the high watermark, and so opens that segment's offset index."""
+        high_watermark = max(self.log_end_offset, self.log_start_offset)
+        unstable = self._unstable(self.log_start_offset - 1)
+        if unstable is not None:
+            self._as_read(unstable)
+        unstable = self._unstable(high_watermark)
+        if unstable is None:
+            return high_watermark
+        return min(self._as_read(unstable), high_watermark)
+
+    def _unstable(self, high_watermark: int) -> int | None:
+        """The first offset that is not decided below a high watermark, None when all are."""
+        producers = self._producers
+        offsets = [one.first_offset for one in producers.state.open_transactions]
+        offsets = [offset for offset in offsets if offset not in producers.lost]
+        offsets += [first for first, marker in producers.unreplicated.items() if marker >= high_watermark]
+        return max(min(offsets), self.log_start_offset) if offsets else None
+
+    def _as_read(self, offset: int) -> int:
+        """The offset, or the log end when no batch from there on is found (Kafka: convertToOffsetMetadataOrThrow)."""
+        segment = self._segments.floor(offset)
+        if offset > self.log_end_offset or segment is None:
+            return offset
+        if offset == self.log_end_offset:
+            return self.log_end_offset
+        while segment is not None:
+            if segment.read(offset, 1, segment.size_bytes) is not None:
+                return offset
+            segment = self._segments.above(segment.base_offset)
+        return self.log_end_offset
+
+    def _close(self) -> None:
+        for segment in self._segments:
+            segment.largest  # noqa: B018 - whoever asks a log for its times opens all time indexes
+        self._producers.take_snapshot()
+        self._segments.close_all()
+
+
+class _Overflow(Exception):
+    """A segment overflows and is to be split."""
+
+    def __init__(self, segment: LoadedSegment, sentence: str) -> None:
+        super().__init__(sentence)
+        self.segment = segment
+
+
+def _java_order(name: str) -> bytes:
+    """Java compares names by their UTF-16 units."""
+    return name.encode("utf-16-be", "surrogatepass")

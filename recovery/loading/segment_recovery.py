@@ -1,0 +1,201 @@
+"""Recovery of one segment (Kafka: LogSegment.recover; fact sheet §6.3).
+
+1. All three indexes are emptied.
+2. The batches are taken one after the other while length and checksum are good. For each: its last offset must fit
+   the segment (else the segment overflows); the indexes get their entries (an offset that does not increase, or a
+   full index, throws); a new leader epoch is noted; the producer state goes on, and an aborted transaction is noted.
+3. The first bad batch, a partial one, or a control record that cannot be read ends that. The log is cut behind the
+   last batch that was taken (a batch whose control record cannot be read stays itself).
+4. The time index gets its final entry; the indexes are trimmed.
+
+Nothing is decompressed, counted or compared with its neighbours.
+"""
+
+from array import array
+from collections.abc import Iterator
+
+from kseg.recovery.loading.epochs import LoadedEpochs
+from kseg.recovery.loading.losses import report_cut
+from kseg.recovery.loading.producers import LoadedProducers
+from kseg.recovery.loading.replaying import apply_rows, read_marker, rows_of_producers
+from kseg.recovery.loading.segment import LoadedSegment
+from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, INVALID_RECORD, KafkaThrows
+from kseg.segment import columns as C
+from kseg.segment.columns import Columns
+from kseg.segment.findings import Finding
+from kseg.segment.kernel.walk import FULL, first_invalid, walk
+from kseg.segment.scanning.decode import Decoder
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner
+from kseg.segment.sidecar.index import TimeIndexEntry
+from kseg.segment.sidecar.index_builder import IndexRefusal, SegmentIndexes
+from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.state.control import EndTransactionMarker
+
+_REBUILT = "rebuilt from the log"
+
+
+def recover(segment: LoadedSegment, producers: LoadedProducers, epochs: LoadedEpochs) -> int:
+    """Recover a segment; the number of bytes that left its log. Raises KafkaThrows, the indexes being as far as they
+    were."""
+    return _Recovery(segment, producers, epochs).run()
+
+
+class _Recovery:
+    def __init__(self, segment: LoadedSegment, producers: LoadedProducers, epochs: LoadedEpochs) -> None:
+        self._segment = segment
+        self._producers = producers
+        self._epochs = epochs
+        self._view = segment.view
+        self._indexes = SegmentIndexes(
+            segment.base_offset, segment.settings.index_interval_bytes, segment.settings.segment_index_bytes
+        )
+        self._decoder = Decoder(self._view, capacity=16)
+        self._valid_bytes = 0
+        self._next_offset: int | None = None
+        self._cause: Finding | None = None
+
+    def run(self) -> int:
+        segment = self._segment
+        segment.offset_index.reset()
+        segment.time_index.reset()
+        segment.txn_index.reset()
+        segment.largest = None
+        try:
+            for table, good in self._tables():
+                if not self._take(table, good):
+                    break
+        finally:
+            self._hand_over()
+        segment.checked_bytes = self._valid_bytes
+        removed = self._cut()
+        segment.offset_index.trim()
+        refusal = self._indexes.finish()
+        self._hand_over()
+        if refusal is not None:
+            raise KafkaThrows(refusal.kafka_exception, refusal.sentence)
+        segment.time_index.trim()
+        return removed
+
+    def _tables(self) -> Iterator[tuple[Columns, int]]:
+        """Tables of batches, and how many of their rows from the first on are sound; the last one ends the walk."""
+        view, position = self._view, 0
+        scanner = Scanner(view, self._segment.base_offset, BATCHES_PER_TABLE)
+        state = memoryview(array("q", [0, 0]))
+        is_checked = self._segment.checked_bytes == len(view)
+        while True:
+            table = scanner.table
+            if is_checked:
+                state[0] = position
+                reason = walk(view, len(view), table.cells, table.capacity, state)
+                table.count = good = state[1]
+            else:
+                reason = scanner.fill(position, len(view))
+                good = first_invalid(table.cells, table.capacity, table.count)
+            if good:
+                yield table, good
+                position = table.at(C.POSITION, good - 1) + table.at(C.SIZE, good - 1)
+            if good < table.count or reason != FULL:
+                return
+
+    def _take(self, table: Columns, good: int) -> bool:
+        """The sound rows of a table; False when recovery stops within them."""
+        stop, unread, markers, thrown = self._read_markers(table, good)
+        refused = self._indexes.add_rows(table, 0, stop)
+        taken = stop if refused is None else refused[0]
+        applied = min(taken, unread)
+        self._note_epochs(table, taken)
+        aborted = self._apply(table, min(applied, stop if thrown is None else thrown[0]), markers)
+        self._segment.txn_index.append(aborted)
+        if thrown is not None and thrown[0] < taken:
+            raise thrown[1]
+        if refused is not None:
+            raise self._refusal(table, *refused)
+        if taken:
+            self._valid_bytes = table.at(C.POSITION, taken - 1) + table.at(C.SIZE, taken - 1)
+            self._next_offset = table.at(C.LAST_OFFSET, taken - 1) + 1
+        return unread >= good
+
+    def _read_markers(
+        self, table: Columns, good: int
+    ) -> tuple[int, int, dict[int, EndTransactionMarker | None], tuple[int, KafkaThrows] | None]:
+        """(rows that are taken, the row whose control record cannot be read or `good`, markers by row, what ends the
+        load and in which row)."""
+        markers: dict[int, EndTransactionMarker | None] = {}
+        for row in rows_of_producers(table, good):
+            try:
+                markers[row] = read_marker(self._decoder, table, row)
+            except KafkaThrows as thrown:
+                if thrown.kafka_exception != INVALID_RECORD:
+                    return good, good, markers, (row, thrown)
+                self._cause = self._bad_control_record(table, row, thrown)
+                return row + 1, row, markers, None
+        return good, good, markers, None
+
+    def _note_epochs(self, table: Columns, stop: int) -> None:
+        epochs = table.column(C.LEADER_EPOCH)[:stop]
+        latest = self._epochs.latest_epoch
+        if not stop or max(epochs) <= latest:
+            return
+        bases = table.column(C.BASE_OFFSET)
+        for row, epoch in enumerate(epochs):
+            if epoch > latest:
+                self._epochs.assign(epoch, bases[row])
+                latest = epoch
+
+    def _apply(
+        self, table: Columns, stop: int, markers: dict[int, EndTransactionMarker | None]
+    ) -> list[AbortedTxn]:
+        producers = self._producers
+        if producers.lost:
+            self._refuse_lost(table, stop)
+        return apply_rows(producers.state, table, stop, markers)
+
+    def _refuse_lost(self, table: Columns, stop: int) -> None:
+        """A marker of a transaction that no list has any more ends the load."""
+        state = self._producers.state
+        for row in rows_of_producers(table, stop):
+            known = state.entry(table.at(C.PRODUCER_ID, row))
+            if known is not None and known.current_txn_first_offset in self._producers.lost:
+                raise KafkaThrows(
+                    ILLEGAL_ARGUMENT,
+                    f"the transaction from offset {known.current_txn_first_offset} ends twice",
+                )
+
+    def _hand_over(self) -> None:
+        """The segment has the indexes as far as they are built."""
+        segment, indexes = self._segment, self._indexes
+        segment.offset_index.replace_entries(indexes.offset_index.to_bytes())
+        segment.time_index.replace_entries(indexes.time_index.to_bytes())
+        segment.largest = TimeIndexEntry(indexes.max_timestamp_ms, indexes.offset_of_max)
+
+    def _cut(self) -> int:
+        segment = self._segment
+        removed = len(self._view) - self._valid_bytes
+        if removed:
+            blame = report_cut(
+                segment.place,
+                segment.log_name,
+                segment.base_offset,
+                self._valid_bytes,
+                self._next_offset,
+                self._cause,
+            )
+            segment.cut(self._valid_bytes, f"a broker keeps nothing behind the first damage ({blame})")
+        return removed
+
+    def _refusal(self, table: Columns, row: int, refusal: IndexRefusal) -> KafkaThrows:
+        position = table.at(C.POSITION, row)
+        return KafkaThrows(
+            refusal.kafka_exception, f"{self._segment.log_name}, position {position}: {refusal.sentence}"
+        )
+
+    def _bad_control_record(self, table: Columns, row: int, thrown: KafkaThrows) -> Finding:
+        return Finding(
+            "bad-control-record",
+            self._segment.place.path(self._segment.log_name),
+            f"{thrown.sentence}; a broker keeps this batch and cuts the log behind it",
+            position=table.at(C.POSITION, row),
+            length=table.at(C.SIZE, row),
+            first_offset=table.at(C.BASE_OFFSET, row),
+            last_offset=table.at(C.LAST_OFFSET, row),
+        )
