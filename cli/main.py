@@ -5,6 +5,7 @@ line is read by `declare.quick_read`, and only what is left (help, completion, m
 become one sentence on stderr and an exit status here and nowhere else.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ COMPLETING = "_KSEG_COMPLETE"  # set by the shell's completion script
 
 def main() -> None:
     """Run the program and exit."""
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    gc.freeze()  # else the interpreter looks through every object once more before it ends
+    sys.exit(status)
 
 
 def run(words: Sequence[str]) -> int:

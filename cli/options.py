@@ -10,13 +10,13 @@ from kseg.segment.layout import INT32_MAX, INT64_MAX
 
 _SIZES = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _DURATIONS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_AMOUNT = re.compile(r"(\d{1,19})\s*([A-Za-z]*)", re.ASCII)
-_EPOCH_MS = re.compile(r"-?\d+", re.ASCII)
+_AMOUNT = r"([0-9]{1,19})\s*([A-Za-z]*)"
+_EPOCH_MS = r"-?[0-9]+"
 
 
 def read_time(text: str) -> int:
     """TIME to epoch milliseconds: a whole number of them, or ISO 8601 (without a zone it is UTC)."""
-    if _EPOCH_MS.fullmatch(text):
+    if re.fullmatch(_EPOCH_MS, text):
         return _within_64_bits(int(text))
     import datetime
 
@@ -84,7 +84,7 @@ def default_jobs() -> int:
 
 
 def _amount(text: str, units: dict[str, int], complaint: str) -> int:
-    match = _AMOUNT.fullmatch(text.strip())
+    match = re.fullmatch(_AMOUNT, text.strip(), re.ASCII)
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise ValueError(complaint)

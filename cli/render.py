@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kseg.cli.advice import next_command
 from kseg.cli.progress import Progress
 from kseg.cli.stream import Output, complain, silence, visible
 from kseg.cli.tally import Tally
@@ -129,7 +128,11 @@ class _Screen:
     def _advice(self) -> str:
         if self._style.advice is not None:
             return self._style.advice(self._tally)
-        return "" if self._worst is None else next_command(self._worst, self._style.command)
+        if self._worst is None:
+            return ""
+        from kseg.cli.advice import next_command
+
+        return next_command(self._worst, self._style.command)
 
     def _row(self, values: Values) -> None:
         if values.get("type") in SUMMED:

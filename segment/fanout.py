@@ -17,7 +17,6 @@ What a target's work raises never stops the others: every exception becomes a `F
 """
 
 import os
-import signal
 import struct
 import time
 from collections import deque
@@ -253,6 +252,7 @@ class _Crew:
 
     def _start(self) -> _Worker:
         import multiprocessing
+        import signal
         import threading
 
         forks = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
@@ -271,6 +271,8 @@ class _Crew:
 
 
 def _cause_of_death(exitcode: int | None) -> str:
+    import signal
+
     if exitcode is not None and exitcode < 0:
         try:
             return f"was killed by {signal.Signals(-exitcode).name}"

@@ -41,8 +41,7 @@ class MappedFile:
             if not stat.S_ISREG(status.st_mode):
                 raise UnreadableInput(f"cannot read {self.path}: not a regular file")
             self.size_bytes = status.st_size
-            self.mtime_ms = status.st_mtime_ns // 1_000_000
-            self._identity = _identity(status)
+            self._status = status
             content = b""
             if 0 < status.st_size <= SMALL_BYTES:
                 content = os.pread(self._descriptor, SMALL_BYTES, 0)
@@ -61,9 +60,13 @@ class MappedFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    @property
+    def mtime_ms(self) -> int:
+        return self._status.st_mtime_ns // 1_000_000
+
     def is_still(self, status: os.stat_result) -> bool:
         """Whether `status` is that of this file, and nothing was written to it since it was opened."""
-        return _identity(status) == self._identity
+        return _identity(status) == _identity(self._status)
 
     def close(self) -> None:
         self.view.release()
@@ -98,10 +101,11 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
     name = os.fspath(path)
     descriptor = _opened(name)
     try:
-        # a read reserves what it is asked for, and a file that grows meanwhile is taken as it was
-        wanted = min(limit_bytes, os.fstat(descriptor).st_size) + 1
+        # a read reserves what it is asked for; the byte more shows that the limit is passed
+        size_bytes = os.fstat(descriptor).st_size
+        wanted = min(limit_bytes, size_bytes) + 1
         data = os.read(descriptor, wanted)
-        while len(data) < wanted and (more := os.read(descriptor, wanted - len(data))):
+        while len(data) < size_bytes and (more := os.read(descriptor, wanted - len(data))):
             data += more
     except OSError as error:
         raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error

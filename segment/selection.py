@@ -26,4 +26,7 @@ class Selection:
 
     @property
     def selects_everything(self) -> bool:
-        return self == Selection()
+        return self == _EVERYTHING
+
+
+_EVERYTHING = Selection()

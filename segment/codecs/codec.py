@@ -26,6 +26,9 @@ from kseg.segment.errors import CodecError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+# The bound on one batch's decompressed size: far above what a broker accepts, far below what hurts a machine.
+MAX_BODY_BYTES = 256 * 1024 * 1024
+
 Reader = Callable[[memoryview, int, int], memoryview]
 Writer = Callable[[bytes, int, int | None], bytes]
 

@@ -26,6 +26,7 @@ _FRAME_MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _WORD = struct.Struct("<I")
 _JAVA_START = struct.Struct("<IBBI")  # magic, descriptor, window, block header and one more byte
+_EMPTY_LAST_BLOCK = b"\x01\x00\x00"
 _LARGEST_BLOCK = 128 * 1024
 _LARGEST_WINDOW = (1 << 27) + 1
 _LARGEST_WINDOW_CODE = 0x88
@@ -52,14 +53,21 @@ def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     size_bytes = len(data)
     if size_bytes >= 10 and magic >= L.MAGIC_V2:
         frame_magic, descriptor, window, block = _JAVA_START.unpack_from(data)
-        # the usual batch: the header that Java writes and one block, compressed, that ends with the input
+        # the usual batch: the header that Java writes and one block, compressed, that ends with the input or before
+        # an empty last one, which a flush before the end leaves
         if (
             frame_magic == _FRAME_MAGIC
             and descriptor == 0
             and window <= _LARGEST_WINDOW_CODE
-            and block & 7 == _COMPRESSED << 1 | 1
-            and (block & 0xFFFFFF) >> 3 == size_bytes - 9
             and limit_bytes >= _LARGEST_BLOCK
+            and (
+                (block & 7 == _COMPRESSED << 1 | 1 and (block & 0xFFFFFF) >> 3 == size_bytes - 9)
+                or (
+                    block & 7 == _COMPRESSED << 1
+                    and (block & 0xFFFFFF) >> 3 == size_bytes - 12
+                    and data[-3:] == _EMPTY_LAST_BLOCK
+                )
+            )
         ):
             return memoryview(_frame_content(data, _LARGEST_BLOCK))
     _check_magic(magic)

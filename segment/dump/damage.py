@@ -1,13 +1,17 @@
 """Findings of a dump: what the scanner and the decoder noticed, as catalogue entries with numbers."""
 
+from typing import TYPE_CHECKING
+
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
-from kseg.segment.scanning.decode import Problem
-from kseg.segment.scanning.scan import Damage
+
+if TYPE_CHECKING:
+    from kseg.segment.scanning.decode import Problem
+    from kseg.segment.scanning.scan import Damage
 
 
-def damage_finding(path: str, damage: Damage) -> Finding:
+def damage_finding(path: str, damage: "Damage") -> Finding:
     """A damage span as a finding: its range, the offsets that are missing, and where reading goes on."""
     last_lost = None
     if damage.resumed_offset is not None:
@@ -55,7 +59,7 @@ def invalid_batch(path: str, table: Columns, row: int) -> Finding:
     )
 
 
-def undecodable(path: str, table: Columns, problem: Problem) -> Finding:
+def undecodable(path: str, table: Columns, problem: "Problem") -> Finding:
     """A batch whose records cannot (all) be decoded."""
     row = problem.row
     position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)

@@ -7,7 +7,8 @@ only an error here when no version can have written it; otherwise it is a note.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
@@ -15,15 +16,17 @@ from kseg.segment.dump.desk import OpenLog
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check as K
 from kseg.segment.kernel.walk import first_invalid
-from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.scan import Damage, Scanner
 from kseg.segment.scanning.sound import unsound
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 
+if TYPE_CHECKING:
+    from kseg.segment.scanning.decode import Decoder
+
 
 def check_offset_index(path: str, log: OpenLog, index: OffsetIndex) -> Iterator[Finding]:
     """Findings of the used entries of `index` against the log beside it."""
-    if _all_exact(log.scanner.table, index):
+    if _all_exact(K.next_offset_entry, log.scanner.table, index):
         return
     log_bytes = log.file.size_bytes
     for slot, (offset, position) in enumerate(index):
@@ -45,14 +48,17 @@ def check_offset_index(path: str, log: OpenLog, index: OffsetIndex) -> Iterator[
             )
 
 
-def _all_exact(table: Columns, index: OffsetIndex) -> bool:
-    """Whether every entry is the last offset and the position of a valid batch of the table: nearly always."""
+def _all_exact(compare: Callable[..., int], table: Columns, index: OffsetIndex | TimeIndex) -> bool:
+    """Whether every entry is exactly what Kafka 4 writes for a valid batch of the table: nearly always.
+
+    compare: `next_offset_entry` or `next_time_entry` of the kernel, which compare with the headers of batches.
+    """
     if first_invalid(table.cells, table.capacity, table.count) < table.count:
         return False
     state = memoryview(array("q", bytes(8 * K.I_WIDTH)))
     state[K.I_FORMER_SLOT] = -1
     slots = index.entries
-    outcome = K.next_offset_entry(
+    outcome = compare(
         index.content, slots, index.base_offset, table.cells, table.capacity, table.count, state
     )
     return outcome == K.IN_ORDER and state[K.I_EXACT] == slots
@@ -104,6 +110,8 @@ def _old_style(path: str, slot: int, offset: int, log_offset: int) -> Finding:
 
 def check_time_index(path: str, log: OpenLog, index: TimeIndex) -> Iterator[Finding]:
     """Findings of the used entries of `index` against the log beside it."""
+    if _all_exact_times(log.scanner, index):
+        return
     base = index.base_offset
     entries = [(timestamp_ms, base + relative) for timestamp_ms, relative in index.stored()]
     batches = _batches_holding(log.scanner, sorted({offset for _, offset in entries}))
@@ -113,6 +121,21 @@ def check_time_index(path: str, log: OpenLog, index: TimeIndex) -> Iterator[Find
         if found != (offset, timestamp_ms) or previous_ms >= timestamp_ms:
             yield from _time_entry(path, slot, timestamp_ms, offset, previous_ms, found)
         previous_ms = timestamp_ms
+
+
+def _all_exact_times(scanner: Scanner, index: TimeIndex) -> bool:
+    """Whether every entry is the last offset and the largest record timestamp of a valid batch: nearly always.
+
+    Only where the table holds the log from its first byte on, so that no batch before it can be meant.
+    """
+    table = scanner.table
+    if not table.count or table.at(C.POSITION, 0) or not _all_exact(K.next_time_entry, table, index):
+        return False
+    row_of = {last_offset: row for row, last_offset in enumerate(table.column(C.LAST_OFFSET))}
+    base, entries = index.base_offset, list(index.stored())
+    if len(row_of) < table.count or (entries and entries[0][0] < 0):
+        return False
+    return not unsound(scanner.view, table, [row_of[base + relative] for _, relative in entries])
 
 
 def _time_entry(
@@ -184,13 +207,15 @@ def _ends_of(view: memoryview, table: Columns, rows: Sequence[int]) -> Iterator[
     look_closely = unsound(view, table, looked_at)
     ends = {row: (last_offsets[row], max(-1, timestamps[row])) for row in looked_at}
     if look_closely:
+        from kseg.segment.scanning.decode import Decoder  # here: most indexes are sound
+
         decoder = Decoder(view)
         for row in look_closely:
             ends[row] = last_offsets[row], _largest_timestamp(decoder, table, row)
     return map(ends.__getitem__, rows)
 
 
-def _largest_timestamp(decoder: Decoder, table: Columns, row: int) -> int:
+def _largest_timestamp(decoder: "Decoder", table: Columns, row: int) -> int:
     largest_ms = -1
     for chunk in decoder.chunks(table, row, row + 1):
         largest_ms = max([largest_ms, *chunk.records.column(C.R_TIMESTAMP)])

@@ -13,6 +13,7 @@ Events: `Text` blocks of whole lines, findings in between, in the order of the f
 import os
 from array import array
 from collections.abc import Generator, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kseg.segment import columns as C
@@ -27,12 +28,12 @@ from kseg.segment.events import Event
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import text as T
 from kseg.segment.kernel.walk import END, FULL, HEADER_CUT, PARTIAL, TOO_SMALL, next_remarkable
-from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Damage, Scanner
-from kseg.segment.state.control import kafka_text, parse_control_record
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from kseg.segment.scanning.decode import Chunk, Decoder
 
 # what ends Kafka's own walk with an exception
 STOPS = {TOO_SMALL: "CorruptRecordException", HEADER_CUT: "KafkaException"}
@@ -42,6 +43,7 @@ MOST_SUSPECTS = 256
 # Going back behind lengths that were wrong is bounded, so that a hostile file is not printed again and again.
 WALK_AGAIN_ALLOWANCE_BYTES = 16 * 1024 * 1024
 WALK_AGAIN_FACTOR = 4
+_NO_RECORDS = Columns(C.RECORD_WIDTH, 1)
 
 
 class LogText:
@@ -52,7 +54,6 @@ class LogText:
         self.options = options
         self.narrowing = narrowing
         self.scanner = scanner
-        self.decoder = Decoder(scanner.view)
         self.size_bytes = len(self.scanner.view)
         self.end = options.end_of(self.size_bytes)
         deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
@@ -68,6 +69,12 @@ class LogText:
         self._suspects: list[Finding] = []
         self._walked_again_bytes = 0
         self._walk_again_limit_bytes = WALK_AGAIN_ALLOWANCE_BYTES + WALK_AGAIN_FACTOR * self.size_bytes
+
+    @cached_property
+    def decoder(self) -> "Decoder":
+        from kseg.segment.scanning.decode import Decoder  # here, so that lines of batches do not wait for it
+
+        return Decoder(self.scanner.view)
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """All lines and findings of the file from position `start` on, where a batch begins."""
@@ -168,7 +175,7 @@ class LogText:
             if self.narrowing.exhausted:
                 return
 
-    def _chunk(self, table: Columns, chunk: Chunk) -> Iterator[Event]:
+    def _chunk(self, table: Columns, chunk: "Chunk") -> Iterator[Event]:
         if chunk.control and not self.options.skip_record_metadata:
             yield from self._batches(table, chunk.last_row)
             for at in range(chunk.records.count):
@@ -180,17 +187,20 @@ class LogText:
 
     def _batches(self, table: Columns, last_row: int) -> Iterator[Event]:
         """Lines of the batches from state[ROW] to `last_row`, without their records."""
-        yield from self._lines(b"", table, last_row, self.decoder.records, 0, 0, self._flags & ~T.DEEP)
+        yield from self._lines(b"", table, last_row, _NO_RECORDS, 0, 0, self._flags & ~T.DEEP)
 
-    def _records(self, table: Columns, chunk: Chunk, start: int, stop: int) -> Iterator[Event]:
+    def _records(self, table: Columns, chunk: "Chunk", start: int, stop: int) -> Iterator[Event]:
         """Lines of a chunk's records start … stop − 1, each batch's own line before its first record."""
         last_row = chunk.last_row
         yield from self._lines(chunk.body, table, last_row, chunk.records, start, stop, self._flags)
         if chunk.control and not self.options.skip_record_metadata:
             yield from self._control(chunk, start)
 
-    def _control(self, chunk: Chunk, at: int) -> Iterator[Event]:
+    def _control(self, chunk: "Chunk", at: int) -> Iterator[Event]:
         """What follows a control record on its line, which `_lines` has just ended."""
+        from kseg.segment.scanning.decode import record_at
+        from kseg.segment.state.control import kafka_text, parse_control_record
+
         record = record_at(chunk, at)
         try:
             meaning = kafka_text(parse_control_record(record.key, record.value))

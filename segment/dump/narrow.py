@@ -10,13 +10,16 @@ A record belongs to an aborted transaction when its transactional batch of that 
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
-from kseg.segment.scanning.decode import Chunk
 from kseg.segment.selection import Selection
-from kseg.segment.sidecar.txn_index import AbortedTxn
+
+if TYPE_CHECKING:
+    from kseg.segment.scanning.decode import Chunk
+    from kseg.segment.sidecar.txn_index import AbortedTxn
 
 
 class Narrowing:
@@ -29,7 +32,7 @@ class Narrowing:
     def __init__(
         self,
         selection: Selection,
-        aborted: Iterable[AbortedTxn] = (),
+        aborted: "Iterable[AbortedTxn]" = (),
         stable_offset: int | None = None,
     ) -> None:
         self.selection = selection
@@ -43,14 +46,12 @@ class Narrowing:
         self._keys = frozenset(selection.keys)
         self._pattern = None if selection.key_regex is None else re.compile(selection.key_regex)
         self.needs_records = bool(self._keys or self._pattern)
-        self.tests_records = self.needs_records or any(
-            bound is not None
-            for bound in (
-                selection.from_offset,
-                selection.to_offset,
-                selection.from_time_ms,
-                selection.to_time_ms,
-            )
+        self.tests_records = not self.everything and (
+            self.needs_records
+            or selection.from_offset is not None
+            or selection.to_offset is not None
+            or selection.from_time_ms is not None
+            or selection.to_time_ms is not None
         )
 
     def rows(self, table: Columns) -> list[int]:
@@ -98,7 +99,7 @@ class Narrowing:
         """Count whole batches against the limit (a dump without records)."""
         return rows[: self._take(len(rows))]
 
-    def take_records(self, chunk: Chunk) -> list[int]:
+    def take_records(self, chunk: "Chunk") -> list[int]:
         """The selected records of a chunk, counted against the limit."""
         records = chunk.records
         if self.tests_records:
@@ -115,7 +116,7 @@ class Narrowing:
         self.exhausted = self._left == 0
         return taken
 
-    def _record_selected(self, chunk: Chunk, at: int) -> bool:
+    def _record_selected(self, chunk: "Chunk", at: int) -> bool:
         want, cell = self.selection, chunk.records.at
         offset, timestamp = cell(C.R_OFFSET, at), cell(C.R_TIMESTAMP, at)
         if want.from_offset is not None and offset < want.from_offset:
@@ -128,7 +129,7 @@ class Narrowing:
             return False
         return not self.needs_records or self._key_selected(chunk, at)
 
-    def _key_selected(self, chunk: Chunk, at: int) -> bool:
+    def _key_selected(self, chunk: "Chunk", at: int) -> bool:
         start, length = chunk.records.at(C.R_KEY_START, at), chunk.records.at(C.R_KEY_LENGTH, at)
         if length < 0:
             return False

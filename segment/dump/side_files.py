@@ -14,11 +14,15 @@ that is how it meets the zero tail of an active index.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kseg.segment.findings import Finding
-from kseg.segment.sidecar.index import OffsetIndex, OffsetIndexEntry, TimeIndex
+from kseg.segment.layout import OFFSET_INDEX_ENTRY
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
-from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
+
+if TYPE_CHECKING:
+    from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ Item = Entry | Finding
 
 def starts_preallocated(index: OffsetIndex) -> bool:
     """Whether the first entry is what a preallocated index begins with."""
-    return bool(index.entries) and index.entry(0) == OffsetIndexEntry(index.base_offset, 0)
+    return bool(index.slots) and not any(index.content[:OFFSET_INDEX_ENTRY])
 
 
 def no_batch_to_compare(path: str) -> Finding:
@@ -42,14 +46,14 @@ def no_batch_to_compare(path: str) -> Finding:
     return _official_stop(path, "NoSuchElementException", "the index is preallocated and its log is empty")
 
 
-def offset_index_lines(index: OffsetIndex) -> str:
+def offset_index_lines(index: OffsetIndex) -> bytes:
     """The entries of a `.index` read as Kafka reads it (`as_kafka=True`)."""
-    base, lines = index.base_offset, list[str]()
+    base, numbers = index.base_offset, list[int]()
     for relative, position in index.stored():
-        if not relative and lines:
+        if not relative and numbers:
             break
-        lines.append(f"offset: {base + relative} position: {position}\n")
-    return "".join(lines)
+        numbers += (base + relative, position)
+    return b"offset: %d position: %d\n" * (len(numbers) // 2) % tuple(numbers)
 
 
 def offset_index_rows(path: str, index: OffsetIndex) -> Iterator[dict[str, object]]:
@@ -60,14 +64,14 @@ def offset_index_rows(path: str, index: OffsetIndex) -> Iterator[dict[str, objec
         yield {"type": "offset_index_entry", "file": path, "offset": offset, "position": position}
 
 
-def time_index_lines(index: TimeIndex) -> str:
+def time_index_lines(index: TimeIndex) -> bytes:
     """The entries of a `.timeindex` read as Kafka reads it (`as_kafka=True`)."""
-    base, lines = index.base_offset, list[str]()
+    base, numbers = index.base_offset, list[int]()
     for timestamp_ms, relative in index.stored():
-        if not relative and lines:
+        if not relative and numbers:
             break
-        lines.append(f"timestamp: {timestamp_ms} offset: {base + relative}\n")
-    return "".join(lines)
+        numbers += (timestamp_ms, base + relative)
+    return b"timestamp: %d offset: %d\n" * (len(numbers) // 2) % tuple(numbers)
 
 
 def time_index_rows(path: str, index: TimeIndex) -> Iterator[dict[str, object]]:
@@ -78,7 +82,7 @@ def time_index_rows(path: str, index: TimeIndex) -> Iterator[dict[str, object]]:
         yield {"type": "time_index_entry", "file": path, "timestamp": timestamp_ms, "offset": offset}
 
 
-def txn_index(path: str, index: TxnIndex) -> Iterator[Item]:
+def txn_index(path: str, index: "TxnIndex") -> Iterator[Item]:
     """Entries of a `.txnindex`; a version above 0 is a finding and its entry is shown all the same."""
     for slot, entry in enumerate(index):
         if entry.version_as_kafka > 0:
@@ -94,14 +98,14 @@ def txn_index(path: str, index: TxnIndex) -> Iterator[Item]:
         )
 
 
-def _txn_line(entry: AbortedTxn) -> str:
+def _txn_line(entry: "AbortedTxn") -> str:
     return (
         f"version: {entry.version_as_kafka} producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
         f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
     )
 
 
-def _txn_values(entry: AbortedTxn) -> dict[str, object]:
+def _txn_values(entry: "AbortedTxn") -> dict[str, object]:
     return {
         "version": entry.version_as_kafka,
         "producer_id": entry.producer_id,

@@ -25,7 +25,6 @@ from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import FileName, Role, segment_file_name
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
-from kseg.segment.sidecar.txn_index import TxnIndex
 
 
 def dump_side_file(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
@@ -36,6 +35,8 @@ def dump_side_file(path: str, name: FileName, options: DumpOptions, desk: Desk) 
         case Role.TIME_INDEX:
             yield from _time_index(path, name, options, desk)
         case Role.TXN_INDEX:
+            from kseg.segment.sidecar.txn_index import TxnIndex
+
             yield from _shown(txn_index(path, TxnIndex(read_small(path), name.base_offset or 0)), options)
         case Role.PRODUCER_SNAPSHOT:
             yield from _shown(producer_snapshot(path, read_small(path)), options)
@@ -57,8 +58,8 @@ def _offset_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -
         if options.index_sanity_check:
             yield from _sanity(path, index.sanity_problem(), options)
             return
-        log = _look_up(_log_beside(path, base), base, options, desk)
-        if starts_preallocated(index) and (isinstance(log, UnreadableInput) or not log.file.size_bytes):
+        log = _look_up(_log_beside(path, name), base, options, desk)
+        if (isinstance(log, UnreadableInput) or not log.file.size_bytes) and starts_preallocated(index):
             yield no_batch_to_compare(path)
         elif not options.verify_index_only:
             yield from _entries(offset_index_lines, offset_index_rows, path, index, options)
@@ -79,7 +80,7 @@ def _time_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -> 
             return
         if not options.verify_index_only:
             yield from _entries(time_index_lines, time_index_rows, path, index, options)
-        log_path = _log_beside(path, base)
+        log_path = _log_beside(path, name)
         log = _look_up(log_path, base, options, desk)
         if not isinstance(log, UnreadableInput):
             yield from check_time_index(path, log, TimeIndex(file.view, base))
@@ -89,11 +90,11 @@ def _time_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -> 
             yield Finding("orphan-index", path, f"its log {log_path} is missing")
 
 
-def _log_beside(path: str, base_offset: int) -> str:
+def _log_beside(path: str, name: FileName) -> str:
     """The log of the segment that the index at `path` belongs to."""
-    stem = os.path.basename(path).partition(".")[0]
-    name = f"{stem}.log" if stem.isdigit() else segment_file_name(base_offset, ".log")
-    return os.path.join(os.path.dirname(path), name)
+    stem = name.name.partition(".")[0]
+    log_name = f"{stem}.log" if stem.isdigit() else segment_file_name(name.base_offset or 0, ".log")
+    return path.removesuffix(name.name) + log_name
 
 
 def _look_up(log_path: str, base_offset: int, options: DumpOptions, desk: Desk) -> OpenLog | UnreadableInput:
@@ -107,7 +108,7 @@ I = TypeVar("I", OffsetIndex, TimeIndex)
 
 
 def _entries(
-    lines: Callable[[I], str],
+    lines: Callable[[I], bytes],
     rows: Callable[[str, I], Iterator[dict[str, object]]],
     path: str,
     index: I,
@@ -116,7 +117,7 @@ def _entries(
     if options.format != "kafka":
         yield from map(Row, rows(path, index))
     elif text := lines(index):
-        yield Text(text.encode())
+        yield Text(text)
 
 
 def _sanity(path: str, problem: str | None, options: DumpOptions) -> Iterator[Event]:

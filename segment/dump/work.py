@@ -17,10 +17,8 @@ from kseg.segment.events import Event, Failure, Row, Text
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.layout import INT32_MAX, LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
-from kseg.segment.model import Batch
 from kseg.segment.partition.names import FileName, Role, parse_file_name
-from kseg.segment.scanning.scan import Scanner, scan
-from kseg.segment.sidecar.index import OffsetIndex
+from kseg.segment.scanning.scan import Damage, Scanner, scan
 from kseg.segment.targets import FileTarget
 
 if TYPE_CHECKING:
@@ -141,12 +139,14 @@ def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: i
     index_path = path.removesuffix(LOG_SUFFIX) + OFFSET_INDEX_SUFFIX
     if from_offset is None or not path.endswith(LOG_SUFFIX) or not os.path.isfile(index_path):
         return 0
+    from kseg.segment.sidecar.index import OffsetIndex
+
     with MappedFile(index_path) as file:
         position = OffsetIndex(file.view, base_offset).lookup(from_offset).position
     if not 0 <= position < log.size_bytes:
         return 0
     batch = next(scan(log.view, base_offset, position), None)
-    is_true = isinstance(batch, Batch) and batch.base_offset <= from_offset
+    is_true = batch is not None and not isinstance(batch, Damage) and batch.base_offset <= from_offset
     return position if is_true else 0
 
 

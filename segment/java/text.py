@@ -10,7 +10,6 @@ import re
 
 from kseg.segment.errors import FormatError
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 _LINE_BREAK = re.compile("\r\n|\r|\n")
 WHITESPACE = re.compile("[ \t\n\x0b\f\r]+")  # Java's \s, which is narrower than Python's
 
@@ -23,7 +22,8 @@ def parse_integer(text: str, bits: int) -> int | None:
 
     Only ASCII digits count; Java would also take other scripts' digits, which no Kafka has ever written.
     """
-    if not _INTEGER.fullmatch(text) or len(text.lstrip("+-").lstrip("0")) > 19:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit() or len(digits.lstrip("0")) > 19:
         return None
     value = int(text)
     return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None

@@ -66,7 +66,7 @@ class PartitionName:
         return self.topic == METADATA_TOPIC
 
 
-_SUFFIXED = re.compile("([^ \t\n\x0b\f\r]+)-([^ \t\n\x0b\f\r]+)[.]([^ \t\n\x0b\f\r]+)-(delete|future|stray)")
+_SUFFIXED = "([^ \t\n\x0b\f\r]+)-([^ \t\n\x0b\f\r]+)[.]([^ \t\n\x0b\f\r]+)-(delete|future|stray)"
 _STATE_SUFFIXES = tuple(f"-{state}" for state in PartitionState if state is not PartitionState.LIVE)
 
 
@@ -77,7 +77,7 @@ def parse_partition_directory(name: str) -> PartitionName:
     """
     state, unique_id, plain = PartitionState.LIVE, None, name
     if name.endswith(_STATE_SUFFIXES):
-        if not _SUFFIXED.fullmatch(name):
+        if not re.fullmatch(_SUFFIXED, name):
             raise FormatError(
                 f"{name!r} ends like a set-aside partition, but no topic-partition.id is before it"
             )
@@ -175,9 +175,10 @@ _ROLE_BY_NAME = {
 NAME_BY_ROLE = {role: name for name, role in _ROLE_BY_NAME.items()}
 
 _STATES = {f".{state}": state for state in FileState if state is not FileState.LIVE}
-_JOURNAL = re.compile(r"kseg-journal-.+[.]jsonl")
-_METADATA_SNAPSHOT = re.compile(r"([0-9]{20,})-([0-9]{10,})(-[^.]+)?")
-_REMOTE_INDEX = re.compile(r"([0-9]+)_([A-Za-z0-9_-]{22})")
+# compiled when a name first looks like one of them: compiling takes longer than reading a name
+_JOURNAL = r"kseg-journal-.+[.]jsonl"
+_METADATA_SNAPSHOT = r"([0-9]{20,})-([0-9]{10,})(-[^.]+)?"
+_REMOTE_INDEX = r"([0-9]+)_([A-Za-z0-9_-]{22})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ def parse_file_name(name: str) -> FileName:
     role = _ROLE_BY_NAME.get(stem)
     if role is not None:
         return FileName(name, None, role, state, stem=stem)
-    if _JOURNAL.fullmatch(stem):
+    if stem.startswith("kseg") and re.fullmatch(_JOURNAL, stem):
         return FileName(name, None, Role.KSEG_JOURNAL, state, stem=stem)
     body, dot, suffix = stem.rpartition(".")
     if dot and f".{suffix}" == L.CHECKPOINT_SUFFIX:
@@ -219,7 +220,7 @@ def parse_file_name(name: str) -> FileName:
     role = _ROLE_BY_SUFFIX.get(f".{suffix}") if dot else None
     if role is None:
         return FileName(name, None, Role.UNKNOWN, state, is_well_formed=False, stem=stem)
-    remote = _REMOTE_INDEX.fullmatch(body) if role in INDEX_ROLES else None
+    remote = re.fullmatch(_REMOTE_INDEX, body) if "_" in body and role in INDEX_ROLES else None
     if remote is not None:
         offset = parse_integer(remote[1], LONG_BITS)
         return FileName(name, offset, role, state, offset is not None, None, remote[2], stem)
@@ -243,7 +244,7 @@ def _strip_states(name: str) -> tuple[str, FileState]:
 
 
 def _metadata_snapshot(name: str, body: str, state: FileState, stem: str) -> FileName:
-    match = _METADATA_SNAPSHOT.fullmatch(body)
+    match = re.fullmatch(_METADATA_SNAPSHOT, body)
     if match is None:
         return FileName(name, None, Role.METADATA_SNAPSHOT, state, is_well_formed=False, stem=stem)
     offset, epoch = _offset(match[1]), parse_integer(match[2], INT_BITS)

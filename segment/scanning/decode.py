@@ -8,13 +8,14 @@ next run goes on behind it.
 """
 
 from array import array
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kseg.segment import columns as C
 from kseg.segment import crc
 from kseg.segment import layout as L
+from kseg.segment.codecs.codec import MAX_BODY_BYTES, decompress
 from kseg.segment.columns import Columns
 from kseg.segment.errors import CodecError
 from kseg.segment.kernel import records as R
@@ -31,8 +32,6 @@ MAX_BODIES = 512
 # A small file gets a small table, see `scan`.
 _LEAST_ROWS = 128
 _BYTES_PER_ROW = 16
-# The bound on one batch's decompressed size: far above what a broker accepts, far below what hurts a machine.
-MAX_BODY_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +129,14 @@ class Decoder:
         if not self._body:
             self._body = memoryview(bytearray(BODY_BYTES))
             self._bounds = memoryview(array("q", bytes(16 * MAX_BODIES)))
-        view, room, bounds = self.view, self._body, self._bounds
-        positions, sizes = table.column(C.POSITION), table.column(C.SIZE)
-        attributes, decompress, limit_bytes = table.column(C.ATTRIBUTES), _decompress(), self.limit_bytes
+        view, room, bounds, limit_bytes = self.view, self._body, self._bounds, self.limit_bytes
         begin, filled = first, 0
-        for row in range(first, stop):
-            start = positions[row]
-            packed = view[start + L.BATCH_HEADER : start + sizes[row]]
+        # as little as possible around each call of the library
+        fields = (table.column(field)[first:stop].tolist() for field in (C.POSITION, C.SIZE, C.ATTRIBUTES))
+        for row, (start, size, attributes) in enumerate(zip(*fields, strict=True), first):
+            packed = view[start + L.BATCH_HEADER : start + size]
             try:
-                content = decompress(attributes[row] & L.CODEC_MASK, L.MAGIC_V2, packed, limit_bytes)
+                content = decompress(attributes & L.CODEC_MASK, L.MAGIC_V2, packed, limit_bytes)
             except CodecError as error:
                 yield from self._bodies(table, begin, row - 1)
                 begin, filled = row + 1, 0
@@ -210,7 +208,7 @@ class Decoder:
         body: Buffer = self.view
         codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
         if codec:
-            body = _decompress()(codec, L.MAGIC_V2, self.view[start:end], self.limit_bytes)
+            body = decompress(codec, L.MAGIC_V2, self.view[start:end], self.limit_bytes)
             start, end = 0, len(memoryview(body))
         yield from self._body_of(table, row, body, start, end, control)
 
@@ -234,7 +232,7 @@ class Decoder:
         """A compressed message set of magic 0 or 1 (Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator)."""
         magic = table.at(C.MAGIC, row)
         value = self._wrapper_value(magic, start, end)
-        body = _decompress()(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK, magic, value, self.limit_bytes)
+        body = decompress(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK, magic, value, self.limit_bytes)
         base_offset = self._base_of_set(magic, table.at(C.LAST_OFFSET, row), body)
         state, records = self._state, self.records
         self._begin(row)
@@ -296,12 +294,6 @@ class Decoder:
     def _problem(self, row: int) -> Problem:
         code = self._state[R.ERROR]
         return Problem(row, code, R.SENTENCES[code])
-
-
-def _decompress() -> "Callable[[int, int, Buffer, int], memoryview]":
-    from kseg.segment.codecs.codec import decompress  # here, so that plain batches do not wait for it
-
-    return decompress
 
 
 def record_at(chunk: Chunk, at: int) -> Record:

@@ -32,11 +32,12 @@ from kseg.segment import crc
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.kernel.walk import FULL, first_candidate, first_invalid, highest_offset, walk, zero_run
-from kseg.segment.model import Batch
 from kseg.segment.scanning.judge import BatchJudge
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from kseg.segment.model import Batch
 
 BATCHES_PER_TABLE = 4096
 # Rows of the tables behind damage, growing while nothing is wrong.
@@ -352,8 +353,10 @@ class Scanner:
             self.next_offset = highest + 1
 
 
-def batch_at(table: Columns, row: int) -> Batch:
+def batch_at(table: Columns, row: int) -> "Batch":
     """The row of a table of batches as a value."""
+    from kseg.segment.model import Batch  # here, so that work in columns does not wait for it
+
     at = table.at
     count = at(C.COUNT, row)
     magic = at(C.MAGIC, row)
@@ -378,7 +381,7 @@ def batch_at(table: Columns, row: int) -> Batch:
 
 def scan(
     view: "Buffer", base_offset: int = 0, start: int = 0, end: int | None = None
-) -> Iterator[Batch | Damage]:
+) -> "Iterator[Batch | Damage]":
     """`Scanner.blocks` one value at a time: convenient where batches are few or looked at one by one."""
     scanner = Scanner(view, base_offset)
     for block in scanner.blocks(start, end):

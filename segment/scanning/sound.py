@@ -8,12 +8,11 @@ from collections.abc import Iterable
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.codecs.codec import decompress
+from kseg.segment.codecs.codec import MAX_BODY_BYTES, decompress
 from kseg.segment.columns import Columns
 from kseg.segment.errors import CodecError
 from kseg.segment.kernel.sound import packed_sound, plain_sound
 from kseg.segment.kernel.walk import packed_run
-from kseg.segment.scanning.decode import MAX_BODY_BYTES
 
 
 def sound_until(view: memoryview, table: Columns, row: int, stop: int) -> int:
