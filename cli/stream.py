@@ -6,12 +6,12 @@ import sys
 
 STDOUT = 1
 WRITE_BYTES = 1 << 18
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"  # compiled when there is something to say
 
 
 def visible(text: str) -> str:
     """The text on one line: control characters as escapes, so that a file name cannot drive a terminal."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    return re.sub(_CONTROL, lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 class Output:
