@@ -21,9 +21,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kseg.recovery.repair.options import Policy
-from kseg.recovery.repair.outcome import Repair
 from kseg.segment.errors import FormatError
-from kseg.segment.partition.names import PartitionName, PartitionState, Role, parse_file_name
+from kseg.segment.partition.names import PartitionName, PartitionState, Role
 from kseg.segment.sidecar.checkpoint import CheckpointEntry, decode_offset_checkpoint, offsets_by_partition
 
 Key = tuple[str, int]
@@ -54,26 +53,6 @@ class PartitionOutcome:
         """Whether a broker notes its offsets: logs in use and those moving here, not the metadata log."""
         is_loaded = self.name.state in (PartitionState.LIVE, PartitionState.FUTURE)
         return is_loaded and not self.name.is_metadata_log
-
-
-def outcome_of(name: PartitionName, repair: Repair, *, changed: bool, doubt: str = "") -> PartitionOutcome:
-    """The outcome of a repair. doubt: as in PartitionOutcome; what a broker would die of is one anyway."""
-    bases = [
-        file.base_offset
-        for file in map(parse_file_name, repair.image)
-        if file.role is Role.LOG and file.is_live and file.base_offset is not None
-    ]
-    if repair.death is not None:
-        doubt = doubt or f"cannot be loaded by a broker: {repair.death.sentence}"
-    return PartitionOutcome(
-        name=name,
-        first_base_offset=min(bases, default=repair.log_start_offset),
-        log_start_offset=repair.log_start_offset,
-        log_end_offset=repair.log_end_offset,
-        recovery_point=repair.recovery_point,
-        changed=changed,
-        doubt=doubt,
-    )
 
 
 @dataclass(frozen=True, slots=True)

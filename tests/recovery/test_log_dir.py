@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kseg.recovery.repair.checkpoints import PartitionOutcome, outcome_of
+from kseg.recovery.repair.checkpoints import PartitionOutcome
 from kseg.recovery.repair.log_dir import closing_plan, doubts_about, marker_content, opening_plan
 from kseg.recovery.repair.options import Policy
-from kseg.recovery.repair.outcome import Death, Repair
 from kseg.recovery.repair.topic_ids import partition_metadata_step, refuse_foreign_topic_id
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.surroundings import surroundings
@@ -229,23 +228,9 @@ def test_a_marker_comes_back_only_where_all_is_sound(tmp_path: Path) -> None:
     assert written(untouched) == {MARKER: '{"version":0,"brokerEpoch":17}'}
 
 
-def test_an_outcome_is_what_the_repair_leaves() -> None:
-    image = DirectoryImage({f"{base:020}.log": () for base in (30, 20)} | {f"{7:020}.index": ()})
-    repair = Repair(
-        image=image, log_start_offset=25, log_end_offset=40, last_stable_offset=40, recovery_point=33
-    )
-    found = outcome_of(parse_partition_directory("a-0"), repair, changed=True)
-    assert (found.first_base_offset, found.recovery_point, found.changed, found.doubt) == (20, 33, True, "")
+def test_an_outcome_can_be_sent_between_processes() -> None:
+    found = outcome("a-0", 25, 40, first_base_offset=20)
     assert pickle.loads(pickle.dumps(found)) == found
-    dead = Repair(
-        image=DirectoryImage(),
-        log_start_offset=0,
-        log_end_offset=0,
-        last_stable_offset=0,
-        recovery_point=0,
-        death=Death("CorruptRecordException", "a zero tail"),
-    )
-    assert "a zero tail" in outcome_of(parse_partition_directory("a-0"), dead, changed=False).doubt
 
 
 def test_doubts_name_the_directories(tmp_path: Path) -> None:
