@@ -176,7 +176,7 @@ NAME_BY_ROLE = {role: name for name, role in _ROLE_BY_NAME.items()}
 
 _STATES = {f".{state}": state for state in FileState if state is not FileState.LIVE}
 # compiled when a name first looks like one of them: compiling takes longer than reading a name
-_JOURNAL = r"kseg-journal-.+[.]jsonl"
+_JOURNAL_PREFIX = "kseg-journal-"  # also of the files that belong to one
 _METADATA_SNAPSHOT = r"([0-9]{20,})-([0-9]{10,})(-[^.]+)?"
 _REMOTE_INDEX = r"([0-9]+)_([A-Za-z0-9_-]{22})"
 
@@ -212,8 +212,8 @@ def parse_file_name(name: str) -> FileName:
     role = _ROLE_BY_NAME.get(stem)
     if role is not None:
         return FileName(name, None, role, state, stem=stem)
-    if stem.startswith("kseg") and re.fullmatch(_JOURNAL, stem):
-        return FileName(name, None, Role.KSEG_JOURNAL, state, stem=stem)
+    if name.startswith(_JOURNAL_PREFIX):
+        return FileName(name, None, Role.KSEG_JOURNAL, stem=name)
     body, dot, suffix = stem.rpartition(".")
     if dot and f".{suffix}" == L.CHECKPOINT_SUFFIX:
         return _metadata_snapshot(name, body, state, stem)

@@ -171,6 +171,7 @@ def test_name_not_written_by_kafka(name: str, role: Role, offset: int | None) ->
         ("bootstrap.checkpoint", Role.BOOTSTRAP_SNAPSHOT, FileState.LIVE),
         ("00000000000000000010.log.swap.deleted", Role.LOG, FileState.DELETED),
         ("kseg-journal-17.jsonl", Role.KSEG_JOURNAL, FileState.LIVE),
+        ("kseg-journal-17-old-00000000000000000000.log.deleted", Role.KSEG_JOURNAL, FileState.LIVE),
     ],
 )
 def test_named_file(name: str, role: Role, state: FileState) -> None:
