@@ -8,6 +8,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kseg.segment.apply.disk import DISK, give_owner, remove_quietly
 from kseg.segment.errors import Refused
 from kseg.segment.files import write_new_file
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class LogFile:
     """A file that grows at its end by whole writes: one that fails is taken back, so no torn batch stays.
 
-    is_new: it must not exist yet; else it must. Raises Refused.
+    is_new: it must not exist yet, and gets the owner of its directory; else it must exist. Raises Refused.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, is_new: bool, mode: int = 0o644) -> None:
@@ -27,6 +28,8 @@ class LogFile:
         try:
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, mode)
             self.size_bytes = os.fstat(self._descriptor).st_size
+            if is_new:
+                give_owner(DISK, self.path, os.stat(os.path.dirname(self.path) or os.curdir))
         except OSError as error:
             verb = "create" if is_new else "write"
             raise Refused(f"cannot {verb} {self.path}: {error.strerror}") from error
@@ -57,19 +60,29 @@ class LogFile:
             self._descriptor = -1
 
 
+def create_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True) -> None:
+    """Make a file that must not exist yet, with the owner of its directory. Raises Refused."""
+    name = os.fspath(path)
+    write_new_file(name, memoryview(data), fsync=fsync)
+    try:
+        give_owner(DISK, name, os.stat(os.path.dirname(name) or os.curdir))
+    except OSError as error:
+        raise Refused(f"cannot write {name}: {error.strerror}") from error
+
+
 def replace_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True) -> None:
-    """Put `data` in the place of a file that exists, in one instant; it keeps its permissions.
+    """Put `data` in the place of a file that exists, in one instant; it keeps its owner and permissions.
 
     The bytes wait under the name with `.tmp` behind it, as in Kafka. Raises Refused.
     """
     name = os.fspath(path)
     temporary = f"{name}.tmp"
     try:
-        mode = stat.S_IMODE(os.stat(name).st_mode)
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        write_new_file(temporary, memoryview(data), mode, fsync)
-        os.chmod(temporary, mode)
+        like = os.stat(name)
+        remove_quietly(DISK, temporary)
+        write_new_file(temporary, memoryview(data), fsync=fsync)
+        give_owner(DISK, temporary, like)
+        os.chmod(temporary, stat.S_IMODE(like.st_mode))
         os.replace(temporary, name)
     except OSError as error:
         raise Refused(f"cannot write {name}: {error.strerror}") from error

@@ -52,15 +52,20 @@ class Guard:
         grows: Iterable[str] = (),
         replaces: Iterable[str] = (),
         creates: Iterable[str] = (),
+        is_new: bool = False,
+        partitions: Sequence[str] = (),
         disk: Disk = DISK,
     ) -> None:
         """grows: files that are there and will only grow. replaces: those that may change anywhere, or go. creates:
-        names that are not there. The lock of the data directory is the caller's."""
+        names that are not there. is_new: the directory was made for this, and goes with its way back. partitions:
+        for the journal of a data directory, the names of the partitions that change with it, and are undone with
+        it. The lock of the data directory is the caller's."""
         self._disk = disk
         self._stack = ExitStack()
         self._created: set[str] = set()
         self._grows = sorted(set(grows))
         self._replaces = sorted(set(replaces))
+        self._is_new, self._partitions = is_new, list(partitions)
         self.place = place_for(directory, journal_id)
         try:
             self._stack.enter_context(claimed(directory))
@@ -103,6 +108,8 @@ class Guard:
             "inputs": [[n, seen.size_bytes, seen.mtime_ns, seen.inode] for n, seen in found.items()],
             "grows": self._grows,
             "replaces": self._replaces,
+            "is_new": self._is_new,
+            "partitions": self._partitions,
             "quarantine": None,
         }
         try:
@@ -270,6 +277,10 @@ class GuardWayBack:
 
     def clear(self) -> None:
         discard(self._place, self._disk)
+        if self._journal.header.get("is_new") is True:
+            with suppress(OSError):  # something else is in it by now
+                self._disk.remove_directory(self._place.directory)
+                return
         mtime_ns = self._journal.header.get("directory_mtime_ns")
         if isinstance(mtime_ns, int):
             self._disk.change_times(self._place.directory, mtime_ns)

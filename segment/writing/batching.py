@@ -183,11 +183,10 @@ class Batcher:
                 self._records.append(record_line(row, number, offset, self.rules.now_ms))
                 return
             yield from self._close()
-        record = record_line(row, number, L.NO_TIMESTAMP, self.rules.now_ms)
         following = self._records[-1].offset + 1 if self._records else self.next_offset
-        if record.offset < 0 or self.rules.keep_offsets is False or "next_offset" in row:
-            record = Record(following, record.timestamp_ms, record.key, record.value, record.headers)
-        elif record.offset < following:
+        keep_offset = self.rules.keep_offsets is not False and "next_offset" not in row
+        record = record_line(row, number, following, self.rules.now_ms, keep_offset=keep_offset)
+        if record.offset < following:
             why = f"its offset {record.offset} is not above {following - 1} (--no-keep-offsets numbers anew)"
             raise BadLine(number, why)
         if "control" in row:

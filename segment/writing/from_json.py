@@ -27,7 +27,6 @@ from kseg.segment.state.control import ABORT, COMMIT, control_key, control_value
 Row = Mapping[str, Any]
 
 MAX_LINE_BYTES = 1 << 30  # a value of the largest batch, escaped byte by byte, is not longer by much
-_ENCODINGS = (None, "utf8")
 _SNAPSHOTS = (Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT)
 _scan = json.JSONDecoder().raw_decode  # does not look for white space around every line
 CODEC_IDS = {name: codec for codec, name in enumerate(L.CODEC_NAMES)}
@@ -143,10 +142,11 @@ def batch_line(row: Row, number: int) -> BatchLine:
     )
 
 
-def record_line(row: Row, number: int, offset: int, timestamp_ms: int) -> Record:
-    """The record that a line describes. offset, timestamp_ms: what it gets when the line has none."""
+def record_line(row: Row, number: int, offset: int, timestamp_ms: int, *, keep_offset: bool = True) -> Record:
+    """The record that a line describes. offset, timestamp_ms: what it gets when the line has none, or its own does
+    not count (keep_offset)."""
     found = row.get("offset")
-    if found is not None:
+    if found is not None and keep_offset:
         offset = found if type(found) is int else _integer(row, "offset", number, offset)
     found = row.get("timestamp")
     if found is not None:
@@ -155,8 +155,8 @@ def record_line(row: Row, number: int, offset: int, timestamp_ms: int) -> Record
     if "control" in row:
         key, value = _control_bytes(row, number)
     else:
-        key = _bytes(row, "key", number)
-        value = _bytes(row, "value", number)
+        key = _bytes(row.get("key"), row.get("key_encoding"), "key", number)
+        value = _bytes(row.get("value"), row.get("value_encoding"), "value", number)
         if value is None and "value" not in row:
             raise BadLine(number, "it has no value (a tombstone says null)")
     return Record(offset, timestamp_ms, key, value, _headers(headers, number) if headers else ())
@@ -178,21 +178,19 @@ def _file_name(row: Row) -> FileName | None:
     return parse_file_name(name.rpartition("/")[2]) if isinstance(name, str) else None
 
 
-def _bytes(row: Row, name: str, number: int) -> bytes | None:
-    text = row.get(name)
-    if text is None:
+def _bytes(shown: object, encoding: object, name: str, number: int) -> bytes | None:
+    if shown is None:
         return None
-    encoding = row.get(f"{name}_encoding")
     try:
-        if type(text) is str:
-            if encoding in _ENCODINGS:
-                return text.encode("utf-8")
+        if isinstance(shown, str):
+            if encoding is None or encoding == "utf8":
+                return shown.encode("utf-8")
             if encoding == "base64":
-                return binascii.a2b_base64(text, strict_mode=True)
+                return binascii.a2b_base64(shown, strict_mode=True)
             if encoding == "hex":
-                return bytes.fromhex(text)
-        elif isinstance(text, dict) and text.keys() == {"base64"}:
-            return binascii.a2b_base64(text["base64"], strict_mode=True)
+                return bytes.fromhex(shown)
+        elif isinstance(shown, dict) and shown.keys() == {"base64"}:
+            return binascii.a2b_base64(shown["base64"], strict_mode=True)
     except (ValueError, TypeError) as error:
         raise BadLine(number, f"its {name} is no {encoding or 'text'}: {error}") from None
     if encoding in ("size", "redacted"):
@@ -207,15 +205,18 @@ def _headers(headers: object, number: int) -> Headers:
     for header in headers:
         if not isinstance(header, list) or len(header) != 2 or not isinstance(header[0], str):
             raise BadLine(number, "a header is no pair of a name and a value")
-        name = _bytes({"header name": header[0]}, "header name", number)
-        made.append((name or b"", _bytes({"header": header[1]}, "header", number)))
+        name = _bytes(header[0], None, "header name", number)
+        made.append((name or b"", _bytes(header[1], None, "header", number)))
     return tuple(made)
 
 
 def _control_bytes(row: Row, number: int) -> tuple[bytes | None, bytes | None]:
     """Key and value as they were dumped, else made from what an end of a transaction says."""
     if row.get("key") is not None:
-        return _bytes(row, "key", number), _bytes(row, "value", number)
+        return (
+            _bytes(row["key"], row.get("key_encoding"), "key", number),
+            _bytes(row.get("value"), row.get("value_encoding"), "value", number),
+        )
     said = row["control"]
     kind = said.get("kind") if isinstance(said, dict) else None
     if kind not in (ABORT, COMMIT):

@@ -19,7 +19,7 @@ one piece; the pieces of a `.log` follow each other.
 """
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,10 +27,9 @@ from typing import Self
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.apply.growing import LogFile, replace_file
 from kseg.segment.columns import Columns
 from kseg.segment.errors import UsageError
-from kseg.segment.files import ensure_directory, read_small, sync_directory, write_new_file
+from kseg.segment.files import ensure_directory
 from kseg.segment.model import Batch, NewBatch
 from kseg.segment.partition.names import NAME_BY_ROLE, Role, segment_file_name
 from kseg.segment.scanning.decode import Decoder, record_at
@@ -46,6 +45,7 @@ from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import CompletedTransaction, ProducerState
 from kseg.segment.writing.batch_writer import encode_batch
 from kseg.segment.writing.flush import FlushCounter, FlushRules
+from kseg.segment.writing.piece_files import Piece, PieceFiles
 
 DEFAULT_SEGMENT_BYTES = 1024 * 1024 * 1024
 _BATCHES_AT_ONCE = 16  # a set rarely holds more; a larger one is read in several tables
@@ -63,15 +63,6 @@ class RollRules:
     def __post_init__(self) -> None:
         if not 0 < self.segment_bytes <= L.MAX_SEGMENT_BYTES:
             raise UsageError(f"a segment cannot have {self.segment_bytes} bytes")
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Bytes for the file `name` of the partition directory: behind what it has got so far if it is a `.log`, all of
-    it otherwise."""
-
-    name: str
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +256,9 @@ class PartitionWriter:
     directory: made when absent; files in it are never overwritten (Refused). topic_id: Kafka's text of the uuid,
     None leaves `partition.metadata` out (then a KRaft broker takes the directory for stray). fsync: wait for the
     disk at each roll and at the close. flush: when else to wait for it. partition, existing: to go on with one that
-    is there (see `reopen`) and the names of its files, of which the log grows and the side files are replaced. Left
-    by an exception it leaves what a crashed broker leaves: a log whose last segment has no side files.
+    is there (see `reopen`) and the names of its files, of which the log grows and the side files are replaced.
+    announce: told the name of each new file before it is made. Left by an exception it leaves what a crashed broker
+    leaves: a log whose last segment has no side files.
     """
 
     def __init__(
@@ -280,19 +272,18 @@ class PartitionWriter:
         flush: FlushRules | None = None,
         partition: OpenPartition | None = None,
         existing: Collection[str] = (),
+        announce: Callable[[str], None] | None = None,
     ) -> None:
         self.directory = Path(directory)
         self.partition = partition or OpenPartition(start_offset, rules)
         self.segments_rolled = 0
-        self._fsync = fsync
-        self._existing = frozenset(existing)
+        self._files = PieceFiles(self.directory, existing, fsync=fsync, announce=announce)
         self._unflushed = FlushCounter(flush or FlushRules(), self.partition.next_offset)
-        self._log: LogFile | None = None
         self._closed = False
         ensure_directory(self.directory)
         name = NAME_BY_ROLE[Role.PARTITION_METADATA]
-        if topic_id is not None and name not in self._existing:
-            self._put([Piece(name, encode_partition_metadata(PartitionMetadata(topic_id)))])
+        if topic_id is not None and name not in existing:
+            self._files.put([Piece(name, encode_partition_metadata(PartitionMetadata(topic_id)))])
 
     @property
     def next_offset(self) -> int:
@@ -307,16 +298,16 @@ class PartitionWriter:
     def append(self, data: NewBatch | bytes, now_ms: int | None = None) -> None:
         """See `OpenPartition.append`."""
         base_offset = self.partition.active.base_offset
-        self._put(self.partition.append(data, now_ms))
+        self._files.put(self.partition.append(data, now_ms))
         self.segments_rolled += self.partition.active.base_offset != base_offset
-        if self._unflushed.is_due(self.next_offset) and self._log is not None:
-            self._log.sync()
+        if self._unflushed.is_due(self.next_offset):
+            self._files.sync()
             self._unflushed.flushed(self.next_offset)
 
     def roll(self, at_offset: int | None = None) -> None:
         """See `OpenPartition.roll`."""
         base_offset = self.partition.active.base_offset
-        self._put(self.partition.roll(at_offset))
+        self._files.put(self.partition.roll(at_offset))
         self.segments_rolled += self.partition.active.base_offset != base_offset
 
     def close(self) -> None:
@@ -324,34 +315,8 @@ class PartitionWriter:
         if self._closed:
             return
         self._closed = True
-        self._put(self.partition.close())
-        self._end_log()
-        if self._fsync:
-            sync_directory(self.directory)
-
-    def _put(self, pieces: list[Piece]) -> None:
-        for piece in pieces:
-            path = self.directory / piece.name
-            if not piece.name.endswith(L.LOG_SUFFIX):
-                self._put_side_file(path, piece)
-                continue
-            if self._log is None or self._log.path != str(path):
-                self._end_log()
-                self._log = LogFile(path, is_new=piece.name not in self._existing)
-            self._log.write(piece.data)
-
-    def _put_side_file(self, path: Path, piece: Piece) -> None:
-        if piece.name not in self._existing:
-            write_new_file(path, piece.data, fsync=self._fsync)
-        elif read_small(path) != piece.data:
-            replace_file(path, piece.data, fsync=self._fsync)
-
-    def _end_log(self) -> None:
-        if self._log is not None:
-            if self._fsync:
-                self._log.sync()
-            self._log.close()
-            self._log = None
+        self._files.put(self.partition.close())
+        self._files.close()
 
     def __enter__(self) -> Self:
         return self
@@ -362,7 +327,7 @@ class PartitionWriter:
         if kind is None:
             self.close()
         else:
-            self._end_log()
+            self._files.let_go()
 
 
 def _first_offset(entries: list[_Entry]) -> int:

@@ -1,22 +1,31 @@
 """Going on with a log that is there: what UnifiedLog leaves after each stop, and what kseg leaves."""
 
+from __future__ import annotations
+
 import base64
+import importlib.util
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fixtures import healthy
+from kseg.cli.main import run
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.targets import PartitionTarget
 from kseg.segment.writing.batch_writer import encode_batch
 from kseg.segment.writing.reopen import reopen_partition
 from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
+from tests.kafka.conftest import require_kafka
 from tests.kafka.oracle import Oracle
+
+if TYPE_CHECKING:
+    from tests.kafka.scenario import Written
 
 pytestmark = pytest.mark.kafka
 WEEK_MS = 604_800_000
@@ -140,3 +149,82 @@ def test_size_time_index_and_offset_overflow_roll_the_same_after_a_stop(
     place = tmp_path_factory.mktemp("lives")
     differing = in_several_lives(oracle, place, parts_of(encoded, size), rules)
     assert not any(differing), differing
+
+
+def lines_of(directory: Path, file: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Path:
+    """What `dump --json --deep-iteration` says of a partition, in a file."""
+    assert run(["dump", "--json", "--deep-iteration", str(directory)]) == 0
+    file.write_bytes(capfdbinary.readouterr().out)
+    return file
+
+
+@pytest.fixture
+def stopped_broker(tmp_path: Path) -> Any:
+    """A broker with two empty topics and one with records, stopped cleanly."""
+    require_kafka()
+    if importlib.util.find_spec("confluent_kafka") is None:
+        pytest.skip("no broker is started: confluent-kafka is not installed")
+    from tests.kafka.broker import Broker
+
+    broker = Broker(tmp_path / "broker")
+    with broker:
+        for topic in ("copied", "new"):
+            broker.create_topic(topic)
+        broker.create_topic("grown")
+        producer = broker.producer(enable_idempotence=True, compression_type="lz4")
+        for n in range(40):
+            producer.produce("grown", b"from the broker %d" % n, b"k%d" % n, 0, timestamp=healthy.T0 + n)
+            if n % 9 == 8:
+                producer.flush(30)
+        producer.flush(30)
+    return broker
+
+
+def test_a_broker_opens_what_was_appended_and_consumers_read_it(
+    stopped_broker: Any,
+    everything: Written,
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    data = stopped_broker.data
+    source = everything.stopped / "transactions-0"
+    copied = lines_of(source, tmp_path / "transactions.jsonl", capfdbinary)
+    own = tmp_path / "own.jsonl"
+    rows: list[dict[str, Any]] = [
+        {"key": f"k{n}", "value": None if n == 7 else f"value {n}" * 9, "timestamp": healthy.T0 + n,
+         "headers": [["n", str(n)], ["none", None]]}
+        for n in range(300)
+    ]  # fmt: skip
+    own.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rolls = ["--segment-bytes", "6000", "--index-interval-bytes", "1024", "--batch-records", "7"]
+    for name, file, words in (
+        ("copied-0", copied, []),
+        ("new-0", own, ["--codec", "zstd"]),
+        ("grown-0", own, ["--producer-id", "77", "--transactional", "--end", "abort"]),
+        ("grown-0", own, ["--producer-id", "77", "--transactional", "--codec", "gzip"]),
+    ):
+        assert run(["append", "--from", str(file), *rolls, *words, str(data / name)]) == 0
+    assert len(list((data / "grown-0").glob("*.log"))) > 4
+
+    with stopped_broker:
+        said = stopped_broker.log_text().splitlines()
+        # the log of the controllers is always recovered
+        assert not [line for line in said if "ecovering" in line and "__cluster_metadata" not in line]
+        assert [line for line in said if "Skipping recovery of" in line]
+        assert stopped_broker.consume("copied") == everything.uncommitted["transactions", 0]
+        assert stopped_broker.consume("copied", committed=True) == everything.committed["transactions", 0]
+        expected = [
+            (row["key"].encode(), None if row["value"] is None else row["value"].encode(), row["timestamp"])
+            for row in rows
+        ]
+        new = stopped_broker.consume("new")
+        assert [(record.key, record.value, record.timestamp) for record in new] == expected
+        assert new[3].headers == (("n", b"3"), ("none", None))
+        everywhere = stopped_broker.consume("grown")
+        committed = stopped_broker.consume("grown", committed=True)
+        assert [len(everywhere), len(committed)] == [640, 340]
+        assert [(r.key, r.value, r.timestamp) for r in committed[40:]] == expected
+        producer = stopped_broker.producer(enable_idempotence=True)
+        producer.produce("grown", b"goes on", b"k", 0)
+        producer.flush(30)
+        assert stopped_broker.consume("grown", committed=True)[-1].value == b"goes on"
