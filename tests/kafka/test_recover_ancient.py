@@ -101,7 +101,7 @@ def test_kafka_equals_jafka_and_salvage_is_read_by_it(
     verdict = judged(oracle, found)
     repair = recovered(found, Policy.KAFKA)
     if "UnknownMagic" in verdict and repair.death is None:
-        last = sorted(found.glob("*.kafka"))[-1].read_bytes()
+        last = max(found.glob("*.kafka")).read_bytes()
         assert last[repair.removed[0].position + 4] == 0  # 0.7 reads magic 0, its Java port does not
     elif isinstance(verdict, str):
         assert repair.death is not None, verdict
