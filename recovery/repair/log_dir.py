@@ -40,14 +40,15 @@ from kseg.segment.partition.names import (
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh, content_of
-from kseg.segment.plan.steps import FileIdentity, Plan, Remove, Step, Write
+from kseg.segment.plan.steps import Plan, Remove, Step, Write
 from kseg.segment.sidecar.checkpoint import encode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import CleanShutdown, encode_clean_shutdown
 
 COMMAND = "recover"
 MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
 
-_OWN_ROLES = frozenset((*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN))
+# what a broker writes by way of a .tmp file
+_WRITTEN_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
 _SHOWN = 3
 _CHECKPOINT_WORDS = {
     Role.RECOVERY_POINTS: "recovery points",
@@ -68,7 +69,7 @@ def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
 
     doubts: a sentence for each partition that is not sound, or is about to change. Raises UnreadableInput.
     """
-    inputs = _own_files(log_dir)
+    inputs = inputs_of(log_dir)
     if not doubts or all(file.name != MARKER for file in inputs):
         return Plan(command=COMMAND, directory=log_dir, inputs=inputs, steps=())
     why = f"the marker says that all logs are sound, but {_listed(doubts)}"
@@ -123,7 +124,7 @@ def closing_plan(
     before the run (`marker_content`); it comes back under the same conditions, else it stays away.
     Raises Refused when `mark_clean` cannot be (nothing is planned then), UnreadableInput.
     """
-    inputs = _own_files(log_dir)
+    inputs = inputs_of(log_dir)
     if mark_clean:
         refuse_unless_sound(log_dir, outcomes)
     is_clean = mark_clean or (marker_before is not None and not doubts_about(log_dir, outcomes))
@@ -153,11 +154,6 @@ def _marker(marker_before: bytes | None, changed: bool) -> Step:
         content = encode_clean_shutdown(CleanShutdown())
         why = "every log of the data directory is sound and synced"
     return Write(MARKER, content_of([Fresh(content)]), why)
-
-
-def _own_files(log_dir: str) -> tuple[FileIdentity, ...]:
-    """The files that are looked at here. Not the lock, nor journals of kseg: those change while we work."""
-    return tuple(file for file in inputs_of(log_dir) if parse_file_name(file.name).role in _OWN_ROLES)
 
 
 def _partitions(log_dir: str) -> list[tuple[str, PartitionName]]:
@@ -237,7 +233,8 @@ def _findings(
 def _without_leftovers(log_dir: str, image: DirectoryImage, why: dict[str, str]) -> Iterator[Finding]:
     """Takes out of the image what aborted writes left."""
     for name in image:
-        if parse_file_name(name).state is FileState.TMP:
+        parsed = parse_file_name(name)
+        if parsed.state is FileState.TMP and parsed.role in _WRITTEN_ROLES:
             image.remove(name)
             why[name] = "a write that was never finished"
             yield Finding("leftover-tmp", os.path.join(log_dir, name), why[name])
