@@ -83,6 +83,18 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     ),
     Kind("segment-gap", WARNING, "offsets are missing between two segments", _LIST),
     Kind("segment-overlap", ERROR, "a segment starts below the end of the one before it", _RECOVER),
+    Kind(
+        "overlap-resolved",
+        INFO,
+        "offsets are held twice; salvage keeps one copy by a stated rule",
+        _VERIFY,
+    ),
+    Kind(
+        "lost-tail",
+        ERROR,
+        "files beside the log know offsets behind its end: the last blocks were never written",
+        _RECOVER,
+    ),
     Kind("sequence-gap", INFO, "a producer's sequence numbers jump within an epoch", _DUMP),
     Kind("sequence-duplicate", WARNING, "a producer's sequence numbers repeat within an epoch", _DUMP),
     Kind("oversized-segment", ERROR, "the segment is larger than the 2 GiB a broker can open", _RECOVER),
@@ -168,6 +180,12 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     ),
     Kind("txn-index-wrong-entry", ERROR, "a transaction index entry does not agree with the log", _REBUILD),
     Kind("open-transaction", INFO, "a transaction is open; the last stable offset waits for it", _LIST),
+    Kind(
+        "transaction-end-lost",
+        WARNING,
+        "the end of a transaction may be among lost offsets; readers of committed data wait for it",
+        _LIST,
+    ),
     Kind(
         "non-transactional-in-transaction",
         ERROR,

@@ -1,0 +1,162 @@
+"""Which segment holds what stays: the stretches in their order become files again.
+
+1. The names give a frame: a segment's range reaches from its base offset to the next one's. Consecutive stretches
+   of one log form a group; a group belongs to the range that holds its first offset.
+2. In a range, everything from the first to the last group of its own log becomes one file, what lies between
+   included: batches that were moved or swapped are put where their offsets belong.
+3. A group before or behind that which is all that stays of its log is a file of its own: a segment in a wrong place,
+   or one whose beginning another segment holds. A mere part of a log goes into the file beside it.
+4. A file keeps the base offset of its name when that lies between the end of the file before and its first batch;
+   otherwise it is named by its first batch, as a broker names a new segment.
+5. An offset that lies too far from the base (2^31 - 1), or more bytes than a broker can open (2 GiB), begins a new file
+   at that batch, as a broker's split does.
+6. A log of which no batch stays: emptied when nothing but damage was in it (a broker does the same, and the offsets
+   below its base stay spoken for); gone when other files hold its offsets.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from kseg.recovery.salvage.found import Logs, Stretch
+from kseg.recovery.verify.neighbours import first_of
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file to be. origin: number of the found log whose name and times it takes on, None for a split's."""
+
+    base_offset: int
+    stretches: tuple[Stretch, ...]
+    origin: int | None
+
+    @property
+    def end_offset(self) -> int:
+        return self.stretches[-1].last_offset + 1 if self.stretches else self.base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(stretch.length for stretch in self.stretches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """Stretches for one file, not named yet."""
+
+    origin: int
+    stretches: tuple[Stretch, ...]
+
+
+def arrange(
+    logs: Logs, kept: Sequence[Stretch], emptied: Iterable[int], max_bytes: int = L.MAX_SEGMENT_BYTES
+) -> tuple[Segment, ...]:
+    """kept: in order of their offsets. emptied: logs of which nothing stays and whose name still holds."""
+    drafts = [*_drafts(logs, kept)]
+    drafts += [_Draft(number, ()) for number in emptied]
+    drafts.sort(key=lambda draft: (_first(logs, draft), bool(draft.stretches)))
+    segments: list[Segment] = []
+    end, least = 0, 0  # of the offsets before; the least base offset that is free
+    for draft in drafts:
+        named = logs[draft.origin].base_offset
+        first = logs.true_first_offset(draft.stretches[0]) if draft.stretches else named
+        if not draft.stretches and (named < end or named < least):
+            continue
+        base = named if max(end, least) <= named <= first else first
+        for segment in _split(logs, Segment(base, draft.stretches, draft.origin), max_bytes):
+            segments.append(segment)
+            end, least = segment.end_offset, segment.base_offset + 1
+    return tuple(segments)
+
+
+def _first(logs: Logs, draft: _Draft) -> int:
+    return draft.stretches[0].first_offset if draft.stretches else logs[draft.origin].base_offset
+
+
+def _drafts(logs: Logs, kept: Sequence[Stretch]) -> Iterator[_Draft]:
+    groups = [tuple(group) for _, group in groupby(kept, key=lambda stretch: stretch.log)]
+    groups_of: dict[int, int] = {}
+    for group in groups:
+        groups_of[group[0].log] = groups_of.get(group[0].log, 0) + 1
+    bases = [logs[number].base_offset for number in range(len(logs))]
+    ranges = groupby(groups, key=lambda group: max(0, bisect_right(bases, group[0].first_offset) - 1))
+    for owner, in_range in ranges:
+        yield from _in_range(owner, list(in_range), groups_of)
+
+
+def _in_range(owner: int, groups: list[tuple[Stretch, ...]], groups_of: dict[int, int]) -> Iterator[_Draft]:
+    """The files of one range of offsets."""
+    own = [at for at, group in enumerate(groups) if group[0].log == owner]
+    if own:
+        start, stop = own[0], own[-1] + 1
+        while start and groups_of[groups[start - 1][0].log] > 1:
+            start -= 1
+        while stop < len(groups) and groups_of[groups[stop][0].log] > 1:
+            stop += 1
+    else:
+        start = stop = len(groups)
+    for group in groups[:start]:
+        yield _Draft(group[0].log, group)
+    if own:
+        yield _Draft(owner, tuple(stretch for group in groups[start:stop] for stretch in group))
+    for group in groups[stop:]:
+        yield _Draft(group[0].log, group)
+
+
+def _split(logs: Logs, segment: Segment, max_bytes: int) -> Iterator[Segment]:
+    """The segment, or several when a broker could not hold it as one."""
+    base, origin = segment.base_offset, segment.origin
+    size, parts, is_new = 0, list[Stretch](), False
+    for stretch in segment.stretches:
+        rest: Stretch | None = stretch
+        while rest is not None:
+            head: Stretch | None = rest
+            if rest.last_offset <= base + L.INT32_MAX and size + rest.length <= max_bytes:
+                rest = None
+            else:
+                head, rest = _cut(logs, rest, max_bytes - size, base + L.INT32_MAX, is_new and not parts)
+            if head is not None:
+                parts.append(head)
+                size += head.length
+            if rest is not None:
+                if parts:
+                    yield Segment(base, tuple(parts), origin)
+                    size, parts, origin = 0, [], None
+                base, is_new = logs.true_first_offset(rest), True
+    yield Segment(base, tuple(parts), origin)
+
+
+def _cut(
+    logs: Logs, stretch: Stretch, room_bytes: int, reach: int, takes_one: bool
+) -> tuple[Stretch | None, Stretch | None]:
+    """The beginning of a stretch that has room and ends at or below `reach`, and the rest. takes_one: the first batch
+    belongs to the beginning whatever its size."""
+    batches, last = 0, stretch.first_offset - 1
+    for table in logs.tables(stretch):
+        for row in range(table.count):
+            position = table.at(C.POSITION, row)
+            end = position + table.at(C.SIZE, row)
+            fits = end - stretch.position <= room_bytes and table.at(C.LAST_OFFSET, row) <= reach
+            if fits or (takes_one and not batches):
+                batches, last = batches + 1, table.at(C.LAST_OFFSET, row)
+                continue
+            return _halves(stretch, position, batches, last, first_of(table, row))
+    return stretch, None
+
+
+def _halves(
+    stretch: Stretch, position: int, batches: int, last_offset: int, next_offset: int
+) -> tuple[Stretch | None, Stretch]:
+    length = position - stretch.position
+    rest = replace(
+        stretch,
+        position=position,
+        length=stretch.length - length,
+        first_offset=next_offset,
+        batches=stretch.batches - batches,
+    )
+    if not batches:
+        return None, rest
+    return replace(stretch, length=length, last_offset=last_offset, batches=batches), rest

@@ -1,0 +1,212 @@
+"""What interrupted cleanings, splits and deletions left behind: as a broker settles it, except that nothing is lost by it.
+
+As a broker does (fact sheet §6.2, steps 1 to 5; policy kafka acts it out in `recovery.loading.leftovers`):
+
+1. `.deleted` files go (not those of KRaft snapshots), and so do `.cleaned` files: unfinished by definition.
+2. `.swap` files with a number at or above that of a `.cleaned` file belong to a replacement that was not finished.
+3. The other `.swap` files are finished: everything else whose number lies between the smallest base and the greatest
+   next offset of their logs is replaced by them.
+
+Where a broker would lose what is whole, salvage decides otherwise:
+
+4. A finished replacement that is damaged gives way to the segments it was to replace, when these are still there.
+5. A replacement into whose range no live log reaches takes its place, finished or not: it is all there is.
+
+A `.deleted` log goes like the others. Whether retention was to delete it or a recovery threw it away cannot be told;
+the finding says which offsets are nowhere else, and the file lies in the quarantine, where no broker deletes it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kseg.recovery.salvage.draft import Draft
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.files import MappedFile
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import FileName, FileState, Role, parse_file_name
+from kseg.segment.scanning.scan import Damage, Scanner
+
+_KRAFT_SNAPSHOT_DELETED = L.CHECKPOINT_SUFFIX + L.DELETED_SUFFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a log set aside holds: first_offset … last_offset in valid batches (None when there are none)."""
+
+    size_bytes: int
+    is_damaged: bool
+    first_offset: int | None
+    last_offset: int | None
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A log that leaves the directory whole. name: as found. is_replaced: other files took its place."""
+
+    name: str
+    contents: Contents
+    cause: str
+    is_replaced: bool = False
+
+
+class Leftovers:
+    """Settles them in a draft; `findings` and `logs` (those that went) tell what was done."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self.findings: list[Finding] = []
+        self.logs: list[SetAside] = []
+
+    def settle(self) -> None:
+        names = [parse_file_name(name) for name in self._draft.image]
+        aside = [
+            name for name in names if name.state in (FileState.DELETED, FileState.CLEANED, FileState.SWAP)
+        ]
+        if not aside:
+            return
+        cleaned = [name for name in aside if name.state is FileState.CLEANED]
+        swaps = [name for name in aside if name.state is FileState.SWAP]
+        least = min((name.base_offset for name in cleaned if name.base_offset is not None), default=None)
+        self._settle_swaps(swaps, least)
+        for name in aside:
+            if name.state is FileState.DELETED and not name.name.endswith(_KRAFT_SNAPSHOT_DELETED):
+                self._drop(name, "leftover-deleted", "marked for deletion")
+        for name in cleaned:
+            self._drop(name, "leftover-cleaned", "left by an unfinished cleaning or split")
+
+    # --- replacements
+
+    def _settle_swaps(self, swaps: list[FileName], least_cleaned: int | None) -> None:
+        contents = {name.name: self._look(name.name) for name in swaps if name.role is Role.LOG}
+        logs = [name for name in swaps if name.role is Role.LOG]
+        unfinished = {
+            name.base_offset
+            for name in logs
+            if least_cleaned is not None and (name.base_offset or 0) >= least_cleaned
+        }
+        finished = [name for name in logs if name.base_offset not in unfinished]
+        if finished:
+            begin, end = _range(finished, contents)
+            is_damaged = any(contents[name.name].is_damaged for name in finished)
+            if is_damaged and any(self._live_logs(begin, end)):
+                unfinished |= {name.base_offset for name in finished}
+            else:
+                self._replace(begin, end)
+        for name in logs:
+            begin, end = _range([name], contents)
+            if name.base_offset in unfinished and not any(self._live_logs(begin, end)):
+                unfinished.discard(name.base_offset)
+        has_log = {name.base_offset for name in logs}
+        for name in swaps:
+            if name.base_offset in unfinished or name.base_offset not in has_log:
+                self._drop(name, "leftover-swap", "part of a cleaning or split that was not finished")
+            else:
+                self._complete(name)
+
+    def _replace(self, begin: int, end: int) -> None:
+        for name in list(self._draft.image):
+            parsed = parse_file_name(name)
+            if (
+                parsed.state is FileState.SWAP
+                or parsed.base_offset is None
+                or not begin <= parsed.base_offset < end
+            ):
+                continue
+            if parsed.role is Role.METADATA_SNAPSHOT:
+                continue
+            if parsed.role is Role.LOG and parsed.is_live:
+                self.logs.append(SetAside(name, self._look(name), "leftover-swap", is_replaced=True))
+            self._draft.remove(
+                name, f"replaced by a finished cleaning or split of offsets {begin} to {end - 1}"
+            )
+
+    def _complete(self, name: FileName) -> None:
+        new_name = name.name.removesuffix(L.SWAP_SUFFIX)
+        self._say("leftover-swap", name, f"{name.name} is finished and takes its place")
+        self._draft.rename(name.name, new_name, "a finished cleaning or split is completed")
+
+    def _live_logs(self, begin: int, end: int) -> Iterator[str]:
+        """Live logs of which a batch may lie in begin … end - 1."""
+        live = sorted(
+            (parsed.base_offset, name)
+            for name in self._draft.image
+            if (parsed := parse_file_name(name)).is_live
+            and parsed.role is Role.LOG
+            and parsed.base_offset is not None
+        )
+        for at, (base, name) in enumerate(live):
+            following = live[at + 1][0] if at + 1 < len(live) else L.INT64_MAX
+            if base < end and following > begin and self._draft.image.size_bytes(name):
+                contents = self._look(name)
+                if contents.first_offset is None or contents.last_offset is None:
+                    continue
+                if contents.first_offset < end and contents.last_offset >= begin:
+                    yield name
+
+    # --- what goes
+
+    def _drop(self, name: FileName, kind: str, why: str) -> None:
+        if name.name not in self._draft.image:
+            return
+        if name.role is Role.LOG:
+            self.logs.append(SetAside(name.name, self._look(name.name), kind))
+        else:
+            self._say(kind, name, f"{name.name} goes: {why}")
+        self._draft.remove(name.name, why)
+
+    def _say(self, kind: str, name: FileName, message: str) -> None:
+        size = self._draft.image.size_bytes(name.name)
+        path = self._draft.path(name.name)
+        self.findings.append(Finding(kind, path, message, 0, size, name.base_offset))
+
+    def _look(self, name: str) -> Contents:
+        batches, is_damaged = 0, False
+        first: int | None = None
+        last: int | None = None
+        with MappedFile(self._draft.path(name)) as file:
+            for block in Scanner(file.view, parse_file_name(name).base_offset or 0).blocks():
+                if isinstance(block, Damage):
+                    is_damaged = True
+                    continue
+                batches += block.count
+                low, high = min(block.column(C.BASE_OFFSET)), max(block.column(C.LAST_OFFSET))
+                first = low if first is None else min(first, low)
+                last = high if last is None else max(last, high)
+            return Contents(file.size_bytes, is_damaged, first, last, batches)
+
+
+def set_aside_findings(
+    draft: Draft, logs: Iterable[SetAside], kept: Iterable[tuple[int, int]]
+) -> Iterator[Finding]:
+    """What goes with logs that were set aside, told once it is known which offsets stay (ranges, in order)."""
+    ranges = list(kept)
+    for log in logs:
+        if log.is_replaced:
+            continue
+        contents = log.contents
+        message = f"{log.name} goes"
+        is_missing = False
+        if contents.first_offset is not None and contents.last_offset is not None:
+            first, last = contents.first_offset, contents.last_offset
+            is_missing = not any(low <= last and first <= high for low, high in ranges)
+            message += f" with offsets {first} to {last}"
+            message += ", which no other file holds; the quarantine keeps them" if is_missing else ""
+        yield Finding(
+            log.cause,
+            draft.path(log.name),
+            message,
+            0,
+            contents.size_bytes,
+            contents.first_offset,
+            contents.last_offset,
+            {"batches": contents.batches, "only_copy": is_missing},
+        )
+
+
+def _range(logs: list[FileName], contents: dict[str, Contents]) -> tuple[int, int]:
+    """From the smallest base to behind the last offset."""
+    bases = [name.base_offset or 0 for name in logs]
+    lasts = (contents[name.name].last_offset for name in logs)
+    return min(bases), max((*bases, *(last + 1 for last in lasts if last is not None)))

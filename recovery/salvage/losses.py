@@ -1,0 +1,168 @@
+"""What is lost, in ranges: bytes that leave a log, and the offsets that go with them.
+
+Lost are the offsets between the neighbours of what goes (behind the batch before it, before the batch behind it or
+the next segment), without those that stay somewhere else. At the end of the log there is no neighbour; there only
+witnesses know: files beside the log that tell of a greater offset, or the header of the torn batch itself. Several
+spans of bytes between the same neighbours share one range of offsets, which is told with the first.
+
+A log that ends between two batches, while files beside it know of later ones, was never written to its end: a range
+of offsets is lost, and no bytes (`lost-tail`).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kseg.recovery.repair.outcome import Removed
+from kseg.recovery.salvage.found import Logs, Stretch
+from kseg.recovery.salvage.leftovers import SetAside
+from kseg.recovery.salvage.overlaps import Beaten
+from kseg.recovery.salvage.watch import Loss, Watch
+from kseg.segment import layout as L
+from kseg.segment.findings import Finding
+
+LOST_TAIL = "lost-tail"
+_DELTA_POSITION = 23
+
+Range = tuple[int, int]
+
+
+class Kept:
+    """The ranges of offsets that stay, in order."""
+
+    def __init__(self, stretches: Sequence[Stretch]) -> None:
+        self.ranges: list[Range] = []
+        for stretch in stretches:
+            if self.ranges and self.ranges[-1][1] + 1 == stretch.first_offset:
+                self.ranges[-1] = self.ranges[-1][0], stretch.last_offset
+            else:
+                self.ranges.append((stretch.first_offset, stretch.last_offset))
+        self._lasts = [last for _, last in self.ranges]
+        self._firsts = [first for first, _ in self.ranges]
+
+    def without(self, first: int, last: int) -> Range | None:
+        """From the first to the last offset of first … last that does not stay; None when all do."""
+        at = bisect_left(self._lasts, first)
+        if at < len(self.ranges) and self._firsts[at] <= first:
+            first = self._lasts[at] + 1
+        at = bisect_right(self._firsts, last) - 1
+        if at >= 0 and self._lasts[at] >= last:
+            last = self._firsts[at] - 1
+        return (first, last) if first <= last else None
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """An offset that files beside the log know of. by: which files, in words."""
+
+    last_offset: int
+    by: str
+
+
+class Losses:
+    """Everything that goes from the logs of one partition. witness: of offsets behind the log end."""
+
+    def __init__(self, logs: Logs, watches: Sequence[Watch], kept: Kept, witness: Witnessed | None) -> None:
+        self._logs = logs
+        self._watches = watches
+        self._kept = kept
+        self._witness = witness
+        self.is_tail_told = False
+
+    def removed(self, beaten: Sequence[Beaten], replaced: Sequence[SetAside]) -> tuple[Removed, ...]:
+        """All of it, in the order of the logs."""
+        found: list[tuple[int, int, Removed]] = []
+        for number, watch in enumerate(self._watches):
+            found += ((number, loss.position, self._of_loss(number, watch, loss)) for loss in _once(watch))
+        for entry in beaten:
+            found.append((entry.stretch.log, entry.stretch.position, self._of_beaten(entry)))
+        in_order = [removed for _, _, removed in sorted(found, key=lambda item: item[:2])]
+        asides = [
+            Removed(log.name, 0, log.contents.size_bytes, None, None, log.cause, log.contents.batches)
+            for log in replaced
+            if log.is_replaced and log.contents.size_bytes
+        ]
+        return (*asides, *in_order)
+
+    def _of_beaten(self, beaten: Beaten) -> Removed:
+        stretch = beaten.stretch
+        first, last = self._kept.without(stretch.first_offset, stretch.last_offset) or (None, None)
+        cause = "offset-not-monotonic" if beaten.keeper == stretch.log else "segment-overlap"
+        return Removed(
+            self._logs[stretch.log].name,
+            stretch.position,
+            stretch.length,
+            first,
+            last,
+            cause,
+            stretch.batches,
+        )
+
+    def _of_loss(self, number: int, watch: Watch, told: "_Told") -> Removed:
+        loss = told.loss
+        lost = self._between(number, watch, loss) if told.is_first else None
+        first, last = lost or (None, None)
+        return Removed(
+            self._logs[number].name, loss.position, loss.length, first, last, loss.cause, loss.batches
+        )
+
+    def _between(self, number: int, watch: Watch, loss: Loss) -> Range | None:
+        at = bisect_left(watch.stretches, loss.position, key=lambda stretch: stretch.position)
+        first = watch.stretches[at - 1].last_offset + 1 if at else self._logs[number].base_offset
+        if at < len(watch.stretches):
+            last: int | None = watch.stretches[at].first_offset - 1
+        elif number + 1 < len(self._logs):
+            last = self._logs[number + 1].base_offset - 1
+        else:
+            last = self._at_the_end(number, loss, first)
+        return None if last is None or last < first else self._kept.without(first, last)
+
+    def _at_the_end(self, number: int, loss: Loss, first: int) -> int | None:
+        """The last offset that was lost with the tail of the log."""
+        if self._witness is not None and self._witness.last_offset >= first:
+            self.is_tail_told = True
+            return self._witness.last_offset
+        if loss.first_offset != first:
+            return None
+        head = self._logs.view(number)[loss.position : loss.position + min(loss.length, L.BATCH_HEADER)]
+        if len(head) <= L.MAGIC_POSITION or head[L.MAGIC_POSITION] != L.MAGIC_V2:
+            return first
+        if len(head) < L.BATCH_HEADER:
+            return first
+        delta = int.from_bytes(head[_DELTA_POSITION : _DELTA_POSITION + 4], "big", signed=True)
+        count = int.from_bytes(head[L.BATCH_HEADER - 4 :], "big", signed=True)
+        return first + delta if delta >= 0 and 0 < count <= delta + 1 else first
+
+    def tail(
+        self, end_offset: int, file: str, path: str, size_bytes: int
+    ) -> Iterator[tuple[Removed, Finding]]:
+        """What files beside the log know of behind its end, unless damaged bytes there account for it."""
+        witness = self._witness
+        if witness is None or self.is_tail_told or witness.last_offset < end_offset:
+            return
+        last = witness.last_offset
+        message = f"the log ends at offset {end_offset}, but {witness.by} knows of offset {last}"
+        yield (
+            Removed(file, size_bytes, 0, end_offset, last, LOST_TAIL),
+            Finding(LOST_TAIL, path, message, size_bytes, 0, end_offset, last),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """is_first: of those between the same two neighbours."""
+
+    loss: Loss
+    is_first: bool
+
+    @property
+    def position(self) -> int:
+        return self.loss.position
+
+
+def _once(watch: Watch) -> Iterator[_Told]:
+    former = -1
+    for loss in sorted(watch.losses, key=lambda loss: loss.position):
+        at = bisect_left(watch.stretches, loss.position, key=lambda stretch: stretch.position)
+        yield _Told(loss, at != former)
+        former = at

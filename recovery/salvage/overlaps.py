@@ -1,0 +1,264 @@
+"""One order from stretches of several places: offsets rise strictly, and of what is held twice one copy stays.
+
+1. Stretches sorted by first offset fall into groups whose ranges overlap. A group of one stays as it is.
+2. A group is merged like sorted lists. While only one stretch holds the next offsets, its batches pass by table-wise.
+3. Where batches of several stretches overlap, those that hang together are settled at once:
+       a. byte-equal copies          the first stays: of the lower segment, in it the one in front
+       b. different leader epochs    the higher epoch stays: what a later leader wrote is what the replicas agreed on
+       c. equal epochs               the copy in the segment whose name's range it belongs to, else the first
+   By that rank, each batch stays that overlaps none that stays already. A batch that was beaten only by one that
+   goes itself stays too.
+
+Whoever goes, and why, is kept as `Beaten`.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from kseg.recovery.salvage.found import Logs, Stretch
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+
+COPY, EPOCH, OWN_SEGMENT, FIRST = "equal-copy", "leader-epoch", "own-segment", "first-copy"
+# So many batches that hang together are settled at once; more only where nothing is as a broker writes it.
+MOST_SETTLED = 20_000
+
+
+class Held(NamedTuple):
+    """One batch."""
+
+    first_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+    log: int
+    position: int
+    size_bytes: int
+
+    @property
+    def stretch(self) -> Stretch:
+        return Stretch(self.log, self.position, self.size_bytes, self.first_offset, self.last_offset, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Beaten:
+    """Batches that go, one behind the other in one log, because others hold their offsets. rule: by which. keeper:
+    number of the log that holds the copy which stays."""
+
+    stretch: Stretch
+    rule: str
+    keeper: int
+
+
+class Joiner:
+    """Collects what stays in order and what goes."""
+
+    def __init__(self) -> None:
+        self.kept: list[Stretch] = []
+        self.beaten: list[Beaten] = []
+
+    @property
+    def last_offset(self) -> int:
+        return self.kept[-1].last_offset if self.kept else -1
+
+    def keep(self, stretch: Stretch) -> None:
+        before = self.kept[-1] if self.kept else None
+        if before is not None and _follows(before, stretch):
+            self.kept[-1] = _joined(before, stretch)
+        else:
+            self.kept.append(stretch)
+
+    def beat(self, stretch: Stretch, rule: str, keeper: int) -> None:
+        before = self.beaten[-1] if self.beaten else None
+        if (
+            before is not None
+            and (before.rule, before.keeper) == (rule, keeper)
+            and _follows(before.stretch, stretch)
+        ):
+            self.beaten[-1] = replace(before, stretch=_joined(before.stretch, stretch))
+        else:
+            self.beaten.append(Beaten(stretch, rule, keeper))
+
+
+def _follows(before: Stretch, after: Stretch) -> bool:
+    return before.log == after.log and before.end_position == after.position
+
+
+def _joined(before: Stretch, after: Stretch) -> Stretch:
+    return replace(
+        before,
+        length=before.length + after.length,
+        last_offset=after.last_offset,
+        batches=before.batches + after.batches,
+    )
+
+
+def in_order(logs: Logs, stretches: Sequence[Stretch]) -> Joiner:
+    """What stays of all these stretches, and what goes."""
+    result = Joiner()
+    by_offset = sorted(stretches, key=lambda found: (found.first_offset, found.log, found.position))
+    start = 0
+    while start < len(by_offset):
+        stop, reach = start + 1, by_offset[start].last_offset
+        while stop < len(by_offset) and by_offset[stop].first_offset <= reach:
+            reach = max(reach, by_offset[stop].last_offset)
+            stop += 1
+        if stop == start + 1:
+            result.keep(by_offset[start])
+        else:
+            _Merge(logs, result).run(by_offset[start:stop])
+        start = stop
+    return result
+
+
+class _Stream:
+    """The batches of one stretch, from the front."""
+
+    def __init__(self, logs: Logs, stretch: Stretch) -> None:
+        self._logs = logs
+        self.stretch = stretch
+        self._tables: Iterator[Columns] | None = None
+        self._table = Columns(C.BATCH_WIDTH, 1)
+        self._row = 0
+        self.head = stretch.first_offset
+
+    def is_open(self) -> bool:
+        """Whether there is a batch left; opens the stretch."""
+        if self._tables is None:
+            self._tables = self._logs.tables(self.stretch)
+        while self._row >= self._table.count:
+            table = next(self._tables, None)
+            if table is None:
+                return False
+            self._table, self._row = table, 0
+        self.head = self._logs.first_offset(self.stretch.log, self._table, self._row)
+        return True
+
+    def pop_below(self, limit: int) -> Stretch | None:
+        """The next batches that end below `limit`, up to the end of a table."""
+        table, row = self._table, self._row
+        stop = _first_reaching(table, row, limit)
+        if stop == row:
+            return None
+        self._row = stop
+        position = table.at(C.POSITION, row)
+        length = table.at(C.POSITION, stop - 1) + table.at(C.SIZE, stop - 1) - position
+        return Stretch(
+            self.stretch.log, position, length, self.head, table.at(C.LAST_OFFSET, stop - 1), stop - row
+        )
+
+    def pop(self) -> Held:
+        """The next batch."""
+        at, row = self._table.at, self._row
+        self._row += 1
+        epoch = at(C.LEADER_EPOCH, row) if at(C.MAGIC, row) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
+        return Held(
+            self.head,
+            at(C.LAST_OFFSET, row),
+            epoch,
+            at(C.CRC, row),
+            self.stretch.log,
+            at(C.POSITION, row),
+            at(C.SIZE, row),
+        )
+
+
+def _first_reaching(table: Columns, row: int, limit: int) -> int:
+    low, high = row, table.count
+    while low < high:
+        middle = (low + high) // 2
+        if table.at(C.LAST_OFFSET, middle) < limit:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+class _Merge:
+    def __init__(self, logs: Logs, result: Joiner) -> None:
+        self._logs = logs
+        self._result = result
+        self._waiting: list[tuple[int, int, _Stream]] = []
+
+    def run(self, stretches: Sequence[Stretch]) -> None:
+        self._waiting = [
+            (stretch.first_offset, number, _Stream(self._logs, stretch))
+            for number, stretch in enumerate(stretches)
+        ]
+        heapq.heapify(self._waiting)
+        while self._waiting:
+            _, number, stream = heapq.heappop(self._waiting)
+            if not stream.is_open():
+                continue
+            limit = self._waiting[0][0] if self._waiting else L.INT64_MAX
+            if stream.head <= self._result.last_offset:  # only behind a settlement that was cut short
+                held = stream.pop()
+                self._result.beat(held.stretch, FIRST, self._result.kept[-1].log)
+            elif (below := stream.pop_below(limit)) is not None:
+                self._result.keep(below)
+            else:
+                self._settle(self._hanging_together(stream.pop()))
+            self._put_back(number, stream)
+
+    def _put_back(self, number: int, stream: _Stream) -> None:
+        if stream.is_open():
+            heapq.heappush(self._waiting, (stream.head, number, stream))
+
+    def _hanging_together(self, first: Held) -> list[Held]:
+        """The batch and all that overlap it, or one that overlaps it, and so on."""
+        found, reach = [first], first.last_offset
+        while self._waiting and self._waiting[0][0] <= reach and len(found) < MOST_SETTLED:
+            _, number, stream = heapq.heappop(self._waiting)
+            if not stream.is_open():
+                continue
+            held = stream.pop()
+            found.append(held)
+            reach = max(reach, held.last_offset)
+            self._put_back(number, stream)
+        return found
+
+    def _settle(self, batches: list[Held]) -> None:
+        kept: list[Held] = []
+        for held in sorted(self._without_copies(batches), key=self._rank):
+            rival = next((other for other in kept if _overlap(other, held)), None)
+            if rival is None:
+                kept.append(held)
+                continue
+            rule = EPOCH if rival.leader_epoch > held.leader_epoch else self._rule(rival, held)
+            self._result.beat(held.stretch, rule, rival.log)
+        for held in sorted(kept):
+            self._result.keep(held.stretch)
+
+    def _without_copies(self, batches: list[Held]) -> Iterator[Held]:
+        firsts: dict[tuple[int, int, int, int, int], Held] = {}
+        for held in sorted(batches, key=lambda found: (found.log, found.position)):
+            key = held.first_offset, held.last_offset, held.leader_epoch, held.crc, held.size_bytes
+            original = firsts.setdefault(key, held)
+            if original is held or self._body(original) != self._body(held):
+                yield held
+            else:
+                self._result.beat(held.stretch, COPY, original.log)
+
+    def _body(self, held: Held) -> memoryview:
+        """All that the key of a copy does not say."""
+        view = self._logs.view(held.log)
+        return view[held.position + L.HEADER_TO_MAGIC : held.position + held.size_bytes]
+
+    def _rank(self, held: Held) -> tuple[int, bool, int, int]:
+        return -held.leader_epoch, not self._is_at_home(held), held.log, held.position
+
+    def _rule(self, kept: Held, beaten: Held) -> str:
+        return OWN_SEGMENT if self._is_at_home(kept) and not self._is_at_home(beaten) else FIRST
+
+    def _is_at_home(self, held: Held) -> bool:
+        """Whether its offsets lie in the range that the names give to its segment."""
+        base = self._logs[held.log].base_offset
+        following = self._logs[held.log + 1].base_offset if held.log + 1 < len(self._logs) else L.INT64_MAX
+        return base <= held.first_offset and held.last_offset < max(following, base + 1)
+
+
+def _overlap(one: Held, other: Held) -> bool:
+    return one.first_offset <= other.last_offset and other.first_offset <= one.last_offset

@@ -1,0 +1,206 @@
+"""Policy `salvage`: every valid batch stays, at its offset; what is not valid goes to the quarantine.
+
+A broker keeps nothing behind the first byte it cannot read. Plan:
+
+1. Leftovers of cleanings, splits and deletions are settled as a broker does, unless whole batches would be lost by it
+   (`leftovers`).
+2. One pass judges everything as `verify` does, and notes what of each log is valid: stretches of batches, damage, header
+   fields outside the checksum that neighbours prove wrong (`judgement`, `watch`). Where nothing is wrong that is all.
+3. What is held twice is held once, by stated rules; offsets rise strictly (`overlaps`).
+4. What stays becomes segments: mostly the files as they are, cut or with holes closed; renamed, merged or split where
+   their offsets say so (`arrangement`). Contents are spans of the files as found. Only a header field that is set right
+   is written anew: base offset, leader epoch and magic lie outside the checksum, so the batch stays valid.
+5. Side files are rebuilt for logs that changed, and where they are wrong or missing, by one pass over the headers
+   (`side_files`); entries that are true stay, also those that a rebuild would write otherwise. Snapshots behind a change
+   are rebuilt, those behind the log end go.
+6. Everything that goes is accounted for: bytes kept + bytes removed = bytes found (`losses`).
+
+A batch under a right checksum stays even when it does harm: a data batch outside the open transaction of its producer
+(its marker was lost) makes a broker's load die, a header that contradicts its records stops consumers. That is said,
+with the position, and left to the operator. Transactions whose end may lie among the lost bytes are named.
+"""
+
+from kseg.recovery.repair.options import Circumstances, LoadSettings
+from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.salvage.arrangement import Segment, arrange
+from kseg.recovery.salvage.beside import Beside
+from kseg.recovery.salvage.draft import Draft
+from kseg.recovery.salvage.found import Logs
+from kseg.recovery.salvage.judgement import Judgement, judge
+from kseg.recovery.salvage.leftovers import Leftovers, set_aside_findings
+from kseg.recovery.salvage.losses import Kept, Losses, Witnessed
+from kseg.recovery.salvage.overlaps import Joiner, in_order
+from kseg.recovery.salvage.telling import overlap_findings, transaction_findings, without_repetition
+from kseg.recovery.verify.partition_files import known_last_offsets
+from kseg.segment import layout as L
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import segment_file_name
+from kseg.segment.plan.steps import FileIdentity
+
+
+def salvage(
+    directory: str,
+    inputs: tuple[FileIdentity, ...],
+    circumstances: Circumstances,
+    settings: LoadSettings,
+    *,
+    rebuild: bool = False,
+) -> Repair:
+    """What salvage makes of the partition in `directory`, whose files are `inputs` (others are not looked at).
+
+    rebuild: all side files anew. Raises UnreadableInput when a log cannot be read.
+    """
+    draft = Draft(directory, inputs)
+    leftovers = Leftovers(draft)
+    leftovers.settle()
+    judgement = judge(directory, draft.image, draft.identities, circumstances, settings)
+    with Logs(judgement.logs) as logs:
+        return _Salvage(draft, leftovers, judgement, logs, circumstances, settings, rebuild).run()
+
+
+class _Salvage:
+    """The steps 3 to 6 for one partition."""
+
+    def __init__(
+        self,
+        draft: Draft,
+        leftovers: Leftovers,
+        judgement: Judgement,
+        logs: Logs,
+        circumstances: Circumstances,
+        settings: LoadSettings,
+        rebuild: bool,
+    ) -> None:
+        self._draft = draft
+        self._leftovers = leftovers
+        self._judgement = judgement
+        self._logs = logs
+        self._circumstances = circumstances
+        self._settings = settings
+        self._rebuild = rebuild
+
+    def run(self) -> Repair:
+        stretches = [stretch for watch in self._judgement.watches for stretch in watch.stretches]
+        order = in_order(self._logs, stretches)
+        segments = arrange(self._logs, order.kept, self._emptied(order))
+        changed = self._lay(segments)
+        end_offset = segments[-1].end_offset if segments else self._circumstances.log_start_offset
+        log_start_offset = self._circumstances.log_start_offset
+        if segments:
+            log_start_offset = min(max(log_start_offset, segments[0].base_offset), end_offset)
+        beside = Beside(
+            self._draft,
+            self._judgement,
+            self._logs,
+            segments,
+            changed,
+            self._circumstances,
+            self._settings,
+            rebuild=self._rebuild,
+        )
+        beside.settle(log_start_offset, end_offset)
+        return self._repair(order, segments, beside, log_start_offset, end_offset)
+
+    # --- logs
+
+    def _emptied(self, order: Joiner) -> list[int]:
+        """Logs without a batch whose names still hold: empty ones, and those in which all is damaged."""
+        gone = {stretch.log for stretch in order.kept} | {beaten.stretch.log for beaten in order.beaten}
+        named = {segment.log.path for segment in self._judgement.partition.segments}
+        return [
+            number
+            for number, log in enumerate(self._judgement.logs)
+            if number not in gone and log.path in named
+        ]
+
+    def _lay(self, segments: tuple[Segment, ...]) -> frozenset[int]:
+        """Put the logs into the draft; the numbers of the segments whose log is not as it was."""
+        names = {segment_file_name(segment.base_offset, L.LOG_SUFFIX) for segment in segments}
+        for log in self._judgement.logs:
+            if log.called not in names:
+                self._draft.remove(log.called, "what it holds is in other segments, or is not valid")
+        changed = set()
+        for number, segment in enumerate(segments):
+            name = segment_file_name(segment.base_offset, L.LOG_SUFFIX)
+            if self._is_as_it_was(segment, name):
+                continue
+            changed.add(number)
+            pieces = [piece for stretch in segment.stretches for piece in self._logs.pieces(stretch)]
+            source = segment.stretches[0].log if segment.origin is None else segment.origin
+            like = self._judgement.logs[source].name
+            self._draft.lay(name, pieces, like, self._reason(segment, name))
+        return frozenset(changed)
+
+    def _is_as_it_was(self, segment: Segment, name: str) -> bool:
+        if segment.origin is None or self._judgement.logs[segment.origin].called != name:
+            return False
+        return self._logs.is_untouched(segment.origin, segment.stretches)
+
+    def _reason(self, segment: Segment, name: str) -> str:
+        """Why a log is another one, in words."""
+        said = []
+        logs = {stretch.log for stretch in segment.stretches}
+        if segment.origin is None:
+            said.append("split off a segment that a broker cannot hold as one")
+        elif self._judgement.logs[segment.origin].called != name:
+            said.append(f"its first offset is {segment.base_offset}")
+        causes = sorted({loss.cause for number in logs for loss in self._judgement.watches[number].losses})
+        if segment.origin is not None and not segment.stretches:
+            causes = sorted({loss.cause for loss in self._judgement.watches[segment.origin].losses})
+        if causes:
+            said.append(f"what is not valid goes ({', '.join(causes)})")
+        if any(self._judgement.logs[number].fixes for number in logs):
+            said.append("altered header fields are set right")
+        if len(logs) > 1 or not said:
+            said.append("each offset is held once, in order")
+        return "; ".join(said)
+
+    # --- the answer
+
+    def _repair(
+        self,
+        order: Joiner,
+        segments: tuple[Segment, ...],
+        beside: Beside,
+        log_start_offset: int,
+        end_offset: int,
+    ) -> Repair:
+        judgement, circumstances = self._judgement, self._circumstances
+        kept = Kept(order.kept)
+        losses = Losses(self._logs, judgement.watches, kept, self._witness(end_offset))
+        removed = list(losses.removed(order.beaten, self._leftovers.logs))
+        findings: list[Finding] = [
+            *self._leftovers.findings,
+            *set_aside_findings(self._draft, self._leftovers.logs, kept.ranges),
+            *judgement.findings,
+            *overlap_findings(self._logs, order.beaten),
+        ]
+        if judgement.logs:
+            last = judgement.logs[-1]
+            for tail, finding in losses.tail(end_offset, last.name, last.path, last.size_bytes):
+                removed.append(tail)
+                findings.append(finding)
+        findings += beside.findings
+        findings += transaction_findings(self._draft.directory, beside.producers, beside.findings, removed)
+        recovery_point = end_offset
+        if not circumstances.is_clean:
+            recovery_point = min(circumstances.recovery_point, end_offset)
+        return Repair(
+            image=self._draft.image,
+            log_start_offset=log_start_offset,
+            log_end_offset=end_offset,
+            last_stable_offset=beside.producers.last_stable_offset(end_offset, log_start_offset),
+            recovery_point=recovery_point,
+            why=self._draft.changes(),
+            findings=tuple(without_repetition(findings)),
+            removed=tuple(removed),
+        )
+
+    def _witness(self, end_offset: int) -> Witnessed | None:
+        """The greatest believable offset that files beside the log know of behind its end."""
+        judgement = self._judgement
+        if not judgement.partition.segments:
+            return None
+        known = known_last_offsets(judgement.partition, judgement.around)
+        behind = [offset for offset in known if end_offset <= offset < end_offset + L.INT32_MAX]
+        return Witnessed(max(behind), "an index, a snapshot or a checkpoint") if behind else None
