@@ -5,7 +5,7 @@ import re
 import sys
 
 STDOUT = 1
-WRITE_BYTES = 1 << 18
+WRITE_BYTES = 1 << 17
 _CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"  # compiled when there is something to say
 
 

@@ -1,40 +1,33 @@
 """One large log, dumped by several processes: parts of it, cut between batches.
 
-Sending text from process to process costs half as much as making it from plain batches, so that those are shared out
-only where a line costs more; decompression always pays.
-
 1. Follow the length fields from header to header. Where they do not lead to the very end of the file, it stays whole.
-2. Cut it at batches about PART_BYTES apart and fork a helper for each process more than this one. Part i belongs to
-   process i mod jobs; this process is number 0 and also takes what the helpers send, so that the output has its order.
-3. A part is finished before it is given out. A finding in it means that lines may depend on what came before, and
+2. Cut it at batches about PART_BYTES apart and fork a helper for each process more than this one.
+3. Each helper has up to QUEUED parts to make. This process makes parts too, and gives all of them out in order: when
+   the next one is not there yet, it goes on with a later one, up to AHEAD of them. So no one waits for another.
+4. A part is finished before it is given out. A finding in it means that lines may depend on what came before, and
    text beyond MOST_TEXT_BYTES that memory is at stake: then the helpers are dismissed and this process alone goes on
-   from where that part begins, as if there had been no parts.
-4. A helper that is not read blocks in its pipe. One that dies counts as one that met a finding.
+   from where that part begins, as if there had been no parts. A helper that dies counts as one that met a finding.
 """
 
 import os
-import signal
-import struct
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from typing import NoReturn
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
+from kseg.segment.dump.helper import GivenUp, Helper
 from kseg.segment.events import Event, Text
 from kseg.segment.kernel.walk import FULL, walk
 
-PART_BYTES = 1024 * 1024
+PART_BYTES = 512 * 1024
 LEAST_PARTS = 16  # a smaller file is done before a helper has started
 MOST_TEXT_BYTES = 64 * 1024 * 1024
-_PIPE_BYTES = 1024 * 1024
+QUEUED = 2
+AHEAD = 3
 _HEADERS_PER_WALK = 1024
-
-_GIVEN_UP = -1
-_NUMBER = struct.Struct("<q")
+_LARGER_BYTES = 16 * 1024 * 1024  # never touched, so never memory
 
 # the events of the bytes from a position up to another, None = to the end of the file
 Dump = Callable[[int, int | None], Iterator[Event]]
@@ -54,21 +47,15 @@ def in_parts(view: memoryview, dump: Dump, jobs: int, *, plain_too: bool) -> Ite
     if len(cuts) < LEAST_PARTS:
         yield from dump(0, None)
         return
-    helpers: list[_Helper] = []
+    crew = _Crew(dump, cuts)
     done = 0
     try:
-        for number in range(1, jobs):
-            helpers.append(_Helper(dump, cuts, number, jobs, helpers))
-        for part in range(len(cuts)):
-            owner = part % jobs
-            blocks = helpers[owner - 1].receive() if owner else _blocks(dump, cuts, part)
-            if blocks is None:
-                break
-            yield from map(Text, blocks)
-            done = part + 1
+        crew.hire(jobs - 1)
+        while done < len(cuts) and (texts := crew.take(done)) is not None:
+            yield from map(Text, texts)
+            done += 1
     finally:
-        for helper in helpers:
-            helper.dismiss()
+        crew.dismiss()
     if done < len(cuts):
         yield from dump(cuts[done], None)
 
@@ -97,107 +84,75 @@ def boundaries(view: memoryview) -> list[int]:
     return cuts
 
 
-def _blocks(dump: Dump, cuts: Sequence[int], part: int) -> list[bytes] | None:
-    """The text of a part; None when it is not all text, or too much."""
-    blocks: list[bytes] = []
-    size_bytes = 0
-    for event in dump(cuts[part], cuts[part + 1] if part + 1 < len(cuts) else None):
-        if not isinstance(event, Text) or size_bytes > MOST_TEXT_BYTES:
+class _Crew:
+    """Who makes which part."""
+
+    def __init__(self, dump: Dump, cuts: Sequence[int]) -> None:
+        self._dump = dump
+        self._cuts = cuts
+        self._helpers: list[Helper] = []
+        self._makers: dict[int, Helper] = {}
+        self._own: dict[int, list[bytes] | None] = {}
+        self._next = 0  # the first part that nobody makes yet
+        # glibc hands blocks of this size back to the system, to get them zeroed again a moment later, until it has
+        # seen a larger one come and go
+        bytearray(_LARGER_BYTES)
+
+    def hire(self, count: int) -> None:
+        """Start so many helpers, or as many as the system allows."""
+        for _ in range(count):
+            try:
+                self._helpers.append(Helper(self._texts, self._helpers))
+            except OSError:
+                return
+
+    def take(self, part: int) -> list[bytes] | None:
+        """The text of a part, each in its turn; None when it was given up."""
+        while part not in self._own:
+            helper = self._makers.get(part)
+            if helper is not None and (helper.is_ready() or not self._may_work_ahead()):
+                texts = helper.receive()
+                self._share_out()
+                return texts
+            mine = self._next
+            self._next += 1
+            self._share_out()
+            self._own[mine] = self._make(mine)
+        return self._own.pop(part)
+
+    def dismiss(self) -> None:
+        for helper in self._helpers:
+            helper.dismiss()
+
+    def _may_work_ahead(self) -> bool:
+        # what has given up a part has lines of it left
+        return self._next < len(self._cuts) and len(self._own) < AHEAD and None not in self._own.values()
+
+    def _share_out(self) -> None:
+        for _ in range(QUEUED):
+            for helper in self._helpers:
+                if helper.pending < QUEUED and self._next < len(self._cuts):
+                    helper.order(self._next)
+                    self._makers[self._next] = helper
+                    self._next += 1
+
+    def _make(self, part: int) -> list[bytes] | None:
+        try:
+            return list(self._texts(part))
+        except GivenUp:
             return None
-        blocks.append(event.data)
-        size_bytes += len(event.data)
-    return blocks
+
+    def _texts(self, part: int) -> Iterator[bytes]:
+        size_bytes = 0
+        end = self._cuts[part + 1] if part + 1 < len(self._cuts) else None
+        for event in self._dump(self._cuts[part], end):
+            if not isinstance(event, Text) or size_bytes > MOST_TEXT_BYTES:
+                raise GivenUp
+            yield event.data
+            size_bytes += len(event.data)
 
 
 def _may_fork() -> bool:
     # a fork copies only the thread that calls it
     threading = sys.modules.get("threading")
     return hasattr(os, "fork") and (threading is None or threading.active_count() == 1)
-
-
-class _Helper:
-    """A forked process that makes every `jobs`-th part from `number` on, seen from this side."""
-
-    def __init__(
-        self, dump: Dump, cuts: Sequence[int], number: int, jobs: int, others: "Sequence[_Helper]"
-    ) -> None:
-        ours, theirs = os.pipe()
-        _widen(theirs)
-        masked = signal.pthread_sigmask(
-            signal.SIG_BLOCK, {signal.SIGINT}
-        )  # Ctrl-C is this process's to handle
-        try:
-            self._pid = os.fork()
-            if not self._pid:
-                os.close(ours)
-                for other in others:  # left open here they would hide that this process has gone
-                    os.close(other.pipe)
-                _help(theirs, dump, cuts, range(number, len(cuts), jobs))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
-        os.close(theirs)
-        self.pipe: int = ours
-
-    def receive(self) -> list[bytes] | None:
-        """The next part; None when the helper gave it up or is gone."""
-        count = self._number()
-        blocks = []
-        for _ in range(max(0, count)):
-            size_bytes = self._number()
-            block = _receive(self.pipe, max(0, size_bytes))
-            if len(block) != size_bytes:
-                return None
-            blocks.append(block)
-        return None if count == _GIVEN_UP else blocks
-
-    def dismiss(self) -> None:
-        os.close(self.pipe)
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)  # it holds nothing that would have to be tidied up
-        with suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
-
-    def _number(self) -> int:
-        raw = _receive(self.pipe, _NUMBER.size)
-        return _NUMBER.unpack(raw)[0] if len(raw) == _NUMBER.size else _GIVEN_UP
-
-
-def _widen(pipe: int) -> None:
-    import fcntl
-
-    with suppress(AttributeError, OSError):  # another system, or the user's share of pipe memory is used up
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-
-
-def _help(pipe: int, dump: Dump, cuts: Sequence[int], parts: Sequence[int]) -> NoReturn:
-    """A helper's life. It ends without a word, whatever happens: the other side notices, and repeats what failed."""
-    status = 1
-    try:
-        for part in parts:
-            blocks = _blocks(dump, cuts, part)
-            _send(pipe, _NUMBER.pack(_GIVEN_UP if blocks is None else len(blocks)))
-            if blocks is None:
-                break
-            for block in blocks:
-                _send(pipe, _NUMBER.pack(len(block)))
-                _send(pipe, block)
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _receive(pipe: int, count: int) -> bytes:
-    """`count` bytes, fewer when the other side has gone; mostly one read and no copy."""
-    data = os.read(pipe, count)
-    while 0 < len(data) < count:
-        more = os.read(pipe, count - len(data))
-        if not more:
-            break
-        data += more
-    return data
-
-
-def _send(pipe: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(pipe, rest) :]

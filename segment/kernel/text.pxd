@@ -5,11 +5,21 @@ from kseg.segment.kernel.arithmetic cimport add_sequence, to_int
 @cython.locals(i=cython.Py_ssize_t)
 cdef inline Py_ssize_t put(unsigned char* out, Py_ssize_t o, const unsigned char* text, Py_ssize_t n) noexcept
 
-@cython.locals(digits=cython.Py_ssize_t)
-cdef inline Py_ssize_t count_digits(unsigned long long value) noexcept
-
-@cython.locals(least=cython.longlong, digits=cython.Py_ssize_t, i=cython.Py_ssize_t, rest=cython.longlong, pair=cython.Py_ssize_t, pairs=cython.p_const_uchar)
+@cython.locals(least=cython.longlong, high=cython.longlong, low=cython.uint)
 cdef inline Py_ssize_t put_number(unsigned char* out, Py_ssize_t o, long long value) noexcept
+
+cdef inline void put_four(unsigned char* out, Py_ssize_t o, unsigned int value) noexcept
+
+@cython.locals(pairs=cython.p_const_uchar)
+cdef inline void put_two(unsigned char* out, Py_ssize_t o, unsigned int value) noexcept
+
+@cython.locals(high=cython.uint)
+cdef inline Py_ssize_t put_up_to_eight(unsigned char* out, Py_ssize_t o, unsigned int value) noexcept
+
+@cython.locals(high=cython.uint)
+cdef inline Py_ssize_t put_up_to_four(unsigned char* out, Py_ssize_t o, unsigned int value) noexcept
+
+cdef inline Py_ssize_t put_up_to_two(unsigned char* out, Py_ssize_t o, unsigned int value) noexcept
 
 cdef inline Py_ssize_t put_bool(unsigned char* out, Py_ssize_t o, long long value) noexcept
 cdef inline Py_ssize_t put_type(unsigned char* out, Py_ssize_t o, long long magic, long long attributes) noexcept

@@ -44,6 +44,23 @@ def put_number(out, o, value):
         if value == least * 65536 * 65536:  # it has no positive counterpart in C
             return put(out, o, b"9223372036854775808", 19)
         value = -value
+    if value < 100000000:
+        return put_up_to_eight(out, o, value)
+    high = value // 100000000
+    low = value - high * 100000000
+    o = put_number(out, o, high)
+    high = low // 10000
+    put_four(out, o, high)
+    put_four(out, o + 4, low - high * 10000)
+    return o + 8
+
+
+def put_four(out, o, value):
+    put_two(out, o, value // 100)
+    put_two(out, o + 2, value % 100)
+
+
+def put_two(out, o, value):
     # a literal, so that C sees an array: two digits a division
     pairs = (
         b"00010203040506070809101112131415161718192021222324"
@@ -51,36 +68,34 @@ def put_number(out, o, value):
         b"50515253545556575859606162636465666768697071727374"
         b"75767778798081828384858687888990919293949596979899"
     )
-    digits = count_digits(value)
-    i = o + digits
-    while value >= 100:
-        rest = value // 100
-        pair = 2 * (value - rest * 100)
-        i = i - 2
-        out[i] = pairs[pair]
-        out[i + 1] = pairs[pair + 1]
-        value = rest
-    if value >= 10:
-        out[o] = pairs[2 * value]
-        out[o + 1] = pairs[2 * value + 1]
-    else:
-        out[o] = 48 + value
-    return o + digits
+    out[o] = pairs[2 * value]
+    out[o + 1] = pairs[2 * value + 1]
 
 
-def count_digits(value):
+def put_up_to_eight(out, o, value):
+    if value >= 10000:
+        high = value // 10000
+        o = put_up_to_four(out, o, high)
+        put_four(out, o, value - high * 10000)
+        return o + 4
+    return put_up_to_four(out, o, value)
+
+
+def put_up_to_four(out, o, value):
+    high = value // 100
+    if high:
+        o = put_up_to_two(out, o, high)
+        put_two(out, o, value - high * 100)
+        return o + 2
+    return put_up_to_two(out, o, value)
+
+
+def put_up_to_two(out, o, value):
     if value < 10:
-        return 1
-    if value < 100:
-        return 2
-    if value < 10000:
-        return 3 if value < 1000 else 4
-    digits = 5
-    value = value // 100000
-    while value > 0:
-        value = value // 10
-        digits = digits + 1
-    return digits
+        out[o] = 48 + value
+        return o + 1
+    put_two(out, o, value)
+    return o + 2
 
 
 def put_bool(out, o, value):

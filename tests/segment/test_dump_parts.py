@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kseg.segment import layout as L
-from kseg.segment.dump import parts
+from kseg.segment.dump import helper, parts
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.dump.work import dump
 from kseg.segment.events import Event, Text
@@ -109,8 +110,43 @@ def test_a_helper_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: 
     def die(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(parts, "_send", die)  # only helpers send
+    monkeypatch.setattr(helper._Desk, "_put", die)
     assert dumped(path, 2) == expected
+
+
+@pytest.mark.parametrize("slot_bytes", [100, 3000, 8192])
+def test_text_that_fills_more_than_one_slot_arrives_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slot_bytes: int
+) -> None:
+    path = write(tmp_path, log())
+    expected = dumped(path, 1)
+    monkeypatch.setattr(helper, "SLOT_BYTES", slot_bytes)
+    assert dumped(path, 3) == expected
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 1000])
+def test_text_of_helpers_is_given_out_in_whole_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    path = write(tmp_path, log())
+    monkeypatch.setattr(helper, "PIECE_BYTES", piece_bytes)
+    events = dump(FileTarget(str(path)), DumpOptions(print_data_log=True, jobs=2))
+    texts = [event.data for event in events if isinstance(event, Text)]
+    assert all(text.endswith(b"\n") for text in texts) == (piece_bytes > 1)
+    assert b"".join(texts) == dumped(path, 1)[0]
+
+
+def test_where_no_helper_can_be_started_one_process_does_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, log())
+    expected = dumped(path, 1)
+
+    def refuse() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refuse)
+    assert dumped(path, 3) == expected
 
 
 def test_only_magic_2_with_a_codec_counts_as_compressed(monkeypatch: pytest.MonkeyPatch) -> None:

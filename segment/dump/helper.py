@@ -1,0 +1,172 @@
+"""A forked process that makes text, part after part, and hands it over in memory that both sides see.
+
+    orders   pipe to the helper: the number of a part to make, or TAKEN: one more slot may be filled again
+    reports  pipe from it: bytes in the next slot, and whether the part goes on (MORE), is over or was given up
+
+The memory is SLOTS slots, filled and emptied in turn; a part mostly fits into one, so a report mostly means that a part
+is there as a whole. A helper whose slots nobody empties waits for orders. One whose parent is gone ends.
+"""
+
+import mmap
+import os
+import select
+import signal
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+SLOT_BYTES = 4 * 1024 * 1024  # room; only what a part fills is ever memory
+SLOTS = 4
+PIECE_BYTES = 256 * 1024  # of the text that is given out: stays in the processor's cache until it is written
+
+TAKEN = -1
+MORE, OVER, GIVEN_UP = range(3)
+_ORDER = struct.Struct("<q")
+_REPORT = struct.Struct("<qq")
+
+# the text of a part by its number, in whole lines; raises GivenUp
+Make = Callable[[int], Iterator[bytes]]
+
+
+class GivenUp(Exception):
+    """A part cannot be made by itself: not all of it is text, or it is too much."""
+
+
+class Helper:
+    """The helper as the process sees it that started it. others: helpers that were started before.
+
+    pending: how many parts were ordered and not yet received.
+    Raises OSError when the system has no memory, pipe or process to give.
+    """
+
+    def __init__(self, make: Make, others: "Sequence[Helper]") -> None:
+        self.pending = 0
+        self._slot = 0
+        self._memory = mmap.mmap(-1, SLOTS * SLOT_BYTES)
+        orders, self._orders = os.pipe()
+        self._reports, reports = os.pipe()
+        # Ctrl-C is the parent's to handle
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._pid = os.fork()
+            if not self._pid:
+                for helper in (*others, self):  # left open here they would hide that the parent has gone
+                    helper._hang_up()
+                _Desk(orders, reports, self._memory).serve(make)
+        except OSError:
+            self._hang_up()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+            os.close(orders)
+            os.close(reports)
+
+    def order(self, part: int) -> None:
+        self._tell(part)
+        self.pending += 1
+
+    def is_ready(self) -> bool:
+        """Whether something has arrived of the part ordered first; mostly all of it."""
+        return bool(select.select((self._reports,), (), (), 0)[0])
+
+    def receive(self) -> list[bytes] | None:
+        """The part ordered first, in pieces; None when it was given up or the helper is gone. Waits for it."""
+        self.pending -= 1
+        pieces: list[bytes] = []
+        state = MORE
+        while state == MORE:
+            report = os.read(self._reports, _REPORT.size)
+            size_bytes, state = _REPORT.unpack(report) if report else (0, GIVEN_UP)
+            start = self._slot * SLOT_BYTES
+            pieces += self._pieces(start, start + size_bytes)
+            self._slot = (self._slot + 1) % SLOTS
+            self._tell(TAKEN)
+        return pieces if state == OVER else None
+
+    def dismiss(self) -> None:
+        self._hang_up()
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)  # it holds nothing that would have to be tidied up
+        with suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+        self._memory.close()
+
+    def _pieces(self, start: int, end: int) -> Iterator[bytes]:
+        while start < end:
+            most = min(end, start + PIECE_BYTES)
+            stop = self._memory.rfind(b"\n", start, most) + 1 or most
+            yield self._memory[start:stop]
+            start = stop
+
+    def _tell(self, order: int) -> None:
+        with suppress(BrokenPipeError):  # it is gone: `receive` finds out
+            os.write(self._orders, _ORDER.pack(order))
+
+    def _hang_up(self) -> None:
+        os.close(self._orders)
+        os.close(self._reports)
+
+
+class _Desk:
+    """The helper's own side."""
+
+    def __init__(self, orders: int, reports: int, memory: mmap.mmap) -> None:
+        self._orders = orders
+        self._reports = reports
+        self._room = memoryview(memory)
+        self._slot = 0
+        self._filled = 0
+        self._free = SLOTS
+        self._parts: deque[int] = deque()
+
+    def serve(self, make: Make) -> NoReturn:
+        """A helper's life. It ends without a word, whatever happens: the other side notices, and repeats what failed."""
+        status = 1
+        try:
+            while True:
+                while not self._parts:
+                    self._read_order()
+                for text in make(self._parts.popleft()):
+                    self._put(text)
+                self._report(OVER)
+        except GivenUp:
+            self._report(GIVEN_UP)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def _put(self, text: bytes) -> None:
+        """Text that does not fit into what is left of the slot goes into the next; into several when it must."""
+        if self._filled and self._filled + len(text) > SLOT_BYTES:
+            self._report(MORE)
+        rest = memoryview(text)
+        while len(rest) > SLOT_BYTES:
+            self._fill(rest[:SLOT_BYTES])
+            self._report(MORE)
+            rest = rest[SLOT_BYTES:]
+        self._fill(rest)
+
+    def _fill(self, text: memoryview) -> None:
+        while not self._free:
+            self._read_order()
+        start = self._slot * SLOT_BYTES + self._filled
+        self._room[start : start + len(text)] = text
+        self._filled += len(text)
+
+    def _report(self, state: int) -> None:
+        os.write(self._reports, _REPORT.pack(self._filled, state))
+        self._slot = (self._slot + 1) % SLOTS
+        self._filled = 0
+        self._free -= 1
+
+    def _read_order(self) -> None:
+        raw = os.read(self._orders, _ORDER.size)
+        if not raw:
+            raise EOFError
+        (order,) = _ORDER.unpack(raw)
+        if order == TAKEN:
+            self._free += 1
+        else:
+            self._parts.append(order)
