@@ -70,13 +70,18 @@ def create_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True
         raise Refused(f"cannot write {name}: {error.strerror}") from error
 
 
+def temporary_name(name: str) -> str:
+    """Where the bytes of a file wait that is to be replaced, as in Kafka."""
+    return f"{name}.tmp"
+
+
 def replace_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True) -> None:
     """Put `data` in the place of a file that exists, in one instant; it keeps its owner and permissions.
 
-    The bytes wait under the name with `.tmp` behind it, as in Kafka. Raises Refused.
+    The bytes wait under its `temporary_name`; what lay there goes. Raises Refused.
     """
     name = os.fspath(path)
-    temporary = f"{name}.tmp"
+    temporary = temporary_name(name)
     try:
         like = os.stat(name)
         remove_quietly(DISK, temporary)
@@ -86,3 +91,11 @@ def replace_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = Tru
         os.replace(temporary, name)
     except OSError as error:
         raise Refused(f"cannot write {name}: {error.strerror}") from error
+
+
+def remove_file(path: str | os.PathLike[str]) -> None:
+    """Unlink a file. Raises Refused."""
+    try:
+        os.unlink(path)
+    except OSError as error:
+        raise Refused(f"cannot remove {os.fspath(path)}: {error.strerror}") from error

@@ -148,11 +148,15 @@ class Guard:
     ) -> None:
         self._stack.close()
 
+    def let_go(self) -> None:
+        """Write no more: whoever undoes the journal of the data directory undoes this one too."""
+        self._stack.close()
+
     def take_back(self) -> None:
         """Undo everything at once, instead of leaving the journal half done."""
         from kseg.segment.apply.undo import undo
 
-        self._stack.close()
+        self.let_go()
         undo(self.place, self._disk)
 
 

@@ -8,7 +8,7 @@ There are no side files and nothing to close: what lies there is what a broker r
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -49,8 +49,8 @@ class AncientWriter:
     """Appends to a directory of `.kafka` files. directory: made when absent.
 
     files: those that are there, by offset (`AncientLog.files`). start_offset: of the first file, when there is none.
-    roll_bytes: 0.7's log.file.size. flush: counts messages. end_offset: the log end. Raises Refused where 0.7 would
-    not open the files as they are.
+    roll_bytes: 0.7's log.file.size. flush: counts messages. announce: told the name of each new file before it is
+    made. end_offset: the log end. The files must be sound (`refuse_unsound`).
     """
 
     def __init__(
@@ -61,13 +61,14 @@ class AncientWriter:
         start_offset: int = 0,
         roll_bytes: int = DEFAULT_FILE_BYTES,
         flush: FlushRules | None = None,
+        announce: Callable[[str], None] | None = None,
     ) -> None:
-        _refuse_unsound(files)
         self.directory = directory
         self.end_offset = files[-1].end_offset if files else start_offset
         self.messages = 0
         self.files_rolled = 0
         self._roll_bytes = roll_bytes
+        self._announce = announce
         self._unflushed = FlushCounter(flush or FlushRules(), 0)
         ensure_directory(directory)
         if files:
@@ -101,8 +102,14 @@ class AncientWriter:
         self._end_file()
         sync_directory(self.directory)
 
+    def let_go(self) -> None:
+        """Close what is open, and write no more."""
+        self._file.close()
+
     def _new_file(self) -> LogFile:
         name = segment_file_name(self.end_offset, L.ANCIENT_SUFFIX)
+        if self._announce is not None:
+            self._announce(name)
         return LogFile(os.path.join(self.directory, name), is_new=True)
 
     def _end_file(self) -> None:
@@ -110,8 +117,8 @@ class AncientWriter:
         self._file.close()
 
 
-def _refuse_unsound(files: Sequence[AncientFile]) -> None:
-    """0.7 demands files without a gap, and appending behind a torn message would bury it."""
+def refuse_unsound(files: Sequence[AncientFile]) -> None:
+    """0.7 demands files without a gap, and appending behind a torn message would bury it. Raises Refused."""
     for before, after in pairwise(files):
         if before.end_offset != after.base_offset:
             why = f"begins at {after.base_offset}, the file before it ends at {before.end_offset}"

@@ -5,33 +5,32 @@
 2. Lines become batches (`from_json`, `batching`), each batch is appended, segments roll, flush rules are kept.
 3. The end is a clean stop: side files, leader epochs, snapshot at the log end; the checkpoints of the log dir follow.
 
-A line that means nothing ends the work: what stands before it is closed as in 3, and stays.
+A line that means nothing, and Ctrl-C, end the work: what stands before is closed as in 3, and stays. Whatever else
+fails takes back what was written (`protection`).
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
 from kseg.segment.events import Event, Row
 from kseg.segment.files import read_blocks
 from kseg.segment.partition.directory import is_log_directory, list_partition, own_partition_name
-from kseg.segment.partition.names import PartitionState
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.targets import PartitionTarget
 from kseg.segment.writing.append_options import AppendOptions
-from kseg.segment.writing.batching import Batcher, BatchRules, Producer
+from kseg.segment.writing.batching import Batcher, BatchRules, Made, Producer
 from kseg.segment.writing.from_json import BadLine, base_offset_of_file, json_rows
 from kseg.segment.writing.from_json import Row as Line
+from kseg.segment.writing.protection import COMMAND, Protection
 from kseg.segment.writing.reopen import reopen_partition
 from kseg.segment.writing.segment_writer import OpenPartition, PartitionWriter
+from kseg.segment.writing.uninterrupted import uninterrupted
 
-if TYPE_CHECKING:
-    from kseg.segment.writing.append_ancient import AncientAppending
-
-COMMAND = "append"
 COUNTED = ("batch", "record")  # the types of lines that are appended
 Numbered = tuple[int, Line]
 
@@ -49,32 +48,73 @@ def append_target(path: str) -> PartitionTarget:
 def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
     """Append the lines of `options.source` to one partition; yields one result.
 
-    Raises BadLine (a UsageError) naming the line, Refused, UnreadableInput; the result comes before, once anything
-    was written.
+    Raises BadLine (a UsageError) naming the line, after the result of what stood before it; Refused or
+    UnreadableInput, and then nothing was changed.
     """
     rows = json_rows(read_blocks(options.source))
     first = _first(rows, options)
-    is_there = os.path.isdir(target.path) and bool(os.listdir(target.path))
-    if not is_there:
-        _refuse_name(target.path)
-    job = _job(target, options, first, is_there)
+    with Protection(target, options.batches.now_ms) as protection:
+        job = _job(target, options, first, protection)
+        ended = _carry_out(job, chain(first, rows), protection)
+        yield from protection.findings
+        yield Row(_head(target) | job.result() | {"journal": protection.journal})
+    if isinstance(ended, BadLine):
+        raise _in_source(ended, options)
+    if ended is not None:
+        raise ended
+
+
+def _carry_out(
+    job: "Job", rows: Iterable[Numbered], protection: Protection
+) -> BadLine | KeyboardInterrupt | None:
+    """Take all lines and close; what ended the lines early. Whatever else fails takes everything back."""
+    ended: BadLine | KeyboardInterrupt | None = None
     try:
-        job.take(chain(first, rows))
-    except BadLine as error:
-        raise _in_source(error, options) from None
-    finally:
-        job.close()
-        yield Row(_head(target) | job.result())
+        try:
+            job.take(rows)
+        except (BadLine, KeyboardInterrupt) as error:
+            ended = error
+        with uninterrupted():
+            job.close()
+            protection.finish(job.log_end_offset)
+    except BaseException:
+        with uninterrupted():
+            job.let_go()
+            protection.take_back()
+        raise
+    return ended
+
+
+class Job(Protocol):
+    """An append to one kind of partition. Nothing is changed before the first batch is taken."""
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def take(self, rows: Iterable[Numbered]) -> None:
+        """Append everything. Raises BadLine for the first line that cannot be; what stood before it is appended."""
+
+    def close(self) -> None:
+        """Stop as a broker does; a partition that got nothing is left as it was found."""
+
+    def let_go(self) -> None:
+        """Close what is open, and write no more."""
+
+    def result(self) -> dict[str, object]:
+        """What was done, in numbers."""
 
 
 def _job(
-    target: PartitionTarget, options: AppendOptions, first: Sequence[Numbered], is_there: bool
-) -> "LogAppending | AncientAppending":
+    target: PartitionTarget, options: AppendOptions, first: Sequence[Numbered], protection: Protection
+) -> Job:
+    is_there = os.path.isdir(target.path) and bool(os.listdir(target.path))
+    if not is_there:
+        _refuse_name(target.path)
     if options.ancient or (is_there and list_partition(target.path).ancient_files):
         from kseg.segment.writing.append_ancient import AncientAppending
 
-        return AncientAppending(target, options, is_there)
-    return LogAppending(target, options, first, is_there)
+        return AncientAppending(target, options, is_there, protection)
+    return LogAppending(target, options, first, is_there, protection)
 
 
 def _head(target: PartitionTarget) -> dict[str, object]:
@@ -108,50 +148,89 @@ def _refuse_name(path: str) -> None:
 
 
 class LogAppending:
-    """One append to a partition of 0.8 or later, from the opening to the result."""
+    """One append to a partition of 0.8 or later, from the opening to the result (see `Job`)."""
 
     def __init__(
-        self, target: PartitionTarget, options: AppendOptions, first: Iterable[Numbered], is_there: bool
+        self,
+        target: PartitionTarget,
+        options: AppendOptions,
+        first: Iterable[Numbered],
+        is_there: bool,
+        protection: Protection,
     ) -> None:
-        self.options = options
+        self._target, self._options, self._protection = target, options, protection
         now_ms = options.batches.now_ms
+        self._active: Mapping[Role, str] = {}
+        self._existing: frozenset[str] = frozenset()
         if is_there:
             with PartitionLog(target) as log:
-                self.log_start_offset = log.start_offset
-                partition = reopen_partition(log, options.rolls, now_ms)
+                self._log_start_offset = log.start_offset
+                self._partition = reopen_partition(log, options.rolls, now_ms)
+                self._active = dict(log.segments[-1].paths) if log.segments else {}
+            self._existing = frozenset(os.listdir(target.path))
         else:
-            self.log_start_offset = _start_offset(first, options)
-            partition = OpenPartition(self.log_start_offset, options.rolls, now_ms=now_ms)
-        self.first_offset = partition.next_offset
-        self.records = self.batches = 0
-        latest = partition.epochs.latest
+            self._log_start_offset = _start_offset(first, options)
+            self._partition = OpenPartition(self._log_start_offset, options.rolls, now_ms=now_ms)
+        self._first_offset = self._partition.next_offset
+        self._records = self._batches = 0
+        latest = self._partition.epochs.latest
         self._latest_epoch = L.NO_LEADER_EPOCH if latest is None else latest.epoch
         leader_epoch = options.batches.leader_epoch
         if leader_epoch is None:
             leader_epoch = max(0, self._latest_epoch)
-        producer = _producer(partition, options.batches)
-        self.batcher = Batcher(options.batches, partition.next_offset, leader_epoch, producer)
-        self._is_new = not is_there
-        self._writer = PartitionWriter(
-            target.path,
-            topic_id=options.topic_id,
-            fsync=True,
-            flush=options.flush,
-            partition=partition,
-            existing=os.listdir(target.path) if is_there else (),
-        )
+        producer = _producer(self._partition, options.batches)
+        self._batcher = Batcher(options.batches, self._first_offset, leader_epoch, producer)
+        self._writer: PartitionWriter | None = None
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._partition.next_offset
 
     def take(self, rows: Iterable[Numbered]) -> None:
-        """Append everything. Raises BadLine for the first line that cannot be."""
-        now_ms = self.options.batches.now_ms
-        for made in self.batcher.batches(rows):
-            try:
-                self._check_epoch(made.batch.leader_epoch)
-                self._writer.append(made.batch, now_ms)
-            except UsageError as error:
-                raise BadLine(made.number, str(error)) from None
-            self.batches += 1
-            self.records += len(made.batch.records)
+        for made in self._batcher.batches(rows):
+            with uninterrupted():
+                self._append(made)
+
+    def _append(self, made: Made) -> None:
+        try:
+            self._check_epoch(made.batch.leader_epoch)
+            self._opened().append(made.batch, self._options.batches.now_ms)
+        except UsageError as error:
+            raise BadLine(made.number, str(error)) from None
+        self._batches += 1
+        self._records += len(made.batch.records)
+
+    def close(self) -> None:
+        if self._batches:
+            for made in self._batcher.give_up(self.log_end_offset):
+                self._append(made)
+        if self._batches or not self._existing:
+            self._opened().close()
+
+    def let_go(self) -> None:
+        if self._writer is not None:
+            self._writer.let_go()
+
+    def _opened(self) -> PartitionWriter:
+        """The writer; from its first use on the partition changes."""
+        if self._writer is None:
+            active = {role: os.path.basename(path) for role, path in self._active.items()}
+            epochs = NAME_BY_ROLE[Role.LEADER_EPOCHS]
+            log = active.pop(Role.LOG, None)
+            self._protection.begin(
+                grows=[] if log is None else [log],
+                replaces=[*active.values(), *({epochs} & self._existing)],
+            )
+            self._writer = PartitionWriter(
+                self._target.path,
+                topic_id=self._options.topic_id,
+                fsync=True,
+                flush=self._options.flush,
+                partition=self._partition,
+                existing=self._existing,
+                announce=self._protection.will_create,
+            )
+        return self._writer
 
     def _check_epoch(self, leader_epoch: int) -> None:
         """A leader's epoch never falls; a batch of an older one would wipe the later ones from the history."""
@@ -162,22 +241,18 @@ class LogAppending:
             )
         self._latest_epoch = max(self._latest_epoch, leader_epoch)
 
-    def close(self) -> None:
-        """Stop as a broker does; a partition that got nothing is left as it was found."""
-        if self.batches or self._is_new:
-            self._writer.close()
-
     def result(self) -> dict[str, object]:
+        writer = self._writer
         return {
-            "records": self.records,
-            "batches": self.batches,
-            "segments_rolled": self._writer.segments_rolled,
-            "flushes": self._writer.flushes,
-            "log_start_offset": self.log_start_offset,
-            "first_offset": self.first_offset,
-            "log_end_offset": self._writer.next_offset,
-            "lines_ignored": dict(self.batcher.ignored),
-            "batches_left_out": self.batcher.left_out,
+            "records": self._records,
+            "batches": self._batches,
+            "segments_rolled": 0 if writer is None else writer.segments_rolled,
+            "flushes": 0 if writer is None else writer.flushes,
+            "log_start_offset": self._log_start_offset,
+            "first_offset": self._first_offset,
+            "log_end_offset": self.log_end_offset,
+            "lines_ignored": dict(self._batcher.ignored),
+            "batches_left_out": self._batcher.left_out,
         }
 
 

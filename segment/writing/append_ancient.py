@@ -6,6 +6,7 @@ share an offset and have a compression become one compressed entry again. Other 
 rules for batches, when a codec is asked for.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,11 +15,13 @@ from kseg.segment.ancient.log import AncientFile, AncientLog
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.targets import PartitionTarget
-from kseg.segment.writing.ancient_writer import AncientSet, AncientWriter
+from kseg.segment.writing.ancient_writer import AncientSet, AncientWriter, refuse_unsound
 from kseg.segment.writing.append_options import AppendOptions
 from kseg.segment.writing.batching import BatchRules
 from kseg.segment.writing.from_json import CODEC_IDS, BadLine, record_line
 from kseg.segment.writing.from_json import Row as Line
+from kseg.segment.writing.protection import Protection
+from kseg.segment.writing.uninterrupted import uninterrupted
 
 
 class AncientSets:
@@ -88,50 +91,72 @@ def _message(row: Line, number: int) -> tuple[bytes, int]:
 
 
 class AncientAppending:
-    """One append to a 0.7 partition, from the opening to the result. Raises Refused where 0.7 would not open it."""
+    """One append to a 0.7 partition, from the opening to the result (see `append.Job`). Raises Refused where 0.7 would
+    not open the files that are there."""
 
-    def __init__(self, target: PartitionTarget, options: AppendOptions, is_there: bool) -> None:
-        files: Sequence[AncientFile] = ()
+    def __init__(
+        self, target: PartitionTarget, options: AppendOptions, is_there: bool, protection: Protection
+    ) -> None:
+        self._target, self._options, self._protection = target, options, protection
+        self._files: Sequence[AncientFile] = ()
         if is_there:
             if list_partition(target.path).segments:
                 raise UsageError(f"{target.path} holds segments of a later Kafka than 0.7")
             with AncientLog(target) as log:
-                files = log.files
+                self._files = log.files
+        refuse_unsound(self._files)
+        start_offset = options.start_offset or 0
+        self._log_start_offset = self._files[0].base_offset if self._files else start_offset
+        self._first_offset = self._files[-1].end_offset if self._files else start_offset
         self._sets = AncientSets(options.batches)
-        self._writer = AncientWriter(
-            target.path,
-            files,
-            start_offset=options.start_offset or 0,
-            roll_bytes=options.rolls.segment_bytes,
-            flush=options.flush,
-        )
         self._batches = 0
-        self._log_start_offset = files[0].base_offset if files else options.start_offset or 0
-        self._first_offset = self._writer.end_offset
+        self._writer: AncientWriter | None = None
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._first_offset if self._writer is None else self._writer.end_offset
 
     def take(self, rows: Iterable[tuple[int, Line]]) -> None:
-        """Append everything. Raises BadLine for the first line that cannot be."""
         for number, new in self._sets.sets(rows):
-            try:
-                self._writer.append(new)
-            except UsageError as error:
-                raise BadLine(number, str(error)) from None
-            self._batches += 1
+            with uninterrupted():
+                try:
+                    self._opened().append(new)
+                except UsageError as error:
+                    raise BadLine(number, str(error)) from None
+                self._batches += 1
 
     def close(self) -> None:
-        """Return when all of it is on the disk."""
-        self._writer.close()
+        if self._batches or not self._files:
+            self._opened().close()
+
+    def let_go(self) -> None:
+        if self._writer is not None:
+            self._writer.let_go()
+
+    def _opened(self) -> AncientWriter:
+        """The writer; from its first use on the partition changes."""
+        if self._writer is None:
+            self._protection.begin(grows=[os.path.basename(file.path) for file in self._files[-1:]])
+            self._writer = AncientWriter(
+                self._target.path,
+                self._files,
+                start_offset=self._first_offset,
+                roll_bytes=self._options.rolls.segment_bytes,
+                flush=self._options.flush,
+                announce=self._protection.will_create,
+            )
+        return self._writer
 
     def result(self) -> dict[str, object]:
-        """What was done, in numbers."""
+        writer = self._writer
         return {
-            "records": self._writer.messages,
+            "records": 0 if writer is None else writer.messages,
             "batches": self._batches,
-            "segments_rolled": self._writer.files_rolled,
-            "flushes": self._writer.flushes,
+            "segments_rolled": 0 if writer is None else writer.files_rolled,
+            "flushes": 0 if writer is None else writer.flushes,
             "log_start_offset": self._log_start_offset,
             "first_offset": self._first_offset,
-            "log_end_offset": self._writer.end_offset,
+            "log_end_offset": self.log_end_offset,
             "lines_ignored": dict(self._sets.ignored),
             "batches_left_out": 0,
         }

@@ -94,18 +94,29 @@ class Batcher:
         self._in_transaction = False
 
     def batches(self, rows: Iterable[tuple[int, Row]]) -> Iterator[Made]:
-        """The batches of all lines; raises BadLine behind the last batch that is whole."""
-        for number, row in rows:
-            kind = row.get("type", "record")
-            if kind == "record":
-                yield from self._take_record(row, number)
-            elif kind == "batch":
+        """The batches of all lines. Raises BadLine behind the batches of the lines before the bad one."""
+        try:
+            for number, row in rows:
+                kind = row.get("type", "record")
+                if kind == "record":
+                    yield from self._take_record(row, number)
+                elif kind == "batch":
+                    yield from self._close()
+                    self._open(row, number)
+                else:
+                    self.ignored[str(kind)] += 1
+        except BadLine:
+            if self._header is None:
                 yield from self._close()
-                self._open(row, number)
-            else:
-                self.ignored[str(kind)] += 1
+            raise
         yield from self._close()
-        yield from self._end_transaction()
+        yield from self._end_transaction(self.rules.end_transaction)
+
+    def give_up(self, next_offset: int) -> Iterator[Made]:
+        """What is still to be written when the lines ended early at that log end: a transaction of ours is aborted."""
+        self.next_offset = next_offset
+        if self.rules.end_transaction != "open":
+            yield from self._end_transaction("abort")
 
     # --- headers
 
@@ -251,10 +262,10 @@ class Batcher:
         self._in_transaction = False
         return self._made(number, new)
 
-    def _end_transaction(self) -> Iterator[Made]:
-        if not self._in_transaction or self.rules.end_transaction == "open":
+    def _end_transaction(self, how: str) -> Iterator[Made]:
+        if not self._in_transaction or how == "open":
             return
-        marker = EndTransactionMarker(self.rules.end_transaction == "abort", 0, self.rules.now_ms)
+        marker = EndTransactionMarker(how == "abort", 0, self.rules.now_ms)
         producer = self._producer
         new = end_transaction_batch(
             marker, self.next_offset, producer.producer_id, producer.epoch, self._leader_epoch

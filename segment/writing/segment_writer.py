@@ -318,6 +318,11 @@ class PartitionWriter:
         self._files.put(self.partition.close())
         self._files.close()
 
+    def let_go(self) -> None:
+        """Close what is open and write no more; no side files come."""
+        self._closed = True
+        self._files.let_go()
+
     def __enter__(self) -> Self:
         return self
 
@@ -327,7 +332,7 @@ class PartitionWriter:
         if kind is None:
             self.close()
         else:
-            self._files.let_go()
+            self.let_go()
 
 
 def _first_offset(entries: list[_Entry]) -> int:
