@@ -85,16 +85,13 @@ def load_as_broker(
 
 
 def _died(place: Workplace, inputs: tuple[FileIdentity, ...], thrown: KafkaThrows) -> Repair:
-    message = f"a broker's load ends with {thrown.kafka_exception}: {thrown.sentence}"
-    numbers = {"kafka_exception": thrown.kafka_exception}
-    finding = Finding("broker-load-fails", place.directory, message, numbers=numbers)
     return Repair(
         image=DirectoryImage.of(inputs),
         log_start_offset=0,
         log_end_offset=0,
         last_stable_offset=0,
         recovery_point=0,
-        findings=(*place.findings, finding),
+        findings=tuple(place.findings),
         death=Death(thrown.kafka_exception, thrown.sentence),
     )
 
@@ -291,15 +288,17 @@ class _Load:
         return max(min(offsets), self.log_start_offset) if offsets else None
 
     def _as_read(self, offset: int) -> int:
-        """The offset, or the log end when no batch from there on is found (Kafka: convertToOffsetMetadataOrThrow)."""
+        """Where the batch begins that holds an offset or follows it, the log end when there is none (Kafka:
+        convertToOffsetMetadataOrThrow)."""
         segment = self._segments.floor(offset)
         if offset > self.log_end_offset or segment is None:
             return offset
         if offset == self.log_end_offset:
             return self.log_end_offset
         while segment is not None:
-            if segment.read(offset, 1, segment.size_bytes) is not None:
-                return offset
+            found = segment.read(offset, 1, segment.size_bytes)
+            if found is not None:
+                return found.base_offset
             segment = self._segments.above(segment.base_offset)
         return self.log_end_offset
 

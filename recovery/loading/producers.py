@@ -155,7 +155,7 @@ class LoadedProducers:
     def _replay_range(self, segment: LoadedSegment, span: LogRange) -> None:
         together = Together(self.state)
         decoder = Decoder(segment.view, capacity=16)
-        for table in segment.walk.with_headers(*span):
+        for table in segment.walk.with_headers(span.position, span.end):
             together.take(decoder, table)
         end_offset = self.state.end_offset
         still_open = {open_one.first_offset for open_one in self.state.open_transactions} - self.lost

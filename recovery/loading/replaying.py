@@ -160,8 +160,9 @@ class Together:
     def merged(self) -> list[ProducerSnapshotEntry]:
         """The producers afterwards, in the order in which a hash map is to be filled."""
         entries = {entry.producer_id: entry for entry in self.before.snapshot()}
-        for gathered in self._gathered.snapshot():
-            entries[gathered.producer_id] = self._merge(entries.get(gathered.producer_id), gathered)
+        gathered = {entry.producer_id: entry for entry in self._gathered.snapshot()}
+        for producer_id in _in_order_of_gathering(list(self._open)):
+            entries[producer_id] = self._merge(entries.get(producer_id), gathered[producer_id])
         return list(entries.values())
 
     def _merge(
@@ -182,3 +183,21 @@ class Together:
                 offset_delta=known.offset_delta,
             )
         return merged
+
+
+def _in_order_of_gathering(producer_ids: list[int]) -> list[int]:
+    """The order in which Kafka's map of gathered producers is walked, from the order in which they were met.
+
+    It is filled by HashMap.computeIfAbsent, which puts a newcomer before the others of its bucket and lets the table
+    grow only when it is asked for one more.
+    """
+    capacity = 16
+    while len(producer_ids) - 1 > capacity // 4 * 3:
+        capacity *= 2
+    return sorted(reversed(producer_ids), key=lambda producer_id: _bucket(producer_id, capacity))
+
+
+def _bucket(producer_id: int, capacity: int) -> int:
+    bits = producer_id & 0xFFFF_FFFF_FFFF_FFFF
+    hash_code = (bits ^ bits >> 32) & 0xFFFF_FFFF
+    return (hash_code ^ hash_code >> 16) & (capacity - 1)

@@ -21,10 +21,11 @@ from kseg.segment.sidecar.index_writer import can_index_offset
 
 
 class LogRange(NamedTuple):
-    """Bytes of a `.log` that a read would give."""
+    """Bytes of a `.log` that a read would give. base_offset: of their first batch."""
 
     position: int
     end: int
+    base_offset: int
 
 
 class LoadedSegment:
@@ -75,7 +76,7 @@ class LoadedSegment:
 
     def find(self, offset: int) -> WalkedBatch | None:
         """The batch that holds `offset`, else the first one behind it (Kafka: translateOffset)."""
-        return self.walk.search(offset, self.offset_index.reader.lookup(offset).position)
+        return self.walk.search(offset, max(0, self.offset_index.reader.lookup(offset).position))
 
     def read(self, offset: int, most_bytes: int, end: int) -> LogRange | None:
         """The range from the batch of `offset` on, at most `most_bytes` and not beyond `end` (Kafka: read)."""
@@ -86,13 +87,14 @@ class LoadedSegment:
         if length < 0:
             sentence = f"offset {offset} lies at position {found.position} of {self.log_name}, behind {end}"
             raise KafkaThrows(ILLEGAL_ARGUMENT, sentence)
-        return LogRange(found.position, min(found.position + length, self.size_bytes))
+        end = min(found.position + length, self.size_bytes)
+        return LogRange(found.position, end, found.base_offset)
 
     def next_offset(self) -> int:
         """Behind the last batch; the base offset when there is none (Kafka: readNextOffset)."""
         size = self.size_bytes
         found = self.read(self.offset_index.reader.last_entry.offset, size, size)
-        last = None if found is None else self.walk.last_offset(*found)
+        last = None if found is None else self.walk.last_offset(found.position, found.end)
         return self.base_offset if last is None else last + 1
 
     def has_overflow(self) -> bool:

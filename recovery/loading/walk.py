@@ -30,8 +30,10 @@ _CUT = -2  # in VALID: the header of this row leaves the file
 
 
 class WalkedBatch(NamedTuple):
-    """A batch that was walked over. last_offset: None when its header is cut off."""
+    """A batch that was walked over. base_offset: as a search found it, else as
+    stored. last_offset: None when its header is cut off."""
 
+    base_offset: int
     position: int
     size_bytes: int
     last_offset: int | None
@@ -77,12 +79,12 @@ class LogWalk:
         for table in self.tables(position):
             row = self._first_at_or_behind(table, target)
             if row:
-                before = _walked(table, row - 1)
+                before = _walked(table, row - 1, self.base_offset(table, row - 1))
             if row < table.count:
-                is_equal = self.base_offset(table, row) == target
-                if not is_equal and before is not None and self._look_into(before) >= target:
-                    return before
-                return _walked(table, row)
+                found = _walked(table, row, self.base_offset(table, row))
+                if found.base_offset == target or before is None or self._look_into(before) < target:
+                    return found
+                return before
         return before if before is not None and self._look_into(before) >= target else None
 
     def last_offset(self, position: int, end: int) -> int | None:
@@ -111,8 +113,11 @@ class LogWalk:
         """The first offset; for a wrapper of an old format only its messages know it (and may throw)."""
         if not _is_wrapper(table, row):
             return table.at(C.BASE_OFFSET, row)
-        if table.at(C.ATTRIBUTES, row) & L.CODEC_MASK > L.ZSTD:
+        codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
+        if codec > L.ZSTD:
             raise KafkaThrows(ILLEGAL_ARGUMENT, f"{self._place(table, row)} has an unknown codec")
+        if codec == L.ZSTD or table.at(C.MAGIC, row) < L.MAGIC_V0:
+            raise KafkaThrows(INVALID_RECORD, f"{self._place(table, row)} cannot be compressed like that")
         for chunk in Decoder(self.view, capacity=1).chunks(table, row, row + 1):
             if chunk.records.count:
                 return chunk.records.at(C.R_OFFSET, 0)
@@ -158,9 +163,13 @@ class LogWalk:
         return f"the batch at position {table.at(C.POSITION, row)} of {self.name}"
 
 
-def _walked(table: Columns, row: int) -> WalkedBatch:
-    last_offset = None if table.at(C.VALID, row) == _CUT else table.at(C.LAST_OFFSET, row)
-    return WalkedBatch(table.at(C.POSITION, row), table.at(C.SIZE, row), last_offset)
+def _walked(table: Columns, row: int, base_offset: int | None = None) -> WalkedBatch:
+    return WalkedBatch(
+        table.at(C.BASE_OFFSET, row) if base_offset is None else base_offset,
+        table.at(C.POSITION, row),
+        table.at(C.SIZE, row),
+        None if table.at(C.VALID, row) == _CUT else table.at(C.LAST_OFFSET, row),
+    )
 
 
 def _is_wrapper(table: Columns, row: int) -> bool:

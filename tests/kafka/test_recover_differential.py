@@ -1,0 +1,112 @@
+"""Policy kafka beside the real log loader: random directories, loaded by both, compared file by file.
+
+`KSEG_DIRECTORIES` says how many (default 150), `KSEG_DIRECTORIES_SEED` from which seed on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kseg.recovery.loading.loader import load_as_broker
+from kseg.recovery.repair.outcome import Repair
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.pieces import Fresh
+from tests.kafka.oracle import KafkaRaised, Oracle
+from tests.kafka.random_directories import Case, random_case
+from tests.trees import unchanged
+
+pytestmark = pytest.mark.kafka
+COUNT = int(os.environ.get("KSEG_DIRECTORIES", "150"))
+FIRST_SEED = int(os.environ.get("KSEG_DIRECTORIES_SEED", "1"))
+CHUNK = 25
+
+
+def planned(directory: Path, repair: Repair) -> dict[str, bytes]:
+    """The files of an image."""
+    files = {}
+    for name in repair.image:
+        data = b""
+        for piece in repair.image.content(name):
+            if isinstance(piece, Fresh):
+                data += piece.data
+            else:
+                data += (directory / piece.name).read_bytes()[piece.position : piece.end_position]
+        files[name] = data
+    return files
+
+
+def loaded_by_kafka(oracle: Oracle, case: Case) -> tuple[dict[str, bytes], dict[str, int]] | str:
+    """(files, offsets) after the real load and a clean stop, or the name of what it threw."""
+    around, settings = case.circumstances, case.settings
+    try:
+        answer = oracle.partition(
+            case.directory,
+            clean=around.is_clean,
+            recovery_point=around.recovery_point,
+            log_start_offset=around.log_start_offset,
+            now=settings.now_ms,
+            producer_id_expiration_ms=settings.producer_id_expiration_ms,
+            config={
+                "index.interval.bytes": settings.index_interval_bytes,
+                "segment.index.bytes": settings.segment_index_bytes,
+            },
+            delayed=True,
+        )
+    except KafkaRaised as raised:
+        return raised.name.rpartition(".")[2]
+    files = {path.name: path.read_bytes() for path in sorted(answer.directory.iterdir())}
+    shutil.rmtree(answer.directory.parent)
+    names = ("log_start_offset", "log_end_offset", "last_stable_offset", "recovery_point")
+    return files, {name: answer.loaded[name] for name in names}
+
+
+def differences(oracle: Oracle, case: Case) -> list[str]:
+    """One line for each way in which ours differs from Kafka's."""
+    theirs = loaded_by_kafka(oracle, case)
+    with unchanged(case.directory):
+        ours = load_as_broker(
+            str(case.directory), inputs_of(str(case.directory)), case.circumstances, case.settings
+        )
+    if isinstance(theirs, str) or ours.death is not None:
+        death = None if ours.death is None else ours.death.kafka_exception
+        lost = theirs if isinstance(theirs, str) else None
+        return [] if death == lost else [f"kafka died of {lost}, ours of {ours.death}"]
+    files, offsets = theirs
+    made = planned(case.directory, ours)
+    found = {path.name: path.read_bytes() for path in case.directory.iterdir()}
+    lines = [
+        f"{name}: {_shown(files.get(name))} by kafka, {_shown(made.get(name))} by ours, {_shown(found.get(name))} found"
+        for name in sorted(files.keys() | made.keys())
+        if files.get(name) != made.get(name)
+    ]
+    lines += [
+        f"{name}: {value} by kafka, {getattr(ours, name)} by ours"
+        for name, value in offsets.items()
+        if value != getattr(ours, name)
+    ]
+    changed = {name for name in found.keys() | made.keys() if found.get(name) != made.get(name)}
+    lines += [f"{name} changed without a reason" for name in sorted(changed - ours.why.keys())]
+    return lines
+
+
+def _shown(data: bytes | None) -> str:
+    return "absent" if data is None else f"{len(data)} bytes {data[:60].hex()}"
+
+
+@pytest.mark.parametrize("chunk", range((COUNT + CHUNK - 1) // CHUNK))
+def test_random_directories(oracle: Oracle, tmp_path: Path, chunk: int) -> None:
+    failures = []
+    for seed in range(FIRST_SEED + chunk * CHUNK, FIRST_SEED + min(COUNT, (chunk + 1) * CHUNK)):
+        place = tmp_path / str(seed)
+        place.mkdir()
+        case = random_case(seed, place)
+        lines = differences(oracle, case)
+        if lines:
+            told = f"seed {seed} ({', '.join(case.done)}; {case.circumstances}; {case.settings})"
+            failures.append("\n    ".join([told, *lines]))
+        shutil.rmtree(place)
+    assert not failures, "\n".join(failures)
