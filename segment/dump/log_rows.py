@@ -26,14 +26,19 @@ class LogRows:
         self.narrowing = narrowing
         self.scanner = scanner
         self.decoder = Decoder(scanner.view)
-        self.end = options.end_of(len(self.scanner.view))
+        self.end = self._limit = options.end_of(len(self.scanner.view))
         self.is_deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
+
+    def catch_up(self, position: int) -> None:
+        """Know of what comes before `position`, which is sound, as if its rows had been given."""
+        for _ in self.scanner.blocks(0, position):
+            pass
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """All rows and findings of the file from position `start` on, in the order of the file."""
         for block in self.scanner.blocks(start, self.end):
             if isinstance(block, Damage):
-                if block.position + block.length == self.end < len(self.scanner.view):
+                if block.position + block.length == self._limit < len(self.scanner.view):
                     return  # the limit that the user set cuts a batch: no damage
                 yield damage_finding(self.path, block)
                 yield from self._damaged_batch(block)

@@ -29,7 +29,7 @@ AHEAD = 3
 _HEADERS_PER_WALK = 1024
 _LARGER_BYTES = 16 * 1024 * 1024  # never touched, so never memory
 
-# the events of the bytes from a position up to another, None = to the end of the file
+# the events of the bytes from a position up to another, None = of all the rest, as if no part had been asked for
 Dump = Callable[[int, int | None], Iterator[Event]]
 
 
@@ -47,7 +47,7 @@ def in_parts(view: memoryview, dump: Dump, jobs: int, *, plain_too: bool) -> Ite
     if len(cuts) < LEAST_PARTS:
         yield from dump(0, None)
         return
-    crew = _Crew(dump, cuts)
+    crew = _Crew(dump, [*cuts, len(view)])
     done = 0
     try:
         crew.hire(jobs - 1)
@@ -85,11 +85,12 @@ def boundaries(view: memoryview) -> list[int]:
 
 
 class _Crew:
-    """Who makes which part."""
+    """Who makes which part. cuts: where each part begins, and where the last one ends."""
 
     def __init__(self, dump: Dump, cuts: Sequence[int]) -> None:
         self._dump = dump
         self._cuts = cuts
+        self._count = len(cuts) - 1
         self._helpers: list[Helper] = []
         self._makers: dict[int, Helper] = {}
         self._own: dict[int, list[bytes] | None] = {}
@@ -126,12 +127,12 @@ class _Crew:
 
     def _may_work_ahead(self) -> bool:
         # what has given up a part has lines of it left
-        return self._next < len(self._cuts) and len(self._own) < AHEAD and None not in self._own.values()
+        return self._next < self._count and len(self._own) < AHEAD and None not in self._own.values()
 
     def _share_out(self) -> None:
         for _ in range(QUEUED):
             for helper in self._helpers:
-                if helper.pending < QUEUED and self._next < len(self._cuts):
+                if helper.pending < QUEUED and self._next < self._count:
                     helper.order(self._next)
                     self._makers[self._next] = helper
                     self._next += 1
@@ -144,8 +145,7 @@ class _Crew:
 
     def _texts(self, part: int) -> Iterator[bytes]:
         size_bytes = 0
-        end = self._cuts[part + 1] if part + 1 < len(self._cuts) else None
-        for event in self._dump(self._cuts[part], end):
+        for event in self._dump(self._cuts[part], self._cuts[part + 1]):
             if not isinstance(event, Text) or size_bytes > MOST_TEXT_BYTES:
                 raise GivenUp
             yield event.data

@@ -122,9 +122,12 @@ def _by_many(
     of_parts = make()
 
     def dump_range(start: int, end: int | None) -> Iterator[Event]:
-        # a part that was given up may have left something in its dumper: what goes to the end begins anew
-        dumper = make() if end is None else of_parts
-        dumper.end = dumper.end if end is None else end
+        dumper = of_parts
+        if end is None:  # a part that was given up may have left something in its dumper
+            dumper = make()
+            dumper.catch_up(start)
+        else:
+            dumper.end = end
         for event in dumper.events(start):
             yield _as_json(event) if options.format == "json" and isinstance(event, Row) else event
 

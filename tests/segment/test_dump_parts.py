@@ -72,17 +72,18 @@ def test_parts_are_put_together_in_order(tmp_path: Path, codec: int, jobs: int, 
     assert not findings
 
 
+@pytest.mark.parametrize("shape", ["kafka", "json", "table"])
 @pytest.mark.parametrize("jobs", [2, 3])
-@pytest.mark.parametrize("at", [0, 17, 60, 61, BATCHES - 1])
-def test_damage_is_told_as_by_one_process(tmp_path: Path, at: int, jobs: int) -> None:
+@pytest.mark.parametrize("at", [0, 17, 59, 60, 61, BATCHES - 1])  # 59 ends a part, 60 begins one
+def test_damage_is_told_as_by_one_process(tmp_path: Path, at: int, jobs: int, shape: str) -> None:
     data = log()
     starts = [0]
     while len(starts) < BATCHES:
         starts.append(starts[-1] + 12 + int.from_bytes(data[starts[-1] + 8 : starts[-1] + 12], "big"))
     data[starts[at] + 200] ^= 0xFF
     path = write(tmp_path, data)
-    text, findings = dumped(path, jobs)
-    assert (text, findings) == dumped(path, 1)
+    text, findings = dumped(path, jobs, shape)
+    assert (text, findings) == dumped(path, 1, shape)
     assert [finding.id for finding in findings] == ["bad-crc"]
 
 
