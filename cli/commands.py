@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable
 from types import ModuleType
 
-COMMANDS = ("dump", "verify", "lookup", "read", "list", "append")
+COMMANDS = ("dump", "verify", "lookup", "read", "list", "append", "recover")
 
 
 def module_of(name: str) -> ModuleType:

@@ -243,6 +243,19 @@ def ensure_directory(path: str | os.PathLike[str]) -> None:
         raise Refused(f"cannot create {os.fspath(path)}: {error.strerror}") from error
 
 
+def sync_file(path: str | os.PathLike[str]) -> None:
+    """Return when the bytes of a file are on the disk; raises Refused when that cannot be."""
+    name = os.fspath(path)
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise Refused(f"cannot sync {name}: {error.strerror}") from error
+
+
 def sync_directory(path: str | os.PathLike[str]) -> None:
     """Return when the names in a directory are on the disk."""
     name = os.fspath(path)

@@ -46,6 +46,7 @@ class RecoverOptions:
     """One run of `recover`. is_clean, recovery_point, log_start_offset: None asks the data directory.
 
     apply: change the files; output: make a repaired copy below this directory instead (None: neither, plan only).
+    run_id: names the journals of this run. hard_link: unchanged files of the copy are links.
     rebuild: all side files anew. topic_id: to write a missing partition.metadata with. quarantine: where what is
     taken out goes (None: beside the journal).
     """
@@ -56,9 +57,11 @@ class RecoverOptions:
     recovery_point: int | None = None
     log_start_offset: int | None = None
     apply: bool = False
+    run_id: str = ""
     output: str | None = None
     hard_link: bool = False
     quarantine: str | None = None
     rebuild: bool = False
+    mark_clean: bool = False
     topic_id: str | None = None
     drop_cache: bool = False

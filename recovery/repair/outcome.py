@@ -41,7 +41,9 @@ class Repair:
 
     image: the files as they would be. why: a reason for every name that differs from what was found. findings: what
     is wrong, in the order met. removed: bytes that leave the logs, in offset order. last_stable_offset: with the log
-    end as high watermark. recovery_point: what may be skipped by the next load. death: set when policy kafka has no
+    end as high watermark. recovery_point: what may be skipped by the next load. doubt: why the partition would still
+    not be sound afterwards (a broker's load would fail on it, records cannot be read), empty when it would.
+    is_orderly: every byte of the logs was looked at, all of it valid batches whose offsets increase. death: set when policy kafka has no
     result because the broker would throw; then image is the directory as found and the offsets are 0.
     """
 
@@ -53,6 +55,8 @@ class Repair:
     why: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     removed: tuple[Removed, ...] = ()
+    doubt: str = ""
+    is_orderly: bool = False
     death: Death | None = None
 
     @property

@@ -1,0 +1,237 @@
+"""`kseg recover`: make a log sound again, as a broker would or keeping every valid batch; a plan first."""
+
+import shlex
+from typing import Annotated
+
+from kseg.cli.declare import Option
+from kseg.cli.options import (
+    DropCache,
+    Jobs,
+    Json,
+    NoProgress,
+    Now,
+    Partition,
+    Paths,
+    Quiet,
+    Topics,
+    default_jobs,
+    read_duration,
+    read_size,
+)
+from kseg.segment.errors import UsageError
+
+EXAMPLES = (
+    ("What would be repaired, and what either policy costs", "kseg recover /var/lib/kafka"),
+    ("Repair one partition, keeping every valid batch", "kseg recover --apply /var/lib/kafka/orders-0"),
+    (
+        "Leave exactly what a broker's own recovery would leave",
+        "kseg recover --policy kafka --apply /var/lib/kafka",
+    ),
+    (
+        "A repaired copy; the damaged directory stays as it is",
+        "kseg recover --output /mnt/repaired /var/lib/kafka",
+    ),
+    ("Rebuild all indexes and snapshots from the log", "kseg recover --rebuild --apply orders-0"),
+    ("So that the broker starts without recovery", "kseg recover --apply --mark-clean /var/lib/kafka"),
+)
+
+CHANGE = "What is changed"
+BROKER = "What the broker would know"
+
+
+def command(
+    *,
+    paths: Paths,
+    policy: Annotated[
+        str,
+        Option(
+            "--policy",
+            choices=("salvage", "kafka"),
+            help="salvage keeps every valid batch; kafka leaves what a broker's log loading leaves.",
+        ),
+    ] = "salvage",
+    apply: Annotated[bool, Option("--apply", help="Carry the plan out, in place.", panel=CHANGE)] = False,
+    output: Annotated[
+        str | None,
+        Option(
+            "--output",
+            metavar="DIR",
+            help="Make a repaired copy of the partitions below this directory; the input stays as it is.",
+            panel=CHANGE,
+        ),
+    ] = None,
+    hard_link: Annotated[
+        bool,
+        Option(
+            "--hard-link", help="With --output: unchanged files of the copy are hard links.", panel=CHANGE
+        ),
+    ] = False,
+    quarantine: Annotated[
+        str | None,
+        Option(
+            "--quarantine",
+            metavar="DIR",
+            help="Where what is taken out goes. Default: .kseg in the partition directory.",
+            panel=CHANGE,
+        ),
+    ] = None,
+    rebuild: Annotated[
+        bool, Option("--rebuild", help="All side files anew from the log, sound ones too.", panel=CHANGE)
+    ] = False,
+    mark_clean: Annotated[
+        bool,
+        Option(
+            "--mark-clean",
+            help="Write the clean-shutdown marker when every partition of the data directory is sound.",
+            panel=CHANGE,
+        ),
+    ] = False,
+    topic_id: Annotated[
+        str | None,
+        Option(
+            "--topic-id",
+            metavar="UUID",
+            help="Write a missing partition.metadata with this id.",
+            panel=CHANGE,
+        ),
+    ] = None,
+    clean_shutdown: Annotated[
+        bool | None,
+        Option(
+            "--clean-shutdown/--unclean-shutdown",
+            help="Whether the broker was shut down cleanly. Default: whether its marker is there.",
+            panel=BROKER,
+        ),
+    ] = None,
+    recovery_point: Annotated[
+        int | None,
+        Option(
+            "--recovery-point",
+            metavar="N",
+            help="Up to here the log is known to be on disk. Default: the data directory's checkpoint, else 0.",
+            panel=BROKER,
+        ),
+    ] = None,
+    log_start_offset: Annotated[
+        int | None,
+        Option(
+            "--log-start-offset",
+            metavar="N",
+            help="Where the log starts. Default: the data directory's checkpoint, else 0.",
+            panel=BROKER,
+        ),
+    ] = None,
+    index_interval_bytes: Annotated[
+        int,
+        Option(
+            "--index-interval-bytes",
+            metavar="SIZE",
+            read=read_size,
+            help="Kafka's index.interval.bytes.",
+            panel=BROKER,
+        ),
+    ] = 4096,
+    segment_index_bytes: Annotated[
+        int,
+        Option(
+            "--segment-index-bytes",
+            metavar="SIZE",
+            read=read_size,
+            help="Kafka's segment.index.bytes.",
+            panel=BROKER,
+        ),
+    ] = 10 * 1024 * 1024,
+    producer_id_expiration_ms: Annotated[
+        int,
+        Option(
+            "--producer-id-expiration-ms",
+            metavar="TIME",
+            read=read_duration,
+            help="Kafka's producer.id.expiration.ms.",
+            panel=BROKER,
+        ),
+    ] = 86_400_000,
+    json: Json = False,
+    topics: Topics = (),
+    partition: Partition = None,
+    now: Now = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    drop_cache: DropCache = False,
+) -> int:
+    """Make logs sound again, offline: plan first, then --apply in place or --output a repaired copy.
+
+    Policy salvage takes out what is invalid, up to the next valid batch, and keeps everything else with its offsets.
+    Policy kafka does what a broker does when it loads the log: it throws away everything behind the first damage.
+    What leaves a file goes to a quarantine, and `kseg undo` brings it back. The exit status is 1 when a repair is due
+    and was only planned.
+    """
+    if apply and output is not None:
+        raise UsageError("--apply and --output exclude each other")
+    if hard_link and output is None:
+        raise UsageError("--hard-link goes with --output")
+    if quarantine is not None and not apply:
+        raise UsageError("--quarantine goes with --apply")
+    from kseg.cli.recovered import is_due, recover_words
+    from kseg.cli.render import Style
+    from kseg.cli.run import clock_ms, over_targets
+    from kseg.recovery.repair.options import LoadSettings, Policy, RecoverOptions
+    from kseg.recovery.repair.whole import Run
+    from kseg.recovery.repair.work import recover
+    from kseg.segment.apply.journal import new_run_id
+    from kseg.segment.targets import Expansion
+
+    now_ms = clock_ms() if now is None else now
+    options = RecoverOptions(
+        settings=LoadSettings(
+            now_ms=now_ms,
+            index_interval_bytes=index_interval_bytes,
+            segment_index_bytes=segment_index_bytes,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        ),
+        policy=Policy(policy),
+        is_clean=clean_shutdown,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        apply=apply,
+        run_id=new_run_id(now_ms) if apply else "",
+        output=output,
+        hard_link=hard_link,
+        quarantine=quarantine,
+        rebuild=rebuild,
+        mark_clean=mark_clean,
+        topic_id=topic_id,
+        drop_cache=drop_cache,
+    )
+    run = Run(options, jobs or default_jobs())
+    style = Style(
+        command="recover",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        findings_are_result=True,
+        words=recover_words,
+        remains=is_due,
+        advice=lambda tally: (
+            _apply_it(paths, policy, rebuild) if tally.remaining and not tally.failures else ""
+        ),
+    )
+    return over_targets(
+        recover,
+        options,
+        style,
+        expand=Expansion.PARTITIONS,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+        through=run.through,
+        hold=run.held,
+    )
+
+
+def _apply_it(paths: tuple[str, ...], policy: str, rebuild: bool) -> str:
+    """The command that carries the shown plan out."""
+    words = ["kseg", "recover", "--apply", *(["--policy", policy] if policy != "salvage" else [])]
+    return " ".join(shlex.quote(word) for word in [*words, *(["--rebuild"] if rebuild else []), *paths])

@@ -1,0 +1,81 @@
+"""What a target of `recover` stands for: a partition directory, or one segment of it alone.
+
+Of a single segment only its own log and indexes are looked at and changed: producers, epochs and the other segments
+are the partition's business, and the plan leaves them as they are.
+"""
+
+import os
+from dataclasses import dataclass
+
+from kseg.segment.errors import UsageError
+from kseg.segment.partition.directory import is_log_directory, own_partition_name
+from kseg.segment.partition.names import INDEX_ROLES, Role, parse_file_name
+from kseg.segment.plan.image import DirectoryImage
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.steps import FileIdentity
+from kseg.segment.targets import FileTarget, PartitionTarget
+
+_SEGMENT_FILES = (Role.LOG, *INDEX_ROLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """directory: as shown to the user. log_dir: the data directory around it, None when unknown. inputs: the files
+    that may be looked at. base_offset: of the only segment concerned, None for the whole partition."""
+
+    directory: str
+    log_dir: str | None
+    inputs: tuple[FileIdentity, ...]
+    base_offset: int | None = None
+
+    @property
+    def name(self) -> str:
+        """`topic-partition`, or the path of a directory that is named otherwise."""
+        partition = own_partition_name(self.directory)
+        return self.directory if partition is None else partition.text
+
+    @property
+    def is_ancient(self) -> bool:
+        """Whether this is a 0.7 log: `.kafka` files and no `.log`."""
+        roles = {parse_file_name(file.name).role for file in self.inputs}
+        return Role.ANCIENT_LOG in roles and Role.LOG not in roles
+
+    def restricted(self, image: DirectoryImage) -> DirectoryImage:
+        """The image without changes that are not the subject's business."""
+        if self.base_offset is None:
+            return image
+        kept = DirectoryImage.of(self.inputs)
+        names = {*kept, *image}
+        for name in names:
+            if not _is_of_segment(name, self.base_offset):
+                continue
+            if name in image:
+                kept.write(name, image.content(name), image.like(name))
+            else:
+                kept.remove(name)
+        return kept
+
+
+def subject_of(target: FileTarget | PartitionTarget) -> Subject:
+    """Raises UsageError for a file that belongs to no segment, UnreadableInput when nothing can be listed."""
+    if isinstance(target, PartitionTarget):
+        return Subject(target.path, target.log_dir, inputs_of(target.path))
+    head, tail = os.path.split(target.path)
+    directory = head or os.curdir
+    name = parse_file_name(tail)
+    is_ancient = name.role is Role.ANCIENT_LOG
+    if name.base_offset is None or not (is_ancient or name.role in _SEGMENT_FILES):
+        raise UsageError(f"{target.path} is no file of a segment; name its partition directory to recover it")
+    inputs = tuple(
+        file
+        for file in inputs_of(directory)
+        if (file.name == tail if is_ancient else _is_of_segment(file.name, name.base_offset))
+    )
+    parent = os.path.dirname(os.path.abspath(directory))
+    log_dir = os.path.join(directory, os.pardir) if is_log_directory(parent) else None
+    return Subject(directory, log_dir, inputs, name.base_offset)
+
+
+def _is_of_segment(file_name: str, base_offset: int) -> bool:
+    name = parse_file_name(file_name)
+    return name.base_offset == base_offset and name.role in _SEGMENT_FILES and name.is_live

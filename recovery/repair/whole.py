@@ -1,0 +1,163 @@
+"""What a run of `recover` does around the partitions: the lock, the data directories' own files, the clean marker.
+
+1. Before: the locks of all data directories concerned (--apply). Where a clean-shutdown marker lies, the partitions are
+   planned first; when one of them needs a repair, the marker is taken away before anything else changes.
+2. The partitions (`work.recover`), here or in worker processes. Their result rows pass by, and are kept.
+3. After: the plan for each data directory's own files (`log_dir`). With --mark-clean every file of every partition is
+   synced before the marker is written.
+
+Only the rows tell what the partitions are like: workers are other processes.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from kseg.recovery.repair import log_dir as own_files
+from kseg.recovery.repair.checkpoints import PartitionOutcome
+from kseg.recovery.repair.options import RecoverOptions
+from kseg.recovery.repair.rows import step_rows
+from kseg.recovery.repair.work import recover
+from kseg.segment import fanout
+from kseg.segment.apply.executor import apply_plan
+from kseg.segment.apply.lock import locked
+from kseg.segment.errors import KsegError
+from kseg.segment.events import Event, Failure, Row
+from kseg.segment.files import sync_directory, sync_file
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.steps import Plan
+from kseg.segment.targets import PartitionTarget, Target
+
+Values = dict[str, Any]
+
+
+class Run:
+    """One run of `recover` over many targets. jobs: processes for planning ahead."""
+
+    def __init__(self, options: RecoverOptions, jobs: int) -> None:
+        self._options = options
+        self._jobs = jobs
+        self._log_dirs: list[str] = []
+        self._outcomes: dict[str, list[PartitionOutcome]] = {}
+        self._directories: dict[str, list[str]] = {}
+        self._changed: dict[str, list[str]] = {}
+        self._markers: dict[str, bytes | None] = {}
+
+    @contextmanager
+    def held(self, targets: Sequence[Target]) -> Iterator[None]:
+        """Everything that must be so while the targets are worked on. Raises Refused when a broker is running."""
+        found = [
+            target.log_dir for target in targets if isinstance(target, PartitionTarget) and target.log_dir
+        ]
+        self._log_dirs = list(dict.fromkeys(found))
+        self._markers = {log_dir: own_files.marker_content(log_dir) for log_dir in self._log_dirs}
+        if not self._options.apply:
+            yield
+            return
+        with locked(self._log_dirs):
+            for log_dir in self._log_dirs:
+                if self._markers[log_dir] is not None:
+                    self._take_marker_away(log_dir, targets)
+            yield
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The events of the partitions, and behind them those of their data directories."""
+        for event in events:
+            if isinstance(event, Row) and event.values.get("type") == "result":
+                self._note(dict(event.values))
+            yield event
+        for log_dir in self._log_dirs:
+            try:
+                yield from self._close(log_dir)
+            except KsegError as error:
+                yield Failure(log_dir, str(error), error.exit_status)
+
+    def _note(self, result: Values) -> None:
+        directory = str(result["directory"])
+        log_dir = next((each for each in self._log_dirs if _lies_in(directory, each)), None)
+        outcome = _outcome_of(result)
+        if log_dir is not None and outcome is not None:
+            self._outcomes.setdefault(log_dir, []).append(outcome)
+            self._directories.setdefault(log_dir, []).append(directory)
+            if result["journal"]:
+                self._changed.setdefault(log_dir, []).append(directory)
+
+    def _take_marker_away(self, log_dir: str, targets: Sequence[Target]) -> None:
+        planned = replace(self._options, apply=False)
+        inside = [
+            target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
+        ]
+        doubts = []
+        for event in fanout.run(recover, inside, planned, self._jobs):
+            if isinstance(event, Failure):
+                doubts.append(event.sentence)
+            elif isinstance(event, Row) and event.values.get("type") == "result" and event.values["steps"]:
+                doubts.append(f"{event.values['partition']} needs a repair")
+        plan = own_files.opening_plan(log_dir, doubts)
+        if not plan.is_empty:
+            apply_plan(plan, journal_id=f"{self._options.run_id}-marker")
+
+    def _close(self, log_dir: str) -> Iterator[Event]:
+        options = self._options
+        outcomes = self._outcomes.get(log_dir, [])
+        if options.mark_clean and options.apply:
+            own_files.refuse_unless_sound(log_dir, outcomes)
+            for directory in self._directories.get(log_dir, ()):
+                _sync_all(directory)
+        plan = own_files.closing_plan(
+            log_dir,
+            outcomes,
+            options.policy,
+            mark_clean=options.mark_clean,
+            marker_before=self._markers.get(log_dir),
+        )
+        yield from plan.reasons
+        for row in step_rows(log_dir, plan):
+            yield Row(row)
+        changed = [os.path.basename(os.path.abspath(path)) for path in self._changed.get(log_dir, ())]
+        if plan.is_empty and len(changed) < 2:
+            return  # the one journal there may be undoes all
+        done: Values = {"applied": False, "journal": None, "quarantine": None}
+        if options.apply:
+            applied = apply_plan(plan, journal_id=options.run_id, partitions=changed)
+            done = {"applied": True, "journal": applied.journal, "quarantine": applied.quarantine}
+        yield Row(_log_dir_row(plan, done))
+
+
+def _log_dir_row(plan: Plan, done: Values) -> Values:
+    return {
+        "type": "result",
+        "command": plan.command,
+        "log_dir": plan.directory,
+        "directory": plan.directory,
+        "steps": len(plan.steps),
+        **done,
+    }
+
+
+def _outcome_of(result: Values) -> PartitionOutcome | None:
+    name = own_partition_name(str(result["directory"]))
+    if name is None or result.get("first_base_offset") is None:
+        return None
+    return PartitionOutcome(
+        name=name,
+        first_base_offset=result["first_base_offset"],
+        log_start_offset=result["log_start_offset"],
+        log_end_offset=result["log_end_offset"],
+        recovery_point=result["recovery_point"],
+        changed=bool(result["steps"]),
+        doubt=str(result["doubt"] or ""),
+    )
+
+
+def _lies_in(directory: str, log_dir: str) -> bool:
+    return os.path.dirname(os.path.abspath(directory)) == os.path.abspath(log_dir)
+
+
+def _sync_all(directory: str) -> None:
+    for file in inputs_of(directory):
+        sync_file(os.path.join(directory, file.name))
+    sync_directory(directory)

@@ -1,0 +1,140 @@
+"""The work of `recover` on one partition or segment: `recover(target, RecoverOptions) -> Iterator[Event]`.
+
+1. A half-done journal of `recover` is brought to its end first (--apply); without --apply it is in the way.
+2. What lies there: the files, and what the data directory says of the partition (`circumstances`).
+3. The policy makes the directory as it would be (`loading`, `salvage`, `ancient`), the difference is the plan.
+4. What the other policy would cost is worked out unless nothing is wrong.
+5. --apply hands the plan to the executor, --output makes the copy; else the plan was all.
+
+Yields the findings that led to the plan, one row for each step, and one result. Whoever runs this with `apply` holds
+the lock of the data directory.
+"""
+
+import os
+from collections.abc import Iterator
+
+from kseg.recovery.repair import rows
+from kseg.recovery.repair.circumstances import circumstances_of
+from kseg.recovery.repair.options import Circumstances, Policy, RecoverOptions
+from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.repair.subject import Subject, subject_of
+from kseg.segment.errors import Refused
+from kseg.segment.events import Event, Failure, Row
+from kseg.segment.findings import INFO, Finding
+from kseg.segment.plan.image import DirectoryImage, steps_between
+from kseg.segment.plan.steps import Plan
+from kseg.segment.targets import FileTarget, PartitionTarget
+
+COMMAND = "recover"
+
+
+def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> Iterator[Event]:
+    """Plan the repair of one target, and carry it out when the options say so.
+
+    Raises UsageError for a file that is no segment's, UnreadableInput, Refused (inputs changed, half-done journal,
+    output there already). Where policy kafka has no result the target is a Failure with status 4.
+    """
+    _settle(target, options)
+    subject = subject_of(target)
+    around = circumstances_of(subject.directory, subject.log_dir, options)
+    repair = _repair(subject, options.policy, around, options)
+    yield from repair.findings
+    if repair.death is not None:
+        yield from _death(subject, repair)
+        return
+    plan = _plan(subject, repair)
+    for row in rows.step_rows(subject.name, plan):
+        yield Row(row)
+    costs = _costs(subject, repair, plan, around, options)
+    result = rows.result_row(subject.name, options.policy, repair, plan, costs, applied=False)
+    yield Row(result | _carried_out(subject, repair, plan, options))
+
+
+def _settle(target: FileTarget | PartitionTarget, options: RecoverOptions) -> None:
+    from kseg.segment.apply.settle import refuse_half_done, settle
+
+    directory = (
+        target.path if isinstance(target, PartitionTarget) else os.path.dirname(target.path) or os.curdir
+    )
+    if options.apply:
+        settle(directory, COMMAND)
+    else:
+        refuse_half_done(directory)
+
+
+def _repair(subject: Subject, policy: Policy, around: Circumstances, options: RecoverOptions) -> Repair:
+    if subject.is_ancient:
+        from kseg.recovery.ancient.recover import recover_ancient
+
+        return recover_ancient(subject.directory, subject.inputs, policy, around)
+    if policy is Policy.KAFKA:
+        from kseg.recovery.loading.loader import load_as_broker
+
+        repair = load_as_broker(
+            subject.directory, subject.inputs, around, options.settings, rebuild=options.rebuild
+        )
+    else:
+        from kseg.recovery.salvage.salvage import salvage
+
+        repair = salvage(subject.directory, subject.inputs, around, options.settings, rebuild=options.rebuild)
+    return repair
+
+
+def _plan(subject: Subject, repair: Repair) -> Plan:
+    before = DirectoryImage.of(subject.inputs)
+    steps = steps_between(before, subject.restricted(repair.image), repair.why)
+    return Plan(
+        command=COMMAND,
+        directory=subject.directory,
+        inputs=subject.inputs,
+        steps=steps,
+        reasons=repair.findings,
+    )
+
+
+def _costs(
+    subject: Subject, repair: Repair, plan: Plan, around: Circumstances, options: RecoverOptions
+) -> dict[str, rows.Row]:
+    """What either policy costs. Salvage reads every byte: where it has nothing to say, no broker loses anything. A
+    broker that loads cleanly reads next to nothing, so its peace proves nothing."""
+    if options.policy is Policy.SALVAGE:
+        is_at_peace = plan.is_empty and not any(finding.severity != INFO for finding in repair.findings)
+        salvaged = repair
+        loaded = repair if is_at_peace else _repair(subject, Policy.KAFKA, around, options)
+    else:
+        loaded = repair
+        salvaged = repair if repair.is_orderly else _repair(subject, Policy.SALVAGE, around, options)
+    return {
+        Policy.SALVAGE.value: rows.cost_row(salvaged),
+        Policy.KAFKA.value: rows.cost_row(loaded, () if salvaged is loaded else salvaged.removed),
+    }
+
+
+def _death(subject: Subject, repair: Repair) -> Iterator[Event]:
+    assert repair.death is not None
+    sentence = f"a broker cannot load {subject.directory}: {repair.death.sentence}"
+    yield Finding(
+        "broker-load-fails",
+        subject.directory,
+        repair.death.sentence,
+        numbers={"kafka_exception": repair.death.kafka_exception},
+    )
+    yield Failure(subject.directory, f"{sentence} ({repair.death.kafka_exception})", Refused.exit_status)
+
+
+def _carried_out(subject: Subject, repair: Repair, plan: Plan, options: RecoverOptions) -> rows.Row:
+    """What changes in the result when the plan is carried out."""
+    if options.output is not None:
+        from kseg.segment.apply.output import write_copy
+
+        copy = os.path.join(options.output, os.path.basename(os.path.abspath(subject.directory)))
+        write_copy(plan, copy, hard_link=options.hard_link)
+        return {"applied": True, "output": copy}
+    if not options.apply:
+        return {}
+    if plan.is_empty:
+        return {"applied": True}
+    from kseg.segment.apply.executor import apply_plan
+
+    done = apply_plan(plan, journal_id=options.run_id, quarantine=options.quarantine)
+    return {"applied": True, "journal": done.journal, "quarantine": done.quarantine}
