@@ -16,11 +16,13 @@ from kseg.segment.errors import KsegError
 
 BUG = 70
 INTERRUPTED = 130
+MANY_OBJECTS = 20_000
 COMPLETING = "_KSEG_COMPLETE"  # set by the shell's completion script
 
 
 def main() -> None:
     """Run the program and exit."""
+    gc.set_threshold(MANY_OBJECTS)  # importing makes thousands of objects, all of them to stay
     status = run(sys.argv[1:])
     gc.freeze()  # else the interpreter looks through every object once more before it ends
     sys.exit(status)

@@ -29,21 +29,24 @@ from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 
 def dump_side_file(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
     """Everything in one file. desk: where the log of an index may lie open. Raises UnreadableInput."""
-    match name.role:
-        case Role.OFFSET_INDEX:
-            yield from _offset_index(path, name, options, desk)
-        case Role.TIME_INDEX:
-            yield from _time_index(path, name, options, desk)
-        case Role.TXN_INDEX:
-            from kseg.segment.sidecar.txn_index import TxnIndex
+    dump_index = _INDEXES.get(name.role)
+    if dump_index is not None:
+        return dump_index(path, name, options, desk)
+    return _shown(_items(path, name), options)
 
-            yield from _shown(txn_index(path, TxnIndex(read_small(path), name.base_offset or 0)), options)
-        case Role.PRODUCER_SNAPSHOT:
-            yield from _shown(producer_snapshot(path, read_small(path)), options)
-        case _:
-            from kseg.segment.dump.other_files import other_file  # here: most dumps meet none
 
-            yield from _shown(other_file(path, name, read_small(path)), options)
+def _items(path: str, name: FileName) -> Iterator[Item]:
+    data = read_small(path)
+    if name.role is Role.PRODUCER_SNAPSHOT:
+        return producer_snapshot(path, data)
+    # imported here: most dumps meet none
+    if name.role is Role.TXN_INDEX:
+        from kseg.segment.sidecar.txn_index import TxnIndex
+
+        return txn_index(path, TxnIndex(data, name.base_offset or 0))
+    from kseg.segment.dump.other_files import other_file
+
+    return other_file(path, name, data)
 
 
 def _offset_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
@@ -66,7 +69,7 @@ def _offset_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -
         if isinstance(log, UnreadableInput):
             yield Finding("orphan-index", path, f"its log cannot be read: {log}")
         else:
-            yield from check_offset_index(path, log, OffsetIndex(file.view, base))
+            yield from check_offset_index(path, log, index.of_used_slots())
 
 
 def _time_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
@@ -83,11 +86,14 @@ def _time_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -> 
         log_path = _log_beside(path, name)
         log = _look_up(log_path, base, options, desk)
         if not isinstance(log, UnreadableInput):
-            yield from check_time_index(path, log, TimeIndex(file.view, base))
+            yield from check_time_index(path, log, index.of_used_slots())
         elif os.path.exists(log_path):
             raise log
         else:
             yield Finding("orphan-index", path, f"its log {log_path} is missing")
+
+
+_INDEXES = {Role.OFFSET_INDEX: _offset_index, Role.TIME_INDEX: _time_index}
 
 
 def _log_beside(path: str, name: FileName) -> str:

@@ -48,18 +48,35 @@ class Dump:
 
     def __call__(self, target: FileTarget, options: DumpOptions) -> Iterator[Event]:
         path = _as_java_shows(target.path)
-        if options.format == "kafka":
-            yield Text(f"Dumping {path}\n".encode(errors="surrogateescape"))
-        events = _file(path, parse_file_name(os.path.basename(path)), options, self._desk)
+        name = parse_file_name(os.path.basename(path))
         try:
-            if options.format == "json":
-                events = (_as_json(event) if isinstance(event, Row) else event for event in events)
-            yield from events
+            if options.format == "kafka":
+                title = f"Dumping {path}\n".encode(errors="surrogateescape")
+                yield from _entitled(title, _file(path, name, options, self._desk))
+                return
+            for event in _file(path, name, options, self._desk):
+                yield _as_json(event) if options.format == "json" and isinstance(event, Row) else event
         except KsegError as error:
             yield Failure(path, str(error), error.exit_status)
         finally:
             if options.drop_cache:
                 self._desk.clear()
+
+
+def _entitled(title: bytes, events: Iterator[Event]) -> Iterator[Event]:
+    """The events behind a title, which travels with what follows it."""
+    try:
+        first = next(events, None)
+    except KsegError:
+        yield Text(title)
+        raise
+    if isinstance(first, Text):
+        yield Text(title + first.data)
+    else:
+        yield Text(title)
+        if first is not None:
+            yield first
+    yield from events
 
 
 def _as_java_shows(path: str) -> str:

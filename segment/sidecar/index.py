@@ -22,7 +22,7 @@ when the slots are not sorted, so they are Kafka's (AbstractIndex). `bytes_read`
 import struct
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
@@ -84,6 +84,11 @@ class _SlottedIndex(Generic[E]):
 
     def __len__(self) -> int:
         return self._used
+
+    def of_used_slots(self) -> Self:
+        """The same index without its zero tail, whatever was taken for an entry before."""
+        ends_used = not self.slots or any(self._view[(self.slots - 1) * self._SLOT.size :][: self._SLOT.size])
+        return self if ends_used and self._used == self.slots else type(self)(self._view, self.base_offset)
 
     def __iter__(self) -> Iterator[E]:
         """All entries in file order, sorted or not."""
