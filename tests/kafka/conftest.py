@@ -13,6 +13,7 @@ from tests.kafka import jars
 from tests.kafka.oracle import Oracle
 
 if TYPE_CHECKING:
+    from tests.kafka.killed import Killed
     from tests.kafka.scenario import Written
 
 
@@ -50,6 +51,20 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Written:
     place = tmp_path_factory.mktemp("everything")
     with Broker(place / "broker") as broker:
         return write_everything(broker, place)
+
+
+@pytest.fixture(scope="session")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    """A broker's data directory as SIGKILL left it amid transactions. Copy before writing."""
+    require_kafka()
+    if importlib.util.find_spec("confluent_kafka") is None:
+        _absent("no broker is started: confluent-kafka is not installed")
+    from tests.kafka.broker import Broker
+    from tests.kafka.killed import produce_and_kill
+
+    broker = Broker(tmp_path_factory.mktemp("killed") / "broker")
+    broker.start()
+    return produce_and_kill(broker)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,0 +1,149 @@
+"""A broker killed in the middle of transactions: what kseg makes of its data directory, and the broker of a copy.
+
+Policy kafka equals the broker's own recovery, file by file; after either policy with --mark-clean the broker starts
+without recovery, and consumers are given everything its producers were told to be written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.snapshot import decode_snapshot
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker
+from tests.kafka.killed import SETTINGS, TOPICS, Killed
+from tests.trees import copy_tree
+
+pytestmark = pytest.mark.kafka
+
+# Lines of a broker's log that say it had to look at a log again.
+RECOVERED = (
+    "Recovering unflushed segment",
+    "Corruption found",
+    "Found invalid",
+    "rebuilding index",
+    "Could not find",
+)
+
+
+def recover(*arguments: str | Path, status: int = 0) -> list[dict[str, Any]]:
+    """`kseg recover --json …`, its lines; it must end with `status`."""
+    command = [sys.executable, "-m", "kseg", "recover", "--json", *SETTINGS, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout[-2000:] + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def recovered_lines(broker: Broker) -> list[str]:
+    """What the broker's log says about recovery; its metadata log it always reads from the start."""
+    lines = broker.log_text().splitlines()
+    return [line for line in lines if any(w in line for w in RECOVERED) and "__cluster_metadata" not in line]
+
+
+def partitions(data: Path) -> list[str]:
+    return sorted(
+        p.name for p in data.iterdir() if p.is_dir() and not p.name.startswith("__cluster_metadata")
+    )
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+# --- damage as a power cut leaves it, beside what a kill leaves
+
+
+def hurt(data: Path) -> None:
+    """Something else for the end of each codec's log; the uncompressed one stays as it was killed."""
+    cut, zeros, flip, garbage = (max((data / f"{topic}-0").glob("*.log")) for topic in TOPICS[1:])
+    cut.write_bytes(cut.read_bytes()[:-3])
+    zeros.write_bytes(zeros.read_bytes() + bytes(4096))
+    content = bytearray(flip.read_bytes())
+    content[-20] ^= 0x10
+    flip.write_bytes(content)
+    garbage.write_bytes(garbage.read_bytes() + bytes(range(7, 207)))
+
+
+@pytest.mark.parametrize("is_hurt", [False, True], ids=["killed", "hurt"])
+def test_policy_kafka_leaves_what_the_broker_leaves(killed: Killed, tmp_path: Path, is_hurt: bool) -> None:
+    ours, theirs = copy_tree(killed.data, tmp_path / "ours"), copy_tree(killed.data, tmp_path / "theirs")
+    for data in (ours, theirs) if is_hurt else ():
+        hurt(data)
+    recover("--policy", "kafka", "--apply", ours)
+    with Broker(tmp_path / "broker", theirs) as broker:
+        assert recovered_lines(broker)
+        if is_hurt:
+            assert "Corruption found" in broker.log_text()
+    for name in partitions(killed.data):
+        _assert_same(files(ours / name), files(theirs / name), name)
+
+
+def _assert_same(ours: Mapping[str, bytes], theirs: Mapping[str, bytes], name: str) -> None:
+    """File by file; a start adds a leader epoch at the log end, and nothing else."""
+    assert ours.keys() == theirs.keys(), name
+    for file, data in ours.items():
+        if file == "leader-epoch-checkpoint":
+            own, other = decode_leader_epochs(data), decode_leader_epochs(theirs[file])
+            assert other[: len(own)] == own and len(other) - len(own) <= 1, (name, own, other)
+        elif file.endswith(".snapshot"):  # in the order of a hash map
+            assert sorted(decode_snapshot(data)) == sorted(decode_snapshot(theirs[file])), (name, file)
+        else:
+            assert data == theirs[file], (name, file, len(data), len(theirs[file]))
+
+
+@pytest.mark.parametrize("policy", ["kafka", "salvage"])
+@pytest.mark.parametrize("is_hurt", [False, True], ids=["killed", "hurt"])
+def test_the_broker_takes_the_result_without_recovery(
+    killed: Killed, tmp_path: Path, policy: str, is_hurt: bool
+) -> None:
+    data = copy_tree(killed.data, tmp_path / "data")
+    if is_hurt:
+        hurt(data)
+    recover("--policy", policy, "--apply", "--mark-clean", data)
+    ends = {
+        row["partition"]: row["log_end_offset"]
+        for row in recover("--policy", policy, data)
+        if "partition" in row and row["type"] == "result"
+    }
+    with Broker(tmp_path / "broker", data) as broker:
+        assert f"Skipping recovery of {len(ends) - 1} logs" in broker.log_text()
+        assert recovered_lines(broker) == []
+        for topic in TOPICS:
+            _assert_consumed(broker, killed, topic, ends[f"{topic}-0"], is_hurt)
+        _go_on(broker)
+
+
+def _assert_consumed(broker: Broker, killed: Killed, topic: str, end: int, is_hurt: bool) -> None:
+    """Everything acknowledged before the last durable record; all of it where nothing was cut."""
+    given = {record.offset: record.value for record in broker.consume(topic)}
+    acknowledged = killed.acknowledged[topic]
+    if not is_hurt or topic == TOPICS[0]:
+        assert max(acknowledged) < end
+    expected = {offset: value for offset, value in acknowledged.items() if offset < end}
+    assert len(expected) >= 0.9 * len(acknowledged)
+    assert expected.items() <= given.items() and max(given) < end
+    committed = [record.value for record in broker.consume(topic, committed=True)]
+    assert set(committed) == killed.committed[topic] and len(committed) == len(killed.committed[topic])
+
+
+def _go_on(broker: Broker) -> None:
+    """The producers come back: their open transactions are aborted, new ones are written and read."""
+    for topic in TOPICS:
+        producer = broker.producer(transactional_id=topic)
+        producer.init_transactions(CLIENT_LIMIT_S)
+        producer.begin_transaction()
+        producer.produce(topic, b"after", b"key", 0)
+        producer.flush(CLIENT_LIMIT_S)
+        producer.commit_transaction(CLIENT_LIMIT_S)
+        assert broker.consume(topic, committed=True)[-1].value == b"after"
