@@ -14,6 +14,8 @@ _INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {partition
 def next_command(finding: Finding, running: str) -> str:
     """A whole command line, quoted for a shell; empty when there is nothing better than what was just done."""
     hint = hint_of(finding.kind.hint, running)
+    if hint.startswith("kseg recover") and not _can_be_recovered(finding.path):
+        hint = _INSTEAD.get(running, "")
     return hint.format(**_places(finding.path)) if hint else ""
 
 
@@ -35,6 +37,14 @@ def _places(path: str) -> dict[str, str]:
         log_dir = (os.path.dirname(folder) or ".") if is_inside else folder
     places = {"path": path, "partition": partition, "log_dir": log_dir}
     return {name: shlex.quote(place) for name, place in places.items()}
+
+
+def _can_be_recovered(path: str) -> bool:
+    """Whether it is a directory, or a file that says by its name or its place to which log it belongs."""
+    from kseg.segment.partition.names import parse_file_name
+
+    folder, name = os.path.split(path)
+    return os.path.isdir(path) or _is_partition(folder or ".") or parse_file_name(name).base_offset is not None
 
 
 def _is_partition(path: str) -> bool:

@@ -29,10 +29,11 @@ def test_places_come_from_the_path_of_the_finding(tmp_path: Path) -> None:
     segment = partition / "00000000000000000000.log"
     quoted = shlex.quote(str(segment))
 
-    assert next_command(Finding("bad-crc", str(segment), ""), "verify") == f"kseg dump {quoted}"
-    assert next_command(Finding("bad-crc", str(segment), ""), "dump") == (
-        f"kseg verify --deep {shlex.quote(str(partition))}"
-    )
+    for running in ("verify", "dump"):
+        assert next_command(Finding("bad-crc", str(segment), ""), running) == (
+            f"kseg recover {shlex.quote(str(partition))}"
+        )
+    assert next_command(Finding("undecodable-batch", str(segment), ""), "verify") == f"kseg dump {quoted}"
     assert next_command(Finding("unknown-file", str(segment), ""), "verify") == (
         f"kseg list {shlex.quote(str(partition))}"
     )

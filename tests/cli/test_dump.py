@@ -96,7 +96,7 @@ def test_damage_is_said_and_the_dump_goes_on(
     first, second, advice = err.splitlines()
     assert f"{log}: error: " in first and "(bad-crc; bytes 477-" in first
     assert second == "1 error, 0 warnings in 1 file"
-    assert advice == f"next: kseg verify --deep {partition}"
+    assert advice == f"next: kseg recover {partition}"
 
 
 def test_json_ends_with_a_summary_and_every_line_parses(

@@ -59,7 +59,7 @@ def test_damage_is_status_1_with_range_and_advice(
     assert err == ""
     assert any(line.startswith(f"{log}: error: ") and "(bad-crc; bytes 477-" in line for line in lines)
     assert "1 error, " in lines[-2] and " damaged, " in lines[-2]
-    assert lines[-1] == f"next: kseg dump {log}"
+    assert lines[-1] == f"next: kseg recover {log.parent}"
 
     assert run(["verify", "--json", *level, str(partition)]) == 1
     *findings, verified, summary = rows(capfd)
