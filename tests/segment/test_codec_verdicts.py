@@ -33,6 +33,8 @@ RAW = bytes(cramjam.snappy.compress_raw(P))
 Z = zstandard.ZstdCompressor(write_content_size=False).compress(P)
 Z_SIZED = zstandard.ZstdCompressor().compress(P)
 Z_SUMMED = zstandard.ZstdCompressor(write_checksum=True).compress(P)
+STREAM = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+Z_FLUSHED = STREAM.compress(P) + STREAM.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) + STREAM.flush()
 SKIPPED = b"\x50\x2a\x4d\x18\x05\x00\x00\x00abcde"
 BLOCK = lz4.block.compress(P, store_size=False)
 ERROR = None
@@ -183,6 +185,11 @@ KAFKA_SAYS: dict[str, tuple[int, int, bytes, bytes | None]] = {
     "lz4: match before the start": (3, 1, frame(0x60, 0x40, packed(b"\x44abcd\x09\0\x50aaaaa")), ERROR),
     # zstd
     "zstd: no content size": (4, 2, Z, P),
+    "zstd: flushed before the end": (4, 2, Z_FLUSHED, P),
+    "zstd: flushed, without an end": (4, 2, Z_FLUSHED[:-3], ERROR),
+    "zstd: flushed, the last block is not the last": (4, 2, Z_FLUSHED[:-3] + bytes(3), ERROR),
+    "zstd: flushed, garbage behind": (4, 2, Z_FLUSHED + b"x", ERROR),
+    "zstd: flushed, bad block": (4, 2, Z_FLUSHED[:20] + b"\xff" * 8 + Z_FLUSHED[28:], ERROR),
     "zstd: content size": (4, 2, Z_SIZED, P),
     "zstd: checksum": (4, 2, Z_SUMMED, P),
     "zstd: wrong checksum": (4, 2, Z_SUMMED[:-1] + bytes((Z_SUMMED[-1] ^ 1,)), ERROR),

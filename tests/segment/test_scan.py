@@ -11,8 +11,10 @@ import pytest
 
 from fixtures import diseases, healthy
 from fixtures.diseases import LOG_DISEASES, Hurt
+from kseg.segment import columns as C
 from kseg.segment import crc
 from kseg.segment import layout as L
+from kseg.segment.kernel.walk import FULL
 from kseg.segment.scanning.scan import Damage, Scanner, scan
 from kseg.segment.writing.legacy_writer import encode_message
 from tests.segment import plain_reader
@@ -54,6 +56,35 @@ def test_the_capacity_of_tables_does_not_matter(capacity: int) -> None:
     scanner = Scanner(data, capacity=capacity)
     rows = sum(0 if isinstance(block, Damage) else block.count for block in scanner.blocks())
     assert rows == 39
+
+
+def test_a_batch_is_found_by_its_position_whatever_the_table_holds() -> None:
+    data, positions = plain_file(40)
+    hurt = bytearray(data)
+    hurt[positions[21] - 1] ^= 1
+    for begin in (0, positions[10], positions[30], len(data)):
+        scanner = Scanner(hurt, capacity=16)
+        scanner.fill(begin, len(hurt))
+        for number, position in enumerate(positions):
+            found = scanner.find(position, len(hurt))
+            if number == 20:
+                assert found is None
+            else:
+                assert found is not None
+                table, row = found
+                assert table.at(C.POSITION, row) == position
+            assert scanner.find(position + 1, len(hurt)) is None
+
+
+def test_what_was_walked_is_walked_again_only_elsewhere() -> None:
+    data, positions = plain_file(40)
+    scanner = Scanner(data)
+    walked = [scanner.fill(begin, len(data)) for begin in (0, 0, positions[5], 0)]
+    assert len(set(walked)) == 1
+    assert scanner.table.column(C.POSITION).tolist() == positions
+    assert [block.count for block in scanner.blocks() if not isinstance(block, Damage)] == [40]
+    assert scanner.fill(0, positions[3]) != FULL
+    assert scanner.table.count == 3
 
 
 def test_a_range_between_batches_is_scanned_alone() -> None:
