@@ -69,17 +69,27 @@ def recover_rows(tools: Tools) -> Iterator[Row]:
 
 
 def _planning(tools: Tools) -> Iterator[Row]:
-    for name, words in (("plain-100", "512 MiB"), ("many", "200 partitions")):
-        directory = tools.corpus / name
+    sound = tools.scratch / "sound"
+
+    def recovered() -> None:
+        shutil.rmtree(sound, ignore_errors=True)
+        _lay_out(sound, tools.corpus / "plain-100")
+        _recover(tools, sound, jobs=1)
+
+    rows: tuple[tuple[str, Path, Callable[[], None]], ...] = (
+        ("512 MiB", sound, recovered),
+        ("200 partitions", tools.corpus / "many", _warmer(tools.corpus / "many")),
+    )
+    for words, directory, prepare in rows:
         yield Row(
-            f"recover-plan-{name.split('-')[0]}",
+            f"recover-plan-{directory.name}",
             f"recover of a sound directory, planned, {words}",
             tools.kseg_turn("recover", directory),
             judged_by=TIMES,
             rival="kseg verify --quick",
             rival_turn=tools.kseg_turn("verify", "--quick", directory),
             at_least=1,
-            prepare=_warmer(directory),
+            prepare=prepare,
         )
 
 
@@ -93,34 +103,38 @@ def _warmer(corpus: Path) -> Callable[[], None]:
     )
 
 
-def _laid_out(tools: Tools, corpus: Path) -> Path:
+def _lay_out(directory: Path, corpus: Path) -> None:
     """A data directory with the logs of a corpus and nothing else."""
-    directory = tools.scratch / "data"
-    shutil.rmtree(directory, ignore_errors=True)
     for partition in _partitions(corpus):
         (directory / partition.name).mkdir(parents=True)
         for log in partition.glob("*.log"):
             os.link(log, directory / partition.name / log.name)
     (directory / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+
+
+def _fresh(tools: Tools, corpus: Path) -> Path:
+    directory = tools.scratch / "data"
+    shutil.rmtree(directory, ignore_errors=True)
+    _lay_out(directory, corpus)
     return directory
 
 
-def _kseg_turn(tools: Tools, corpus: Path, jobs: int) -> Turn:
-    def turn() -> Sample:
-        directory = _laid_out(tools, corpus)
-        words = ("recover", "--policy", "kafka", "--apply", "--jobs", str(jobs), directory)
-        ran = measure.run([tools.kseg, *words], environment=clean_environment())
-        for partition in _partitions(directory):
-            if not any(partition.glob("*.index")):
-                raise measure.Failed(f"{partition.name} has no index after its recovery")
-        return Sample(ran.seconds)
+def _recover(tools: Tools, directory: Path, jobs: int) -> float:
+    words = ("recover", "--policy", "kafka", "--apply", "--jobs", str(jobs), directory)
+    ran = measure.run([tools.kseg, *words], environment=clean_environment())
+    for partition in _partitions(directory):
+        if not any(partition.glob("*.index")):
+            raise measure.Failed(f"{partition.name} has no index after its recovery")
+    return ran.seconds
 
-    return turn
+
+def _kseg_turn(tools: Tools, corpus: Path, jobs: int) -> Turn:
+    return lambda: Sample(_recover(tools, _fresh(tools, corpus), jobs))
 
 
 def _loader_turn(tools: Tools, corpus: Path, threads: int, seconds: float) -> Turn:
     def turn() -> Sample:
-        directory = _laid_out(tools, corpus)
+        directory = _fresh(tools, corpus)
         (directory / "meta.properties").unlink()
         words = ("kseg.oracle.Load", str(directory), str(threads), str(seconds))
         ran = measure.run(
