@@ -3,12 +3,11 @@
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from kseg.segment.apply.course import Course
-from kseg.segment.apply.disk import Disk, remove_quietly
+from kseg.segment.apply.disk import Disk, remove_if_empty, remove_quietly
 from kseg.segment.apply.journal import PLAN, Journal, State, discard, journals_in
 from kseg.segment.apply.staging import Staged, tail_path
 from kseg.segment.errors import FormatError, Refused
@@ -40,8 +39,7 @@ class Change:
             remove_quietly(disk, path)
         if self.elsewhere is not None:
             for path in (self.elsewhere, os.path.dirname(self.elsewhere)):
-                with suppress(OSError):  # never made, or shared with other directories of the run
-                    disk.remove_directory(path)
+                remove_if_empty(disk, path)
         discard(self.journal.place, disk)
 
 

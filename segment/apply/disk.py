@@ -229,6 +229,15 @@ def link_or_copy(disk: Disk, source_path: str, path: str) -> int:
     return status.st_ino
 
 
+def remove_if_empty(disk: Disk, path: str) -> None:
+    """Remove a directory, unless it is gone already or something lies in it. Raises other OSErrors."""
+    try:
+        disk.remove_directory(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
 def remove_quietly(disk: Disk, path: str) -> None:
     """Unlink, unless it is gone already."""
     with suppress(FileNotFoundError):

@@ -35,6 +35,7 @@ from kseg.segment.apply.journal import (
     State,
     append,
     begin,
+    is_there,
     partition_places,
     place_for,
     read_journal,
@@ -91,7 +92,7 @@ def finish(place: Place, disk: Disk = DISK) -> list[Applied]:
     The lock of the data directory is the caller's. Raises Refused when there is no such journal, a directory changed
     since, or an undo has begun.
     """
-    if disk.status(place.journal) is None:
+    if not is_there(place, disk):
         raise Refused(f"there is no journal {place.journal}")
     finished = []
     for each in (*partition_places(read_journal(place, disk)), place):

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from kseg.segment.apply.disk import DISK, Disk, give_owner, write_all
+from kseg.segment.apply.disk import DISK, Disk, give_owner, remove_if_empty, write_all
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.json_line import json_line
 from kseg.segment.partition.directory import is_log_directory, is_partition_directory, own_partition_name
@@ -204,9 +204,11 @@ class Journal:
 def read_journal(place: Place, disk: Disk = DISK) -> Journal:
     """A journal from the disk; one that is not there is like one that was not begun. Raises UnreadableInput."""
     try:
-        data, _ = _content(disk, place.journal)
-    except FileNotFoundError:
-        data = b""
+        try:
+            data, _ = _content(disk, place.journal)
+        except FileNotFoundError:
+            data = b""
+        has_files = any(path != place.journal for path in place.files(disk))
     except OSError as error:
         raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
     try:
@@ -217,7 +219,6 @@ def read_journal(place: Place, disk: Disk = DISK) -> Journal:
     if not is_sound or (lines and (lines[0]["type"] != "journal" or lines[0].get("version") != VERSION)):
         return Journal(place, State.UNREADABLE, {})
     if not lines:
-        has_files = any(path != place.journal for path in place.files(disk))
         return Journal(place, State.UNREADABLE if has_files else State.ABANDONED, {})
     return Journal(place, _state(lines), lines[0], tuple(lines[1:]))
 
@@ -297,15 +298,25 @@ def discard(place: Place, disk: Disk) -> None:
         with suppress(FileNotFoundError):
             disk.unlink(path)
     for path in reversed(place.directories):
-        with suppress(OSError):  # gone already, or another journal is there too
-            disk.remove_directory(path)
+        remove_if_empty(disk, path)
     disk.sync_directory(place.directory)
+
+
+def is_there(place: Place, disk: Disk) -> bool:
+    """Whether there is a journal at its place. Raises UnreadableInput when nobody can tell."""
+    try:
+        return disk.status(place.journal) is not None
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
 
 
 def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
     """All journals in a directory, oldest first. Raises UnreadableInput when one cannot be read."""
-    places = [Place(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
-    places += [Place(directory, name, in_log_dir=True) for name in _log_dir_ids(directory, disk)]
+    try:
+        places = [Place(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
+        places += [Place(directory, name, in_log_dir=True) for name in _log_dir_ids(directory, disk)]
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
     return [read_journal(place, disk) for place in places]
 
 

@@ -4,6 +4,7 @@ import os
 import stat
 
 from kseg.segment.errors import Refused
+from kseg.segment.files import sync_directory, sync_file
 from kseg.segment.partition.names import Role, parse_file_name
 
 
@@ -13,24 +14,17 @@ def sync_files(directory: str) -> int:
     Gives the number of files. The `.lock` of a data directory is left alone: whoever closes it loses the lock.
     Raises Refused when a file cannot be synced: then nothing may be said about the directory.
     """
-    synced = 0
     try:
         with os.scandir(directory) as entries:
-            for entry in entries:
-                if not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
-                    continue
-                if parse_file_name(entry.name).role is not Role.LOCK:
-                    _sync(entry.path, os.O_NOFOLLOW)
-                    synced += 1
-        _sync(directory, os.O_DIRECTORY)
+            paths = [
+                entry.path
+                for entry in entries
+                if stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
+                and parse_file_name(entry.name).role is not Role.LOCK
+            ]
     except OSError as error:
-        raise Refused(f"cannot sync {error.filename or directory}: {error.strerror}") from error
-    return synced
-
-
-def _sync(path: str, flag: int) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flag)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        raise Refused(f"cannot sync {directory}: {error.strerror}") from error
+    for path in paths:
+        sync_file(path)
+    sync_directory(directory)
+    return len(paths)

@@ -22,7 +22,16 @@ from typing import ParamSpec, Protocol, TypeVar
 from kseg.segment.apply.change import abandon, change_of, half_done_sentence, undo_command
 from kseg.segment.apply.course import Seen, Tail
 from kseg.segment.apply.disk import DISK, Disk, checksum, copy, copy_file, link_or_copy, remove_quietly
-from kseg.segment.apply.journal import PLAN, Journal, Place, State, append, partition_places, read_journal
+from kseg.segment.apply.journal import (
+    PLAN,
+    Journal,
+    Place,
+    State,
+    append,
+    is_there,
+    partition_places,
+    read_journal,
+)
 from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import Staged, look, tail_path
 from kseg.segment.errors import Refused
@@ -67,9 +76,9 @@ def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
     The lock of the data directory is the caller's. Raises Refused when there is no such journal, when a directory
     changed since, or with a sentence that says how to go on.
     """
-    if disk.status(place.journal) is None:
+    if not is_there(place, disk):
         raise Refused(f"there is no journal {place.journal}")
-    places = [place, *(p for p in partition_places(read_journal(place, disk)) if disk.status(p.journal))]
+    places = [place, *(p for p in partition_places(read_journal(place, disk)) if is_there(p, disk))]
     with ExitStack() as stack:
         for each in places:
             stack.enter_context(claimed(each.directory))
