@@ -1,9 +1,10 @@
 """`kseg append`: JSON lines become batches at the end of a partition, the way a broker writes them."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from kseg.cli.declare import INPUT, Argument, Option
+from kseg.cli.declare import INPUT, Argument, Option, read_number
 from kseg.cli.options import (
     Json,
     NoProgress,
@@ -14,7 +15,10 @@ from kseg.cli.options import (
     read_partition,
     read_size_of_int,
 )
+from kseg.cli.stream import complain, visible
+from kseg.cli.tally import Tally, counted
 from kseg.segment.errors import UsageError
+from kseg.segment.events import Event, Row
 from kseg.segment.layout import CODEC_NAMES
 
 EXAMPLES = (
@@ -27,6 +31,13 @@ EXAMPLES = (
 
 BATCHES = "Batches (of records without a batch line)"
 ROLLS = "Rolling and flushing"
+
+
+def _read_offset(text: str) -> int:
+    offset = read_number(text)
+    if offset < 0:
+        raise ValueError("takes an offset from 0")
+    return offset
 
 
 def command(
@@ -74,7 +85,10 @@ def command(
     start_offset: Annotated[
         int | None,
         Option(
-            "--start-offset", metavar="N", help="Where a new partition starts. Default: where the lines do."
+            "--start-offset",
+            metavar="N",
+            read=_read_offset,
+            help="Where a new partition starts. Default: where the lines do.",
         ),
     ] = None,
     codec: Annotated[
@@ -215,7 +229,6 @@ def command(
         raise UsageError(f"--magic takes 0, 1 or 2, not {magic}")
     from kseg.cli.render import Style, show
     from kseg.cli.run import clock_ms
-    from kseg.cli.tally import Tally
     from kseg.segment import fanout
     from kseg.segment.writing.append import append, append_target
     from kseg.segment.writing.append_options import AppendOptions
@@ -255,20 +268,32 @@ def command(
     style = Style(command="append", json=json, quiet=quiet, progress=not no_progress, words=_words)
     tally = Tally(1)
     events = fanout.run(append, [target], options, 1, tally.finish_target)
-    return show(events, style, [target.path], tally)
+    return show(_noted(events, quiet), style, [target.path], tally)
 
 
 def _words(values: Mapping[str, Any]) -> Iterator[str]:
-    """What was appended, and what of the input was not."""
-    from kseg.cli.stream import visible
-
+    """What was appended, and how to take it back."""
+    batches = f"{values['batches']:,} batch" + ("" if values["batches"] == 1 else "es")
     yield (
-        f"{visible(str(values['partition']))}: {values['records']:,} records in {values['batches']:,} batches appended "
+        f"{visible(str(values['partition']))}: {counted(values['records'], 'record')} in {batches} appended "
         f"at offset {values['first_offset']}; the log ends at {values['log_end_offset']}, "
-        f"{values['segments_rolled']:,} segments rolled"
+        f"{counted(values['segments_rolled'], 'segment')} rolled"
     )
-    ignored = ", ".join(f"{count:,} {kind}" for kind, count in values["lines_ignored"].items())
-    if ignored:
-        yield f"  lines passed over: {visible(ignored)}"
-    if values["batches_left_out"]:
-        yield f"  damaged batches left out: {values['batches_left_out']:,}"
+    if values["journal"] is not None:
+        yield f"  undo with: kseg undo {visible(shlex.quote(str(values['journal'])))}"
+
+
+def _noted(events: Iterator[Event], quiet: bool) -> Iterator[Event]:
+    """The events; what of the input was not appended is said on stderr."""
+    for event in events:
+        if isinstance(event, Row) and not quiet:
+            ignored = [
+                counted(count, f"{kind} line")
+                for kind, count in event.values["lines_ignored"].items()  # type: ignore[attr-defined]
+                if kind != "summary"
+            ]
+            if event.values["batches_left_out"]:
+                ignored.append(f"damaged batches: {event.values['batches_left_out']}")
+            if ignored:
+                complain(f"kseg append: passed over {', '.join(ignored)}")
+        yield event

@@ -92,8 +92,9 @@ def _rows_of(data: bytes, number: int) -> Iterator[tuple[int, Row]]:
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        at = number + data.count(b"\n", 0, error.start)
-        raise BadLine(at, "it is not UTF-8") from None
+        good = data[: data.rfind(b"\n", 0, error.start) + 1]
+        yield from _rows_of(good, number)
+        raise BadLine(number + good.count(b"\n"), "it is not UTF-8") from None
     for line in lines:
         if line and not line.isspace():
             yield number, _row(line, number)

@@ -73,11 +73,11 @@ class Protection:
         """The partition is about to change: these files of it, and new ones (`will_create`). Makes the directory."""
         path, log_dir = self.target.path, self.target.log_dir
         is_new = not os.path.isdir(path)
-        ensure_directory(path)
         if log_dir is not None:
             name = os.path.basename(os.path.abspath(path))
             self._log_dir = self._guard(log_dir, self._files_of_log_dir(log_dir), partitions=[name])
             self._take_marker(log_dir)
+        ensure_directory(path)
         self._partition = self._guard(path, replaces, grows=grows, is_new=is_new)
 
     def _guard(

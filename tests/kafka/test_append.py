@@ -23,6 +23,7 @@ from kseg.segment.writing.reopen import reopen_partition
 from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from tests.kafka.conftest import require_kafka
 from tests.kafka.oracle import Oracle
+from tests.trees import unchanged
 
 if TYPE_CHECKING:
     from tests.kafka.scenario import Written
@@ -207,6 +208,8 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
     assert len(list((data / "grown-0").glob("*.log"))) > 4
 
     with stopped_broker:
+        with unchanged(data / "new-0"):
+            assert run(["append", "--from", str(own), str(data / "new-0")]) == 4
         said = stopped_broker.log_text().splitlines()
         # the log of the controllers is always recovered
         assert not [line for line in said if "ecovering" in line and "__cluster_metadata" not in line]
@@ -228,3 +231,40 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
         producer.produce("grown", b"goes on", b"k", 0)
         producer.flush(30)
         assert stopped_broker.consume("grown", committed=True)[-1].value == b"goes on"
+
+
+def test_jafka_reads_what_was_written_for_0_7(oracle: Oracle, tmp_path: Path) -> None:
+    """And rolls where kseg rolls: the same sets, appended by both."""
+    payloads = [b"reading %d of the meter " % n * (1 + n % 9) for n in range(60)]
+    ours, theirs = tmp_path / "ours" / "taps-0", tmp_path / "theirs" / "taps-0"
+    ours.parent.mkdir()
+    theirs.mkdir(parents=True)
+    lines = tmp_path / "lines.jsonl"
+    steps: list[dict[str, Any]] = []
+    for turn, codec in enumerate(("none", "gzip", "none")):
+        part = payloads[turn * 20 : turn * 20 + 20]
+        lines.write_text("".join(json.dumps({"value": payload.decode()}) + "\n" for payload in part))
+        words = ["--format", "0.7", "--segment-bytes", "1500", "--codec", codec, "--batch-records", "5"]
+        assert run(["append", "--from", str(lines), *words, str(ours)]) == 0
+        sets = [part[n : n + 5] for n in range(0, 20, 5)] if codec == "gzip" else [[p] for p in part]
+        steps += [{"what": "append", "payloads": each, "codec": codec} for each in sets]
+    answer = oracle.ancient(theirs, steps, roll_bytes=1500)
+    assert [payload for _, _, _, payload in _messages(oracle, answer.directory)] == payloads
+    found = _messages(oracle, ours)
+    assert [payload for _, _, _, payload in found] == payloads and all(valid for _, valid, _, _ in found)
+    read = oracle.ancient(ours, [{"what": "read", "offset": 0, "max_bytes": 1 << 20}], roll_bytes=1500)
+    assert read.end_offset == found[-1][0]
+    plain = [path.name for path in sorted(answer.directory.glob("*.kafka"))][:3]
+    for name in plain:  # until the first compressed set, which two compressors write differently
+        if (answer.directory / name).read_bytes() != (ours / name).read_bytes():
+            assert name != plain[0]
+            break
+
+
+def _messages(oracle: Oracle, directory: Path) -> list[tuple[int, bool, int, bytes]]:
+    found = []
+    for file in sorted(directory.glob("*.kafka")):
+        messages, ended = oracle.ancient_messages(file)
+        assert ended is None
+        found += messages
+    return found
