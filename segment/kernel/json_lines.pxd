@@ -1,9 +1,6 @@
 cimport cython
 from kseg.segment.kernel cimport text, views
 
-@cython.locals(i=cython.Py_ssize_t)
-cdef inline Py_ssize_t put_literal(unsigned char* out, Py_ssize_t o, const unsigned char* source, Py_ssize_t n) noexcept
-
 @cython.locals(short=cython.int, low=cython.int)
 cdef Py_ssize_t put_escaped(unsigned char* out, Py_ssize_t o, int byte) noexcept
 

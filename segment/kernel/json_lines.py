@@ -13,14 +13,6 @@ from kseg.segment.kernel import text, views
 AUTO, TEXT = range(2)
 
 
-def put_literal(out, o, source, n):
-    i = 0
-    while i < n:
-        out[o + i] = source[i]
-        i = i + 1
-    return o + n
-
-
 def put_escaped(out, o, byte):
     # a quote, a backslash or a control character
     out[o] = 92
@@ -41,7 +33,7 @@ def put_escaped(out, o, byte):
     if short:
         out[o + 1] = short
         return o + 2
-    o = put_literal(out, o + 1, b"u00", 3)
+    o = views.put(out, o + 1, b"u00", 3)
     low = byte & 15
     out[o] = 48 + (byte >> 4)
     out[o + 1] = 48 + low if low < 10 else 87 + low
@@ -58,7 +50,7 @@ def put_string(buf, p, length, out, o):
         if byte >= 128:
             n = text.sequence_length(buf, p, end)
             if n < 0:
-                o = put_literal(out, o, b"\xef\xbf\xbd", 3)
+                o = views.put(out, o, b"\xef\xbf\xbd", 3)
                 p = p - n
             else:
                 while n > 0:
@@ -118,7 +110,7 @@ def put_base64(buf, p, length, out, o):
 def put_bytes(buf, p, length, mode, out, o):
     """A key or value; null for a negative length."""
     if length < 0 or p < 0:
-        return put_literal(out, o, b"null", 4)
+        return views.put(out, o, b"null", 4)
     if mode == 1 or is_utf8(buf, p, p + length):
         return put_string(buf, p, length, out, o)
     return put_base64(buf, p, length, out, o)
@@ -126,10 +118,10 @@ def put_bytes(buf, p, length, mode, out, o):
 
 def put_encoding(buf, p, length, mode, out, o):
     if length < 0 or p < 0:
-        return put_literal(out, o, b"null", 4)
+        return views.put(out, o, b"null", 4)
     if mode == 1 or is_utf8(buf, p, p + length):
-        return put_literal(out, o, b'"utf8"', 6)
-    return put_literal(out, o, b'"base64"', 8)
+        return views.put(out, o, b'"utf8"', 6)
+    return views.put(out, o, b'"base64"', 8)
 
 
 def put_headers(buf, p, count, mode, out, o):
@@ -151,7 +143,7 @@ def put_headers(buf, p, count, mode, out, o):
         length = text.small_varint(buf, p)
         p = text.skip_varint(buf, p)
         if length >= 0 and mode == 0 and not is_utf8(buf, p, p + length):
-            o = put_literal(out, o, b'{"base64":', 10)
+            o = views.put(out, o, b'{"base64":', 10)
             o = put_base64(buf, p, length, out, o)
             out[o] = 125
             o = o + 1
@@ -168,14 +160,14 @@ def put_headers(buf, p, count, mode, out, o):
 
 def put_bool(out, o, value):
     if value:
-        return put_literal(out, o, b"true", 4)
-    return put_literal(out, o, b"false", 5)
+        return views.put(out, o, b"true", 4)
+    return views.put(out, o, b"false", 5)
 
 
 def put_file(out, o, file, file_length):
-    o = put_literal(out, o, b',"file":', 8)
-    o = put_literal(out, o, file, file_length)
-    return put_literal(out, o, b',"position":', 12)
+    o = views.put(out, o, b',"file":', 8)
+    o = views.put(out, o, file, file_length)
+    return views.put(out, o, b',"position":', 12)
 
 
 def put_batch_line(out, o, cells, capacity, row, file, file_length):
@@ -186,52 +178,52 @@ def put_batch_line(out, o, cells, capacity, row, file, file_length):
     last_offset = cells[4 * capacity + row]
     count = cells[5 * capacity + row]
     sequence = cells[13 * capacity + row]
-    o = put_literal(out, o, b'{"type":"batch"', 15)
+    o = views.put(out, o, b'{"type":"batch"', 15)
     o = put_file(out, o, file, file_length)
     o = text.put_number(out, o, cells[row])
-    o = put_literal(out, o, b',"size":', 8)
+    o = views.put(out, o, b',"size":', 8)
     o = text.put_number(out, o, cells[capacity + row])
-    o = put_literal(out, o, b',"magic":', 9)
+    o = views.put(out, o, b',"magic":', 9)
     o = text.put_number(out, o, magic)
-    o = put_literal(out, o, b',"base_offset":', 15)
+    o = views.put(out, o, b',"base_offset":', 15)
     o = text.put_number(out, o, base_offset)
-    o = put_literal(out, o, b',"last_offset":', 15)
+    o = views.put(out, o, b',"last_offset":', 15)
     o = text.put_number(out, o, last_offset)
-    o = put_literal(out, o, b',"count":', 9)
+    o = views.put(out, o, b',"count":', 9)
     if magic < 2 and count < 0:
-        o = put_literal(out, o, b"null", 4)
+        o = views.put(out, o, b"null", 4)
     else:
         o = text.put_number(out, o, count)
-    o = put_literal(out, o, b',"base_sequence":', 17)
+    o = views.put(out, o, b',"base_sequence":', 17)
     o = text.put_number(out, o, sequence)
-    o = put_literal(out, o, b',"last_sequence":', 17)
+    o = views.put(out, o, b',"last_sequence":', 17)
     o = text.put_number(out, o, text.last_sequence(sequence, base_offset, last_offset))
-    o = put_literal(out, o, b',"producer_id":', 15)
+    o = views.put(out, o, b',"producer_id":', 15)
     o = text.put_number(out, o, cells[11 * capacity + row])
-    o = put_literal(out, o, b',"producer_epoch":', 18)
+    o = views.put(out, o, b',"producer_epoch":', 18)
     o = text.put_number(out, o, cells[12 * capacity + row])
-    o = put_literal(out, o, b',"leader_epoch":', 16)
+    o = views.put(out, o, b',"leader_epoch":', 16)
     o = text.put_number(out, o, cells[7 * capacity + row])
-    o = put_literal(out, o, b',"transactional":', 17)
+    o = views.put(out, o, b',"transactional":', 17)
     o = put_bool(out, o, flags & 16)
-    o = put_literal(out, o, b',"control":', 11)
+    o = views.put(out, o, b',"control":', 11)
     o = put_bool(out, o, flags & 32)
-    o = put_literal(out, o, b',"delete_horizon_ms":', 21)
+    o = views.put(out, o, b',"delete_horizon_ms":', 21)
     if flags & 64:
         o = text.put_number(out, o, cells[9 * capacity + row])
     else:
-        o = put_literal(out, o, b"null", 4)
-    o = put_literal(out, o, b',"timestamp_type":"', 19)
+        o = views.put(out, o, b"null", 4)
+    o = views.put(out, o, b',"timestamp_type":"', 19)
     o = text.put_type(out, o, magic, attributes)
-    o = put_literal(out, o, b'","max_timestamp":', 18)
+    o = views.put(out, o, b'","max_timestamp":', 18)
     o = text.put_number(out, o, cells[10 * capacity + row])
-    o = put_literal(out, o, b',"compression":"', 16)
+    o = views.put(out, o, b',"compression":"', 16)
     o = text.put_codec(out, o, attributes & 7)
-    o = put_literal(out, o, b'","crc":', 8)
+    o = views.put(out, o, b'","crc":', 8)
     o = text.put_number(out, o, cells[8 * capacity + row])
-    o = put_literal(out, o, b',"valid":', 9)
+    o = views.put(out, o, b',"valid":', 9)
     o = put_bool(out, o, cells[14 * capacity + row] == 1)
-    return put_literal(out, o, b"}\n", 2)
+    return views.put(out, o, b"}\n", 2)
 
 
 def put_record_line(buf, batches, batch_capacity, row, cells, capacity, at, mode, file, file_length, out, o):
@@ -240,33 +232,33 @@ def put_record_line(buf, batches, batch_capacity, row, cells, capacity, at, mode
     value_start = cells[5 * capacity + at]
     value_length = cells[6 * capacity + at]
     magic = batches[2 * batch_capacity + row]
-    o = put_literal(out, o, b'{"type":"record"', 16)
+    o = views.put(out, o, b'{"type":"record"', 16)
     o = put_file(out, o, file, file_length)
     o = text.put_number(out, o, batches[row])
-    o = put_literal(out, o, b',"offset":', 10)
+    o = views.put(out, o, b',"offset":', 10)
     o = text.put_number(out, o, cells[capacity + at])
-    o = put_literal(out, o, b',"timestamp":', 13)
+    o = views.put(out, o, b',"timestamp":', 13)
     o = text.put_number(out, o, cells[2 * capacity + at])
-    o = put_literal(out, o, b',"timestamp_type":"', 19)
+    o = views.put(out, o, b',"timestamp_type":"', 19)
     o = text.put_type(out, o, magic, batches[6 * batch_capacity + row])
-    o = put_literal(out, o, b'","sequence":', 13)
+    o = views.put(out, o, b'","sequence":', 13)
     o = text.put_number(out, o, cells[9 * capacity + at])
-    o = put_literal(out, o, b',"key":', 7)
+    o = views.put(out, o, b',"key":', 7)
     o = put_bytes(buf, key_start, key_length, mode, out, o)
-    o = put_literal(out, o, b',"value":', 9)
+    o = views.put(out, o, b',"value":', 9)
     o = put_bytes(buf, value_start, value_length, mode, out, o)
-    o = put_literal(out, o, b',"headers":', 11)
+    o = views.put(out, o, b',"headers":', 11)
     o = put_headers(buf, cells[7 * capacity + at], cells[8 * capacity + at], mode, out, o)
-    o = put_literal(out, o, b',"key_encoding":', 16)
+    o = views.put(out, o, b',"key_encoding":', 16)
     o = put_encoding(buf, key_start, key_length, mode, out, o)
-    o = put_literal(out, o, b',"value_encoding":', 18)
+    o = views.put(out, o, b',"value_encoding":', 18)
     o = put_encoding(buf, value_start, value_length, mode, out, o)
     if magic < 2:
-        o = put_literal(out, o, b',"crc":', 7)
+        o = views.put(out, o, b',"crc":', 7)
         o = text.put_number(out, o, cells[10 * capacity + at])
-        o = put_literal(out, o, b',"valid":', 9)
+        o = views.put(out, o, b',"valid":', 9)
         o = put_bool(out, o, cells[11 * capacity + at] == 1)
-    return put_literal(out, o, b"}\n", 2)
+    return views.put(out, o, b"}\n", 2)
 
 
 def line_room(buf, cells, capacity, at, file_length):

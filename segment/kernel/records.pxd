@@ -2,29 +2,11 @@ cimport cython
 from kseg.segment.kernel cimport views
 from kseg.segment.kernel.arithmetic cimport add_sequence
 
-@cython.locals(value=cython.longlong)
-cdef inline long long long_at(const unsigned char* buf, Py_ssize_t p) noexcept
-
-@cython.locals(value=cython.longlong)
-cdef inline long long crc_at(const unsigned char* buf, Py_ssize_t p) noexcept
-
-@cython.locals(value=cython.longlong)
-cdef inline long long int_at(const unsigned char* buf, Py_ssize_t p) noexcept
-
-@cython.locals(byte=cython.longlong)
-cdef inline long long varint(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end) noexcept
-
-@cython.locals(raw=cython.longlong, n=cython.longlong, byte=cython.longlong)
-cdef long long wide_varint(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end) noexcept
-
 @cython.locals(n=cython.Py_ssize_t)
 cdef inline Py_ssize_t varlong_size(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end) noexcept
 
 @cython.locals(n=cython.Py_ssize_t, low=cython.longlong, high=cython.longlong, part=cython.longlong)
 cdef inline long long varlong_at(const unsigned char* buf, Py_ssize_t p, Py_ssize_t size) noexcept
-
-@cython.locals(top=cython.longlong)
-cdef inline long long add_long(long long left, long long right) noexcept
 
 @cython.locals(packed=cython.longlong, length=cython.longlong)
 cdef Py_ssize_t headers_end(const unsigned char* body, Py_ssize_t p, Py_ssize_t end, long long count) noexcept
@@ -40,11 +22,7 @@ cdef inline int body_records(const unsigned char* body, Py_ssize_t start, Py_ssi
 
 cpdef int read_body(const unsigned char[::1] body, Py_ssize_t start, Py_ssize_t end, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1
 
-cdef int check_tables(const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1
-
-
-@cython.locals(magic=cython.int, wide=cython.Py_ssize_t, length=cython.longlong, q=cython.Py_ssize_t)
-cdef inline int read_message(const unsigned char* body, Py_ssize_t p, Py_ssize_t size, Py_ssize_t row, long long offset, long long timestamp, long long* cells, Py_ssize_t capacity, Py_ssize_t at) noexcept
+cpdef int check_tables(const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1
 
 @cython.locals(row=cython.Py_ssize_t, p=cython.Py_ssize_t, size=cython.Py_ssize_t, after=cython.int, result=cython.int, source=cython.p_const_uchar, table=cython.p_longlong)
 cpdef int read_plain(const unsigned char[::1] buf, Py_ssize_t last_row, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1
@@ -52,8 +30,3 @@ cpdef int read_plain(const unsigned char[::1] buf, Py_ssize_t last_row, const lo
 @cython.locals(row=cython.Py_ssize_t, start=cython.Py_ssize_t, end=cython.Py_ssize_t, result=cython.int, source=cython.p_const_uchar)
 cpdef int read_bodies(const unsigned char[::1] body, const long long[::1] bounds, Py_ssize_t first, Py_ssize_t last_row, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1
 
-@cython.locals(p=cython.Py_ssize_t, end=cython.Py_ssize_t, count=cython.Py_ssize_t, size=cython.longlong, last_offset=cython.longlong, source=cython.p_const_uchar)
-cpdef tuple count_messages(const unsigned char[::1] body)
-
-@cython.locals(row=cython.Py_ssize_t, p=cython.Py_ssize_t, end=cython.Py_ssize_t, timestamp=cython.longlong, size=cython.longlong, after=cython.int, source=cython.p_const_uchar)
-cpdef int read_message_set(const unsigned char[::1] body, long long base_offset, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] cells, Py_ssize_t capacity, long long[::1] state) except -1

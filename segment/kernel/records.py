@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""The record walk: from batch bodies to a table of records (fact sheet §2.2, §2.3).
+"""The record walk: from bodies of batches of magic 2 to a table of records (fact sheet §2.3).
 
-    magic 2 body   records…, each: length varint │ attributes │ timestamp delta varlong │ offset delta varint
-                   │ key length varint, key │ value length varint, value │ header count varint, headers
-    magic 0, 1     one message, or (wrapper) a decompressed sequence of messages
+    body   records…, each: length varint │ attributes │ timestamp delta varlong │ offset delta varint
+           │ key length varint, key │ value length varint, value │ header count varint, headers
+
+Messages of magic 0 and 1 have their own kernel (`messages`), which shares the state and the codes below.
 
 Bodies are never trusted: a length is compared with what remains before it is used, a varint ends within 5 (10)
 bytes, a record uses exactly the bytes it declares, a batch exactly its body. What is wrong is a code in
@@ -12,9 +13,6 @@ bytes, a record uses exactly the bytes it declares, a batch exactly its body. Wh
 `state` (int64): ROW batch row at work, NEXT body position (0 = the batch has not begun), DONE records of that
 batch so far, COUNT records in the table, ERROR, ERROR_AT. A full table returns early; calling again with COUNT
 set to 0 goes on where it stopped.
-
-The readers of big-endian numbers and `add_long` stand in each kernel that needs them, because C inlines only
-within a module and these are the innermost steps of the hottest loops.
 """
 
 from kseg.segment.kernel import views
@@ -62,61 +60,6 @@ SENTENCES = (
 BODY_FULL, BODY_DONE, BODY_BAD = range(3)
 
 
-def long_at(buf, p):
-    value = buf[p]
-    if value > 127:
-        value = value - 256
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    value = (value << 8) | buf[p + 3]
-    value = (value << 8) | buf[p + 4]
-    value = (value << 8) | buf[p + 5]
-    value = (value << 8) | buf[p + 6]
-    return (value << 8) | buf[p + 7]
-
-
-def int_at(buf, p):
-    value = buf[p]
-    if value > 127:
-        value = value - 256
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    return (value << 8) | buf[p + 3]
-
-
-def crc_at(buf, p):
-    value = buf[p]
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    return (value << 8) | buf[p + 3]
-
-
-def varint(buf, p, end):
-    # the zigzag varint at p as 16 × its value + its size; size 0 when it leaves the body or exceeds 5 bytes
-    if p >= end:
-        return 0
-    byte = buf[p]
-    if byte < 128:
-        return ((byte >> 1) ^ -(byte & 1)) * 16 + 1
-    return wide_varint(buf, p, end)
-
-
-def wide_varint(buf, p, end):
-    # like Java's, it loses bits above the 32nd
-    raw = 0
-    n = 0
-    while n < 5 and p + n < end:
-        byte = buf[p + n]
-        if n < 4:
-            raw = raw | (byte & 127) << (7 * n)
-        else:
-            raw = raw | (byte & 15) << 28
-        n = n + 1
-        if byte < 128:
-            return ((raw >> 1) ^ -(raw & 1)) * 16 + n
-    return 0
-
-
 def varlong_size(buf, p, end):
     n = 0
     while n < 10 and p + n < end:
@@ -143,22 +86,10 @@ def varlong_at(buf, p, size):
     return ((low >> 1) | high << 55) ^ -(low & 1)
 
 
-def add_long(left, right):
-    # left + right as a Java long; literals beyond 32 bits would be Python objects
-    top = 0x7FFFFFFF
-    top = (top << 16) | 0xFFFF
-    top = (top << 16) | 0xFFFF
-    if right > 0 and left > top - right:
-        return left - top - 1 + right - top - 1
-    if right < 0 and left < -top - 1 - right:
-        return left + top + 1 + right + top + 1
-    return left + right
-
-
 def headers_end(body, p, end, count):
     """Position behind `count` headers that start at p; −1 bad structure, −2 a negative name length."""
     while count > 0:
-        packed = varint(body, p, end)
+        packed = views.varint(body, p, end)
         if packed == 0:
             return -1
         length = packed >> 4
@@ -168,7 +99,7 @@ def headers_end(body, p, end, count):
         if length > end - p:
             return -1
         p = p + length
-        packed = varint(body, p, end)
+        packed = views.varint(body, p, end)
         if packed == 0:
             return -1
         length = packed >> 4
@@ -183,7 +114,7 @@ def headers_end(body, p, end, count):
 
 def read_field(body, p, end, cells, start_at, length_at):
     """A key or value at p: its place and length into two cells (-1, -1 for null); the position behind it or -1."""
-    packed = varint(body, p, end)
+    packed = views.varint(body, p, end)
     if packed == 0:
         return -1
     length = packed >> 4
@@ -201,7 +132,7 @@ def read_field(body, p, end, cells, start_at, length_at):
 
 def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at):
     """Decode the record at p into row `at`; returns the position behind it, or −(error code)."""
-    packed = varint(body, p, end)
+    packed = views.varint(body, p, end)
     if packed == 0:
         return -TOO_FEW_RECORDS
     size = packed >> 4
@@ -220,14 +151,14 @@ def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
     if batches[6 * batch_capacity + row] & 8:
         timestamp = batches[10 * batch_capacity + row]
     else:
-        timestamp = add_long(batches[9 * batch_capacity + row], delta)
-    packed = varint(body, p, end)
+        timestamp = views.add_long(batches[9 * batch_capacity + row], delta)
+    packed = views.varint(body, p, end)
     if packed == 0:
         return -BAD_STRUCTURE
     delta = packed >> 4
     p = p + (packed & 15)
     cells[at] = row
-    cells[capacity + at] = add_long(batches[3 * batch_capacity + row], delta)
+    cells[capacity + at] = views.add_long(batches[3 * batch_capacity + row], delta)
     cells[2 * capacity + at] = timestamp
     sequence = batches[13 * batch_capacity + row]
     if sequence >= 0:
@@ -242,7 +173,7 @@ def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
     if p < 0:
         return -BAD_STRUCTURE
 
-    packed = varint(body, p, end)
+    packed = views.varint(body, p, end)
     if packed == 0:
         return -BAD_STRUCTURE
     length = packed >> 4
@@ -329,51 +260,8 @@ def check_tables(batches, batch_capacity, cells, capacity, state):
     return 0
 
 
-def read_message(body, p, size, row, offset, timestamp, cells, capacity, at):
-    """Decode the magic 0/1 message of `size` bytes whose crc field is at body[p] into row `at`; 0 or −(error).
-
-    timestamp: the wrapper's when its LogAppendTime overrides, else −2 (take the message's own).
-    """
-    magic = body[p + 4]
-    if magic > 127:
-        magic = magic - 256
-    wide = 0 if magic == 0 else 8
-    if size < 10 + wide:
-        return -MESSAGE_TOO_SHORT
-    cells[at] = row
-    cells[capacity + at] = offset
-    if magic == 0:
-        cells[2 * capacity + at] = -1
-    elif timestamp != -2:
-        cells[2 * capacity + at] = timestamp
-    elif size < 14:
-        return -MESSAGE_TOO_SHORT
-    else:
-        cells[2 * capacity + at] = long_at(body, p + 6)
-    length = int_at(body, p + 6 + wide)
-    cells[3 * capacity + at] = p + 10 + wide
-    cells[4 * capacity + at] = length
-    if length < 0:
-        length = 0
-    if length > size - 14 - wide:
-        return -MESSAGE_TOO_SHORT
-    q = p + 10 + wide + length
-    length = int_at(body, q)
-    cells[5 * capacity + at] = q + 4
-    cells[6 * capacity + at] = length
-    cells[7 * capacity + at] = 0
-    cells[8 * capacity + at] = 0
-    cells[9 * capacity + at] = -1
-    cells[10 * capacity + at] = crc_at(body, p)
-    cells[11 * capacity + at] = -1
-    if length > p + size - q - 4:
-        cells[5 * capacity + at] = -1
-        return -VALUE_BEYOND_MESSAGE
-    return 0
-
-
 def read_plain(buf, last_row, batches, batch_capacity, cells, capacity, state):
-    """Decode consecutive uncompressed batches, rows state[ROW] … last_row, whose bodies lie in `buf` itself.
+    """Decode consecutive uncompressed batches of magic 2, rows state[ROW] … last_row, whose bodies lie in `buf` itself.
 
     Returns as `read_body`; on BODY_BAD state[ROW] is the bad batch, on BODY_DONE it is last_row + 1.
     """
@@ -389,27 +277,8 @@ def read_plain(buf, last_row, batches, batch_capacity, cells, capacity, state):
         if p < 0 or size < 26 or p > len(buf) - size:
             raise ValueError("a batch lies outside the buffer")
         if batches[2 * batch_capacity + row] < 2:
-            if state[3] >= capacity:
-                return BODY_FULL
-            after = read_message(
-                source,
-                p + 12,
-                size - 12,
-                row,
-                batches[3 * batch_capacity + row],
-                -2,
-                table,
-                capacity,
-                state[3],
-            )
-            if after == 0 or after == -VALUE_BEYOND_MESSAGE:
-                cells[11 * capacity + state[3]] = batches[14 * batch_capacity + row]
-                state[3] = state[3] + 1
-            if after < 0:
-                state[4] = -after
-                state[5] = p
-                return BODY_BAD
-        elif size < 61:
+            raise ValueError("a message of magic 0 or 1 is no batch")
+        if size < 61:
             if batches[5 * batch_capacity + row] != 0:
                 state[4] = TOO_FEW_RECORDS
                 state[5] = p
@@ -469,83 +338,4 @@ def read_bodies(body, bounds, first, last_row, batches, batch_capacity, cells, c
         state[0] = row + 1
         state[1] = 0
         state[2] = 0
-    return BODY_DONE
-
-
-def count_messages(body):
-    """Walk a decompressed message set: (messages, last inner offset) or (−error, position).
-
-    A last entry that is cut off ends the set silently (Kafka: DataLogInputStream).
-    """
-    source = views.bytes_in(body)
-    p = 0
-    end = len(body)
-    count = 0
-    last_offset = 0
-    while p + 12 <= end:
-        size = int_at(source, p + 8)
-        if size < 14:
-            return -INNER_TOO_SMALL, p
-        if size > end - p - 12:
-            break
-        last_offset = long_at(source, p)
-        count = count + 1
-        p = p + 12 + size
-    if count == 0:
-        return -EMPTY_SET, 0
-    return count, last_offset
-
-
-def read_message_set(body, base_offset, batches, batch_capacity, cells, capacity, state):
-    """Decode the messages of a decompressed wrapper, batch row state[ROW]; returns as `read_body`.
-
-    base_offset: added to every inner offset (0 for magic 0 wrappers, whose inner offsets are absolute).
-    R_HEADERS_START and R_VALID of each row are left as the range of the message's checksum.
-    """
-    check_tables(batches, batch_capacity, cells, capacity, state)
-    source = views.bytes_in(body)
-    row = state[0]
-    p = state[1]
-    end = len(body)
-    timestamp = -2
-    if batches[2 * batch_capacity + row] == 1 and batches[6 * batch_capacity + row] & 8:
-        timestamp = batches[10 * batch_capacity + row]
-    while p + 12 <= end:
-        size = int_at(source, p + 8)
-        if size < 14 or size > end - p - 12:
-            break
-        if state[3] >= capacity:
-            state[1] = p
-            return BODY_FULL
-        if body[p + 17] & 7:
-            state[4] = INNER_COMPRESSED
-            state[5] = p
-            return BODY_BAD
-        after = read_message(
-            source,
-            p + 12,
-            size,
-            row,
-            add_long(base_offset, long_at(source, p)),
-            timestamp,
-            views.table_in(cells),
-            capacity,
-            state[3],
-        )
-        if after == 0 or after == -VALUE_BEYOND_MESSAGE:
-            # the range of the message's checksum, for the caller to judge
-            cells[7 * capacity + state[3]] = p + 16
-            cells[11 * capacity + state[3]] = p + 12 + size
-            state[3] = state[3] + 1
-        if after < 0:
-            state[4] = -after
-            state[5] = p
-            # Kafka lists such a message and goes on, as long as nobody asks for the value
-            if after != -VALUE_BEYOND_MESSAGE:
-                return BODY_BAD
-        p = p + 12 + size
-        state[1] = p
-        state[2] = state[2] + 1
-    if state[4] != OK:
-        return BODY_BAD
     return BODY_DONE

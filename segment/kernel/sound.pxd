@@ -1,12 +1,6 @@
 cimport cython
 from kseg.segment.kernel cimport views
 
-@cython.locals(raw=cython.longlong, n=cython.longlong, byte=cython.longlong)
-cdef long long wide_varint(const unsigned char* body, Py_ssize_t p, Py_ssize_t end) noexcept
-
-@cython.locals(byte=cython.longlong)
-cdef inline long long varint(const unsigned char* body, Py_ssize_t p, Py_ssize_t end) noexcept
-
 @cython.locals(packed=cython.longlong, length=cython.longlong)
 cdef Py_ssize_t headers_end(const unsigned char* body, Py_ssize_t p, Py_ssize_t end, long long count) noexcept
 

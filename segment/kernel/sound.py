@@ -16,41 +16,16 @@ position is compared with the end of the body before it is read.
 from kseg.segment.kernel import views
 
 
-def wide_varint(body, p, end):
-    # 16 × the value of the zigzag varint of several bytes at p, plus its size; 0 when it has none
-    raw = 0
-    n = 0
-    while n < 5 and p + n < end:
-        byte = body[p + n]
-        if n < 4:
-            raw = raw | (byte & 127) << (7 * n)
-        else:
-            raw = raw | (byte & 15) << 28
-        n = n + 1
-        if byte < 128:
-            return ((raw >> 1) ^ -(raw & 1)) * 16 + n
-    return 0
-
-
-def varint(body, p, end):
-    if p >= end:
-        return 0
-    byte = body[p]
-    if byte < 128:
-        return ((byte >> 1) ^ -(byte & 1)) * 16 + 1
-    return wide_varint(body, p, end)
-
-
 def headers_end(body, p, end, count):
     """Position behind `count` headers at p; −1 when they are not sound."""
     while count > 0:
-        packed = varint(body, p, end)
+        packed = views.varint(body, p, end)
         length = packed >> 4
         p = p + (packed & 15)
         if packed == 0 or length < 0 or length > end - p:
             return -1
         p = p + length
-        packed = varint(body, p, end)
+        packed = views.varint(body, p, end)
         length = packed >> 4
         p = p + (packed & 15)
         if packed == 0 or length > end - p:
@@ -74,7 +49,7 @@ def body_is_sound(body, p, body_end, batches, capacity, row):
     former = -1
     reached = -limit
     while count > 0:
-        packed = varint(body, p, body_end)
+        packed = views.varint(body, p, body_end)
         p = p + (packed & 15)
         size = packed >> 4
         if packed == 0 or size < 1 or size > body_end - p:
@@ -98,14 +73,14 @@ def body_is_sound(body, p, body_end, batches, capacity, row):
         if raw > reached:
             reached = raw
 
-        packed = varint(body, p, end)
+        packed = views.varint(body, p, end)
         p = p + (packed & 15)
         delta = packed >> 4
         if packed == 0 or delta <= former or delta > most:
             return 0
         former = delta
 
-        packed = varint(body, p, end)
+        packed = views.varint(body, p, end)
         p = p + (packed & 15)
         size = packed >> 4
         if packed == 0 or size > end - p:
@@ -113,7 +88,7 @@ def body_is_sound(body, p, body_end, batches, capacity, row):
         if size > 0:
             p = p + size
 
-        packed = varint(body, p, end)
+        packed = views.varint(body, p, end)
         p = p + (packed & 15)
         size = packed >> 4
         if packed == 0 or size > end - p:
@@ -121,7 +96,7 @@ def body_is_sound(body, p, body_end, batches, capacity, row):
         if size > 0:
             p = p + size
 
-        packed = varint(body, p, end)
+        packed = views.varint(body, p, end)
         p = p + (packed & 15)
         size = packed >> 4
         if packed == 0 or size < 0 or size > end - p:

@@ -2,9 +2,6 @@ cimport cython
 from kseg.segment.kernel cimport views
 from kseg.segment.kernel.arithmetic cimport add_sequence, to_int
 
-@cython.locals(i=cython.Py_ssize_t)
-cdef inline Py_ssize_t put(unsigned char* out, Py_ssize_t o, const unsigned char* text, Py_ssize_t n) noexcept
-
 @cython.locals(least=cython.longlong, high=cython.longlong, low=cython.uint)
 cdef inline Py_ssize_t put_number(unsigned char* out, Py_ssize_t o, long long value) noexcept
 

@@ -27,14 +27,6 @@ STATE_WIDTH = 2
 BATCH_ROOM = 640
 
 
-def put(out, o, text, n):
-    i = 0
-    while i < n:
-        out[o + i] = text[i]
-        i = i + 1
-    return o + n
-
-
 def put_number(out, o, value):
     """Decimal digits of a Java long."""
     if value < 0:
@@ -42,7 +34,7 @@ def put_number(out, o, value):
         o = o + 1
         least = -0x7FFFFFFF - 1
         if value == least * 65536 * 65536:  # it has no positive counterpart in C
-            return put(out, o, b"9223372036854775808", 19)
+            return views.put(out, o, b"9223372036854775808", 19)
         value = -value
     if value < 100000000:
         return put_up_to_eight(out, o, value)
@@ -100,33 +92,33 @@ def put_up_to_two(out, o, value):
 
 def put_bool(out, o, value):
     if value:
-        return put(out, o, b"true", 4)
-    return put(out, o, b"false", 5)
+        return views.put(out, o, b"true", 4)
+    return views.put(out, o, b"false", 5)
 
 
 def put_type(out, o, magic, attributes):
     if magic == 0:
-        return put(out, o, b"NoTimestampType", 15)
+        return views.put(out, o, b"NoTimestampType", 15)
     if attributes & 8:
-        return put(out, o, b"LogAppendTime", 13)
-    return put(out, o, b"CreateTime", 10)
+        return views.put(out, o, b"LogAppendTime", 13)
+    return views.put(out, o, b"CreateTime", 10)
 
 
 def put_codec(out, o, codec):
     if codec > 4:
-        o = put(out, o, b"unknown(", 8)
+        o = views.put(out, o, b"unknown(", 8)
         out[o] = 48 + codec
         out[o + 1] = 41
         return o + 2
     if codec == 0:
-        return put(out, o, b"none", 4)
+        return views.put(out, o, b"none", 4)
     if codec == 1:
-        return put(out, o, b"gzip", 4)
+        return views.put(out, o, b"gzip", 4)
     if codec == 2:
-        return put(out, o, b"snappy", 6)
+        return views.put(out, o, b"snappy", 6)
     if codec == 3:
-        return put(out, o, b"lz4", 3)
-    return put(out, o, b"zstd", 4)
+        return views.put(out, o, b"lz4", 3)
+    return views.put(out, o, b"zstd", 4)
 
 
 def last_sequence(base_sequence, base_offset, last_offset):
@@ -143,53 +135,53 @@ def put_batch(out, o, cells, capacity, row):
     base_offset = cells[3 * capacity + row]
     last_offset = cells[4 * capacity + row]
     if magic >= 2:
-        o = put(out, o, b"baseOffset: ", 12)
+        o = views.put(out, o, b"baseOffset: ", 12)
         o = put_number(out, o, base_offset)
-        o = put(out, o, b" lastOffset: ", 13)
+        o = views.put(out, o, b" lastOffset: ", 13)
         o = put_number(out, o, last_offset)
-        o = put(out, o, b" count: ", 8)
+        o = views.put(out, o, b" count: ", 8)
         o = put_number(out, o, cells[5 * capacity + row])
-        o = put(out, o, b" baseSequence: ", 15)
+        o = views.put(out, o, b" baseSequence: ", 15)
         sequence = cells[13 * capacity + row]
         o = put_number(out, o, sequence)
-        o = put(out, o, b" lastSequence: ", 15)
+        o = views.put(out, o, b" lastSequence: ", 15)
         o = put_number(out, o, last_sequence(sequence, base_offset, last_offset))
-        o = put(out, o, b" producerId: ", 13)
+        o = views.put(out, o, b" producerId: ", 13)
         o = put_number(out, o, cells[11 * capacity + row])
-        o = put(out, o, b" producerEpoch: ", 16)
+        o = views.put(out, o, b" producerEpoch: ", 16)
         o = put_number(out, o, cells[12 * capacity + row])
-        o = put(out, o, b" partitionLeaderEpoch: ", 23)
+        o = views.put(out, o, b" partitionLeaderEpoch: ", 23)
         o = put_number(out, o, cells[7 * capacity + row])
-        o = put(out, o, b" isTransactional: ", 18)
+        o = views.put(out, o, b" isTransactional: ", 18)
         o = put_bool(out, o, attributes & 16)
-        o = put(out, o, b" isControl: ", 12)
+        o = views.put(out, o, b" isControl: ", 12)
         o = put_bool(out, o, attributes & 32)
-        o = put(out, o, b" deleteHorizonMs: OptionalLong", 30)
+        o = views.put(out, o, b" deleteHorizonMs: OptionalLong", 30)
         if attributes & 64:
             out[o] = 91
             o = put_number(out, o + 1, cells[9 * capacity + row])
             out[o] = 93
             o = o + 1
         else:
-            o = put(out, o, b".empty", 6)
+            o = views.put(out, o, b".empty", 6)
     else:
-        o = put(out, o, b"offset: ", 8)
+        o = views.put(out, o, b"offset: ", 8)
         o = put_number(out, o, last_offset)
-    o = put(out, o, b" position: ", 11)
+    o = views.put(out, o, b" position: ", 11)
     o = put_number(out, o, cells[row])
     out[o] = 32
     o = put_type(out, o + 1, magic, attributes)
-    o = put(out, o, b": ", 2)
+    o = views.put(out, o, b": ", 2)
     o = put_number(out, o, cells[10 * capacity + row])
-    o = put(out, o, b" size: ", 7)
+    o = views.put(out, o, b" size: ", 7)
     o = put_number(out, o, cells[capacity + row])
-    o = put(out, o, b" magic: ", 8)
+    o = views.put(out, o, b" magic: ", 8)
     o = put_number(out, o, magic)
-    o = put(out, o, b" compresscodec: ", 16)
+    o = views.put(out, o, b" compresscodec: ", 16)
     o = put_codec(out, o, attributes & 7)
-    o = put(out, o, b" crc: ", 6)
+    o = views.put(out, o, b" crc: ", 6)
     o = put_number(out, o, cells[8 * capacity + row])
-    o = put(out, o, b" isvalid: ", 10)
+    o = views.put(out, o, b" isvalid: ", 10)
     o = put_bool(out, o, cells[14 * capacity + row] == 1)
     out[o] = 10
     return o + 1
@@ -354,24 +346,24 @@ def record_room(buf, cells, capacity, at, flags):
 
 def put_metadata(buf, batches, batch_capacity, row, cells, capacity, at, out, o, escape):
     magic = batches[2 * batch_capacity + row]
-    o = put(out, o, b"| offset: ", 10)
+    o = views.put(out, o, b"| offset: ", 10)
     o = put_number(out, o, cells[capacity + at])
     out[o] = 32
     o = put_type(out, o + 1, magic, batches[6 * batch_capacity + row])
-    o = put(out, o, b": ", 2)
+    o = views.put(out, o, b": ", 2)
     o = put_number(out, o, cells[2 * capacity + at])
-    o = put(out, o, b" keySize: ", 10)
+    o = views.put(out, o, b" keySize: ", 10)
     o = put_number(out, o, cells[4 * capacity + at])
-    o = put(out, o, b" valueSize: ", 12)
+    o = views.put(out, o, b" valueSize: ", 12)
     o = put_number(out, o, cells[6 * capacity + at])
     if magic >= 2:
-        o = put(out, o, b" sequence: ", 11)
+        o = views.put(out, o, b" sequence: ", 11)
         o = put_number(out, o, cells[9 * capacity + at])
-        o = put(out, o, b" headerKeys: ", 13)
+        o = views.put(out, o, b" headerKeys: ", 13)
         return put_header_names(buf, cells[7 * capacity + at], cells[8 * capacity + at], out, o, escape)
-    o = put(out, o, b" isValid: ", 10)
+    o = views.put(out, o, b" isValid: ", 10)
     o = put_bool(out, o, cells[11 * capacity + at] == 1)
-    o = put(out, o, b" crc: ", 6)
+    o = views.put(out, o, b" crc: ", 6)
     return put_number(out, o, cells[10 * capacity + at])
 
 
@@ -387,14 +379,14 @@ def put_record(buf, batches, batch_capacity, row, cells, capacity, at, flags, ou
                 out[o] = 124
                 o = o + 1
                 skip = 0
-            o = put(out, o, b" key: ", 6)
+            o = views.put(out, o, b" key: ", 6)
             o = put_text(buf, cells[3 * capacity + at], cells[4 * capacity + at], out, o, escape)
         # a legacy value that leaves its message has a length and no start
         if cells[6 * capacity + at] >= 0 and cells[5 * capacity + at] >= 0:
             if skip:
                 out[o] = 124
                 o = o + 1
-            o = put(out, o, b" payload: ", 10)
+            o = views.put(out, o, b" payload: ", 10)
             o = put_text(buf, cells[5 * capacity + at], cells[6 * capacity + at], out, o, escape)
     return o
 

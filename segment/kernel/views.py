@@ -1,8 +1,12 @@
-"""Buffers as the kernels' inner functions take them.
+"""Buffers as the kernels' inner functions take them, and the innermost steps on them.
 
 Passing a typed view from one C function to the next copies its whole description each time, which costs more than
 the work of a record. So the entry functions take views, check the tables' sizes, and hand pointers on. In plain
 Python a view is its own pointer, and Python's bounds checks watch every access: the fuzz tests run that mode.
+
+C inlines only within a module, and a call from one kernel into another costs as much as reading a number. So what
+every kernel needs at each field stands in the `.pxd` with its body, and becomes part of the module that uses it; here
+are the same lines for plain Python (a test compares them). This module itself is not compiled.
 """
 
 
@@ -20,3 +24,94 @@ def cells_in(view):
 
 def table_in(view):
     return view
+
+
+# --- big-endian numbers
+
+
+def long_at(buf, p):
+    value = buf[p]
+    if value > 127:
+        value = value - 256
+    value = (value << 8) | buf[p + 1]
+    value = (value << 8) | buf[p + 2]
+    value = (value << 8) | buf[p + 3]
+    value = (value << 8) | buf[p + 4]
+    value = (value << 8) | buf[p + 5]
+    value = (value << 8) | buf[p + 6]
+    return (value << 8) | buf[p + 7]
+
+
+def int_at(buf, p):
+    value = buf[p]
+    if value > 127:
+        value = value - 256
+    value = (value << 8) | buf[p + 1]
+    value = (value << 8) | buf[p + 2]
+    return (value << 8) | buf[p + 3]
+
+
+def crc_at(buf, p):
+    value = buf[p]
+    value = (value << 8) | buf[p + 1]
+    value = (value << 8) | buf[p + 2]
+    return (value << 8) | buf[p + 3]
+
+
+def short_at(buf, p):
+    value = buf[p]
+    if value > 127:
+        value = value - 256
+    return (value << 8) | buf[p + 1]
+
+
+# --- varints
+
+
+def wide_varint(buf, p, end):
+    # like Java's, it loses bits above the 32nd
+    raw = 0
+    n = 0
+    while n < 5 and p + n < end:
+        byte = buf[p + n]
+        if n < 4:
+            raw = raw | (byte & 127) << (7 * n)
+        else:
+            raw = raw | (byte & 15) << 28
+        n = n + 1
+        if byte < 128:
+            return ((raw >> 1) ^ -(raw & 1)) * 16 + n
+    return 0
+
+
+def varint(buf, p, end):
+    # the zigzag varint at p as 16 × its value + its size; size 0 when it leaves the body or exceeds 5 bytes
+    if p >= end:
+        return 0
+    byte = buf[p]
+    if byte < 128:
+        return ((byte >> 1) ^ -(byte & 1)) * 16 + 1
+    return wide_varint(buf, p, end)
+
+
+# --- sums and text
+
+
+def add_long(left, right):
+    # left + right as a Java long; literals beyond 32 bits would be Python objects
+    top = 0x7FFFFFFF
+    top = (top << 16) | 0xFFFF
+    top = (top << 16) | 0xFFFF
+    if right > 0 and left > top - right:
+        return left - top - 1 + right - top - 1
+    if right < 0 and left < -top - 1 - right:
+        return left + top + 1 + right + top + 1
+    return left + right
+
+
+def put(out, o, text, n):
+    i = 0
+    while i < n:
+        out[o + i] = text[i]
+        i = i + 1
+    return o + n

@@ -1,21 +1,6 @@
 cimport cython
 from kseg.segment.kernel cimport views
 
-@cython.locals(value=cython.longlong)
-cdef inline long long long_at(const unsigned char* buf, Py_ssize_t p) noexcept
-
-@cython.locals(value=cython.longlong)
-cdef inline long long crc_at(const unsigned char* buf, Py_ssize_t p) noexcept
-
-@cython.locals(value=cython.longlong)
-cdef inline long long int_at(const unsigned char* buf, Py_ssize_t p) noexcept
-
-@cython.locals(value=cython.longlong)
-cdef inline long long short_at(const unsigned char* buf, Py_ssize_t p) noexcept
-
-@cython.locals(top=cython.longlong)
-cdef inline long long add_delta(long long base, long long delta) noexcept
-
 @cython.locals(base_offset=cython.longlong, magic=cython.longlong)
 cdef inline int put_batch(const unsigned char* buf, Py_ssize_t p, long long* cells, Py_ssize_t capacity, Py_ssize_t row) noexcept
 
@@ -43,7 +28,7 @@ cpdef Py_ssize_t first_invalid(const long long[::1] cells, Py_ssize_t capacity, 
 @cython.locals(row=cython.Py_ssize_t, highest=cython.longlong)
 cpdef long long highest_offset(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count) except? -1000000007
 
-@cython.locals(attributes=cython.longlong)
+@cython.locals(attributes=cython.longlong, is_legacy=cython.bint)
 cpdef Py_ssize_t plain_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1
 
 cpdef Py_ssize_t next_remarkable(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1

@@ -19,88 +19,40 @@ from kseg.segment.kernel import views
 FULL, END, TOO_SMALL, PARTIAL, HEADER_CUT = range(5)
 
 
-def long_at(buf, p):
-    value = buf[p]
-    if value > 127:
-        value = value - 256
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    value = (value << 8) | buf[p + 3]
-    value = (value << 8) | buf[p + 4]
-    value = (value << 8) | buf[p + 5]
-    value = (value << 8) | buf[p + 6]
-    return (value << 8) | buf[p + 7]
-
-
-def int_at(buf, p):
-    value = buf[p]
-    if value > 127:
-        value = value - 256
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    return (value << 8) | buf[p + 3]
-
-
-def crc_at(buf, p):
-    value = buf[p]
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    return (value << 8) | buf[p + 3]
-
-
-def short_at(buf, p):
-    value = buf[p]
-    if value > 127:
-        value = value - 256
-    return (value << 8) | buf[p + 1]
-
-
-def add_delta(base, delta):
-    # base + delta as a Java long; |delta| < 2^31; literals beyond 32 bits would be Python objects
-    top = 0x7FFFFFFF
-    top = (top << 16) | 0xFFFF
-    top = (top << 16) | 0xFFFF
-    if delta > 0 and base > top - delta:
-        return base - top - 1 + delta - top - 1
-    if delta < 0 and base < -top - 1 - delta:
-        return base + top + 1 + delta + top + 1
-    return base + delta
-
-
 def put_batch(buf, p, cells, capacity, row):
-    base_offset = long_at(buf, p)
+    base_offset = views.long_at(buf, p)
     cells[row] = p
-    cells[capacity + row] = int_at(buf, p + 8) + 12
+    cells[capacity + row] = views.int_at(buf, p + 8) + 12
     magic = buf[p + 16]
     if magic > 127:
         magic = magic - 256
     cells[2 * capacity + row] = magic
     cells[3 * capacity + row] = base_offset
-    cells[4 * capacity + row] = add_delta(base_offset, int_at(buf, p + 23))
-    cells[5 * capacity + row] = int_at(buf, p + 57)
-    cells[6 * capacity + row] = short_at(buf, p + 21)
-    cells[7 * capacity + row] = int_at(buf, p + 12)
-    cells[8 * capacity + row] = crc_at(buf, p + 17)
-    cells[9 * capacity + row] = long_at(buf, p + 27)
-    cells[10 * capacity + row] = long_at(buf, p + 35)
-    cells[11 * capacity + row] = long_at(buf, p + 43)
-    cells[12 * capacity + row] = short_at(buf, p + 51)
-    cells[13 * capacity + row] = int_at(buf, p + 53)
+    cells[4 * capacity + row] = views.add_long(base_offset, views.int_at(buf, p + 23))
+    cells[5 * capacity + row] = views.int_at(buf, p + 57)
+    cells[6 * capacity + row] = views.short_at(buf, p + 21)
+    cells[7 * capacity + row] = views.int_at(buf, p + 12)
+    cells[8 * capacity + row] = views.crc_at(buf, p + 17)
+    cells[9 * capacity + row] = views.long_at(buf, p + 27)
+    cells[10 * capacity + row] = views.long_at(buf, p + 35)
+    cells[11 * capacity + row] = views.long_at(buf, p + 43)
+    cells[12 * capacity + row] = views.short_at(buf, p + 51)
+    cells[13 * capacity + row] = views.int_at(buf, p + 53)
     cells[14 * capacity + row] = -1
     return 0
 
 
 def put_legacy(buf, p, cells, capacity, row):
-    offset = long_at(buf, p)
+    offset = views.long_at(buf, p)
     cells[row] = p
-    cells[capacity + row] = int_at(buf, p + 8) + 12
+    cells[capacity + row] = views.int_at(buf, p + 8) + 12
     magic = buf[p + 16]
     if magic > 127:
         magic = magic - 256
     attributes = buf[p + 17]
     timestamp = -1
     if magic != 0:
-        timestamp = long_at(buf, p + 18)
+        timestamp = views.long_at(buf, p + 18)
     cells[2 * capacity + row] = magic
     cells[3 * capacity + row] = offset
     cells[4 * capacity + row] = offset
@@ -108,7 +60,7 @@ def put_legacy(buf, p, cells, capacity, row):
     cells[5 * capacity + row] = 1 if attributes & 7 == 0 else -1
     cells[6 * capacity + row] = attributes
     cells[7 * capacity + row] = -1
-    cells[8 * capacity + row] = crc_at(buf, p + 12)
+    cells[8 * capacity + row] = views.crc_at(buf, p + 12)
     cells[9 * capacity + row] = timestamp
     cells[10 * capacity + row] = timestamp
     cells[11 * capacity + row] = -1
@@ -141,7 +93,7 @@ def walk(buf, end, cells, capacity, state, until=-1):
             break
         if position >= until:
             break
-        size = int_at(source, position + 8)
+        size = views.int_at(source, position + 8)
         if size < 14:
             reason = TOO_SMALL
             break
@@ -165,45 +117,45 @@ def walk(buf, end, cells, capacity, state, until=-1):
 
 def believable_batch(buf, p, end, lowest_offset, highest_offset):
     # every field of a magic 2 header that can contradict itself; the checksum is the caller's
-    size = int_at(buf, p + 8)
+    size = views.int_at(buf, p + 8)
     if size < 49 or p > end - 12 - size:
         return 0
-    offset = long_at(buf, p)
+    offset = views.long_at(buf, p)
     if offset < lowest_offset or offset > highest_offset:
         return 0
-    delta = int_at(buf, p + 23)
-    count = int_at(buf, p + 57)
+    delta = views.int_at(buf, p + 23)
+    count = views.int_at(buf, p + 57)
     if buf[p + 21] != 0 or buf[p + 22] > 127 or buf[p + 22] & 7 > 4:
         return 0
-    if delta < 0 or count < 0 or count - 1 > delta or int_at(buf, p + 12) < -1:
+    if delta < 0 or count < 0 or count - 1 > delta or views.int_at(buf, p + 12) < -1:
         return 0
-    if long_at(buf, p + 43) < -1 or short_at(buf, p + 51) < -1 or int_at(buf, p + 53) < -1:
+    if views.long_at(buf, p + 43) < -1 or views.short_at(buf, p + 51) < -1 or views.int_at(buf, p + 53) < -1:
         return 0
-    if long_at(buf, p + 35) < -1:
+    if views.long_at(buf, p + 35) < -1:
         return 0
     return 1
 
 
 def believable_legacy(buf, p, end, lowest_offset, highest_offset):
-    size = int_at(buf, p + 8)
+    size = views.int_at(buf, p + 8)
     magic = buf[p + 16]
     fixed = 14 + 8 * magic
     if size < fixed or p > end - 12 - size:
         return 0
-    offset = long_at(buf, p)
+    offset = views.long_at(buf, p)
     if offset < lowest_offset or offset > highest_offset:
         return 0
     attributes = buf[p + 17]
     if attributes & 7 > 3 or attributes > 15:
         return 0
-    key_length = int_at(buf, p + 18 + 8 * magic)
+    key_length = views.int_at(buf, p + 18 + 8 * magic)
     if key_length < -1:
         return 0
     if key_length < 0:
         key_length = 0
     if key_length > size - fixed:
         return 0
-    value_length = int_at(buf, p + 22 + 8 * magic + key_length)
+    value_length = views.int_at(buf, p + 22 + 8 * magic + key_length)
     if value_length < -1:
         return 0
     if value_length < 0:
@@ -272,10 +224,16 @@ def highest_offset(cells, capacity, count):
 
 
 def plain_run(cells, capacity, row, count):
-    """The end (exclusive) of the run of rows from `row` on that need no decompression and are no control batches."""
+    """The end (exclusive) of the run of rows from `row` on that need no decompression and are no control batches.
+
+    All of a run are batches of magic 2, or all are messages of magic 0 and 1.
+    """
+    is_legacy = row < count and cells[2 * capacity + row] < 2
     while row < count:
         attributes = cells[6 * capacity + row]
-        if attributes & 7 or (attributes & 32 and cells[2 * capacity + row] >= 2):
+        if attributes & 7 or (cells[2 * capacity + row] < 2) != is_legacy:
+            break
+        if attributes & 32 and not is_legacy:
             break
         row = row + 1
     return row

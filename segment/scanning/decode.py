@@ -23,6 +23,8 @@ from kseg.segment.kernel.walk import packed_run, plain_run
 from kseg.segment.model import Headers, Record
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from typing_extensions import Buffer
 
 RECORDS_PER_TABLE = 8192
@@ -104,9 +106,10 @@ class Decoder:
     def _plain_until_problem(self, table: Columns, first: int, last: int) -> Generator[Chunk, None, int]:
         state, records = self._state, self.records
         self._begin(first)
+        read = R.read_plain if table.at(C.MAGIC, first) >= L.MAGIC_V2 else _messages().read_messages
         while True:
             state[R.COUNT] = 0
-            outcome = R.read_plain(
+            outcome = read(
                 self.view, last, table.cells, table.capacity, records.cells, records.capacity, state
             )
             records.count = state[R.COUNT]
@@ -238,7 +241,7 @@ class Decoder:
         self._begin(row)
         while True:
             state[R.COUNT] = 0
-            outcome = R.read_message_set(
+            outcome = _messages().read_message_set(
                 body, base_offset, table.cells, table.capacity, records.cells, records.capacity, state
             )
             records.count = state[R.COUNT]
@@ -268,7 +271,7 @@ class Decoder:
     @staticmethod
     def _base_of_set(magic: int, wrapper_offset: int, body: "Buffer") -> int:
         """What is added to the inner offsets: magic 0 stores absolute ones, magic 1 the wrapper has the last."""
-        count, last_inner = R.count_messages(body)
+        count, last_inner = _messages().count_messages(body)
         if count < 0:
             raise CodecError(R.SENTENCES[-count])
         if magic == L.MAGIC_V0 or wrapper_offset == 0:
@@ -294,6 +297,12 @@ class Decoder:
     def _problem(self, row: int) -> Problem:
         code = self._state[R.ERROR]
         return Problem(row, code, R.SENTENCES[code])
+
+
+def _messages() -> "ModuleType":
+    from kseg.segment.kernel import messages  # here, so that nobody else waits for the old formats
+
+    return messages
 
 
 def record_at(chunk: Chunk, at: int) -> Record:

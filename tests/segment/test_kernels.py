@@ -5,8 +5,10 @@ The interpreted run is also the bounds check of the compiled one: its buffers ra
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from kseg.segment import columns as C
 from kseg.segment import crc
 from tests.segment.bodies import CASES, sealed
-from tests.segment.interpreted import NAMES, Checked
+from tests.segment.interpreted import DOORS, HOME, NAMES, Checked
 from tests.segment.scanning import batch
 from tests.segment.twins import (
     INTERPRETED,
@@ -25,16 +27,39 @@ from tests.segment.twins import (
     buffers,
     numbers,
     outcome,
+    read_rows,
     table_of,
     walked,
 )
 
+Kernels = dict[str, ModuleType]
+
 
 def test_every_kernel_is_here() -> None:
-    assert {"walk", "records", "checksum", "text", "encode", "check", "sound", "arithmetic", "views"} <= set(
-        NAMES
-    )
+    readers = {"walk", "records", "messages", "check", "sound", "checksum"}
+    assert readers | {"text", "encode", "arithmetic", "views"} <= set(NAMES)
     assert all(str(module.__file__).endswith(".py") for module in INTERPRETED.values())
+
+
+def test_what_is_inlined_is_what_is_interpreted() -> None:
+    """The `.pxd` of `views` repeats the bodies of its functions, beside the C types of their variables."""
+
+    def bodies(source: Path, definition: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        lines: list[str] = []
+        for line in source.read_text().splitlines():
+            if match := re.match(definition, line):
+                lines = found.setdefault(match[1], [])
+            elif line.startswith("    ") and not line.startswith("    cdef "):
+                lines.append(line)
+            elif line and not line.startswith("    "):
+                lines = []
+        return found
+
+    interpreted = bodies(HOME / "views.py", r"def (\w+)\(")
+    inlined = bodies(HOME / "views.pxd", r"cdef inline [\w ]+ (\w+)\(.*:$")
+    assert inlined == {name: body for name, body in interpreted.items() if name not in DOORS}
+    assert len(inlined) >= 8
 
 
 def test_the_checked_buffer_watches() -> None:
@@ -165,7 +190,7 @@ def test_crc_of_equals_the_libraries(data: bytes, start: int, stop: int) -> None
 def decoded(
     kernel: dict[str, ModuleType],
     wrap: Callable[[Any], Any],
-    read: Callable[[ModuleType, Any, Any, Any], int],
+    read: Callable[[Kernels, Any, Any, Any], int],
     row: int,
     capacity: int,
 ) -> Any:
@@ -176,7 +201,7 @@ def decoded(
     tables = []
     for _ in range(400):
         state[records.COUNT] = 0
-        ended = read(records, wrap, wrap(cells), wrap(state))
+        ended = outcome(lambda: read(kernel, wrap, wrap(cells), wrap(state)))
         tables.append((ended, state.tolist(), cells.tolist()))
         if ended != records.BODY_FULL:
             break
@@ -187,11 +212,17 @@ def decoded(
 def test_plain_batches(data: bytes, capacity: int) -> None:
     batches, count = table_of(data)
 
-    def read(records: ModuleType, wrap: Any, cells: Any, state: Any) -> int:
+    def read_plain(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
+        records = kernel["records"]
         return int(records.read_plain(wrap(data), count - 1, wrap(batches), 16, cells, capacity, state))
 
-    if count:
-        both(lambda kernel, wrap: decoded(kernel, wrap, read, 0, capacity))
+    def read_messages(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
+        messages = kernel["messages"]
+        return int(messages.read_messages(wrap(data), count - 1, wrap(batches), 16, cells, capacity, state))
+
+    for row in range(count):
+        both(lambda kernel, wrap, row=row: decoded(kernel, wrap, read_plain, row, capacity))
+        both(lambda kernel, wrap, row=row: decoded(kernel, wrap, read_messages, row, capacity))
 
 
 @given(st.binary(max_size=200), st.data())
@@ -216,7 +247,8 @@ def test_bodies(body: bytes, draws: st.DataObject) -> None:
     capacity = draws.draw(st.integers(1, 5))
     start = draws.draw(st.integers(0, 3)) if len(body) > 3 else 0
 
-    def read(records: ModuleType, wrap: Any, cells: Any, state: Any) -> int:
+    def read(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
+        records = kernel["records"]
         return int(records.read_body(wrap(body), start, len(body), wrap(batches), 16, cells, capacity, state))
 
     both(lambda kernel, wrap: decoded(kernel, wrap, read, 0, capacity))
@@ -227,11 +259,12 @@ def test_message_sets(content: bytes, base_offset: int, magic: int, attributes: 
     batches, _ = table_of(batch(5, 2, magic=magic, codec=1))
     batches[C.ATTRIBUTES * 16] = attributes
 
-    def read(records: ModuleType, wrap: Any, cells: Any, state: Any) -> int:
-        return int(records.read_message_set(wrap(content), base_offset, wrap(batches), 16, cells, 3, state))
+    def read(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
+        messages = kernel["messages"]
+        return int(messages.read_message_set(wrap(content), base_offset, wrap(batches), 16, cells, 3, state))
 
     both(lambda kernel, wrap: decoded(kernel, wrap, read, 0, 3))
-    both(lambda kernel, wrap: kernel["records"].count_messages(wrap(content)))
+    both(lambda kernel, wrap: kernel["messages"].count_messages(wrap(content)))
 
 
 @pytest.mark.parametrize("name", ["records", "walk", "checksum", "text"])
@@ -320,11 +353,7 @@ def test_check(data: bytes, index: bytes, draws: st.DataObject) -> None:
         batches[C.VALID * 16 + row] = 1
     base = draws.draw(st.integers(0, 10) | st.integers(0, 2**40))
     records = array("q", bytes(8 * 12 * 64))
-    state = array("q", bytes(48))
-    if count:
-        INTERPRETED["records"].read_plain(
-            Checked(data), count - 1, Checked(batches), 16, Checked(records), 64, Checked(state)
-        )
+    state = read_rows(INTERPRETED, Checked, data, batches, count, records)
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[Any]:
         check, table = kernel["check"], wrap(batches)

@@ -25,6 +25,7 @@ from tests.segment.twins import (
     both,
     buffers,
     numbers,
+    read_rows,
     table_of,
 )
 
@@ -36,8 +37,8 @@ def test_lines(data: bytes, flags: int, room: int) -> None:
         return
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[bytes]:
-        cells, state = array("q", bytes(8 * 12 * 64)), array("q", bytes(8 * 6))
-        kernel["records"].read_plain(wrap(data), count - 1, wrap(batches), 16, wrap(cells), 64, wrap(state))
+        cells = array("q", bytes(8 * 12 * 64))
+        state = read_rows(kernel, wrap, data, batches, count, cells)
         filled, at = state[kernel["records"].COUNT], numbers(0, 0)
         last = min(count - 1, state[kernel["records"].ROW])
         pieces = []

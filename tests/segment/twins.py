@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from kseg.segment import columns as C
 from tests.segment import interpreted
 from tests.segment.bodies import CASES
 from tests.segment.interpreted import NAMES, Checked
@@ -67,6 +68,27 @@ def table_of(data: bytes, capacity: int = 16) -> tuple[array[int], int]:
     cells, state = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
     INTERPRETED["walk"].walk(Checked(data), len(data), Checked(cells), capacity, Checked(state))
     return cells, state[1]
+
+
+def read_rows(
+    kernel: dict[str, ModuleType],
+    wrap: Callable[[Any], Any],
+    data: bytes,
+    batches: array[int],
+    count: int,
+    cells: array[int],
+) -> array[int]:
+    """The records of `count` batches that lie as they are, into 64 rows, up to the first problem; the state."""
+    records, state = kernel["records"], array("q", bytes(48))
+    ended = records.BODY_DONE
+    while ended == records.BODY_DONE and state[records.ROW] < count:
+        magics = [magic < 2 for magic in batches[C.MAGIC * 16 : C.MAGIC * 16 + count]]
+        row = last = state[records.ROW]
+        while last + 1 < count and magics[last + 1] == magics[row]:
+            last += 1
+        read = kernel["messages"].read_messages if magics[row] else records.read_plain
+        ended = read(wrap(data), last, wrap(batches), 16, wrap(cells), 64, wrap(state))
+    return state
 
 
 def both(run: Callable[[dict[str, ModuleType], Callable[[Any], Any]], Any]) -> Any:
