@@ -22,7 +22,7 @@ from kseg.segment.events import Event, Row
 from kseg.segment.layout import CODEC_NAMES
 
 EXAMPLES = (
-    ("Write a partition from the records of another", "kseg dump --json --deep-iteration orders-0 | kseg append --from - copy-0"),
+    ("Make a partition of what dump --json --deep-iteration writes, from a file or a pipe", "kseg append --from - copy-0"),
     ("Records of one's own, compressed", "kseg append --from events.jsonl --codec zstd /var/lib/kafka/events-3"),
     ("A transaction of an idempotent producer", "kseg append --from events.jsonl --producer-id 4000 --transactional events-3"),
     ("A partition for a topic that a broker knows", "kseg append --from events.jsonl --topic-id Pm0fXkDvQ0yTn7Qq3uXJ8A events-3"),
@@ -108,7 +108,9 @@ def command(
             help="For all batches. Default: as their line says, else the log's latest.",
         ),
     ] = None,
-    magic: Annotated[int, Option("--magic", metavar="0|1|2", help="Message format.", panel=BATCHES)] = 2,
+    magic: Annotated[
+        str, Option("--magic", choices=("0", "1", "2"), help="The message format.", panel=BATCHES)
+    ] = "2",
     batch_records: Annotated[
         int | None,
         Option(
@@ -168,7 +170,9 @@ def command(
     ] = 1 << 30,
     segment_ms: Annotated[
         int,
-        Option("--segment-ms", metavar="TIME", read=read_duration, help="Kafka's segment.ms.", panel=ROLLS),
+        Option(
+            "--segment-ms", metavar="DURATION", read=read_duration, help="Kafka's segment.ms.", panel=ROLLS
+        ),
     ] = 604_800_000,
     segment_index_bytes: Annotated[
         int,
@@ -194,9 +198,9 @@ def command(
         int | None,
         Option(
             "--flush-messages",
-            metavar="M",
+            metavar="N",
             read=read_count,
-            help="Force the log to the disk after every M messages.",
+            help="Force the log to the disk after every N messages.",
             panel=ROLLS,
         ),
     ] = None,
@@ -204,7 +208,7 @@ def command(
         int | None,
         Option(
             "--flush-ms",
-            metavar="TIME",
+            metavar="DURATION",
             read=read_duration,
             help="Force it to the disk when so much time has passed.",
             panel=ROLLS,
@@ -225,8 +229,6 @@ def command(
     """  # fmt: skip
     if len(paths) != 1:
         raise UsageError("kseg append takes exactly one PATH")
-    if magic not in (0, 1, 2):
-        raise UsageError(f"--magic takes 0, 1 or 2, not {magic}")
     from kseg.cli.render import Style, show
     from kseg.cli.run import clock_ms
     from kseg.segment import fanout
@@ -244,7 +246,7 @@ def command(
             leader_epoch=leader_epoch,
             keep_offsets=keep_offsets,
             partial_batches=partial_batches,
-            magic=magic,
+            magic=int(magic),
             batch_records=batch_records,
             batch_bytes=batch_bytes,
             producer_id=producer_id,

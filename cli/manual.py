@@ -147,7 +147,8 @@ def _values_section() -> list[str]:
         ".SH VALUES",
         _text(
             "A TIME is a whole number of epoch milliseconds or ISO 8601 (UTC unless it names a zone). A SIZE is "
-            "a number of bytes, or one with KiB, MiB or GiB. A GLOB takes * ? [ ]."
+            "a number of bytes, or one with KiB, MiB or GiB. A DURATION is a number of milliseconds, or one with s, m, h "
+            "or d. A GLOB takes * ? [ ]."
         ),
     ]
 

@@ -84,7 +84,7 @@ def test_refusals_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture
         ([], "Missing argument 'PATH'"),
         (["a-0"], "Missing option '--from'"),
         (["--from", "x", "a-0", "b-0"], "exactly one PATH"),
-        (["--from", "x", "--magic", "3", "a-0"], "--magic takes 0, 1 or 2, not 3"),
+        (["--from", "x", "--magic", "3", "a-0"], "--magic takes one of 0, 1, 2, not '3'"),
         (["--from", "x", "--transactional", "a-0"], "a transaction needs a producer id"),
         (["--from", "x", "--codec", "rar", "a-0"], "--codec takes one of"),
         (["--from", "x", "--segment-bytes", "0", "a-0"], "a segment cannot have 0 bytes"),

@@ -20,7 +20,15 @@ from kseg.segment.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 
-SAMPLES = {"N": "7", "E": "3", "TIME": "2024-05-01T12:00Z", "SIZE": "64KiB", "GLOB": "or*", "REGEX": "a.b"}
+SAMPLES = {
+    "N": "7",
+    "E": "3",
+    "TIME": "2024-05-01T12:00Z",
+    "DURATION": "5m",
+    "SIZE": "64KiB",
+    "GLOB": "or*",
+    "REGEX": "a.b",
+}
 
 
 def words_for(parameter: Parameter, negative: bool, glued: bool) -> list[str]:
