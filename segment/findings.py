@@ -270,7 +270,7 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     Kind(
         "checkpoint-corrupt",
         ERROR,
-        "a checkpoint file cannot be read; a broker falls back to 0 for all partitions",
+        "a checkpoint file cannot be read; a broker takes the data directory out of service",
         "kseg recover {log_dir}",
     ),
     Kind(

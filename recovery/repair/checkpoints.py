@@ -12,8 +12,9 @@ is named B. An entry of 0 says as much as no entry (that is how a broker reads i
     first dirty        S when it is outside S … E, as the broker's cleaner has it (LogCleanerManager.cleanableOffsets)
     offset of cleaner
 
-A file that cannot be read is written anew from what the partitions say; nothing that stood in it is believed, as a
-broker believes none of it. Entries of partitions that have no directory go when their file is written anyway, as a
+A file that cannot be read is written anew from what the partitions say; nothing that stood in it is believed. With the
+unreadable one no policy leads anywhere: a broker (4.3.1) loads the logs with offset 0 for all of them, takes the data
+directory out of service all the same, and stops when it has no other. Entries of partitions that have no directory go when their file is written anyway, as a
 broker writes only what it has loaded; they alone are no reason to write it. The metadata log has no entries.
 """
 

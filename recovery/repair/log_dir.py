@@ -110,6 +110,21 @@ def refuse_unless_sound(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> N
         raise Refused(f"{log_dir} is not marked clean: {'; '.join(doubts)}")
 
 
+def will_mark(
+    log_dir: str,
+    outcomes: Sequence[PartitionOutcome],
+    *,
+    mark_clean: bool,
+    marker_before: bytes | None,
+) -> bool:
+    """Whether `closing_plan` calls the data directory clean: then every partition has to be synced before. A marker
+    that lies there still was not touched, and says no more than it did. Raises UnreadableInput."""
+    if mark_clean:
+        return True
+    was_taken_away = marker_before is not None and marker_content(log_dir) is None
+    return was_taken_away and not doubts_about(log_dir, outcomes)
+
+
 def closing_plan(
     log_dir: str,
     outcomes: Sequence[PartitionOutcome],
@@ -120,14 +135,14 @@ def closing_plan(
 ) -> Plan:
     """What the data directory's own files need once its partitions are as in `outcomes`.
 
-    mark_clean: write the marker; the caller has synced every partition. marker_before: the marker that was there
-    before the run (`marker_content`); it comes back under the same conditions, else it stays away.
+    mark_clean: write the marker. marker_before: the marker that was there before the run (`marker_content`); it comes
+    back under the same conditions, else it stays away. The caller has synced every partition when `will_mark` is true.
     Raises Refused when `mark_clean` cannot be (nothing is planned then), UnreadableInput.
     """
     inputs = inputs_of(log_dir)
     if mark_clean:
         refuse_unless_sound(log_dir, outcomes)
-    is_clean = mark_clean or (marker_before is not None and not doubts_about(log_dir, outcomes))
+    is_clean = will_mark(log_dir, outcomes, mark_clean=mark_clean, marker_before=marker_before)
     before = DirectoryImage.of(inputs)
     after = before.copy()
     why: dict[str, str] = {}

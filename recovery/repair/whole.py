@@ -1,10 +1,11 @@
 """What a run of `recover` does around the partitions: the lock, the data directories' own files, the clean marker.
 
-1. Before: the locks of all data directories concerned (--apply). Where a clean-shutdown marker lies, the partitions are
-   planned first; when one of them needs a repair, the marker is taken away before anything else changes.
+1. Before: the locks of all data directories concerned (--apply). Where a clean-shutdown marker lies or is wanted, the
+   partitions are planned first. With --mark-clean nothing is done unless all of them will be sound; when one of them
+   needs a repair, a marker that lies there is taken away before anything else changes.
 2. The partitions (`work.recover`), here or in worker processes. Their result rows pass by, and are kept.
-3. After: the plan for each data directory's own files (`log_dir`). With --mark-clean every file of every partition is
-   synced before the marker is written.
+3. After: the plan for each data directory's own files (`log_dir`). Every file of every partition is synced before the
+   marker is written.
 
 Only the rows tell what the partitions are like: workers are other processes.
 """
@@ -23,11 +24,10 @@ from kseg.recovery.repair.work import recover
 from kseg.segment import fanout
 from kseg.segment.apply.executor import apply_plan
 from kseg.segment.apply.lock import locked
+from kseg.segment.apply.syncing import sync_files
 from kseg.segment.errors import KsegError
 from kseg.segment.events import Event, Failure, Row
-from kseg.segment.files import sync_directory, sync_file
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.steps import Plan
 from kseg.segment.targets import PartitionTarget, Target
 
@@ -59,8 +59,8 @@ class Run:
             return
         with locked(self._log_dirs):
             for log_dir in self._log_dirs:
-                if self._markers[log_dir] is not None:
-                    self._take_marker_away(log_dir, targets)
+                if self._markers[log_dir] is not None or self._options.mark_clean:
+                    self._look_ahead(log_dir, targets)
             yield
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
@@ -85,17 +85,23 @@ class Run:
             if result["journal"]:
                 self._changed.setdefault(log_dir, []).append(directory)
 
-    def _take_marker_away(self, log_dir: str, targets: Sequence[Target]) -> None:
+    def _look_ahead(self, log_dir: str, targets: Sequence[Target]) -> None:
+        """Raises Refused when the data directory is to be marked clean and cannot be."""
         planned = replace(self._options, apply=False)
         inside = [
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
-        doubts = []
+        doubts, outcomes = [], []
         for event in fanout.run(recover, inside, planned, self._jobs):
             if isinstance(event, Failure):
                 doubts.append(event.sentence)
-            elif isinstance(event, Row) and event.values.get("type") == "result" and event.values["steps"]:
-                doubts.append(f"{event.values['partition']} needs a repair")
+                outcomes.append(_outcome_of_failure(event))
+            elif isinstance(event, Row) and event.values.get("type") == "result":
+                outcomes.append(_outcome_of(dict(event.values)))
+                if event.values["steps"]:
+                    doubts.append(f"{event.values['partition']} needs a repair")
+        if self._options.mark_clean:
+            own_files.refuse_unless_sound(log_dir, [outcome for outcome in outcomes if outcome is not None])
         plan = own_files.opening_plan(log_dir, doubts)
         if not plan.is_empty:
             apply_plan(plan, journal_id=f"{self._options.run_id}-marker")
@@ -103,16 +109,16 @@ class Run:
     def _close(self, log_dir: str) -> Iterator[Event]:
         options = self._options
         outcomes = self._outcomes.get(log_dir, [])
-        if options.mark_clean and options.apply:
+        mark_clean, before = options.mark_clean, self._markers.get(log_dir)
+        if mark_clean:
             own_files.refuse_unless_sound(log_dir, outcomes)
+        if options.apply and own_files.will_mark(
+            log_dir, outcomes, mark_clean=mark_clean, marker_before=before
+        ):
             for directory in self._directories.get(log_dir, ()):
-                _sync_all(directory)
+                sync_files(directory)
         plan = own_files.closing_plan(
-            log_dir,
-            outcomes,
-            options.policy,
-            mark_clean=options.mark_clean,
-            marker_before=self._markers.get(log_dir),
+            log_dir, outcomes, options.policy, mark_clean=mark_clean, marker_before=before
         )
         yield from plan.reasons
         for row in step_rows(log_dir, plan):
@@ -153,11 +159,19 @@ def _outcome_of(result: Values) -> PartitionOutcome | None:
     )
 
 
+def _outcome_of_failure(failure: Failure) -> PartitionOutcome | None:
+    name = own_partition_name(failure.path)
+    if name is None:
+        return None
+    return PartitionOutcome(
+        name=name,
+        first_base_offset=0,
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        doubt=f"cannot be recovered: {failure.sentence}",
+    )
+
+
 def _lies_in(directory: str, log_dir: str) -> bool:
     return os.path.dirname(os.path.abspath(directory)) == os.path.abspath(log_dir)
-
-
-def _sync_all(directory: str) -> None:
-    for file in inputs_of(directory):
-        sync_file(os.path.join(directory, file.name))
-    sync_directory(directory)

@@ -1,0 +1,49 @@
+"""`kseg recover` as a command on the data directory of a killed broker, and what a broker's log says about recovery."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.kafka.broker import Broker
+from tests.kafka.killed import SETTINGS, TOPICS
+
+# Lines of a broker's log that say it had to look at a log again.
+RECOVERED = (
+    "Recovering unflushed segment",
+    "Corruption found",
+    "Found invalid",
+    "rebuilding index",
+    "Could not find",
+)
+
+
+def recover(*arguments: str | Path, status: int = 0) -> list[dict[str, Any]]:
+    """`kseg recover --json …`, its lines; it must end with `status`."""
+    command = [sys.executable, "-m", "kseg", "recover", "--json", *SETTINGS, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout[-2000:] + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def recovered_lines(broker: Broker) -> list[str]:
+    """What the broker's log says about recovery; its metadata log it always reads from the start."""
+    lines = broker.log_text().splitlines()
+    return [line for line in lines if any(w in line for w in RECOVERED) and "__cluster_metadata" not in line]
+
+
+# --- damage as a power cut leaves it, beside what a kill leaves
+
+
+def hurt(data: Path) -> None:
+    """Something else for the end of each codec's log; the uncompressed one stays as it was killed."""
+    cut, zeros, flip, garbage = (max((data / f"{topic}-0").glob("*.log")) for topic in TOPICS[1:])
+    cut.write_bytes(cut.read_bytes()[:-3])
+    zeros.write_bytes(zeros.read_bytes() + bytes(4096))
+    content = bytearray(flip.read_bytes())
+    content[-20] ^= 0x10
+    flip.write_bytes(content)
+    garbage.write_bytes(garbage.read_bytes() + bytes(range(7, 207)))

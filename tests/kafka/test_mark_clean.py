@@ -1,0 +1,96 @@
+"""The clean-shutdown marker and the checkpoints of a data directory, with a real broker as the judge of both."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.broker import Broker, BrokerFailed
+from tests.kafka.killed import TOPICS, Killed
+from tests.kafka.recovering import hurt, recover, recovered_lines
+from tests.trees import copy_tree, unchanged
+
+pytestmark = pytest.mark.kafka
+
+MARKER = ".kafka_cleanshutdown"
+RECOVERY = "recovery-point-offset-checkpoint"
+
+
+def _entries(checkpoint: Path) -> dict[str, int]:
+    lines = checkpoint.read_text().splitlines()[2:]
+    return {"-".join(line.split()[:2]): int(line.split()[2]) for line in lines}
+
+
+def _consumed(broker: Broker, killed: Killed, topic: str) -> bool:
+    given = {record.offset: record.value for record in broker.consume(topic)}
+    return killed.acknowledged[topic].items() <= given.items()
+
+
+def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> None:
+    """Killed, recovered, marked: the broker believes the marker, and what it is told by it is true."""
+    data = copy_tree(killed.data, tmp_path / "data")
+    assert not (data / MARKER).exists()
+    rows = recover("--apply", "--mark-clean", data)
+    ends = {
+        row["partition"]: row["log_end_offset"]
+        for row in rows
+        if row["type"] == "result" and "partition" in row and row["partition"] != "__cluster_metadata-0"
+    }
+    assert _entries(data / RECOVERY) == ends
+    with Broker(tmp_path / "broker", data) as broker:
+        text = broker.log_text()
+        assert f"Skipping recovery of {len(ends)} logs" in text
+        assert "since no clean shutdown file was found" not in text
+        assert recovered_lines(broker) == []
+        # what the marker does not say: that the controller may take the stop for a clean one (KIP-966)
+        assert "Unable to read the broker epoch" in text
+        assert all(_consumed(broker, killed, topic) for topic in TOPICS)
+
+
+def test_a_marker_that_lies_is_made_true(killed: Killed, tmp_path: Path) -> None:
+    """Somebody put the marker into a crashed directory; untouched, the broker would read zeros of the indexes."""
+    data = copy_tree(killed.data, tmp_path / "data")
+    hurt(data)
+    (data / MARKER).write_bytes(b"")
+    rows = recover("--apply", data)
+    assert any(row["type"] == "result" and row.get("log_dir") for row in rows)
+    assert (data / MARKER).exists()
+    with Broker(tmp_path / "broker", data) as broker:
+        assert recovered_lines(broker) == []
+        assert _consumed(broker, killed, TOPICS[0])
+
+
+def test_one_partition_alone_is_not_marked(killed: Killed, tmp_path: Path) -> None:
+    """Refused with the list of what was not looked at, and nothing is written."""
+    data = copy_tree(killed.data, tmp_path / "data")
+    with unchanged(data):
+        recover("--apply", "--mark-clean", "--topic", TOPICS[0], data, status=4)
+
+
+def test_planning_writes_nothing(killed: Killed, tmp_path: Path) -> None:
+    data = copy_tree(killed.data, tmp_path / "data")
+    with unchanged(data):
+        rows = recover("--mark-clean", data, status=1)
+    steps = [row["file"] for row in rows if row["type"] == "step" and "offset-checkpoint" in row["file"]]
+    assert steps == [RECOVERY]
+
+
+@pytest.mark.parametrize("name", [RECOVERY, "replication-offset-checkpoint"])
+def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
+    killed: Killed, tmp_path: Path, name: str
+) -> None:
+    data = copy_tree(killed.data, tmp_path / "data")
+    (data / name).write_text("0\n9\ntx-none 0 1\n")
+    broken = Broker(tmp_path / "broken", copy_tree(data, tmp_path / "copy"))
+    with pytest.raises(BrokerFailed):
+        broken.start(attempts=1)
+    assert "Error while reading checkpoint file" in broken.log_text()
+    rows = recover("--apply", data)
+    assert "checkpoint-corrupt" in [row["id"] for row in rows if row["type"] == "finding"]
+    with Broker(tmp_path / "broker", data) as broker:
+        assert _consumed(broker, killed, TOPICS[0])
