@@ -1,5 +1,8 @@
 """One large log, dumped by several processes: parts of it, cut between batches.
 
+To take over text costs this process nearly as much as to make it from plain batches, so that those are shared out only
+where a line costs more; decompression always pays.
+
 1. Follow the length fields from header to header. Where they do not lead to the very end of the file, it stays whole.
 2. Cut it at batches about PART_BYTES apart and fork a helper for each process more than this one.
 3. Each helper has up to QUEUED parts to make. This process makes parts too, and gives all of them out in order: when
