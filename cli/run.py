@@ -9,6 +9,7 @@ from kseg.cli.options import default_jobs
 from kseg.cli.render import Style, show
 from kseg.cli.tally import Tally
 from kseg.segment import fanout
+from kseg.segment.apply.probe import half_done_around
 from kseg.segment.errors import KsegError, UnreadableInput, UsageError
 from kseg.segment.events import Event, Failure, Work
 from kseg.segment.targets import Expansion, Target, resolve_targets
@@ -29,14 +30,16 @@ def over_targets(
     jobs: int | None = None,
     alone: Callable[[int], object] | None = None,
     through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
+    grouped: Callable[[Sequence[Target], int], Sequence[fanout.Named]] | None = None,
     hold: "Callable[[Sequence[Target]], AbstractContextManager[object]] | None" = None,
 ) -> int:
     """Run `work` over what the paths mean, show it, and return the exit status.
 
     alone: the options for one target that has all the jobs for itself; several are shared out among the processes.
     through: the last word on the stream of events before it is shown. hold: what is held while the targets are
-    worked on (a lock). A path that cannot be read is a failure among others when there are several paths. Raises
-    UsageError when no path was given or the narrowing leaves nothing.
+    worked on (a lock); a command with one looks for half-done changes itself, for all others they are shown first. A
+    path that cannot be read is a failure among others when there are several paths. Raises UsageError when no path
+    was given or the narrowing leaves nothing.
     """
     if not paths:
         raise UsageError(f"kseg {style.command} needs at least one PATH")
@@ -51,8 +54,11 @@ def over_targets(
         options = alone(jobs)
 
     def work_on_all() -> int:
-        events = fanout.run(work, targets, options, jobs, tally.finish_target)
-        events = _after(failures, events)
+        if grouped is None:
+            events = fanout.run(work, targets, options, jobs, tally.finish_target)
+        else:
+            events = fanout.run(work, grouped(targets, jobs), options, jobs, tally.finish_group)
+        events = _after((*failures, *(half_done_around(targets) if hold is None else ())), events)
         return show(through(events) if through else events, style, [target.path for target in targets], tally)
 
     if hold is None:
@@ -61,8 +67,8 @@ def over_targets(
         return work_on_all()
 
 
-def _after(failures: Sequence[Failure], events: Iterator[Event]) -> Iterator[Event]:
-    yield from failures
+def _after(first: Sequence[Event], events: Iterator[Event]) -> Iterator[Event]:
+    yield from first
     yield from events
 
 

@@ -1,0 +1,72 @@
+"""`kseg undo`: take back what a command changed, or finish what it left half done."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from kseg.cli.declare import Argument, Option
+from kseg.cli.options import Json, Quiet
+from kseg.segment.errors import UsageError
+from kseg.segment.events import Event
+
+EXAMPLES = (
+    (
+        "Take back a repair",
+        "kseg undo /var/lib/kafka/orders-0/.kseg/20260101T120000Z-1f2e3d4c/journal.jsonl",
+    ),
+    (
+        "Take back everything that a run changed in a data directory",
+        "kseg undo /var/lib/kafka/kseg-journal-20260101T120000Z-1f2e3d4c.jsonl",
+    ),
+    ("Finish a change that was killed", "kseg undo --finish /var/lib/kafka/orders-0"),
+)
+
+
+def command(
+    *,
+    journals: Annotated[
+        tuple[str, ...],
+        Argument(
+            "JOURNAL",
+            help="The journal that a command named, its directory, or a directory that has just one journal.",
+        ),
+    ],
+    finish: Annotated[
+        bool,
+        Option("--finish", help="Go on with a half-done change instead; what an append wrote is kept."),
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Take back what a command changed: every file is again what it was, with its time and permissions.
+
+    Refused when a file was changed since, when a broker is running, or another kseg is at work. A change that was
+    killed half way can be taken back too, or finished. An undo that was killed goes on when it is given again.
+    """
+    if not journals:
+        raise UsageError("kseg undo needs at least one JOURNAL")
+    from kseg.cli.render import Style, show
+    from kseg.cli.tally import Tally
+    from kseg.segment.apply.work import undo_journal
+
+    tally = Tally(len(journals))
+
+    def events() -> Iterator[Event]:
+        for path in journals:
+            yield from undo_journal(path, finish)
+            tally.finish_target(path)
+
+    style = Style(command="undo", json=json, quiet=quiet, progress=False, words=_words)
+    return show(events(), style, (), tally)
+
+
+def _words(values: Mapping[str, Any]) -> Iterator[str]:
+    from kseg.cli.stream import visible
+    from kseg.cli.tally import counted
+
+    where = visible(str(values["directory"]))
+    if values["state"] == "finished":
+        yield f"{where}: finished; undo with: kseg undo {visible(shlex.quote(str(values['journal'])))}"
+    else:
+        files = counted(len(values["files"]), "file")
+        yield f"{where}: as it was before {values['undid']} ({files})"
