@@ -176,9 +176,9 @@ def command(
     from kseg.cli.recovered import is_due, recover_words
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
+    from kseg.recovery.repair.group import groups_of, recover_group
     from kseg.recovery.repair.options import LoadSettings, Policy, RecoverOptions
     from kseg.recovery.repair.whole import Run
-    from kseg.recovery.repair.work import recover
     from kseg.segment.apply.journal import new_run_id
     from kseg.segment.targets import Expansion
 
@@ -218,7 +218,7 @@ def command(
         ),
     )
     return over_targets(
-        recover,
+        recover_group,
         options,
         style,
         expand=Expansion.PARTITIONS,
@@ -227,6 +227,7 @@ def command(
         partition=partition,
         jobs=jobs,
         through=run.through,
+        grouped=groups_of,
         hold=run.held,
     )
 

@@ -7,7 +7,8 @@ The exit status is settled in this one place (docs: the command contract):
     130 interrupted
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from kseg.segment.events import Failure
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
@@ -15,6 +16,13 @@ from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 DAMAGED = 1
 PARTLY = 5
 INTERRUPTED = 130
+
+
+class Group(Protocol):
+    """Targets that are worked on together."""
+
+    @property
+    def targets(self) -> Sequence[object]: ...
 
 
 class Tally:
@@ -34,6 +42,9 @@ class Tally:
 
     def finish_target(self, _target: object) -> None:
         self.finished += 1
+
+    def finish_group(self, group: "Group") -> None:
+        self.finished += len(group.targets)
 
     def count(self, finding: Finding) -> None:
         self.severities[finding.severity] += 1

@@ -11,7 +11,8 @@ the lock of the data directory.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 
 from kseg.recovery.repair import rows
 from kseg.recovery.repair.circumstances import circumstances_of
@@ -34,6 +35,22 @@ def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> It
     Raises UsageError for a file that is no segment's, UnreadableInput, Refused (inputs changed, half-done journal,
     output there already). Where policy kafka has no result the target is a Failure with status 4.
     """
+    yield from carry_out((yield from prepare(target, options)), options)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A repair that was planned and not yet carried out. result: its row so far."""
+
+    subject: Subject
+    plan: Plan
+    result: rows.Row
+
+
+def prepare(
+    target: FileTarget | PartitionTarget, options: RecoverOptions
+) -> Generator[Event, None, Prepared | None]:
+    """The first half of `recover`: yields what led to the plan and its steps; None where there is no plan."""
     _settle(target, options)
     subject = subject_of(target)
     around = circumstances_of(subject.directory, subject.log_dir, options)
@@ -41,13 +58,21 @@ def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> It
     yield from repair.findings
     if repair.death is not None:
         yield from _death(subject, repair)
-        return
+        return None
     plan = _plan(subject, repair)
     for row in rows.step_rows(subject.name, plan):
         yield Row(row)
     costs = _costs(subject, repair, plan, around, options)
-    result = rows.result_row(subject.name, options.policy, repair, plan, costs, applied=False)
-    yield Row(result | _carried_out(subject, repair, plan, options))
+    return Prepared(
+        subject, plan, rows.result_row(subject.name, options.policy, repair, plan, costs, applied=False)
+    )
+
+
+def carry_out(prepared: Prepared | None, options: RecoverOptions) -> Iterator[Event]:
+    """The second half: the result, once the files are as planned. Raises Refused."""
+    if prepared is not None:
+        done = _carried_out(prepared.subject, prepared.plan, options)
+        yield Row(prepared.result | done)
 
 
 def _settle(target: FileTarget | PartitionTarget, options: RecoverOptions) -> None:
@@ -122,7 +147,7 @@ def _death(subject: Subject, repair: Repair) -> Iterator[Event]:
     yield Failure(subject.directory, f"{sentence} ({repair.death.kafka_exception})", Refused.exit_status)
 
 
-def _carried_out(subject: Subject, repair: Repair, plan: Plan, options: RecoverOptions) -> rows.Row:
+def _carried_out(subject: Subject, plan: Plan, options: RecoverOptions) -> rows.Row:
     """What changes in the result when the plan is carried out."""
     if options.output is not None:
         from kseg.segment.apply.output import write_copy
