@@ -232,6 +232,7 @@ def command(
     from kseg.cli.render import Style, show
     from kseg.cli.run import clock_ms
     from kseg.segment import fanout
+    from kseg.segment.apply.journal import new_run_id
     from kseg.segment.writing.append import append, append_target
     from kseg.segment.writing.append_options import AppendOptions
     from kseg.segment.writing.batching import BatchRules
@@ -240,6 +241,7 @@ def command(
 
     options = AppendOptions(
         source=source,
+        run_id=new_run_id(clock_ms()),
         batches=BatchRules(
             now_ms=clock_ms() if now is None else now,
             codec=None if codec is None else CODEC_NAMES.index(codec),

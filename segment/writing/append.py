@@ -53,7 +53,7 @@ def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
     """
     rows = json_rows(read_blocks(options.source))
     first = _first(rows, options)
-    with Protection(target, options.batches.now_ms) as protection:
+    with Protection(target, options.run_id) as protection:
         job = _job(target, options, first, protection)
         ended = _carry_out(job, chain(first, rows), protection)
         yield from protection.findings

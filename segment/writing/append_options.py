@@ -9,13 +9,14 @@ from kseg.segment.writing.segment_writer import RollRules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendOptions:
-    """source: where the lines are, `-` for standard input. ancient: a new PATH becomes a partition of Kafka 0.7.
+    """source: where the lines are, `-` for standard input. run_id: names the journals (`new_run_id`). ancient: a new PATH becomes a partition of Kafka 0.7.
 
     topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
     its first line does). rolls, flush, batches: see there.
     """
 
     source: str
+    run_id: str
     batches: BatchRules
     rolls: RollRules = field(default_factory=RollRules)
     flush: FlushRules = field(default_factory=FlushRules)

@@ -16,7 +16,6 @@ from typing import Self
 
 from kseg.segment.apply.growing import create_file, remove_file, replace_file, temporary_name
 from kseg.segment.apply.guard import Guard
-from kseg.segment.apply.journal import new_run_id
 from kseg.segment.apply.lock import locked
 from kseg.segment.apply.settle import refuse_half_done
 from kseg.segment.errors import FormatError
@@ -33,14 +32,14 @@ COMMAND = "append"
 class Protection:
     """Around one append; a context manager that holds the log dir's lock.
 
-    target: the partition. now_ms: for the name of the journals. Entering raises Refused when a broker, another kseg
+    target: the partition. run_id: the name of the journals. Entering raises Refused when a broker, another kseg
     or a half-done change is there. findings: checkpoints that could not be read, and stay as they are.
     """
 
-    def __init__(self, target: PartitionTarget, now_ms: int) -> None:
+    def __init__(self, target: PartitionTarget, run_id: str) -> None:
         self.target = target
         self.findings: list[Finding] = []
-        self._id = new_run_id(now_ms)
+        self._id = run_id
         self._stack = ExitStack()
         self._partition: Guard | None = None
         self._log_dir: Guard | None = None

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fixtures import healthy
-from kseg.segment.apply.journal import place_of
+from kseg.segment.apply.journal import new_run_id, place_of
 from kseg.segment.apply.undo import undo
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.dump.work import dump
@@ -83,6 +83,7 @@ def appended(tmp_path: Path) -> Callable[..., Mapping[str, object]]:
         source.write_bytes(data)
         asked = AppendOptions(
             source=str(source),
+            run_id=new_run_id(NOW_MS),
             batches=BatchRules(**{"now_ms": NOW_MS, **rules}),
             rolls=rolls or RollRules(),
             flush=flush or FlushRules(),
@@ -636,6 +637,7 @@ def test_a_kill_at_any_write_can_be_undone(tmp_path: Path) -> None:
     source.write_text("".join(json.dumps({"value": f"v{n}" * 60}) + "\n" for n in range(40)))
     options = AppendOptions(
         source=str(source),
+        run_id=new_run_id(NOW_MS),
         batches=BatchRules(now_ms=NOW_MS, batch_records=4),
         rolls=healthy.RULES,
     )
@@ -644,14 +646,14 @@ def test_a_kill_at_any_write_can_be_undone(tmp_path: Path) -> None:
     for name in ("metro-0", "fresh-0"):
         target = append_target(str(log_dir / name))
         for writes in range(0, 1000, 2):
-            if not killed_after(writes, target, options):
+            if not killed_after(writes, target, replace(options, run_id=new_run_id(NOW_MS))):
                 break
             (log_dir / ".lock").unlink(missing_ok=True)
             marker = (log_dir / ".kafka_cleanshutdown").exists()
             journals = [path for path in log_dir.glob("kseg-journal-*.jsonl") if path.name not in before]
             if journals and not marker:
                 with pytest.raises(Refused, match="append was interrupted"):
-                    list(append(target, replace(options, flush=FlushRules())))
+                    list(append(target, options))
             for journal in journals:
                 place = place_of(str(journal))
                 assert place is not None
