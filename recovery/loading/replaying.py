@@ -194,7 +194,8 @@ def _in_order_of_gathering(producer_ids: list[int]) -> list[int]:
     capacity = 16
     while len(producer_ids) - 1 > capacity // 4 * 3:
         capacity *= 2
-    return sorted(reversed(producer_ids), key=lambda producer_id: _bucket(producer_id, capacity))
+    newest_first = producer_ids[::-1]
+    return sorted(newest_first, key=lambda producer_id: _bucket(producer_id, capacity))
 
 
 def _bucket(producer_id: int, capacity: int) -> int:

@@ -16,7 +16,14 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kseg.recovery.loading.throws import CORRUPT, ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, KafkaThrows
+from kseg.recovery.loading.throws import (
+    CORRUPT,
+    ILLEGAL_ARGUMENT,
+    INDEX_OUT_OF_BOUNDS,
+    INVALID_RECORD,
+    KAFKA,
+    KafkaThrows,
+)
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
@@ -118,6 +125,7 @@ class LogWalk:
             raise KafkaThrows(ILLEGAL_ARGUMENT, f"{self._place(table, row)} has an unknown codec")
         if codec == L.ZSTD or table.at(C.MAGIC, row) < L.MAGIC_V0:
             raise KafkaThrows(INVALID_RECORD, f"{self._place(table, row)} cannot be compressed like that")
+        self._refuse_cut_fields(table, row)
         for chunk in Decoder(self.view, capacity=1).chunks(table, row, row + 1):
             if chunk.records.count:
                 return chunk.records.at(C.R_OFFSET, 0)
@@ -125,6 +133,19 @@ class LogWalk:
                 thrown = KAFKA if chunk.problem.code is None else INVALID_RECORD
                 raise KafkaThrows(thrown, f"{self._place(table, row)}: {chunk.problem.sentence}")
         raise KafkaThrows(INVALID_RECORD, f"{self._place(table, row)} holds no message")
+
+    def _refuse_cut_fields(self, table: Columns, row: int) -> None:
+        """Key and value of a wrapper must lie in it (Kafka: LegacyRecord.value; it does not ask before it reads)."""
+        start = table.at(C.POSITION, row)
+        end = start + table.at(C.SIZE, row)
+        key_at = start + L.ENTRY_OVERHEAD + (6 if table.at(C.MAGIC, row) == L.MAGIC_V0 else 14)
+        value_at = key_at + 4 + max(0, self._int_at(key_at)) if key_at + 4 <= end else end
+        if value_at + 4 > end:
+            raise KafkaThrows(INDEX_OUT_OF_BOUNDS, f"{self._place(table, row)} is too short for its fields")
+        if self._int_at(value_at) > end - value_at - 4:
+            raise KafkaThrows(ILLEGAL_ARGUMENT, f"{self._place(table, row)} is shorter than its value")
+        if self._int_at(value_at) < 0:
+            raise KafkaThrows(INVALID_RECORD, f"{self._place(table, row)} has no value")
 
     def _first_at_or_behind(self, table: Columns, target: int) -> int:
         """The first row whose first offset is not below `target`, or the count. Asks one after the other."""
@@ -157,7 +178,10 @@ class LogWalk:
         return table
 
     def _size_field(self, position: int) -> int:
-        return int.from_bytes(self.view[position + 8 : position + L.ENTRY_OVERHEAD], "big", signed=True)
+        return self._int_at(position + 8)
+
+    def _int_at(self, position: int) -> int:
+        return int.from_bytes(self.view[position : position + 4], "big", signed=True)
 
     def _place(self, table: Columns, row: int) -> str:
         return f"the batch at position {table.at(C.POSITION, row)} of {self.name}"

@@ -66,7 +66,7 @@ class _Maker:
             producer_id_expiration_ms=rng.choice((DAY_MS, DAY_MS, 1000)),
         )
         self.hurts: list[tuple[Callable[[], None], int]] = [
-            (self.flip_a_bit, 8),
+            (self.flip_a_bit, 10),
             (self.put_zeros, 4),
             (self.cut_a_log, 6),
             (self.append_garbage, 4),
@@ -92,6 +92,7 @@ class _Maker:
             (self.leave_swap, 8),
             (self.odd_epochs, 4),
             (self.other_files, 2),
+            (self.odd_names, 1),
         ]
 
     # --- the log
@@ -105,11 +106,11 @@ class _Maker:
         )
         start = rng.choice((0, 0, 0, 5, 100))
         log = RandomLog(rng, start)
-        leaps = rng.random() < 0.08
+        leaps = rng.random() < 0.12
         refused = b""
         with PartitionWriter(self.directory, start_offset=start, rules=rules) as writer:
             for _ in range(rng.choice((0, 1, 3, 12, 25, 40))):
-                if leaps and rng.random() < 0.1:
+                if leaps and rng.random() < 0.12:
                     log.leap()
                 batch = log.batch()
                 try:
@@ -118,8 +119,11 @@ class _Maker:
                     refused = batch  # nonsense, which lands in the last log nevertheless
                     break
                 if rng.random() < 0.06:
-                    writer.roll(log.next_offset + rng.choice((0, 0, 3)))
+                    log.next_offset += rng.choice((0, 0, 3))
+                    writer.roll(log.next_offset)
             self.log_end = writer.next_offset
+        if leaps and rng.random() < 0.7:
+            self.join_segments()
         tail = refused + b"".join(log.batch() for _ in range(rng.choice((0, 0, 0, 0, 1, 4))))
         if tail and self.logs():
             with self.logs()[-1].open("ab") as file:
@@ -143,7 +147,13 @@ class _Maker:
         return Circumstances(
             is_clean=rng.random() < 0.35,
             recovery_point=rng.choice([0, 0, 0, *bases, *ends]),
-            log_start_offset=rng.choice([0, 0, 0, 0, 0, *bases, *ends, self.log_end + rng.choice((1, 500))]),
+            log_start_offset=rng.choice(
+                [0] * 12
+                + bases[:3]
+                + [rng.randint(0, min(self.log_end, 10**6))] * 3
+                + ends
+                + [self.log_end + 500]
+            ),
         )
 
     # --- what is there
@@ -421,6 +431,21 @@ class _Maker:
                     old.unlink()
 
     # --- the rest
+
+    def odd_names(self) -> None:
+        """Numbers that are not written as Kafka writes them, and names without a number."""
+        rng = self.rng
+        path = self.a_side_file(*SIDE_SUFFIXES, L.LOG_SUFFIX)
+        if path is not None:
+            base, suffix = int(path.name.split(".")[0]), path.suffix
+            names = (
+                f"{base}{suffix}",
+                f"{base:020d}.old{suffix}",
+                f"x{suffix}",
+                f"{base}{suffix}.swap",
+                "x.cleaned",
+            )
+            path.rename(self.directory / rng.choice(names))
 
     def odd_epochs(self) -> None:
         rng = self.rng

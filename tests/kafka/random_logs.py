@@ -37,6 +37,8 @@ class RandomLog:
         self.leader_epoch = rng.choice((0, 0, 1, 7))
         self.time_ms = T0
         ids = rng.sample((1, 2, 17, 33, 1000, 4000, 4001, 2**40 + 5), rng.randint(1, 5))
+        if rng.random() < 0.1:  # enough for the hash map to grow
+            ids += rng.sample(range(50, 200), rng.randint(8, 25))
         self._producers = [_Producer(producer_id) for producer_id in ids]
         kinds: list[tuple[Callable[[], bytes], int]] = [
             (self._plain, 10),
@@ -47,7 +49,7 @@ class RandomLog:
             (self._emptied, rng.choice((0, 2, 4))),
             (self._emptied_control, rng.choice((0, 1))),
             (self._leader_change, rng.choice((0, 1))),
-            (self._nonsense, rng.choice((0, 0, 0, 0, 1))),
+            (self._nonsense, rng.choice((0, 0, 0, 0, 0, 2))),
         ]
         self._kinds = [kind for kind, _ in kinds]
         self._weights = [weight for _, weight in kinds]
@@ -68,7 +70,7 @@ class RandomLog:
 
     def _records(self) -> tuple[Record, ...]:
         rng = self.rng
-        records = []
+        records: list[Record] = []
         for _ in range(rng.choice((1, 1, 2, 3, 5))):
             if records and rng.random() < 0.15:
                 self.next_offset += rng.randint(1, 3)
