@@ -6,8 +6,15 @@ names it, and what can be checked is checked: that it is an id, that the partiti
 topic of this data directory has it, and that the topic's other partitions have the same.
 """
 
-from kseg.recovery.verify.topic_ids import METADATA_FILE, topic_ids
+import os
+from dataclasses import replace
+
+from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.verify.surroundings import surroundings
+from kseg.recovery.verify.topic_ids import METADATA_FILE, missing_metadata, topic_ids
 from kseg.segment.errors import FormatError, Refused, UsageError
+from kseg.segment.files import read_small
+from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.names import PartitionName
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.sidecar.metadata_files import (
@@ -15,6 +22,31 @@ from kseg.segment.sidecar.metadata_files import (
     decode_partition_metadata,
     encode_partition_metadata,
 )
+
+
+def with_topic_id(repair: Repair, directory: str, log_dir: str | None, topic_id: str | None) -> Repair:
+    """The repair of a partition directory, with partition.metadata written when `topic_id` is given; without, with the
+    finding that it is missing (and the id other partitions of the topic have).
+
+    log_dir: the data directory around it, None when unknown. Raises UsageError for what is no topic's id, Refused for
+    one that contradicts the partition or the data directory, UnreadableInput.
+    """
+    if topic_id is None:
+        meta_version = None if log_dir is None else surroundings(log_dir).meta_version
+        missing = missing_metadata(list_partition(directory), meta_version)
+        if missing is None:
+            return repair
+        findings = (*repair.findings, missing)
+        return replace(repair, findings=findings, doubt=repair.doubt or "has no topic id")
+    found = read_small(os.path.join(directory, METADATA_FILE)) if METADATA_FILE in repair.image else None
+    image = repair.image.copy()
+    why = partition_metadata_step(image, topic_id, found)
+    name = own_partition_name(directory)
+    if log_dir is not None and name is not None:
+        refuse_foreign_topic_id(log_dir, name, topic_id)
+    if why is None:
+        return repair
+    return replace(repair, image=image, why={**repair.why, METADATA_FILE: why})
 
 
 def partition_metadata_step(image: DirectoryImage, topic_id: str, found: bytes | None) -> str | None:

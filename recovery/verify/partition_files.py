@@ -7,7 +7,7 @@ from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.recovery.verify.surroundings import Surroundings
-from kseg.recovery.verify.topic_ids import missing_topic_id
+from kseg.recovery.verify.topic_ids import missing_metadata
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
@@ -60,10 +60,9 @@ def metadata_files(
     """partition.metadata: readable, and present where a broker needs it."""
     entry = live(directory, Role.PARTITION_METADATA)
     if entry is None:
-        if directory.segments and _needs_topic_id(directory, around):
-            log_dir = os.path.dirname(os.path.abspath(directory.path))
-            message = missing_topic_id(log_dir, directory.name)
-            yield Finding("partition-metadata-missing", directory.path, message)
+        finding = missing_metadata(directory, None if around is None else around.meta_version)
+        if finding is not None:
+            yield finding
         return
     try:
         data = read_small(entry.path)
@@ -77,21 +76,6 @@ def metadata_files(
         yield Finding("partition-metadata-corrupt", entry.path, str(error), 0, len(data))
         return
     ledger.account(len(data))
-
-
-def _needs_topic_id(directory: PartitionDirectory, around: Surroundings | None) -> bool:
-    """Whether other signs say that a broker with topic ids wrote here: 2.8 was the first to write the file."""
-    if directory.name is not None and directory.name.is_metadata_log:
-        return False
-    if around is not None and around.meta_version == 1:
-        return True
-    parent = os.path.dirname(os.path.abspath(directory.path))
-    name = NAME_BY_ROLE[Role.PARTITION_METADATA]
-    try:
-        with os.scandir(parent) as found:
-            return any(os.path.exists(os.path.join(entry.path, name)) for entry in found)
-    except OSError:
-        return False
 
 
 def known_last_offsets(directory: PartitionDirectory, around: Surroundings | None) -> frozenset[int]:

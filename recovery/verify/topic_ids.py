@@ -6,6 +6,8 @@ from contextlib import suppress
 
 from kseg.segment.errors import FormatError, KsegError
 from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import PartitionDirectory
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
     PartitionName,
@@ -42,14 +44,30 @@ def topic_ids(log_dir: str, topic: str | None = None) -> Iterator[tuple[Partitio
                     yield name, topic_id
 
 
-def missing_topic_id(log_dir: str, name: PartitionName | None) -> str:
-    """That there is no partition.metadata, and the id that another partition of the topic has, if one has."""
-    missing = "there is no partition.metadata"
-    if name is None:
-        return missing
-    sibling = next(topic_ids(log_dir, name.topic), None)
-    if sibling is None:
-        return missing
-    return (
-        f"{missing}; {sibling[0].text} has the topic id {sibling[1]} (kseg recover --topic-id {sibling[1]})"
-    )
+def missing_metadata(directory: PartitionDirectory, meta_version: int | None) -> Finding | None:
+    """That a partition has no partition.metadata where a broker needs it; with the id that the topic's other partitions
+    have. meta_version: of the data directory's meta.properties, None when unknown."""
+    log_dir = os.path.dirname(os.path.abspath(directory.path))
+    if not directory.segments or not _needs_topic_id(directory, log_dir, meta_version):
+        return None
+    message = "there is no partition.metadata"
+    sibling = next(topic_ids(log_dir, directory.name.topic), None) if directory.name is not None else None
+    numbers: dict[str, int | str | bool | None] = {"topic_id": None}
+    if sibling is not None:
+        name, topic_id = sibling
+        message += f"; {name.text} has the topic id {topic_id} (kseg recover --topic-id {topic_id})"
+        numbers = {"topic_id": topic_id}
+    return Finding("partition-metadata-missing", directory.path, message, numbers=numbers)
+
+
+def _needs_topic_id(directory: PartitionDirectory, log_dir: str, meta_version: int | None) -> bool:
+    """Whether other signs say that a broker with topic ids wrote here: 2.8 was the first to write the file."""
+    if directory.name is not None and directory.name.is_metadata_log:
+        return False
+    if meta_version == 1:
+        return True
+    try:
+        with os.scandir(log_dir) as found:
+            return any(os.path.exists(os.path.join(entry.path, METADATA_FILE)) for entry in found)
+    except OSError:
+        return False

@@ -11,14 +11,20 @@ import pytest
 from kseg.recovery.repair.checkpoints import PartitionOutcome
 from kseg.recovery.repair.log_dir import closing_plan, doubts_about, marker_content, opening_plan
 from kseg.recovery.repair.options import Policy
-from kseg.recovery.repair.topic_ids import partition_metadata_step, refuse_foreign_topic_id
+from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.repair.topic_ids import (
+    partition_metadata_step,
+    refuse_foreign_topic_id,
+    with_topic_id,
+)
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.surroundings import surroundings
 from kseg.recovery.verify.work import verify
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import Role, parse_partition_directory
-from kseg.segment.plan.image import DirectoryImage
+from kseg.segment.plan.image import DirectoryImage, steps_between
+from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh
 from kseg.segment.plan.steps import Plan, Remove, Write
 from kseg.segment.targets import PartitionTarget
@@ -296,3 +302,33 @@ def test_a_missing_topic_id_is_offered_from_the_topics_other_partitions(tmp_path
     assert len(messages["a-0"]) == len(messages["c-0"]) == 1
     assert f"--topic-id {TOPIC_ID}" in messages["a-0"][0] and "a-1" in messages["a-0"][0]
     assert "--topic-id" not in messages["c-0"][0]
+
+
+def a_repair(directory: Path) -> Repair:
+    return Repair(
+        image=DirectoryImage.of(inputs_of(str(directory))),
+        log_start_offset=0,
+        log_end_offset=0,
+        last_stable_offset=0,
+        recovery_point=0,
+    )
+
+
+def test_a_repair_brings_the_topic_id(tmp_path: Path) -> None:
+    place = a_log_dir(tmp_path, "a-0", "a-1")
+    (place / "a-1" / "partition.metadata").write_text(metadata(TOPIC_ID))
+    log = place / "a-0"
+    (log / f"{0:020}.log").write_bytes(b"")
+    without = with_topic_id(a_repair(log), str(log), str(place), None)
+    assert [f.id for f in without.findings] == ["partition-metadata-missing"] and without.doubt
+    assert without.findings[0].numbers == {"topic_id": TOPIC_ID}
+    given = with_topic_id(a_repair(log), str(log), str(place), TOPIC_ID)
+    assert not given.findings and not given.doubt
+    steps = steps_between(a_repair(log).image, given.image, given.why)
+    assert [step.name for step in steps] == ["partition.metadata"]
+    with pytest.raises(Refused):
+        with_topic_id(a_repair(log), str(log), str(place), OTHER_ID)
+    other = place / "a-1"
+    assert with_topic_id(a_repair(other), str(other), str(place), TOPIC_ID).image == a_repair(other).image
+    with pytest.raises(Refused):
+        with_topic_id(a_repair(other), str(other), str(place), OTHER_ID)
