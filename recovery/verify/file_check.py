@@ -133,9 +133,10 @@ def _sanity(path: str, name: FileName, view: memoryview, base: int) -> Iterator[
     if name.role is Role.TXN_INDEX or len(view) % names_check.SLOT_BYTES[name.role]:
         return
     index = OffsetIndex(view, base) if name.role is Role.OFFSET_INDEX else TimeIndex(view, base)
-    problem = index.sanity_problem()
-    if problem is not None and index.zero_tail_slots == 0:
-        yield Finding("index-below-base", path, problem, 0, len(view))
+    insanity = index.insanity()
+    if insanity is not None and index.zero_tail_slots == 0:
+        kind, problem = insanity
+        yield Finding(kind, path, problem, 0, len(view))
 
 
 def _beside_log(

@@ -59,7 +59,7 @@ def _offset_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -
             yield from _said(f"{path} is empty.", options)
             return
         if options.index_sanity_check:
-            yield from _sanity(path, index.sanity_problem(), options)
+            yield from _sanity(path, index.insanity(), options)
             return
         log = _look_up(_log_beside(path, name), base, options, desk)
         if (isinstance(log, UnreadableInput) or not log.file.size_bytes) and starts_preallocated(index):
@@ -79,7 +79,7 @@ def _time_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -> 
     with MappedFile(path, options.drop_cache) as file:
         index = TimeIndex(file.view, base, as_kafka=True)
         if options.index_sanity_check:
-            yield from _sanity(path, index.sanity_problem(), options)
+            yield from _sanity(path, index.insanity(), options)
             return
         if not options.verify_index_only:
             yield from _entries(time_index_lines, time_index_rows, path, index, options)
@@ -126,11 +126,12 @@ def _entries(
         yield Text(text)
 
 
-def _sanity(path: str, problem: str | None, options: DumpOptions) -> Iterator[Event]:
-    if problem is None:
+def _sanity(path: str, insanity: tuple[str, str] | None, options: DumpOptions) -> Iterator[Event]:
+    if insanity is None:
         yield from _said(f"{path} passed sanity check.", options)
     else:
-        yield Finding("index-below-base", path, f"the index fails the broker's sanity check: {problem}")
+        kind, problem = insanity
+        yield Finding(kind, path, f"the index fails the broker's sanity check: {problem}")
 
 
 def _said(line: str, options: DumpOptions) -> Iterator[Event]:

@@ -271,6 +271,8 @@ class Decoder:
     @staticmethod
     def _base_of_set(magic: int, wrapper_offset: int, body: "Buffer") -> int:
         """What is added to the inner offsets: magic 0 stores absolute ones, magic 1 the wrapper has the last."""
+        count: int
+        last_inner: int
         count, last_inner = _messages().count_messages(body)
         if count < 0:
             raise CodecError(R.SENTENCES[-count])

@@ -179,10 +179,21 @@ class _SlottedIndex(Generic[E]):
                 low = middle
         return low
 
-    def _trailing_problem(self) -> str | None:
+    def sanity_problem(self) -> str | None:
+        """What Kafka's sanityCheck would throw for, in words, or None."""
+        insanity = self.insanity()
+        return insanity[1] if insanity is not None else None
+
+    def insanity(self) -> tuple[str, str] | None:
+        """The id of the finding and the words for what Kafka's sanityCheck would throw for, or None."""
         if not self.trailing_bytes:
             return None
-        return f"the length of {len(self._view)} bytes is not a multiple of {self._SLOT.size}"
+        words = f"the length of {len(self._view)} bytes is not a multiple of {self._SLOT.size}"
+        return "index-bad-size", words
+
+    def _below_base(self, last_offset: int) -> tuple[str, str]:
+        words = f"the last offset {last_offset} is less than the base offset {self.base_offset}"
+        return "index-below-base", words
 
 
 class OffsetIndex(_SlottedIndex[OffsetIndexEntry]):
@@ -191,14 +202,13 @@ class OffsetIndex(_SlottedIndex[OffsetIndexEntry]):
     _SLOT = struct.Struct(">ii")
     _OFFSET_FIELD = 0
 
-    def sanity_problem(self) -> str | None:
-        """What Kafka's sanityCheck would throw for, in words, or None. Kafka looks at the last whole slot, used
-        or not, and at the length."""
+    def insanity(self) -> tuple[str, str] | None:
+        """Kafka looks at the last whole slot, used or not, and at the length."""
         if self.slots:
-            last_offset = self.base_offset + self._fields(self.slots - 1)[0]
-            if last_offset < self.base_offset:
-                return f"the last offset {last_offset} is less than the base offset {self.base_offset}"
-        return self._trailing_problem()
+            last_relative = self._fields(self.slots - 1)[0]
+            if last_relative < 0:
+                return self._below_base(self.base_offset + last_relative)
+        return super().insanity()
 
     def _entry_of(self, fields: tuple[int, ...]) -> OffsetIndexEntry:
         return OffsetIndexEntry(self.base_offset + fields[0], fields[1])
@@ -213,20 +223,20 @@ class TimeIndex(_SlottedIndex[TimeIndexEntry]):
     _SLOT = struct.Struct(">qi")
     _OFFSET_FIELD = 1
 
-    def sanity_problem(self) -> str | None:
-        """What Kafka's sanityCheck would throw for, in words, or None. Kafka compares the last whole slot with the
-        first, used or not: a zero tail behind entries is a problem here."""
+    def insanity(self) -> tuple[str, str] | None:
+        """Kafka compares the last whole slot with the first, used or not: a zero tail behind entries is a problem."""
         if self.slots:
             last_timestamp, last_relative = self._fields(self.slots - 1)
             first_timestamp = self._fields(0)[0]
             if last_timestamp < first_timestamp:
-                return (
+                kind = "time-index-out-of-order" if last_timestamp or last_relative else "index-zero-tail"
+                words = (
                     f"the last timestamp {last_timestamp} is less than the first timestamp {first_timestamp}"
                 )
+                return kind, words
             if last_relative < 0:
-                last_offset = self.base_offset + last_relative
-                return f"the last offset {last_offset} is less than the base offset {self.base_offset}"
-        return self._trailing_problem()
+                return self._below_base(self.base_offset + last_relative)
+        return super().insanity()
 
     def _entry_of(self, fields: tuple[int, ...]) -> TimeIndexEntry:
         return TimeIndexEntry(fields[0], self.base_offset + fields[1])

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kseg.segment.dump.options import DumpOptions
+from kseg.segment.dump.work import dump
 from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.findings import CATALOGUE, Finding
 from kseg.segment.sidecar.index import OffsetIndex, OffsetIndexEntry, TimeIndex, TimeIndexEntry
 from kseg.segment.sidecar.index_writer import (
     OffsetIndexBuilder,
@@ -17,6 +20,7 @@ from kseg.segment.sidecar.index_writer import (
     encode_offset_index,
     encode_time_index,
 )
+from kseg.segment.targets import FileTarget
 
 INT32_MAX = 2**31 - 1
 BASE = 45
@@ -192,6 +196,32 @@ def test_sanity_of_an_offset_index() -> None:
 def test_an_entry_at_the_base_offset_counts() -> None:
     index = OffsetIndex(encode_offset_index([OffsetIndexEntry(BASE, 0)], BASE), BASE)
     assert list(index) == [(BASE, 0)] and index.zero_tail_slots == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("offset", struct.pack(">iiii", 1, 5, -1, 9), "index-below-base"),
+        ("offset", struct.pack(">iiii", 1, 5, 2, 9)[:-1], "index-bad-size"),
+        ("time", struct.pack(">qiqi", 5, 1, 6, -1), "index-below-base"),
+        ("time", struct.pack(">qiqi", 5, 1, 4, 2), "time-index-out-of-order"),
+        ("time", struct.pack(">qiqi", 5, 1, 0, 0), "index-zero-tail"),
+        ("time", struct.pack(">qiqi", 5, 1, 6, 2) + b"\1", "index-bad-size"),
+    ],
+)
+def test_a_failed_sanity_check_is_named_for_what_fails(
+    name: str, data: bytes, kind: str, tmp_path: Path
+) -> None:
+    index = (OffsetIndex if name == "offset" else TimeIndex)(data, BASE)
+    insanity = index.insanity()
+    assert insanity is not None
+    assert insanity == (kind, index.sanity_problem())
+    path = tmp_path / f"{BASE:020}.{'index' if name == 'offset' else 'timeindex'}"
+    path.write_bytes(data)
+    findings = list(dump(FileTarget(str(path)), DumpOptions(index_sanity_check=True)))
+    assert [finding.id for finding in findings if isinstance(finding, Finding)] == [kind]
+    assert kind in CATALOGUE
+    assert path.read_bytes() == data
 
 
 @pytest.mark.behaviour("I14")

@@ -220,9 +220,8 @@ def test_plain_batches(data: bytes, capacity: int) -> None:
         messages = kernel["messages"]
         return int(messages.read_messages(wrap(data), count - 1, wrap(batches), 16, cells, capacity, state))
 
-    for row in range(count):
-        both(lambda kernel, wrap, row=row: decoded(kernel, wrap, read_plain, row, capacity))
-        both(lambda kernel, wrap, row=row: decoded(kernel, wrap, read_messages, row, capacity))
+    for read in (read_plain, read_messages):
+        both(lambda kernel, wrap: [decoded(kernel, wrap, read, row, capacity) for row in range(count)])  # noqa: B023
 
 
 @given(st.binary(max_size=200), st.data())
