@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,31 @@ def test_standard_input_is_read_by_its_descriptor(
         os.close(former)
         os.close(reader)
     assert capfd.readouterr().err.startswith("kseg: standard input, line 2: ")
+
+
+def test_ctrl_c_keeps_what_is_whole_and_undo_takes_it_back(tmp_path: Path) -> None:
+    log_dir = healthy.log_dir(tmp_path / "data")
+    before = {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()}
+    target = log_dir / "metro-0"
+    kseg = [sys.executable, "-m", "kseg"]
+    words = ["append", "--json", "--batch-records", "2", "--from", "-", str(target)]
+    with subprocess.Popen(
+        [*kseg, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b'{"value":"a"}\n' * 5)
+        process.stdin.flush()
+        log = max(target.glob("*.log"))
+        deadline = time.monotonic() + 30
+        while log.read_bytes() == before[log] and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and b"interrupted" in err
+    result = json.loads(out.splitlines()[0])
+    assert (result["records"], result["batches"]) == (4, 2)
+    verified = subprocess.run([*kseg, "verify", "--deep", str(target)], capture_output=True, check=False)
+    assert verified.returncode == 0, verified.stdout
+    undone = subprocess.run([*kseg, "undo", result["journal"]], capture_output=True, check=False)
+    assert undone.returncode == 0, undone.stderr
+    assert {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()} == before

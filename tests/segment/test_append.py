@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fixtures import healthy
 from kseg.segment.apply.journal import new_run_id, place_of
@@ -21,6 +23,7 @@ from kseg.segment.dump.work import dump
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.events import Row, Text
 from kseg.segment.partition.directory import is_log_directory
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from kseg.segment.targets import Expansion, FileTarget, PartitionTarget, resolve_targets
@@ -29,6 +32,7 @@ from kseg.segment.writing.append_options import AppendOptions
 from kseg.segment.writing.batching import BatchRules
 from kseg.segment.writing.flush import FlushCounter, FlushRules
 from kseg.segment.writing.from_json import BadLine
+from kseg.segment.writing.reopen import reopen_partition
 from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from tests import trees
 
@@ -663,3 +667,52 @@ def test_a_kill_at_any_write_can_be_undone(tmp_path: Path) -> None:
             assert changes(before, log_dir) == [], (name, writes)
         assert writes > 30
         before = trees.tree_state(log_dir)
+
+
+# --- hostile lines
+
+names = st.sampled_from(
+    ["type", "value", "key", "headers", "offset", "timestamp", "control", "count", "base_offset", "last_offset",
+     "magic", "compression", "producer_id", "producer_epoch", "base_sequence", "leader_epoch", "transactional",
+     "max_timestamp", "delete_horizon_ms", "timestamp_type", "position", "file", "next_offset", "value_encoding",
+     "valid"]
+)  # fmt: skip
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(min_value=-(2**70), max_value=2**70),
+    st.integers(min_value=-2, max_value=5),
+    st.sampled_from(["batch", "record", "LogAppendTime", "gzip", "none", "base64", "5.log", "x"]),
+    st.lists(st.lists(st.sampled_from(["n", None, 1]), max_size=3), max_size=2),
+    st.dictionaries(
+        st.sampled_from(["kind", "base64", "coordinator_epoch"]), st.sampled_from(["COMMIT", "AA==", 2**40])
+    ),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(st.dictionaries(names, values, max_size=8), max_size=6),
+    magic=st.sampled_from([0, 1, 2]),
+    ancient=st.booleans(),
+    keep_offsets=st.sampled_from([None, True, False]),
+)
+def test_no_line_breaks_more_than_itself(
+    tmp_path_factory: pytest.TempPathFactory,
+    appended: Appended,
+    lines: Lines,
+    magic: int,
+    ancient: bool,
+    keep_offsets: bool | None,
+) -> None:
+    target = tmp_path_factory.mktemp("hostile") / "own-0"
+    try:
+        appended(target, lines, magic=magic, keep_offsets=keep_offsets, options={"ancient": ancient})
+    except BadLine:
+        if not target.exists():
+            return
+    if ancient:
+        return
+    with PartitionLog(PartitionTarget(str(target))) as log:
+        reopen_partition(log, RollRules())
+    appended(target, [])
