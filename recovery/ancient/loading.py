@@ -45,7 +45,8 @@ def load_as_ancient_broker(
     message = f"a 0.7 broker cuts the file at the first invalid message, position {end.position}"
     lost = f"; {valid} valid messages behind it go with it" if valid else ""
     finding = Finding(cause, path, message + lost, end.position, length, offset, last.end_offset - 1)
-    removed = Removed(last.name, end.position, length, offset, last.end_offset - 1, cause, valid)
+    first_lost, last_lost = Bad(cause, end.position, last.size_bytes).offsets(last.base_offset)
+    removed = Removed(last.name, end.position, length, first_lost, last_lost, cause, valid)
     return _opened(image, links, offset, (finding,), (removed,), {last.name: message})
 
 

@@ -190,5 +190,5 @@ def _finding(work: _Work, link: Link, run: Bad, message: str) -> Finding:
 
 
 def _removed(link: Link, run: Bad, length: int) -> Removed:
-    offset = link.base_offset + run.position
-    return Removed(link.name, run.position, length, offset, offset + length - 1, run.kind, run.entries)
+    first, last = replace(run, end_position=run.position + length).offsets(link.base_offset)
+    return Removed(link.name, run.position, length, first, last, run.kind, run.entries)

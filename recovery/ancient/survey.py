@@ -34,6 +34,12 @@ class Bad:
     def length(self) -> int:
         return self.end_position - self.position
 
+    def offsets(self, base_offset: int) -> tuple[int | None, int | None]:
+        """(first, last) of the offsets lost with it; none in zeros at the end, where nothing was ever written."""
+        if self.kind == "zero-tail":
+            return None, None
+        return base_offset + self.position, base_offset + self.end_position - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Altered:

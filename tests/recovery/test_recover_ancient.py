@@ -86,6 +86,7 @@ def test_kafka_leaves_what_jafka_left(ancient_small: Path, kind: str) -> None:
     assert repair.log_end_offset == int(last.split(".")[0]) + len(left[last])
     assert repair.findings and len(repair.removed) == 1
     removed = repair.removed[0]
+    assert (removed.first_offset is None) == (kind == "zeros")  # nothing was ever written there
     assert (removed.position, removed.length) == (
         len(left[last]),
         (found / last).stat().st_size - len(left[last]),
