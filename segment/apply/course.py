@@ -42,6 +42,14 @@ class Seen:
     mtime_ns: int
 
 
+def is_alike(seen: Seen | None, other: Seen | None) -> bool:
+    """The same size and time, or both not there. The inode does not count: a later change that was undone since may
+    have brought back a copy."""
+    if seen is None or other is None:
+        return seen is other
+    return (seen.size_bytes, seen.mtime_ns) == (other.size_bytes, other.mtime_ns)
+
+
 class Course:
     """inputs: the directory as found. steps: in order. Raises ValueError for steps that make no sense together."""
 
@@ -168,17 +176,18 @@ class Course:
                 answer = done
         return answer
 
-    def allowed(self, staged: Mapping[int, Seen]) -> dict[str, set[int | None]]:
-        """The inodes that each name may hold at any moment of the course (None: no file)."""
-        may: dict[str, set[int | None]] = {name: {file.inode} for name, file in self.inputs.items()}
+    def tokens(self) -> dict[str, set[Token | None]]:
+        """What each name may hold at any moment of the course (None: no file)."""
+        may: dict[str, set[Token | None]] = {name: {name} for name in self.inputs}
         for change in self.changes:
             for name, token in change:
-                inodes = may.setdefault(name, {None})
-                if token is None:
-                    inodes.add(None)
-                else:
-                    inodes.add(staged[token].inode if isinstance(token, int) else self.inputs[token].inode)
+                may.setdefault(name, {None}).add(token)
         return may
+
+    def sizes(self, found: str) -> set[int]:
+        """The sizes that a file as found has in the course."""
+        cuts = {cut_to[found] for cut_to in self._cut_to if found in cut_to}
+        return {self.inputs[found].size_bytes, *cuts}
 
 
 def written(course: Course) -> Iterator[tuple[int, Write]]:

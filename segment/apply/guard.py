@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from kseg.segment.apply.change import check_name, clear_the_way, half_done_sentence
-from kseg.segment.apply.course import Seen
+from kseg.segment.apply.course import Seen, is_alike
 from kseg.segment.apply.disk import DISK, Disk, checksum, copy_file, remove_quietly
 from kseg.segment.apply.journal import (
     GUARD,
@@ -176,14 +176,6 @@ def _numbers(seen: Seen) -> tuple[int, int, int]:
     return seen.size_bytes, seen.mtime_ns, seen.inode
 
 
-def _is_same(seen: Seen | None, expected: Seen | None) -> bool:
-    """Whether a file is as a journal left it. Its inode does not count: a later change that was undone brought back a
-    copy."""
-    if seen is None or expected is None:
-        return seen is expected
-    return (seen.size_bytes, seen.mtime_ns) == (expected.size_bytes, expected.mtime_ns)
-
-
 def _seen_by_name(rows: Iterable[Sequence[int]]) -> dict[str, Seen]:
     """From the journal's lists. Raises ValueError or TypeError for lists that are none of ours."""
     found = {}
@@ -230,7 +222,7 @@ class GuardWayBack:
         if self._journal.state is State.DONE and done is not None:
             expected = _seen_by_name(done["files"])
             wrong = [
-                name for name in {*actual, *expected} if not _is_same(actual.get(name), expected.get(name))
+                name for name in {*actual, *expected} if not is_alike(actual.get(name), expected.get(name))
             ]
         else:
             wrong = [name for name in {*actual, *self._found} if not self._may_be(name, actual.get(name))]
@@ -248,7 +240,7 @@ class GuardWayBack:
             return True
         if name in self._grows and found is not None and seen is not None:
             return seen.inode == found.inode and seen.size_bytes >= found.size_bytes
-        return seen == found
+        return is_alike(seen, found)
 
     def hold(self) -> dict[str, int]:
         holders = {}

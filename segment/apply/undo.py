@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ParamSpec, Protocol, TypeVar
 
 from kseg.segment.apply.change import abandon, change_of, half_done_sentence, undo_command
-from kseg.segment.apply.course import Seen, Tail
+from kseg.segment.apply.course import Seen, Tail, Token, is_alike
 from kseg.segment.apply.disk import DISK, Disk, checksum, copy, copy_file, link_or_copy, remove_quietly
 from kseg.segment.apply.journal import (
     PLAN,
@@ -176,7 +176,9 @@ class _PlanWayBack:
         actual = look(self._place.directory, self._disk)
         if self._change.journal.state is State.DONE:
             expected = self._course.end_state(self._staged.files)
-            wrong = [name for name in {*actual, *expected} if actual.get(name) != expected.get(name)]
+            wrong = [
+                name for name in {*actual, *expected} if not is_alike(actual.get(name), expected.get(name))
+            ]
         else:
             wrong = self._off_the_way(actual)
         if wrong:
@@ -188,38 +190,33 @@ class _PlanWayBack:
 
     def _off_the_way(self, actual: Mapping[str, Seen]) -> list[str]:
         """Names that hold what neither the change nor its undo has put there."""
-        may = self._course.allowed(self._staged.files)
-        for name, inode in self._change.journal.holders.items():
-            may.setdefault(name, set()).add(inode)
-        known = {(seen.inode, seen.size_bytes, seen.mtime_ns) for seen in self._staged.files.values()}
-        for file in self._course.inputs.values():
-            known.add((file.inode, file.size_bytes, file.mtime_ns))
-        moving = {self._course.inputs[name].inode for name in self._tails}
-        wrong = []
-        for name in {*may, *actual}:
-            seen = actual.get(name)
-            if (None if seen is None else seen.inode) not in may.get(name, ()):
-                wrong.append(name)
-            elif seen is not None and seen.inode not in moving:
-                is_known = (seen.inode, seen.size_bytes, seen.mtime_ns) in known
-                if not is_known and not self._is_restored(name, seen):
-                    wrong.append(name)
-        return wrong
+        may = self._course.tokens()
+        return [
+            name
+            for name in {*may, *actual}
+            if not any(self._can_be(actual.get(name), token) for token in may.get(name, {None}))
+        ]
 
-    def _is_restored(self, name: str, seen: Seen) -> bool:
-        """Whether a name holds a copy, with another inode, of what it held as found."""
-        found = self._course.inputs.get(name)
-        return found is not None and (seen.size_bytes, seen.mtime_ns) == (found.size_bytes, found.mtime_ns)
+    def _can_be(self, seen: Seen | None, token: Token | None) -> bool:
+        if seen is None or token is None:
+            return seen is None and token is None
+        if isinstance(token, int):
+            return is_alike(seen, self._staged.files.get(token))
+        found = self._course.inputs[token]
+        if token not in self._tails:
+            return (seen.size_bytes, seen.mtime_ns) == (found.size_bytes, found.mtime_ns)
+        sizes = self._course.sizes(token)
+        is_growing = self._change.journal.state is State.UNDOING
+        return min(sizes) <= seen.size_bytes <= max(sizes) if is_growing else seen.size_bytes in sizes
 
     def hold(self) -> dict[str, int]:
-        actual = look(self._place.directory, self._disk)
-        names = {seen.inode: name for name, seen in actual.items()}
         for tails in self._tails.values():
             for tail in tails:
                 self._check_tail(tail)
         made: list[str] = []
         try:
-            holders = {name: self._hold(name, names, made) for name in self._course.touched}
+            now = self._survivors()
+            holders = {name: self._hold(name, now.get(name), made) for name in self._course.touched}
             for path in self._place.directories[-1:] or (self._place.directory,):
                 self._disk.sync_directory(path)
         except BaseException:
@@ -241,8 +238,17 @@ class _PlanWayBack:
         if crc != self._staged.tails[tail.number]:
             raise Refused(f"cannot undo: {path} is not what was taken out; nothing was changed")
 
-    def _hold(self, name: str, names: Mapping[int, str], made: list[str]) -> int:
-        """See to it that the quarantine beside the journal has a found file; its inode there."""
+    def _survivors(self) -> dict[str, str]:
+        """What the found files that are in the directory are called now."""
+        if self._change.journal.state is State.DONE:
+            return self._course.survivors
+        actual = look(self._place.directory, self._disk)
+        names = {seen.inode: name for name, seen in actual.items()}
+        return {name: names[file.inode] for name, file in self._course.inputs.items() if file.inode in names}
+
+    def _hold(self, name: str, now: str | None, made: list[str]) -> int:
+        """See to it that the quarantine beside the journal has a found file; its inode there. now: its name in the
+        directory, None when it is not there."""
         disk, path, found = self._disk, self._place.old(name), self._course.inputs[name]
         status = disk.status(path)
         is_copied = name in self._staged.copied
@@ -259,8 +265,8 @@ class _PlanWayBack:
             disk.unlink(path)
         if is_copied and self._change.elsewhere is not None:
             source = os.path.join(self._change.elsewhere, name)
-        elif found.inode in names:
-            source = self._place.target(names[found.inode])
+        elif now is not None:
+            source = self._place.target(now)
         else:
             raise Refused(f"cannot undo: {path} is gone; nothing was changed")
         made.append(path)
@@ -295,11 +301,14 @@ class _PlanWayBack:
             raise Refused(f"{self._place.directory} is not as it was found, though {journal} was undone")
 
     def _is_restored_by(self, holders: Mapping[str, int]) -> bool:
-        expected = {
-            name: Seen(holders.get(name, file.inode), file.size_bytes, file.mtime_ns)
-            for name, file in self._course.inputs.items()
-        }
-        return look(self._place.directory, self._disk) == expected
+        """Whether every file is as found; one that was touched is told from what replaced it by its inode."""
+        actual = look(self._place.directory, self._disk)
+        return actual.keys() == self._course.inputs.keys() and all(
+            (seen.size_bytes, seen.mtime_ns) == (file.size_bytes, file.mtime_ns)
+            and seen.inode == holders.get(name, seen.inode)
+            for name, seen in actual.items()
+            for file in (self._course.inputs[name],)
+        )
 
     def _append_tail(self, tail: Tail, path: str) -> None:
         disk = self._disk
