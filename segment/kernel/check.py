@@ -7,33 +7,13 @@ Columns are those of `kseg.segment.columns`; numbers that outlive a call stand i
 named by the constants beside each function.
 """
 
+from kseg.segment.kernel import views
+
 # --- neighbours
 
 SEEN_LAST, SEEN_EPOCH, SEEN_REASONS = range(3)
 SEEN_WIDTH = 3
 OFFSET, EPOCH, COUNT, ATTRIBUTES, MAGIC = 1, 2, 4, 8, 16
-
-
-def long_at(buf, p):
-    value = buf[p]
-    if value > 127:
-        value = value - 256
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    value = (value << 8) | buf[p + 3]
-    value = (value << 8) | buf[p + 4]
-    value = (value << 8) | buf[p + 5]
-    value = (value << 8) | buf[p + 6]
-    return (value << 8) | buf[p + 7]
-
-
-def int_at(buf, p):
-    value = buf[p]
-    if value > 127:
-        value = value - 256
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    return (value << 8) | buf[p + 3]
 
 
 def header_reasons(cells, capacity, row):
@@ -212,40 +192,52 @@ I_WIDTH = 10
 IN_ORDER, MORE, UNSORTED, NO_BATCH, WRONG_OFFSET, FORMER_TOO_HIGH, WRONG_TIMESTAMP, OLD_TIMESTAMP = range(8)
 
 
-def offset_entries_ordered(index, left, right):
+def offset_entries_ordered(entries, left, right):
     # both numbers of an entry increase
-    if int_at(index, 8 * left) >= int_at(index, 8 * right):
+    if views.int_at(entries, 8 * left) >= views.int_at(entries, 8 * right):
         return 0
-    return int_at(index, 8 * left + 4) < int_at(index, 8 * right + 4)
+    return views.int_at(entries, 8 * left + 4) < views.int_at(entries, 8 * right + 4)
 
 
-def time_entries_ordered(index, left, right):
+def time_entries_ordered(entries, left, right):
     # timestamps increase, offsets do not decrease
-    if long_at(index, 12 * left) >= long_at(index, 12 * right):
+    if views.long_at(entries, 12 * left) >= views.long_at(entries, 12 * right):
         return 0
-    return int_at(index, 12 * left + 8) <= int_at(index, 12 * right + 8)
+    return views.int_at(entries, 12 * left + 8) <= views.int_at(entries, 12 * right + 8)
 
 
-def ordered(index, width, left, right):
+def ordered(entries, width, left, right):
     if width == 8:
-        return offset_entries_ordered(index, left, right)
-    return time_entries_ordered(index, left, right)
+        return offset_entries_ordered(entries, left, right)
+    return time_entries_ordered(entries, left, right)
 
 
 def out_of_order(index, width, former, slot, slots):
     """Whether the entry in `slot` is the one that breaks the order (former: the sound slot before it, −1 = none)."""
-    if former >= 0 and not ordered(index, width, former, slot):
+    check_slots(len(index), width, former, slot, slots)
+    return breaks_order(views.bytes_in(index), width, former, slot, slots)
+
+
+def check_slots(size, width, former, slot, slots):
+    slot_size = 8 if width == 8 else 12
+    if slot < 0 or slot >= slots or former >= slots or slots > size // slot_size:
+        raise ValueError("a slot lies outside the index")
+    return 0
+
+
+def breaks_order(entries, width, former, slot, slots):
+    if former >= 0 and not ordered(entries, width, former, slot):
         return 1
-    if slot + 1 >= slots or ordered(index, width, slot, slot + 1):
+    if slot + 1 >= slots or ordered(entries, width, slot, slot + 1):
         return 0
     # an inverted pair: the second is wrong when it does not fit behind the former, the first when it does not fit
     # before what follows the second; when both fit alike, the first is named
-    if former >= 0 and not ordered(index, width, former, slot + 1):
+    if former >= 0 and not ordered(entries, width, former, slot + 1):
         return 0
     if (
         slot + 2 < slots
-        and ordered(index, width, slot, slot + 2)
-        and not ordered(index, width, slot + 1, slot + 2)
+        and ordered(entries, width, slot, slot + 2)
+        and not ordered(entries, width, slot + 1, slot + 2)
     ):
         return 0
     return 1
@@ -267,13 +259,15 @@ def next_offset_entry(index, slots, base, cells, capacity, stop, state):
     are counted by style: I_EXACT last offset of the batch, I_FIRST its first, I_INNER between, I_BEYOND above it.
     State: I_SEEN last offset of the row before I_ROW; I_FORMER offset of the last sound entry.
     """
+    entries = views.bytes_in(index)
     while state[0] < slots:
         slot = state[0]
-        if out_of_order(index, 8, state[9], slot, slots):
+        check_slots(len(index), 8, state[9], slot, slots)
+        if breaks_order(entries, 8, state[9], slot, slots):
             state[0] = slot + 1
             return UNSORTED
-        offset = base + int_at(index, 8 * slot)
-        position = int_at(index, 8 * slot + 4)
+        offset = base + views.int_at(entries, 8 * slot)
+        position = views.int_at(entries, 8 * slot + 4)
         row = state[1]
         while row < stop and cells[row] < position:
             state[2] = cells[4 * capacity + row]
@@ -311,13 +305,15 @@ def next_time_entry(index, slots, base, cells, capacity, stop, state):
     a batch before has a greater one) and OLD_TIMESTAMP (the batch has no timestamp at all). State: I_SEEN last
     offset of the row before, I_FORMER greatest timestamp before I_ROW.
     """
+    entries = views.bytes_in(index)
     while state[0] < slots:
         slot = state[0]
-        if out_of_order(index, 12, state[9], slot, slots):
+        check_slots(len(index), 12, state[9], slot, slots)
+        if breaks_order(entries, 12, state[9], slot, slots):
             state[0] = slot + 1
             return UNSORTED
-        timestamp = long_at(index, 12 * slot)
-        offset = base + int_at(index, 12 * slot + 8)
+        timestamp = views.long_at(entries, 12 * slot)
+        offset = base + views.int_at(entries, 12 * slot + 8)
         row = state[1]
         while row < stop and cells[4 * capacity + row] < offset:
             state[2] = cells[4 * capacity + row]

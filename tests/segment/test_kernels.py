@@ -266,7 +266,7 @@ def test_message_sets(content: bytes, base_offset: int, magic: int, attributes: 
     both(lambda kernel, wrap: kernel["messages"].count_messages(wrap(content)))
 
 
-@pytest.mark.parametrize("name", ["records", "walk", "checksum", "text"])
+@pytest.mark.parametrize("name", ["records", "walk", "checksum", "check", "text"])
 def test_tables_that_are_too_small_are_refused(name: str) -> None:
     """In C there is no second line of defence: each entry function compares its tables with what is claimed."""
     data = batch(0)
@@ -305,6 +305,16 @@ def test_tables_that_are_too_small_are_refused(name: str) -> None:
                 ),
                 lambda: kernel["checksum"].judge_large(memoryview(data), wrap(small), 5, 1, len, len),
                 lambda: kernel["checksum"].judge_large(memoryview(data), wrap(batches), 16, 17, len, len),
+            ],
+            "check": [
+                lambda: kernel["check"].out_of_order(wrap(data[:16]), 8, -1, 0, 3),
+                lambda: kernel["check"].out_of_order(wrap(data[:16]), 8, 2, 1, 2),
+                lambda: kernel["check"].next_offset_entry(
+                    wrap(data[:15]), 2, 0, wrap(batches), 16, 1, wrap(numbers(*[0] * 10))
+                ),
+                lambda: kernel["check"].next_time_entry(
+                    wrap(data[:24]), 2, 0, wrap(batches), 16, 1, wrap(numbers(-1, *[0] * 9))
+                ),
             ],
             "text": [
                 lambda: kernel["text"].format_lines(
