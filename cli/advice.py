@@ -44,7 +44,9 @@ def _can_be_recovered(path: str) -> bool:
     from kseg.segment.partition.names import parse_file_name
 
     folder, name = os.path.split(path)
-    return os.path.isdir(path) or _is_partition(folder or ".") or parse_file_name(name).base_offset is not None
+    return (
+        os.path.isdir(path) or _is_partition(folder or ".") or parse_file_name(name).base_offset is not None
+    )
 
 
 def _is_partition(path: str) -> bool:
