@@ -145,7 +145,7 @@ def command(
         int,
         Option(
             "--producer-id-expiration-ms",
-            metavar="TIME",
+            metavar="DURATION",
             read=read_duration,
             help="Kafka's producer.id.expiration.ms.",
             panel=BROKER,
