@@ -90,7 +90,7 @@ def parts_of(encoded: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
     return [encoded[start : start + size] for start in range(0, len(encoded), size)]
 
 
-@pytest.mark.behaviour("P16")
+@pytest.mark.behaviour("P16", "P20", "I21", "F53")
 @pytest.mark.parametrize(("interval", "size"), [(0, 9), (600, 5), (4096, 50)])
 def test_a_partition_with_everything_in_several_lives(
     oracle: Oracle, tmp_path: Path, interval: int, size: int

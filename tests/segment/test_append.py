@@ -26,6 +26,7 @@ from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
 from kseg.segment.sidecar.snapshot import decode_snapshot
+from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from kseg.segment.targets import Expansion, FileTarget, PartitionTarget, resolve_targets
 from kseg.segment.writing.append import append, append_target
 from kseg.segment.writing.append_options import AppendOptions
@@ -312,6 +313,55 @@ def test_a_leader_epoch_never_falls(tmp_path: Path, appended: Appended) -> None:
     assert [row["leader_epoch"] for row in rows_of(target) if row["type"] == "batch"] == [7, 7]
     with pytest.raises(BadLine, match="line 1: leader epoch 6 is below 7, the latest"):
         appended(target, [{"value": "c"}], leader_epoch=6)
+
+
+PRODUCERS_INTERLEAVED = (
+    (1, 5), (None, 3), (2, 2), (1, 4), (3, 3), (None, 2), (1, 10), (1, "ABORT"), (2, 6), (4, 3), (None, 10),
+    (3, 9), (3, "COMMIT"), (4, 8), (2, 7), (2, "ABORT"), (None, 10), (4, 4), (4, "COMMIT"),
+)  # fmt: skip
+
+
+@pytest.mark.behaviour("X01", "X07")
+@pytest.mark.parametrize("segment_bytes", [400, 1200, 1 << 30])
+def test_aborts_stand_in_the_index_of_the_segment_with_their_marker(
+    tmp_path: Path, appended: Appended, segment_bytes: int
+) -> None:
+    """Ninety offsets of four producers, whose transactions abort at 29 and 74 and commit at 58 and 89."""
+    target = tmp_path / "txn-0"
+    sequences = dict.fromkeys(range(1, 5), 0)
+    lines: Lines = []
+    for producer, what in PRODUCERS_INTERLEAVED:
+        header: dict[str, Any] = {"type": "batch", "count": 1 if isinstance(what, str) else what}
+        if producer is not None:
+            header |= {"producer_id": producer, "producer_epoch": 0, "transactional": True}
+        if isinstance(what, str):
+            lines += [header | {"control": True}, {"control": {"kind": what}}]
+            continue
+        if producer is not None:
+            header["base_sequence"] = sequences[producer]
+            sequences[producer] += what
+        lines += [header, *({"value": "v"} for _ in range(what))]
+    result = appended(target, lines, rolls=RollRules(segment_bytes=segment_bytes))
+    assert result["log_end_offset"] == 90
+    bases = sorted(int(path.stem) for path in target.glob("*.log"))
+    found = {int(path.stem): list(TxnIndex(path.read_bytes(), 0)) for path in target.glob("*.txnindex")}
+    expected: dict[int, list[AbortedTxn]] = {}
+    for entry in (AbortedTxn(0, 1, 0, 29, 8), AbortedTxn(0, 2, 8, 74, 36)):
+        expected.setdefault(max(base for base in bases if base <= entry.last_offset), []).append(entry)
+    assert found == expected
+
+
+@pytest.mark.behaviour("P16")
+def test_every_rolled_segment_has_a_snapshot_at_its_base(tmp_path: Path, appended: Appended) -> None:
+    target = tmp_path / "rolled-0"
+    for _ in range(2):
+        appended(target, [{"value": "x" * 100} for _ in range(20)], producer_id=3, batch_records=2,
+                 rolls=RollRules(segment_bytes=1000))  # fmt: skip
+    bases = sorted(int(path.stem) for path in target.glob("*.log"))
+    snapshots = {int(path.stem): decode_snapshot(path.read_bytes()) for path in target.glob("*.snapshot")}
+    assert len(bases) > 5 and set(bases[1:]) | {40} <= snapshots.keys()
+    for offset, (entry,) in snapshots.items():
+        assert (entry.producer_id, entry.last_offset, entry.last_sequence) == (3, offset - 1, offset - 1)
 
 
 # --- filtered and damaged input
