@@ -310,6 +310,17 @@ def is_there(place: Place, disk: Disk) -> bool:
         raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
 
 
+def has_traces(place: Place, disk: Disk) -> bool:
+    """Whether there is a journal, or what a kill left of its removal. Raises UnreadableInput when nobody can tell."""
+    try:
+        if any(disk.status(path) is not None for path in (place.journal, *place.directories[1:])):
+            return True
+        around = place.directories[:1]
+        return any(disk.status(path) is not None and not disk.names(path) for path in around)
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
+
+
 def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
     """All journals in a directory, oldest first. Raises UnreadableInput when one cannot be read."""
     try:

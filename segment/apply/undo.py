@@ -28,6 +28,7 @@ from kseg.segment.apply.journal import (
     Place,
     State,
     append,
+    has_traces,
     is_there,
     partition_places,
     read_journal,
@@ -78,7 +79,7 @@ def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
     """
     if not is_there(place, disk):
         raise Refused(f"there is no journal {place.journal}")
-    places = [place, *(p for p in partition_places(read_journal(place, disk)) if is_there(p, disk))]
+    places = [place, *(p for p in partition_places(read_journal(place, disk)) if has_traces(p, disk))]
     with ExitStack() as stack:
         for each in places:
             stack.enter_context(claimed(each.directory))
