@@ -17,7 +17,15 @@ from kseg.recovery.salvage.arrangement import Segment
 from kseg.recovery.salvage.draft import Draft
 from kseg.recovery.salvage.found import Logs
 from kseg.recovery.salvage.judgement import Judgement
-from kseg.recovery.salvage.side_files import Rebuilt, Wanted, file_of, missing_aborted, rebuild
+from kseg.recovery.salvage.side_files import (
+    MOST_CUT,
+    Range,
+    Rebuilt,
+    Wanted,
+    file_of,
+    missing_aborted,
+    rebuild,
+)
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import (
@@ -30,9 +38,9 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
 from kseg.segment.sidecar.snapshot import decode_snapshot
-from kseg.segment.sidecar.txn_index import TxnIndex
+from kseg.segment.sidecar.txn_index import TxnIndex, encode_txn_index
 from kseg.segment.state.epochs import EpochHistory
-from kseg.segment.state.producer import ProducerState
+from kseg.segment.state.producer import OpenTransaction, ProducerState
 
 _EPOCHS = NAME_BY_ROLE[Role.LEADER_EPOCHS]
 _PREALLOCATED = "index-preallocated"
@@ -71,7 +79,8 @@ _BAD_SNAPSHOT = ("snapshot-corrupt", "snapshot-mismatch", "unreadable-file")
 
 
 class Beside:
-    """Settles the side files in a draft. producers: at the log end; findings: what the replay says."""
+    """Settles the side files in a draft. producers: at the log end; findings: what the replay says; cut: transactions
+    that were open where offsets are lost, with these."""
 
     def __init__(
         self,
@@ -87,6 +96,7 @@ class Beside:
     ) -> None:
         self.producers = judgement.producers
         self.findings: list[Finding] = []
+        self.cut: list[tuple[OpenTransaction, Range]] = []
         self._draft = draft
         self._judgement = judgement
         self._logs = logs
@@ -96,18 +106,21 @@ class Beside:
         self._settings = settings
         self._rebuild = rebuild
 
-    def settle(self, log_start_offset: int, end_offset: int) -> None:
+    def settle(self, log_start_offset: int, end_offset: int, lost: list[Range]) -> None:
+        """lost: ranges of offsets that are lost, in order."""
         self._remove_homeless()
         flawed = dict(self._flawed())
         wanted = self._wanted(flawed, end_offset)
         if wanted == Wanted() and not self._is_reordered():
             self._remove_snapshots(wanted, Rebuilt(), end_offset)
+            opened = self.producers.open_transactions[:MOST_CUT] if lost else ()
+            self.cut = [(one, last) for one in opened for last in lost[-1:] if last[0] > one.first_offset]
             return
         start = ProducerState(self._segments[0].base_offset) if self._segments else ProducerState()
         if not self._rebuild:
             start = self._start()
-        made = rebuild(self._logs, self._segments, start, wanted, self._settings, log_start_offset)
-        self.producers, self.findings = made.producers, made.findings
+        made = rebuild(self._logs, self._segments, start, wanted, self._settings, log_start_offset, lost)
+        self.producers, self.findings, self.cut = made.producers, made.findings, made.cut
         self._put_indexes(flawed, made)
         self._remove_snapshots(wanted, made, end_offset)
         self._put_snapshots(made)
@@ -243,8 +256,6 @@ class Beside:
         return missing_aborted(made.aborted[number], TxnIndex(data, segment.base_offset))
 
     def _add_aborted(self, segment: Segment, number: int, made: Rebuilt) -> None:
-        from kseg.segment.sidecar.txn_index import encode_txn_index
-
         name = file_of(segment, Role.TXN_INDEX)
         self._draft.put(name, encode_txn_index(made.aborted[number]), "an aborted transaction is not in it")
 

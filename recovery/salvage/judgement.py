@@ -103,7 +103,7 @@ def _look(judgement: Judgement, settings: LoadSettings) -> None:
         if ledger.admit(event):
             shown.append(event)
     judgement.facts, judgement.producers = check.facts, check.replay.state
-    judgement.findings = [_weighed(finding, watch_of) for finding in (*shown, *ledger.overflow())]
+    judgement.findings = [*shown, *ledger.overflow()]
 
 
 def _everything(
@@ -119,6 +119,13 @@ def _everything(
             with MappedFile(entry.path) as file:
                 place = Place(entry.path, _base(entry), is_last=False)
                 yield from SegmentCheck(file.view, place, options, ledger, [watch_of[entry.path]]).events()
+
+
+def weighed_findings(judgement: Judgement) -> Iterator[Finding]:
+    """The findings of the judgement with what salvage makes of them; to be asked when the fixes are final."""
+    watch_of = {watch.log.path: watch for watch in judgement.watches}
+    for finding in judgement.findings:
+        yield _weighed(finding, watch_of)
 
 
 def _weighed(finding: Finding, watch_of: Mapping[str, Watch]) -> Finding:

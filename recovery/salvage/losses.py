@@ -10,7 +10,7 @@ of offsets is lost, and no bytes (`lost-tail`).
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kseg.recovery.repair.outcome import Removed
@@ -67,7 +67,7 @@ class Losses:
         self._watches = watches
         self._kept = kept
         self._witness = witness
-        self.is_tail_told = False
+        self._is_tail_told = False
 
     def removed(self, beaten: Sequence[Beaten], replaced: Sequence[SetAside]) -> tuple[Removed, ...]:
         """All of it, in the order of the logs."""
@@ -120,7 +120,7 @@ class Losses:
     def _at_the_end(self, number: int, loss: Loss, first: int) -> int | None:
         """The last offset that was lost with the tail of the log."""
         if self._witness is not None and self._witness.last_offset >= first:
-            self.is_tail_told = True
+            self._is_tail_told = True
             return self._witness.last_offset
         if loss.first_offset != first:
             return None
@@ -133,19 +133,26 @@ class Losses:
         count = int.from_bytes(head[L.BATCH_HEADER - 4 :], "big", signed=True)
         return first + delta if delta >= 0 and 0 < count <= delta + 1 else first
 
-    def tail(
-        self, end_offset: int, file: str, path: str, size_bytes: int
-    ) -> Iterator[tuple[Removed, Finding]]:
-        """What files beside the log know of behind its end, unless damaged bytes there account for it."""
+    def with_tail(
+        self, removed: tuple[Removed, ...], end_offset: int
+    ) -> tuple[tuple[Removed, ...], Finding | None]:
+        """`removed` and what files beside the log know of behind its end, unless damaged bytes there account for it."""
         witness = self._witness
-        if witness is None or self.is_tail_told or witness.last_offset < end_offset:
-            return
-        last = witness.last_offset
+        if witness is None or self._is_tail_told or witness.last_offset < end_offset:
+            return removed, None
+        log, last = self._logs[len(self._logs) - 1], witness.last_offset
         message = f"the log ends at offset {end_offset}, but {witness.by} knows of offset {last}"
-        yield (
-            Removed(file, size_bytes, 0, end_offset, last, LOST_TAIL),
-            Finding(LOST_TAIL, path, message, size_bytes, 0, end_offset, last),
-        )
+        finding = Finding(LOST_TAIL, log.path, message, log.size_bytes, 0, end_offset, last)
+        return (*removed, Removed(log.name, log.size_bytes, 0, end_offset, last, LOST_TAIL)), finding
+
+
+def lost_offsets(removed: Iterable[Removed]) -> list[Range]:
+    """The ranges of offsets that are lost, in order."""
+    return sorted(
+        (entry.first_offset, entry.last_offset)
+        for entry in removed
+        if entry.first_offset is not None and entry.last_offset is not None
+    )
 
 
 @dataclass(frozen=True, slots=True)

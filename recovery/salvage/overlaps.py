@@ -10,14 +10,19 @@
    goes itself stays too.
 
 Whoever goes, and why, is kept as `Beaten`.
+
+4. A displaced batch (its offsets contradict its neighbours in the file) was moved when the offsets it claims lie
+   inside the log and nobody else holds one of them. Otherwise they are not its own, and it goes.
+5. A leader epoch that the neighbours in the file proved wrong is right again for a batch that gets other neighbours.
 """
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kseg.recovery.salvage.found import Logs, Stretch
+from kseg.recovery.salvage.found import HeaderFix, Logs, Stretch
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
@@ -112,6 +117,37 @@ def in_order(logs: Logs, stretches: Sequence[Stretch]) -> Joiner:
             _Merge(logs, result).run(by_offset[start:stop])
         start = stop
     return result
+
+
+def place(order: Joiner, displaced: Sequence[Stretch]) -> Iterator[Stretch]:
+    """Put those displaced batches into the order that belong there; yields them."""
+    for stretch in sorted(displaced, key=lambda found: (found.first_offset, found.log, found.position)):
+        at = bisect_left(order.kept, stretch.first_offset, key=lambda kept: kept.last_offset)
+        if 0 < at < len(order.kept) and stretch.last_offset < order.kept[at].first_offset:
+            order.kept.insert(at, stretch)
+            yield stretch
+
+
+def forget_epochs(logs: Logs, kept: Sequence[Stretch]) -> None:
+    """Drop the corrections of leader epochs in front of stretches that have come to lie behind others."""
+    before: Stretch | None = None
+    for stretch in kept:
+        fixes = logs[stretch.log].fixes
+        fix = fixes.get(stretch.position)
+        if fix is not None and fix.leader_epoch is not None and not _is_natural(before, stretch):
+            fixes[stretch.position] = replace(fix, leader_epoch=None)
+            if fixes[stretch.position] == HeaderFix():
+                del fixes[stretch.position]
+        before = stretch
+
+
+def _is_natural(before: Stretch | None, after: Stretch) -> bool:
+    """Whether the second lies behind the first in the files as well."""
+    if before is None:
+        return after.log == 0
+    if before.log == after.log:
+        return before.position < after.position
+    return before.log + 1 == after.log
 
 
 class _Stream:

@@ -20,16 +20,18 @@ A batch under a right checksum stays even when it does harm: a data batch outsid
 with the position, and left to the operator. Transactions whose end may lie among the lost bytes are named.
 """
 
+from collections.abc import Iterator
+
 from kseg.recovery.repair.options import Circumstances, LoadSettings
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.repair.outcome import Removed, Repair
 from kseg.recovery.salvage.arrangement import Segment, arrange
 from kseg.recovery.salvage.beside import Beside
 from kseg.recovery.salvage.draft import Draft
 from kseg.recovery.salvage.found import Logs
-from kseg.recovery.salvage.judgement import Judgement, judge
+from kseg.recovery.salvage.judgement import Judgement, judge, weighed_findings
 from kseg.recovery.salvage.leftovers import Leftovers, set_aside_findings
-from kseg.recovery.salvage.losses import Kept, Losses, Witnessed
-from kseg.recovery.salvage.overlaps import Joiner, in_order
+from kseg.recovery.salvage.losses import Kept, Losses, Witnessed, lost_offsets
+from kseg.recovery.salvage.overlaps import Joiner, forget_epochs, in_order, place
 from kseg.recovery.salvage.telling import overlap_findings, transaction_findings, without_repetition
 from kseg.recovery.verify.partition_files import known_last_offsets
 from kseg.segment import layout as L
@@ -82,12 +84,17 @@ class _Salvage:
     def run(self) -> Repair:
         stretches = [stretch for watch in self._judgement.watches for stretch in watch.stretches]
         order = in_order(self._logs, stretches)
+        displaced = [stretch for watch in self._judgement.watches for stretch in watch.displaced]
+        for stretch in place(order, displaced):
+            self._judgement.watches[stretch.log].place(stretch)
+        forget_epochs(self._logs, order.kept)
         segments = arrange(self._logs, order.kept, self._emptied(order))
         changed = self._lay(segments)
         end_offset = segments[-1].end_offset if segments else self._circumstances.log_start_offset
         log_start_offset = self._circumstances.log_start_offset
         if segments:
             log_start_offset = min(max(log_start_offset, segments[0].base_offset), end_offset)
+        removed, tail = self._losses(order, end_offset)
         beside = Beside(
             self._draft,
             self._judgement,
@@ -98,8 +105,20 @@ class _Salvage:
             self._settings,
             rebuild=self._rebuild,
         )
-        beside.settle(log_start_offset, end_offset)
-        return self._repair(order, segments, beside, log_start_offset, end_offset)
+        beside.settle(log_start_offset, end_offset, lost_offsets(removed))
+        recovery_point = end_offset
+        if not self._circumstances.is_clean:
+            recovery_point = min(self._circumstances.recovery_point, end_offset)
+        return Repair(
+            image=self._draft.image,
+            log_start_offset=log_start_offset,
+            log_end_offset=end_offset,
+            last_stable_offset=beside.producers.last_stable_offset(end_offset, log_start_offset),
+            recovery_point=recovery_point,
+            why=self._draft.changes(),
+            findings=tuple(without_repetition(self._findings(order, tail, beside))),
+            removed=removed,
+        )
 
     # --- logs
 
@@ -157,44 +176,22 @@ class _Salvage:
 
     # --- the answer
 
-    def _repair(
-        self,
-        order: Joiner,
-        segments: tuple[Segment, ...],
-        beside: Beside,
-        log_start_offset: int,
-        end_offset: int,
-    ) -> Repair:
-        judgement, circumstances = self._judgement, self._circumstances
-        kept = Kept(order.kept)
-        losses = Losses(self._logs, judgement.watches, kept, self._witness(end_offset))
-        removed = list(losses.removed(order.beaten, self._leftovers.logs))
-        findings: list[Finding] = [
-            *self._leftovers.findings,
-            *set_aside_findings(self._draft, self._leftovers.logs, kept.ranges),
-            *judgement.findings,
-            *overlap_findings(self._logs, order.beaten),
-        ]
-        if judgement.logs:
-            last = judgement.logs[-1]
-            for tail, finding in losses.tail(end_offset, last.name, last.path, last.size_bytes):
-                removed.append(tail)
-                findings.append(finding)
-        findings += beside.findings
-        findings += transaction_findings(self._draft.directory, beside.producers, beside.findings, removed)
-        recovery_point = end_offset
-        if not circumstances.is_clean:
-            recovery_point = min(circumstances.recovery_point, end_offset)
-        return Repair(
-            image=self._draft.image,
-            log_start_offset=log_start_offset,
-            log_end_offset=end_offset,
-            last_stable_offset=beside.producers.last_stable_offset(end_offset, log_start_offset),
-            recovery_point=recovery_point,
-            why=self._draft.changes(),
-            findings=tuple(without_repetition(findings)),
-            removed=tuple(removed),
-        )
+    def _losses(self, order: Joiner, end_offset: int) -> tuple[tuple[Removed, ...], Finding | None]:
+        """What goes, and what is to be said of a log that was never written to its end."""
+        judgement = self._judgement
+        losses = Losses(self._logs, judgement.watches, Kept(order.kept), self._witness(end_offset))
+        removed = losses.removed(order.beaten, self._leftovers.logs)
+        return losses.with_tail(removed, end_offset)
+
+    def _findings(self, order: Joiner, tail: Finding | None, beside: Beside) -> Iterator[Finding]:
+        yield from self._leftovers.findings
+        yield from set_aside_findings(self._draft, self._leftovers.logs, Kept(order.kept).ranges)
+        yield from weighed_findings(self._judgement)
+        yield from overlap_findings(self._logs, order.beaten)
+        if tail is not None:
+            yield tail
+        yield from beside.findings
+        yield from transaction_findings(self._draft.directory, beside.cut)
 
     def _witness(self, end_offset: int) -> Witnessed | None:
         """The greatest believable offset that files beside the log know of behind its end."""

@@ -13,6 +13,7 @@ The replay starts from the newest readable snapshot at or below the first base o
 """
 
 from array import array
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -30,7 +31,12 @@ from kseg.segment.sidecar.index_builder import SegmentIndexes
 from kseg.segment.sidecar.snapshot import encode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 from kseg.segment.state.epochs import EpochHistory
-from kseg.segment.state.producer import ProducerState
+from kseg.segment.state.producer import OpenTransaction, ProducerState
+
+# So many transactions with a possibly lost end are told one by one.
+MOST_CUT = 100
+
+Range = tuple[int, int]
 
 
 def file_of(segment: Segment, role: Role) -> str:
@@ -52,13 +58,14 @@ class Wanted:
 @dataclass(slots=True)
 class Rebuilt:
     """files: contents by name. aborted: of each segment. findings: what the batches have to say when they are
-    replayed. producers: at the log end."""
+    replayed. producers: at the log end. cut: transactions that were open where offsets are lost, with these."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     aborted: list[tuple[AbortedTxn, ...]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     epochs: EpochHistory = field(default_factory=EpochHistory)
     producers: ProducerState = field(default_factory=ProducerState)
+    cut: list[tuple[OpenTransaction, Range]] = field(default_factory=list)
 
 
 def rebuild(
@@ -68,10 +75,11 @@ def rebuild(
     wanted: Wanted,
     settings: LoadSettings,
     log_start_offset: int,
+    lost: Sequence[Range],
 ) -> Rebuilt:
     """The pass. start: the producers at the first base offset. log_start_offset: snapshots at or below it are not
-    kept by a load."""
-    return _Rebuild(logs, start, wanted, settings, log_start_offset).run(segments)
+    kept by a load. lost: ranges of offsets that are lost, in order."""
+    return _Rebuild(logs, start, wanted, settings, log_start_offset, lost).run(segments)
 
 
 class _Rebuild:
@@ -82,8 +90,10 @@ class _Rebuild:
         wanted: Wanted,
         settings: LoadSettings,
         log_start_offset: int,
+        lost: Sequence[Range],
     ) -> None:
         self._logs = logs
+        self._lost = deque(lost)
         self._wanted = wanted
         self._settings = settings
         self._log_start_offset = log_start_offset
@@ -97,6 +107,7 @@ class _Rebuild:
             is_last = number + 1 == len(segments)
             self._boundary(segment.end_offset if is_last else segments[number + 1].base_offset)
         self._result.producers = self._replay.state
+        self._note_cut(L.INT64_MAX)
         if segments:
             self._result.producers.end_offset = segments[-1].end_offset
         return self._result
@@ -109,6 +120,7 @@ class _Rebuild:
         aborted: list[AbortedTxn] = []
         self._replayed_to, position = segment.base_offset, 0
         for stretch in segment.stretches:
+            self._note_cut(stretch.first_offset)
             self._replay.begin(self._logs[stretch.log].path, self._logs.view(stretch.log))
             for table in self._logs.tables(stretch):
                 self._result.findings.extend(self._replay.take(table, 0, table.count))
@@ -126,6 +138,13 @@ class _Rebuild:
             self._result.files[file_of(segment, Role.OFFSET_INDEX)] = indexes.offset_index.to_bytes()
             self._result.files[file_of(segment, Role.TIME_INDEX)] = indexes.time_index.to_bytes()
             self._result.files[file_of(segment, Role.TXN_INDEX)] = encode_txn_index(aborted)
+
+    def _note_cut(self, offset: int) -> None:
+        """Which transactions are open at the offsets that were lost before `offset`."""
+        while self._lost and self._lost[0][0] <= offset:
+            lost = self._lost.popleft()
+            if len(self._result.cut) < MOST_CUT:
+                self._result.cut += [(opened, lost) for opened in self._replay.state.open_transactions]
 
     def _note_end(self, table: Columns) -> None:
         """Up to where a broker's producer state has come: batches of old formats do not move it."""

@@ -2,13 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kseg.recovery.repair.outcome import Removed
 from kseg.recovery.salvage.found import Logs
 from kseg.recovery.salvage.overlaps import COPY, EPOCH, FIRST, OWN_SEGMENT, Beaten
 from kseg.segment.findings import Finding
-from kseg.segment.state.producer import ProducerState
-
-_OUTSIDE = "non-transactional-in-transaction"
+from kseg.segment.state.producer import OpenTransaction
 
 _RULES = {
     COPY: "byte for byte the same; the first copy stays",
@@ -39,45 +36,32 @@ def overlap_findings(logs: Logs, beaten: Sequence[Beaten]) -> Iterator[Finding]:
 
 
 def transaction_findings(
-    path: str, producers: ProducerState, findings: Iterable[Finding], removed: Iterable[Removed]
+    path: str, cut: Iterable[tuple[OpenTransaction, tuple[int, int]]]
 ) -> Iterator[Finding]:
-    """Transactions whose marker may lie among the lost offsets: those open at the end, and those of a producer that
-    went on without one. findings: of the replay."""
-    lost = [
-        (entry.first_offset, entry.last_offset)
-        for entry in removed
-        if entry.first_offset is not None and entry.last_offset is not None
-    ]
-    if not lost:
-        return
-    for opened in producers.open_transactions:
-        if any(last > opened.first_offset for _, last in lost):
-            message = (
-                f"the transaction of producer {opened.producer_id} from offset {opened.first_offset} is open, and its "
-                "end may be lost; readers of committed data stop there until it is ended"
-            )
-            yield _lost_end(path, message, opened.producer_id, opened.first_offset, opened.last_offset)
-    for finding in findings:
-        producer_id = finding.numbers.get("producer_id")
-        if finding.id != _OUTSIDE or finding.first_offset is None or not isinstance(producer_id, int):
+    """Transactions that were open where offsets are lost: their end may have been among these."""
+    told = set()
+    for opened, (first, last) in cut:
+        if (opened.producer_id, opened.first_offset) in told:
             continue
-        if any(first < finding.first_offset for first, _ in lost):
-            message = (
-                f"producer {producer_id} goes on at offset {finding.first_offset} outside a transaction whose end is "
-                "probably lost; a broker's recovery dies of this batch (InvalidTxnStateException)"
-            )
-            yield _lost_end(finding.path, message, producer_id, finding.first_offset, finding.last_offset)
-
-
-def _lost_end(path: str, message: str, producer_id: int, first: int, last: int | None) -> Finding:
-    return Finding(
-        "transaction-end-lost",
-        path,
-        message,
-        first_offset=first,
-        last_offset=last,
-        numbers={"producer_id": producer_id},
-    )
+        told.add((opened.producer_id, opened.first_offset))
+        message = (
+            f"the transaction of producer {opened.producer_id} from offset {opened.first_offset} was open where offsets "
+            f"{first} to {last} are lost; if its end was there, it goes on up to the next one's end, or stays open"
+        )
+        numbers: dict[str, int | str | bool | None] = {
+            "producer_id": opened.producer_id,
+            "producer_epoch": opened.producer_epoch,
+            "lost_first_offset": first,
+            "lost_last_offset": last,
+        }
+        yield Finding(
+            "transaction-end-lost",
+            path,
+            message,
+            first_offset=opened.first_offset,
+            last_offset=opened.last_offset,
+            numbers=numbers,
+        )
 
 
 def without_repetition(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -5,8 +5,9 @@ A table about which nothing was found costs one comparison. From the first findi
 the order.
 
     altered base offset or leader epoch, wrong magic    a `HeaderFix`; the rows come with the probable value
-    altered base offset, nobody knows the true one      the batch is *unplaced*: it is valid, but no offset is its own
-    offsets below 0, a last offset below the first      unplaced too: no log can hold them
+    altered base offset, nobody knows the true one      the batch is *displaced*: it is valid, and whether it was moved
+                                                        (then its offsets are right) or altered is seen at the end
+    offsets below 0, a last offset below the first      it goes: no log can hold them
     offsets that do not rise                            a new stretch
 
 Behind damage the first batch is weighed. Its checksum alone (32 bits) is what the search stopped at, and what it
@@ -22,7 +23,7 @@ Confidence is high when all speak for it, medium when one does not, low otherwis
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from kseg.recovery.salvage.found import FoundLog, HeaderFix, Stretch
@@ -75,18 +76,20 @@ class Resumption:
 class Watch:
     """A consumer for one log. number: of the log. next_base: of the next segment, None for the last.
 
-    stretches, losses: in order of position. resumptions: by the position of the damage.
+    stretches, losses: in order of position. displaced: batches (as stretches of one) whose offsets contradict their
+    neighbours; until they are placed they are among the losses. resumptions: by the position of the damage.
     """
 
     def __init__(self, number: int, log: FoundLog, next_base: int | None) -> None:
         self.log = log
         self.stretches: list[Stretch] = []
         self.losses: list[Loss] = []
+        self.displaced: list[Stretch] = []
         self.resumptions: dict[int, Resumption] = {}
         self._number = number
         self._next_base = next_base
         self._is_suspicious = False
-        self._unplaced: list[int] = []
+        self._unplaced: dict[int, int] = {}
         self._unknown_epochs: list[int] = []
         self._damage: int | None = None
         self._last_epoch = L.NO_LEADER_EPOCH
@@ -120,7 +123,9 @@ class Watch:
             if isinstance(probable, int):
                 self._fix(position, HeaderFix(base_offset=probable))
             else:
-                self._unplaced.append(position)
+                found = numbers["found_base_offset"]
+                assert isinstance(found, int)
+                self._unplaced[position] = found
         elif finding.id == "altered-leader-epoch":
             position -= L.ENTRY_OVERHEAD
             probable = numbers["probable_epoch"]
@@ -154,7 +159,7 @@ class Watch:
         begin = first
         for row in self._rows_at(table, self._unplaced, stop):
             self._take_ordered(table, begin, row)
-            self._leave_out(table, row, "altered-base-offset")
+            self._displace(table, row)
             begin = row + 1
         self._take_ordered(table, begin, stop)
 
@@ -203,6 +208,17 @@ class Watch:
         self.log.fixes.pop(position, None)
         self.losses.append(Loss(self._number, position, size, cause, 1))
 
+    def _displace(self, table: Columns, row: int) -> None:
+        position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
+        first = self._unplaced.pop(position)
+        width = table.at(C.LAST_OFFSET, row) - first_of(table, row)
+        self.displaced.append(Stretch(self._number, position, size, first, first + width, 1))
+        self._leave_out(table, row, "altered-base-offset")
+
+    def place(self, stretch: Stretch) -> None:
+        """A displaced batch has found its place after all."""
+        self.losses = [loss for loss in self.losses if loss.position != stretch.position]
+
     def _learn_epochs(self, table: Columns, stop: int) -> None:
         """Where several epochs fit alike, the judgement has put that of the batch before."""
         for row in self._rows_at(table, self._unknown_epochs, stop):
@@ -210,10 +226,10 @@ class Watch:
         self._unknown_epochs.clear()
 
     @staticmethod
-    def _rows_at(table: Columns, positions: list[int], stop: int) -> list[int]:
+    def _rows_at(table: Columns, positions: Iterable[int], stop: int) -> list[int]:
         known = table.column(C.POSITION)[:stop]
-        rows = (bisect_left(known, position) for position in sorted(positions))
-        return [row for row in rows if row < stop and known[row] in positions]
+        rows = ((bisect_left(known, position), position) for position in sorted(positions))
+        return [row for row, position in rows if row < stop and known[row] == position]
 
     # --- behind damage
 
@@ -221,6 +237,7 @@ class Watch:
         damage, self._damage = self._damage, None
         assert damage is not None
         evidence = [CHECKSUM]
+        altered = self.log.fixes.get(table.at(C.POSITION, first), HeaderFix())
         end = table.at(C.POSITION, first) + table.at(C.SIZE, first)
         follows = first + 1 < stop
         if follows or end == self.log.size_bytes:
@@ -230,10 +247,12 @@ class Watch:
         high = reach if self._next_base is None else min(reach, self._next_base - 1)
         if follows:
             high = min(high, first_of(table, first + 1) - 1)
-        if low <= first_of(table, first) and table.at(C.LAST_OFFSET, first) <= high:
+        is_between = low <= first_of(table, first) and table.at(C.LAST_OFFSET, first) <= high
+        if is_between and altered.base_offset is None and table.at(C.POSITION, first) not in self._unplaced:
             evidence.append(OFFSET)
         epoch = table.at(C.LEADER_EPOCH, first)
         behind = table.at(C.LEADER_EPOCH, first + 1) if follows else epoch
-        if self._last_epoch <= epoch <= behind or L.NO_LEADER_EPOCH in (epoch, behind):
+        is_between = self._last_epoch <= epoch <= behind or L.NO_LEADER_EPOCH in (epoch, behind)
+        if is_between and altered.leader_epoch is None:
             evidence.append(EPOCH)
         self.resumptions[damage] = Resumption(tuple(evidence))

@@ -9,6 +9,7 @@
 The quick level stops at names, sizes and the bytes of the logs.
 """
 
+import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
@@ -211,9 +212,8 @@ class PartitionCheck:
         content = None
         if segment.txn_index is not None:
             content = yield from self._open(stack, segment.txn_index)
-        path = (
-            segment.txn_index.path if segment.txn_index else names_check.beside(segment.log.path, ".txnindex")
-        )
+        log_name = os.path.join(self._directory.path, segment.log.name.name)
+        path = segment.txn_index.path if segment.txn_index else names_check.beside(log_name, ".txnindex")
         consumers.append(TxnIndexCheck(path, content, segment.base_offset, self.replay, self._ledger))
 
     # --- between segments
