@@ -8,25 +8,31 @@ import os
 from dataclasses import dataclass
 
 from kseg.segment.errors import UsageError
-from kseg.segment.partition.directory import is_log_directory, own_partition_name
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import INDEX_ROLES, Role, parse_file_name
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.steps import FileIdentity
 from kseg.segment.targets import FileTarget, PartitionTarget
 
-_SEGMENT_FILES = (Role.LOG, *INDEX_ROLES)
+_SEGMENT_FILES = (Role.LOG, Role.ANCIENT_LOG, *INDEX_ROLES)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """directory: as shown to the user. log_dir: the data directory around it, None when unknown. inputs: the files
-    that may be looked at. base_offset: of the only segment concerned, None for the whole partition."""
+    """directory: as shown to the user. log_dir: the data directory that is asked about it, None when there is none.
+    found: all its files. base_offset: of the only segment concerned, None for the whole partition."""
 
     directory: str
     log_dir: str | None
-    inputs: tuple[FileIdentity, ...]
+    found: tuple[FileIdentity, ...]
     base_offset: int | None = None
+
+    @property
+    def inputs(self) -> tuple[FileIdentity, ...]:
+        """The files that may be looked at."""
+        return tuple(file for file in self.found if self._is_concerned(file.name))
 
     @property
     def name(self) -> str:
@@ -44,10 +50,9 @@ class Subject:
         """The image without changes that are not the subject's business."""
         if self.base_offset is None:
             return image
-        kept = DirectoryImage.of(self.inputs)
-        names = {*kept, *image}
-        for name in names:
-            if not _is_of_segment(name, self.base_offset):
+        kept = DirectoryImage.of(self.found)
+        for name in {*kept, *image}:
+            if not self._is_concerned(name):
                 continue
             if name in image:
                 kept.write(name, image.content(name), image.like(name))
@@ -55,27 +60,24 @@ class Subject:
                 kept.remove(name)
         return kept
 
+    def concerns(self, finding: Finding) -> bool:
+        """Whether a finding is about the subject, and not about what is left out."""
+        return self.base_offset is None or self._is_concerned(os.path.basename(finding.path))
+
+    def _is_concerned(self, file_name: str) -> bool:
+        if self.base_offset is None:
+            return True
+        name = parse_file_name(file_name)
+        return name.base_offset == self.base_offset and name.role in _SEGMENT_FILES and name.is_live
+
 
 def subject_of(target: FileTarget | PartitionTarget) -> Subject:
     """Raises UsageError for a file that belongs to no segment, UnreadableInput when nothing can be listed."""
     if isinstance(target, PartitionTarget):
         return Subject(target.path, target.log_dir, inputs_of(target.path))
     head, tail = os.path.split(target.path)
-    directory = head or os.curdir
     name = parse_file_name(tail)
-    is_ancient = name.role is Role.ANCIENT_LOG
-    if name.base_offset is None or not (is_ancient or name.role in _SEGMENT_FILES):
+    if name.base_offset is None or name.role not in _SEGMENT_FILES:
         raise UsageError(f"{target.path} is no file of a segment; name its partition directory to recover it")
-    inputs = tuple(
-        file
-        for file in inputs_of(directory)
-        if (file.name == tail if is_ancient else _is_of_segment(file.name, name.base_offset))
-    )
-    parent = os.path.dirname(os.path.abspath(directory))
-    log_dir = os.path.join(directory, os.pardir) if is_log_directory(parent) else None
-    return Subject(directory, log_dir, inputs, name.base_offset)
-
-
-def _is_of_segment(file_name: str, base_offset: int) -> bool:
-    name = parse_file_name(file_name)
-    return name.base_offset == base_offset and name.role in _SEGMENT_FILES and name.is_live
+    directory = head or os.curdir
+    return Subject(directory, None, inputs_of(directory), name.base_offset)

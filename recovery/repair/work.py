@@ -55,7 +55,7 @@ def prepare(
     subject = subject_of(target)
     around = circumstances_of(subject.directory, subject.log_dir, options)
     repair = _repair(subject, options.policy, around, options)
-    yield from repair.findings
+    yield from filter(subject.concerns, repair.findings)
     if repair.death is not None:
         yield from _death(subject, repair)
         return None
@@ -106,12 +106,12 @@ def _repair(subject: Subject, policy: Policy, around: Circumstances, options: Re
 
 
 def _plan(subject: Subject, repair: Repair) -> Plan:
-    before = DirectoryImage.of(subject.inputs)
+    before = DirectoryImage.of(subject.found)
     steps = steps_between(before, subject.restricted(repair.image), repair.why)
     return Plan(
         command=COMMAND,
         directory=subject.directory,
-        inputs=subject.inputs,
+        inputs=subject.found,
         steps=steps,
         reasons=repair.findings,
     )
