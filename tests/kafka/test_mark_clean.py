@@ -23,7 +23,7 @@ RECOVERY = "recovery-point-offset-checkpoint"
 
 def _entries(checkpoint: Path) -> dict[str, int]:
     lines = checkpoint.read_text().splitlines()[2:]
-    return {"-".join(line.split()[:2]): int(line.split()[2]) for line in lines}
+    return {"-".join(line.split()[:2]): int(line.split()[2]) for line in lines}  # by partition
 
 
 def _consumed(broker: Broker, killed: Killed, topic: str) -> bool:
@@ -94,3 +94,29 @@ def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
     assert "checkpoint-corrupt" in [row["id"] for row in rows if row["type"] == "finding"]
     with Broker(tmp_path / "broker", data) as broker:
         assert _consumed(broker, killed, TOPICS[0])
+
+
+def test_checkpoints_are_those_the_broker_writes(killed: Killed, tmp_path: Path) -> None:
+    """Recovery points behind the end, in the middle, of a partition that is gone; a log start in mid-segment."""
+    data = copy_tree(killed.data, tmp_path / "data")
+    hurt(data)
+    points = {"tx-none": 5, "tx-gzip": 10_000, "tx-snappy": 30, "gone": 7}
+    lines = "".join(f"{topic} 0 {offset}\n" for topic, offset in points.items())
+    (data / RECOVERY).write_text(f"0\n{len(points)}\n{lines}")
+    (data / "log-start-offset-checkpoint").write_text("0\n2\ntx-lz4 0 3\ntx-zstd 0 0\n")
+    theirs = copy_tree(data, tmp_path / "theirs")
+    recover("--policy", "kafka", "--apply", data)
+    broker = Broker(tmp_path / "broker", theirs)
+    broker.start()
+    broker.wait_for("checkpoints", lambda: "gone-0" not in _entries(theirs / RECOVERY))
+    broker.wait_for(
+        "checkpoints", lambda: "tx-zstd-0" not in _entries(theirs / "log-start-offset-checkpoint")
+    )
+    broker.crash()
+    theirs_now = _entries(theirs / RECOVERY)
+    ours = _entries(data / RECOVERY)
+    assert {name: ours.get(name, 0) for name in theirs_now} == theirs_now
+    assert ours.keys() <= theirs_now.keys() and 5 < ours["tx-gzip-0"] < 10_000
+    starts = _entries(data / "log-start-offset-checkpoint")
+    assert {name: offset for name, offset in starts.items() if offset} == {"tx-lz4-0": 3}
+    assert _entries(theirs / "log-start-offset-checkpoint") == {"tx-lz4-0": 3}
