@@ -38,6 +38,7 @@ class IndexFile(Generic[I]):
         self._slot_bytes = slot_bytes
         self._full_bytes = max_bytes // slot_bytes * slot_bytes
         self._is_open = False
+        self._is_as_found = False  # no entry was added or forgotten since the file was opened
         self._raw: memoryview | bytes = b""
         self._entries: memoryview | bytes = b""
         self._reader: I | None = None
@@ -65,8 +66,16 @@ class IndexFile(Generic[I]):
             self._place.write(self.name, bytes(self._full_bytes), "made where it was missing")
             return
         self._length_bytes = self._place.size_bytes(self.name)
+        if self._length_bytes > L.INT32_MAX:
+            raise KafkaThrows(ILLEGAL_ARGUMENT, f"{self.name} is too large to be mapped")
         self._raw = self._place.view(self.name)
         self._set_entries(self._raw[: self._length_bytes // self._slot_bytes * self._slot_bytes])
+        self._is_as_found = True
+
+    def open_if_ragged(self) -> None:
+        """Open a file whose length is not a whole number of slots: that it is opened shows in no other file."""
+        if self.exists and self._place.size_bytes(self.name) % self._slot_bytes:
+            self.open()
 
     def reset(self) -> None:
         """Forget the entries and give the file its full size."""
@@ -98,18 +107,30 @@ class IndexFile(Generic[I]):
             self.trim()
             self.put_back(_CLOSED)
 
+    def finish(self, why: str) -> None:
+        """Trim the file and let go of it: the next question opens it again."""
+        self.trim()
+        self.put_back(why)
+        self._is_open = False
+        self._raw = b""
+        self._set_entries(b"")
+
     def put_back(self, why: str) -> None:
         """Let the file have the bytes that a broker's has now."""
         if not self._is_open:
             return
+        size = self._place.size_bytes(self.name) if self.exists else 0
+        if self._is_as_found and self._length_bytes <= size:
+            if self._length_bytes < size:
+                self._place.truncate(self.name, self._length_bytes, why)
+            return
         rest = self._raw[len(self._entries) : self._length_bytes]
         zeros = self._length_bytes - len(self._entries) - len(rest)
-        data = bytes(self._entries) + bytes(rest) + bytes(zeros)
-        if not self.exists or self._place.view(self.name) != data:
-            self._place.write(self.name, data, self._place.why.get(self.name, why))
+        self._place.write(self.name, bytes(self._entries) + bytes(rest) + bytes(zeros), why)
 
     def _set_entries(self, entries: memoryview | bytes) -> None:
         self._entries = entries
+        self._is_as_found = False
         self._reader = None
 
     def _resize(self, size_bytes: int) -> None:
@@ -162,6 +183,7 @@ class TxnIndexFile:
         self._place = place
         self._is_open = name in place.image
         self._last_offset: int | None = None
+        self._appended = bytearray()
 
     def is_sane(self) -> bool:
         """The check of every load; False makes the segment be recovered. Raises KafkaThrows for a version that is
@@ -182,9 +204,7 @@ class TxnIndexFile:
         self._last_offset = None
 
     def append(self, entries: list[AbortedTxn]) -> None:
-        """Add entries; raises KafkaThrows when last offsets do not increase."""
-        if not entries:
-            return
+        """Add entries; raises KafkaThrows when last offsets do not increase. `put_back` writes them."""
         for entry in entries:
             if self._last_offset is not None and entry.last_offset <= self._last_offset:
                 sentence = (
@@ -192,11 +212,15 @@ class TxnIndexFile:
                 )
                 raise KafkaThrows(ILLEGAL_ARGUMENT, sentence)
             self._last_offset = entry.last_offset
-        before = bytes(self._place.view(self.name)) if self.name in self._place.image else b""
-        self._is_open = True
-        self._place.write(
-            self.name, before + b"".join(map(encode_aborted, entries)), "rebuilt from the markers in the log"
-        )
+            self._appended += encode_aborted(entry)
+
+    def put_back(self) -> None:
+        """Let the file have what was appended."""
+        if self._appended:
+            before = bytes(self._place.view(self.name)) if self.name in self._place.image else b""
+            self._is_open = True
+            self._place.write(self.name, before + self._appended, "rebuilt from the markers in the log")
+            self._appended.clear()
 
     def truncate_to(self, offset: int) -> None:
         if not self._is_open:

@@ -28,7 +28,7 @@ def settle_leftovers(place: Workplace, settings: LoadSettings) -> None:
         if not name.endswith(L.SWAP_SUFFIX) and _lies_in(name, begin, end):
             why = f"replaced by a finished cleaning or split of the offsets {begin} to {end - 1}"
             if name.endswith(L.LOG_SUFFIX):
-                report_whole(place, name, begin, "leftover-swap", is_replaced=True)
+                report_whole(place, name, offset_in_name(name), "leftover-swap", is_replaced=True)
             place.remove(name, why)
     for name in list(place.image):
         if name.endswith(L.SWAP_SUFFIX):

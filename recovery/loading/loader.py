@@ -35,7 +35,7 @@ from kseg.recovery.loading.segment_recovery import recover
 from kseg.recovery.loading.throws import OUT_OF_ORDER, OVERFLOW, KafkaThrows
 from kseg.recovery.loading.workplace import Workplace, numbered, offset_in_name
 from kseg.recovery.repair.options import Circumstances, LoadSettings
-from kseg.recovery.repair.outcome import Death, Repair
+from kseg.recovery.repair.outcome import Death, Removed, Repair
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import PartitionState
@@ -60,11 +60,7 @@ def load_as_broker(
     rebuild: as if all side files were missing and the stop had not been clean, with recovery point 0. Where the load
     would throw, `death` of the answer says so. Raises UnreadableInput when a file cannot be read.
     """
-    try:
-        place = Workplace(directory, inputs)
-    except KafkaThrows as thrown:
-        return _died(Workplace(directory, ()), inputs, thrown)
-    with place:
+    with Workplace(directory, inputs) as place:
         if rebuild:
             circumstances = _forget_side_files(place, circumstances)
         try:
@@ -73,14 +69,14 @@ def load_as_broker(
         except KafkaThrows as thrown:
             return _died(place, inputs, thrown)
         return Repair(
-            image=place.settle(),
+            image=place.image,
             log_start_offset=load.log_start_offset,
             log_end_offset=load.log_end_offset,
             last_stable_offset=load.last_stable_offset,
             recovery_point=load.recovery_point,
             why=place.changes(),
             findings=tuple(place.findings),
-            removed=tuple(place.removed),
+            removed=tuple(sorted(place.removed, key=_offset_order)),
         )
 
 
@@ -304,9 +300,13 @@ class _Load:
 
     def _close(self) -> None:
         for segment in self._segments:
-            segment.largest  # noqa: B018 - whoever asks a log for its times opens all time indexes
+            segment.time_index.open_if_ragged()  # whoever asks a log for its times opens them all
         self._producers.take_snapshot()
         self._segments.close_all()
+
+
+def _offset_order(removed: Removed) -> tuple[int, int]:
+    return offset_in_name(removed.file), removed.position
 
 
 class _Overflow(Exception):

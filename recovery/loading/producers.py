@@ -36,7 +36,7 @@ class LoadedProducers:
     def __init__(self, place: Workplace, settings: LoadSettings) -> None:
         self._place = place
         self._settings = settings
-        self._snapshots = dict(place.snapshots)
+        self._snapshots = place.list_snapshots()
         self._last_snapshot_offset = 0
         self.state = ProducerState(0)
         self.unreplicated: dict[int, int] = {}
@@ -58,7 +58,7 @@ class LoadedProducers:
 
     def remove_stray_snapshots(self, bases: list[int]) -> None:
         """Only those at the bases of segments stay, and the greatest other one if it is not below the last base."""
-        self._snapshots = dict(self._place.snapshots)
+        self._snapshots = self._place.list_snapshots()
         known = set(bases)
         stray = [offset for offset in sorted(self._snapshots) if offset not in known]
         if stray and bases and stray[-1] >= bases[-1]:
@@ -114,10 +114,11 @@ class LoadedProducers:
         self.take_snapshot()
 
     def _truncate_and_reload(self, log_start_offset: int, log_end_offset: int) -> None:
-        for offset in sorted(self._snapshots):
+        known = self._snapshots
+        for offset in sorted(at for at in known if at > log_end_offset or at <= log_start_offset):
             if offset > log_end_offset:
                 self._delete(offset, None, f"lies above {log_end_offset}, up to where the log is taken in")
-            elif offset <= log_start_offset:
+            else:
                 self._delete(offset, None, f"lies not above the log start {log_start_offset}")
         if log_end_offset != self.state.end_offset:
             self._load_newest(log_start_offset)

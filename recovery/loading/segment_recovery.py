@@ -73,7 +73,8 @@ class _Recovery:
         self._hand_over()
         if refusal is not None:
             raise KafkaThrows(refusal.kafka_exception, refusal.sentence)
-        segment.time_index.trim()
+        segment.offset_index.finish(_REBUILT)
+        segment.time_index.finish(_REBUILT)
         return removed
 
     def _tables(self) -> Iterator[tuple[Columns, int]]:
@@ -167,6 +168,7 @@ class _Recovery:
         segment.offset_index.replace_entries(indexes.offset_index.to_bytes())
         segment.time_index.replace_entries(indexes.time_index.to_bytes())
         segment.largest = TimeIndexEntry(indexes.max_timestamp_ms, indexes.offset_of_max)
+        segment.txn_index.put_back()
 
     def _cut(self) -> int:
         segment = self._segment

@@ -25,7 +25,7 @@ _MOST_MAPS = 64
 
 class Workplace:
     """A partition directory under work. directory: as shown to the user. image: as it would be now. findings,
-    removed, why: as in a Repair. snapshots: names of the live producer snapshots by their offset."""
+    removed, why: as in a Repair."""
 
     def __init__(self, directory: str, inputs: Iterable[FileIdentity]) -> None:
         self.directory = directory
@@ -35,7 +35,8 @@ class Workplace:
         self.findings: list[Finding] = []
         self.removed: list[Removed] = []
         self._maps: dict[str, MappedFile] = {}
-        self.snapshots: dict[int, str] = {}
+        self._snapshots: dict[int, str] = {}
+        self._odd_snapshots: set[str] = set()
         for name in self.image:
             self._note_snapshot(name)
 
@@ -72,6 +73,12 @@ class Workplace:
         ]
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
+    def list_snapshots(self) -> dict[int, str]:
+        """Names of the producer snapshots by their offset; raises KafkaThrows when one has no number."""
+        for name in self._odd_snapshots:
+            offset_in_name(name)
+        return dict(self._snapshots)
+
     def size_bytes(self, name: str) -> int:
         return self.image.size_bytes(name)
 
@@ -92,7 +99,8 @@ class Workplace:
     # --- changing
 
     def write(self, name: str, data: bytes, why: str) -> None:
-        self.image.write(name, data)
+        """Make or replace a file. What is equal to the beginning of the file as it was found is that beginning."""
+        self.image.write(name, [Span(name, 0, len(data))] if self._is_found(name, data) else data)
         self.why[name] = why
         self._note_snapshot(name)
 
@@ -123,19 +131,6 @@ class Workplace:
         """A finding about a whole file."""
         self.findings.append(Finding(kind, self.path(name), message))
 
-    def settle(self) -> DirectoryImage:
-        """The image in its simplest form: what was written anew and is equal to the beginning of the file as it was
-        found counts as that beginning."""
-        for name in list(self.image):
-            content = self.image.content(name)
-            if len(content) == 1 and isinstance(content[0], Fresh) and name in self.found:
-                self._settle_file(name, content[0].data)
-        return self.image
-
-    def _settle_file(self, name: str, data: bytes) -> None:
-        if self.found.size_bytes(name) >= len(data) and self._file(name).view[: len(data)] == data:
-            self.image.write(name, [Span(name, 0, len(data))])
-
     def changes(self) -> dict[str, str]:
         """The reasons, of the names only that differ from what was found."""
         return {
@@ -145,15 +140,22 @@ class Workplace:
             or (name in self.image and self.image.content(name) != self.found.content(name))
         }
 
+    def _is_found(self, name: str, data: bytes) -> bool:
+        if name not in self.found or self.found.size_bytes(name) < len(data):
+            return False
+        return not data or self._file(name).view[: len(data)] == data
+
     def _note_snapshot(self, name: str) -> None:
         if name.endswith(L.SNAPSHOT_SUFFIX):
-            self.snapshots[offset_in_name(name)] = name
+            try:
+                self._snapshots[offset_in_name(name)] = name
+            except KafkaThrows:
+                self._odd_snapshots.add(name)
 
     def _forget_snapshot(self, name: str) -> None:
-        if name.endswith(L.SNAPSHOT_SUFFIX):
-            offset = offset_in_name(name)
-            if self.snapshots.get(offset) == name:
-                del self.snapshots[offset]
+        self._odd_snapshots.discard(name)
+        if name.endswith(L.SNAPSHOT_SUFFIX) and name in self._snapshots.values():
+            self._snapshots = {offset: known for offset, known in self._snapshots.items() if known != name}
 
 
 def offset_in_name(name: str) -> int:

@@ -74,6 +74,8 @@ class _Maker:
             (self.repeat_bytes, 3),
             (self.move_bytes, 2),
             (self.alter_a_header, 6),
+            (self.lower_an_offset, 4),
+            (self.append_nonsense, 3),
             (self.remove_a_segment, 2),
             (self.empty_a_log, 2),
             (self.join_segments, 3),
@@ -159,7 +161,9 @@ class _Maker:
     # --- what is there
 
     def files(self, *endings: str) -> list[Path]:
-        return sorted(path for path in self.directory.iterdir() if path.name.endswith(endings))
+        """Those with a number (and the leader epochs), by name."""
+        found = [path for path in self.directory.iterdir() if path.name.endswith(endings)]
+        return sorted(path for path in found if path.name == EPOCHS or path.name.split(".")[0].isdigit())
 
     def logs(self) -> list[Path]:
         return self.files(L.LOG_SUFFIX)
@@ -245,6 +249,20 @@ class _Maker:
         )
         data[at + position : at + position + len(new)] = new
         path.write_bytes(data)
+
+    def lower_an_offset(self) -> None:
+        """A batch has the first offset of one before it."""
+        if path := self.a_log():
+            data, bounds = bytearray(path.read_bytes()), self.bounds(path)[:-1]
+            earlier, later = sorted(self.rng.choices(bounds, k=2))
+            data[later : later + 8] = data[earlier : earlier + 8]
+            path.write_bytes(data)
+
+    def append_nonsense(self) -> None:
+        if path := self.a_log():
+            log = RandomLog(self.rng, self.log_end)
+            with path.open("ab") as file:
+                file.write(log.nonsense() + b"".join(log.batch() for _ in range(self.rng.choice((0, 0, 2)))))
 
     def remove_a_segment(self) -> None:
         if path := self.a_log():

@@ -49,7 +49,7 @@ class RandomLog:
             (self._emptied, rng.choice((0, 2, 4))),
             (self._emptied_control, rng.choice((0, 1))),
             (self._leader_change, rng.choice((0, 1))),
-            (self._nonsense, rng.choice((0, 0, 0, 0, 0, 2))),
+            (self.nonsense, rng.choice((0, 0, 0, 0, 0, 2))),
         ]
         self._kinds = [kind for kind, _ in kinds]
         self._weights = [weight for _, weight in kinds]
@@ -207,7 +207,7 @@ class RandomLog:
         self.next_offset += 1
         return encode_batch(new)
 
-    def _nonsense(self) -> bytes:
+    def nonsense(self) -> bytes:
         """What no broker writes, with a good checksum: loads die of some of it, and cut the log behind other."""
         rng = self.rng
         producer = rng.choice(self._producers)
