@@ -95,7 +95,7 @@ def _left_of(damage: Sequence[Removed], image: DirectoryImage) -> int:
             min(span.end_position, removed.position + removed.length) - max(span.position, removed.position),
         )
         for name in image
-        if by_source and name.endswith(L.LOG_SUFFIX)
+        if by_source and name.endswith((L.LOG_SUFFIX, L.ANCIENT_SUFFIX))
         for span in image.content(name)
         if isinstance(span, Span)
         for removed in by_source.get(span.name, ())

@@ -14,6 +14,7 @@ from kseg.recovery.ancient.recover import recover_ancient
 from kseg.recovery.ancient.salvage import MOST_FILLED_BYTES
 from kseg.recovery.repair.options import Circumstances, Policy
 from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.repair.rows import cost_row
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.work import verify
 from kseg.segment.ancient.messages import AncientEntry, encode_message, encode_set, entry_at, messages, walk
@@ -108,6 +109,15 @@ def test_kafka_leaves_what_kafka_071_left(legacy_small: Path) -> None:
         assert repair.death is None and repair.log_end_offset == line["end"], line["dir"]
         left = files(legacy_small / "recovered" / "0.7" / line["state"] / line["dir"])
         assert contents(repair.image, found) == left, line["dir"]
+
+
+def test_what_a_broker_does_not_look_at_stays_and_is_counted(legacy_small: Path) -> None:
+    """crc-2: a payload bit in the first file; the broker walks the last one only."""
+    found = legacy_small / "data" / "0.7" / "2-hurt" / "crc-2"
+    loaded, salvaged = recovered(found, Policy.KAFKA), recovered(found, Policy.SALVAGE)
+    assert not loaded.removed and salvaged.bytes_lost > 0
+    assert cost_row(loaded, salvaged.removed)["damaged_bytes_left"] == salvaged.bytes_lost
+    assert cost_row(salvaged, salvaged.removed)["damaged_bytes_left"] == 0
 
 
 def test_a_clean_stop_is_believed(ancient_small: Path) -> None:
