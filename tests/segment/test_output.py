@@ -1,0 +1,158 @@
+"""A changed copy instead of a change: what is in it, that the input stays, and that a kill leaves nothing behind."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.segment.apply.disk import Disk
+from kseg.segment.apply.executor import apply_plan
+from kseg.segment.apply.output import write_copy
+from kseg.segment.errors import KsegError, Refused
+from tests.segment.changes import CASES, COMMAND, EPOCHS, LOG, PARTITION, Case
+from tests.segment.disks import CountingDisk, FailingDisk, QuickDisk, held, survives
+from tests.trees import tree_state, unchanged
+
+QUICK = QuickDisk()
+NAMES = ("replace", "truncate", "swap", "cleaner", "ring", "side files")
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        yield Path(name)
+
+
+def planned_end(case: Case, root: Path) -> dict[str, tuple[bytes, int]]:
+    directory = case.lay(root / "applied")
+    apply_plan(case.plan(directory), journal_id="x", disk=QUICK)
+    return {name: (file.content, file.mode) for name, file in held(directory).items()}
+
+
+def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
+    return {name: (file.content, file.mode) for name, file in held(directory).items()}
+
+
+@pytest.mark.parametrize("hard_link", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_is_what_a_change_would_have_made(name: str, hard_link: bool, root: Path) -> None:
+    case = CASES[name]
+    directory, target = case.lay(root), root / "out" / "orders-0"
+    plan = case.plan(directory)
+    with unchanged(directory):
+        copied = write_copy(plan, str(target), hard_link=hard_link, disk=QUICK)
+    assert contents(target) == planned_end(case, root)
+    assert copied.files == len(list(target.iterdir()))
+    total = copied.bytes_shared + copied.bytes_linked + copied.bytes_copied + copied.bytes_written
+    assert total == sum(path.stat().st_size for path in target.iterdir())
+    linked = {path.name for path in target.iterdir() if path.stat().st_nlink > 1}
+    assert bool(linked) == (hard_link and copied.bytes_linked > 0)
+    assert target.stat().st_mtime_ns == directory.stat().st_mtime_ns
+    assert [path.name for path in (root / "out").iterdir()] == ["orders-0"]
+
+
+def test_times_and_permissions_of_unchanged_and_cut_files_stay(root: Path) -> None:
+    directory, target = CASES["truncate"].lay(root), root / "copy"
+    write_copy(CASES["truncate"].plan(directory), str(target), disk=QUICK)
+    start, copy = held(directory), held(target)
+    assert copy[EPOCHS] == start[EPOCHS]
+    assert (copy[LOG].mtime_ns, copy[LOG].mode) == (start[LOG].mtime_ns, start[LOG].mode)
+    assert copy[LOG].content == PARTITION[LOG][:25]
+
+
+def test_a_plan_without_steps_gives_a_plain_copy_also_into_an_empty_directory(root: Path) -> None:
+    case = Case(PARTITION, lambda _directory: ())
+    directory, target = case.lay(root), root / "copy"
+    target.mkdir()
+    write_copy(case.plan(directory), str(target), disk=QUICK)
+    assert held(target) == held(directory)
+
+
+def test_what_is_there_is_not_written_over(root: Path) -> None:
+    directory, target = CASES["swap"].lay(root), root / "copy"
+    target.mkdir()
+    (target / "mine").write_bytes(b"mine")
+    with unchanged(directory, target), pytest.raises(Refused, match="not empty") as refusal:
+        write_copy(CASES["swap"].plan(directory), str(target), disk=QUICK)
+    assert refusal.value.exit_status == 4
+
+
+def _into_itself(directory: Path) -> Path:
+    return directory
+
+
+def _a_file(directory: Path) -> Path:
+    return directory / LOG
+
+
+@pytest.mark.parametrize("where", [_into_itself, _a_file])
+def test_a_copy_does_not_go_where_the_input_is(where: Callable[[Path], Path], root: Path) -> None:
+    directory = CASES["swap"].lay(root)
+    plan = CASES["swap"].plan(directory)
+    with unchanged(directory), pytest.raises(Refused):
+        write_copy(plan, str(where(directory)), disk=QUICK)
+
+
+def test_inputs_that_change_meanwhile_are_no_base_for_a_copy(root: Path) -> None:
+    directory, target = CASES["swap"].lay(root), root / "out" / "copy"
+
+    class Busy(CountingDisk):
+        def at_step(self, name: str, path: str) -> None:
+            with (directory / LOG).open("ab") as file:
+                file.write(b"more")
+
+    plan = CASES["swap"].plan(directory)
+    with pytest.raises(Refused, match="changed since planning"):
+        write_copy(plan, str(target), disk=Busy(12))
+    assert list((root / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("hard_link", [False, True])
+def test_a_killed_copy_leaves_the_input_and_is_made_anew(hard_link: bool, root: Path) -> None:
+    case = CASES["replace"]
+    directory = case.lay(root)
+    plan, end = case.plan(directory), planned_end(case, root)
+    before = tree_state(directory)
+    for number in itertools.count():
+        out = root / "out" / str(number)
+        out.mkdir(parents=True)
+
+        def make(disk: Disk, out: Path = out) -> None:
+            write_copy(plan, str(out / "copy"), hard_link=hard_link, disk=disk)
+
+        survived = survives(make, number)
+        assert tree_state(directory) == before
+        if (out / "copy").exists():
+            assert contents(out / "copy") == end
+        else:
+            make(QUICK)
+        assert contents(out / "copy") == end
+        assert [path.name for path in out.iterdir()] == ["copy"]
+        if survived:
+            break
+    assert number > 20
+
+
+def test_an_error_of_the_system_is_one_sentence_and_leaves_no_copy(root: Path) -> None:
+    case = CASES["replace"]
+    directory = case.lay(root)
+    plan, before = case.plan(directory), tree_state(directory)
+    for number in itertools.count():
+        out = root / "out" / str(number)
+        out.mkdir(parents=True)
+        disk = FailingDisk(number, (errno.ENOSPC, errno.EACCES, errno.EIO)[number % 3])
+        try:
+            write_copy(plan, str(out / "copy"), disk=disk)
+        except KsegError as error:
+            assert "\n" not in str(error)
+        assert tree_state(directory) == before
+        if not disk.failed:
+            break
+    assert plan.command == COMMAND and number > 40
