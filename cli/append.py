@@ -272,7 +272,7 @@ def command(
     style = Style(command="append", json=json, quiet=quiet, progress=not no_progress, words=_words)
     tally = Tally(1)
     events = fanout.run(append, [target], options, 1, tally.finish_target)
-    return show(_noted(events, quiet), style, [target.path], tally)
+    return show(_noted(events, quiet), style, [] if source == "-" else [source], tally)
 
 
 def _words(values: Mapping[str, Any]) -> Iterator[str]:

@@ -10,13 +10,13 @@ fails takes back what was written (`protection`).
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
 
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
-from kseg.segment.events import Event, Row
+from kseg.segment.events import Advance, Event, Row
 from kseg.segment.files import read_blocks
 from kseg.segment.partition.directory import is_log_directory, list_partition, own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
@@ -46,33 +46,35 @@ def append_target(path: str) -> PartitionTarget:
 
 
 def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
-    """Append the lines of `options.source` to one partition; yields one result.
+    """Append the lines of `options.source` to one partition; yields one result, and the progress in its input.
 
     Raises BadLine (a UsageError) naming the line, after the result of what stood before it; Refused or
-    UnreadableInput, and then nothing was changed.
+    UnreadableInput, and then nothing was changed. Closed early it keeps what was appended.
     """
-    rows = json_rows(read_blocks(options.source))
-    first = _first(rows, options)
+    source = _Source(options.source)
+    rows = json_rows(source.blocks())
+    first = _first(rows, source)
     with Protection(target, options.run_id) as protection:
         job = _job(target, options, first, protection)
-        ended = _carry_out(job, chain(first, rows), protection)
+        ended = yield from _carry_out(job, chain(first, rows), protection, source)
         yield from protection.findings
         yield Row(_head(target) | job.result() | {"journal": protection.journal})
     if isinstance(ended, BadLine):
-        raise _in_source(ended, options)
+        raise source.blamed(ended)
     if ended is not None:
         raise ended
 
 
 def _carry_out(
-    job: "Job", rows: Iterable[Numbered], protection: Protection
-) -> BadLine | KeyboardInterrupt | None:
+    job: "Job", rows: Iterable[Numbered], protection: Protection, source: "_Source"
+) -> Generator[Event, None, BadLine | KeyboardInterrupt | None]:
     """Take all lines and close; what ended the lines early. Whatever else fails takes everything back."""
-    ended: BadLine | KeyboardInterrupt | None = None
+    ended: BadLine | KeyboardInterrupt | GeneratorExit | None = None
     try:
         try:
-            job.take(rows)
-        except (BadLine, KeyboardInterrupt) as error:
+            for _ in job.take(rows):
+                yield from source.progress()
+        except (BadLine, KeyboardInterrupt, GeneratorExit) as error:
             ended = error
         with uninterrupted():
             job.close()
@@ -82,7 +84,33 @@ def _carry_out(
             job.let_go()
             protection.take_back()
         raise
+    if isinstance(ended, GeneratorExit):
+        raise ended
     return ended
+
+
+class _Source:
+    """The input, and how much of it was read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._bytes_read = self._bytes_told = 0
+
+    def blocks(self) -> Iterator[bytes]:
+        for block in read_blocks(self.path):
+            self._bytes_read += len(block)
+            yield block
+
+    def progress(self) -> Iterator[Event]:
+        """What was read since the last time, when it is worth telling."""
+        news = self._bytes_read - self._bytes_told
+        if news:
+            self._bytes_told = self._bytes_read
+            yield Advance(self.path, news)
+
+    def blamed(self, error: BadLine) -> BadLine:
+        """The error with the name of this input."""
+        return BadLine(error.number, error.why, "standard input" if self.path == "-" else self.path)
 
 
 class Job(Protocol):
@@ -91,8 +119,9 @@ class Job(Protocol):
     @property
     def log_end_offset(self) -> int: ...
 
-    def take(self, rows: Iterable[Numbered]) -> None:
-        """Append everything. Raises BadLine for the first line that cannot be; what stood before it is appended."""
+    def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
+        """Append everything, batch by batch. Raises BadLine for the first line that cannot be; what stood before it
+        is appended."""
 
     def close(self) -> None:
         """Stop as a broker does; a partition that got nothing is left as it was found."""
@@ -123,7 +152,7 @@ def _head(target: PartitionTarget) -> dict[str, object]:
     return {"type": "result", "command": COMMAND, "partition": shown}
 
 
-def _first(rows: Iterator[Numbered], options: AppendOptions) -> tuple[Numbered, ...]:
+def _first(rows: Iterator[Numbered], source: _Source) -> tuple[Numbered, ...]:
     """The lines up to the first that counts, so that nothing is made for an input that is none."""
     read = []
     try:
@@ -132,13 +161,8 @@ def _first(rows: Iterator[Numbered], options: AppendOptions) -> tuple[Numbered, 
             if numbered[1].get("type", "record") in COUNTED:
                 break
     except BadLine as error:
-        raise _in_source(error, options) from None
+        raise source.blamed(error) from None
     return tuple(read)
-
-
-def _in_source(error: BadLine, options: AppendOptions) -> BadLine:
-    name = "standard input" if options.source == "-" else options.source
-    return BadLine(error.number, error.why, name)
 
 
 def _refuse_name(path: str) -> None:
@@ -162,15 +186,19 @@ class LogAppending:
         now_ms = options.batches.now_ms
         self._active: Mapping[Role, str] = {}
         self._existing: frozenset[str] = frozenset()
+        self._log_start_offset = _start_offset(first, options)
+        partition = None
         if is_there:
             with PartitionLog(target) as log:
-                self._log_start_offset = log.start_offset
-                self._partition = reopen_partition(log, options.rolls, now_ms)
-                self._active = dict(log.segments[-1].paths) if log.segments else {}
+                partition = reopen_partition(log, options.rolls, now_ms)
+                if log.segments:
+                    self._log_start_offset = log.start_offset
+                    self._active = dict(log.segments[-1].paths)
+                else:
+                    self._log_start_offset = max(self._log_start_offset, log.start_offset)
+                    partition = None
             self._existing = frozenset(os.listdir(target.path))
-        else:
-            self._log_start_offset = _start_offset(first, options)
-            self._partition = OpenPartition(self._log_start_offset, options.rolls, now_ms=now_ms)
+        self._partition = partition or OpenPartition(self._log_start_offset, options.rolls, now_ms=now_ms)
         self._first_offset = self._partition.next_offset
         self._records = self._batches = 0
         latest = self._partition.epochs.latest
@@ -186,10 +214,11 @@ class LogAppending:
     def log_end_offset(self) -> int:
         return self._partition.next_offset
 
-    def take(self, rows: Iterable[Numbered]) -> None:
+    def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
         for made in self._batcher.batches(rows):
             with uninterrupted():
                 self._append(made)
+            yield
 
     def _append(self, made: Made) -> None:
         try:

@@ -116,7 +116,7 @@ class AncientAppending:
     def log_end_offset(self) -> int:
         return self._first_offset if self._writer is None else self._writer.end_offset
 
-    def take(self, rows: Iterable[tuple[int, Line]]) -> None:
+    def take(self, rows: Iterable[tuple[int, Line]]) -> Iterator[None]:
         for number, new in self._sets.sets(rows):
             with uninterrupted():
                 try:
@@ -124,6 +124,7 @@ class AncientAppending:
                 except UsageError as error:
                     raise BadLine(number, str(error)) from None
                 self._batches += 1
+            yield
 
     def close(self) -> None:
         if self._batches or not self._files:

@@ -21,7 +21,7 @@ from kseg.segment.apply.undo import undo
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.dump.work import dump
 from kseg.segment.errors import Refused, UsageError
-from kseg.segment.events import Row, Text
+from kseg.segment.events import Advance, Row, Text
 from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
@@ -632,6 +632,53 @@ def test_an_unclean_log_dir_keeps_its_recovery_points(tmp_path: Path, appended: 
     appended(log_dir / "metro-0", [{"value": "a"}])
     assert (log_dir / "recovery-point-offset-checkpoint").read_bytes() == points
     assert not (log_dir / ".kafka_cleanshutdown").exists()
+
+
+def test_a_directory_without_segments_starts_where_the_lines_do(tmp_path: Path, appended: Appended) -> None:
+    target = tmp_path / "bare-0"
+    target.mkdir()
+    (target / "partition.metadata").write_bytes(b"version: 0\ntopic_id: Pm0fXkDvQ0yTn7Qq3uXJ8A")
+    before = trees.tree_state(target)
+    result = appended(target, [{"value": "a", "offset": 5000}])
+    assert (result["log_start_offset"], result["log_end_offset"]) == (5000, 5001)
+    assert (target / f"{5000:020d}.log").exists()
+    place = place_of(str(result["journal"]))
+    assert place is not None
+    undo(place)
+    assert changes(before, target) == []
+
+
+def test_closed_early_it_keeps_what_was_appended(tmp_path: Path) -> None:
+    source, target = tmp_path / "lines.jsonl", tmp_path / "early-0"
+    source.write_bytes(b'{"value":"a"}\n' * 300_000)
+    options = AppendOptions(
+        source=str(source), run_id=new_run_id(NOW_MS), batches=BatchRules(now_ms=NOW_MS, batch_records=100)
+    )
+    events = append(append_target(str(target)), options)
+    assert isinstance(next(events), Advance)
+    events.close()  # type: ignore[attr-defined]
+    with PartitionLog(PartitionTarget(str(target))) as log:
+        assert reopen_partition(log, RollRules()).next_offset == 100
+    assert len(rows_of(target)) == 101
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_new_files_belong_to_the_owner_of_the_partition(tmp_path: Path, appended: Appended) -> None:
+    log_dir = healthy.log_dir(tmp_path / "data")
+    for path in (log_dir, *log_dir.rglob("*")):
+        os.chown(path, 1234, 1235)
+        if path.is_file():
+            path.chmod(0o640)
+    appended(
+        log_dir / "metro-0", [{"value": "x" * 200} for _ in range(40)], rolls=healthy.RULES, batch_records=5
+    )
+    for path in (
+        *(log_dir / "metro-0").iterdir(),
+        *log_dir.glob("*checkpoint"),
+        log_dir / ".kafka_cleanshutdown",
+    ):
+        assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235), path
+    assert (log_dir / "recovery-point-offset-checkpoint").stat().st_mode & 0o777 == 0o640
 
 
 def test_nothing_to_append_changes_nothing(tmp_path: Path, appended: Appended) -> None:
