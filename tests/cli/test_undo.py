@@ -1,0 +1,246 @@
+"""`kseg undo` end to end, and how the other commands speak of a half-done change."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.apply.executor import Applied, apply_plan
+from kseg.segment.apply.settle import half_done
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.pieces import Span
+from kseg.segment.plan.steps import Plan, Remove, Truncate, Write
+from tests.segment.disks import QuickDisk, Stopped, StoppingDisk
+from tests.trees import copy_tree, differences, tree_state
+
+ID = "20260101T000000Z-00000001"
+LOG, INDEX = f"{0:020}.log", f"{0:020}.index"
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    return copy_tree(capture_small / "data", tmp_path / "data")
+
+
+def plan_for(partition: Path) -> Plan:
+    size = (partition / LOG).stat().st_size
+    return Plan(
+        command="recover",
+        directory=str(partition),
+        inputs=inputs_of(str(partition)),
+        steps=(
+            Remove(INDEX, "anew"),
+            Truncate(LOG, size // 2, "torn"),
+            Write(f"{7:020}.snapshot", (Span(INDEX, 0, 8),), "anew"),
+        ),
+    )
+
+
+def change(partition: Path) -> Applied:
+    return apply_plan(plan_for(partition), journal_id=ID, disk=QuickDisk())
+
+
+class HalfWay(StoppingDisk):
+    """Nothing happens any more once the first step of the plan is taken."""
+
+    def __init__(self) -> None:
+        super().__init__(1 << 60)
+
+    def unlink(self, path: str) -> None:
+        super().unlink(path)
+        self.is_stopped = True
+
+
+def stop_half_way(partition: Path) -> str:
+    """The journal of a change of which one step was taken."""
+    with pytest.raises(Stopped):
+        apply_plan(plan_for(partition), journal_id=ID, disk=HalfWay())
+    assert not (partition / INDEX).exists()
+    (journal,) = half_done(str(partition))
+    return journal.path
+
+
+def assert_as_before(directory: Path, before: dict[str, object]) -> None:
+    """But for the time of the data directory itself: a lock was made in it, and removed."""
+    lines = differences(before, tree_state(directory))  # type: ignore[arg-type]
+    assert [line for line in lines if line != "changed: . (mtime_ns)"] == []
+
+
+def state(directory: Path) -> dict[str, object]:
+    return dict(tree_state(directory))
+
+
+@pytest.mark.parametrize("way", ["journal", "folder", "partition"])
+def test_undo_takes_back_what_was_changed(way: str, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    partition = data / "fares-0"
+    before = state(data)
+    journal = Path(change(partition).journal)
+    given = {"journal": journal, "folder": journal.parent, "partition": partition}[way]
+    assert run(["undo", str(given)]) == 0
+    assert_as_before(data, before)
+    assert capfd.readouterr().out == f"{partition}: as it was before recover (3 files)\n"
+
+
+def test_undo_for_a_script(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    partition = data / "fares-0"
+    journal = change(partition).journal
+    assert run(["undo", "--json", journal]) == 0
+    (row,) = (json.loads(line) for line in capfd.readouterr().out.splitlines())
+    assert row == {
+        "type": "result",
+        "command": "undo",
+        "directory": str(partition),
+        "journal": journal,
+        "state": "undone",
+        "undid": "recover",
+        "files": [INDEX, LOG, f"{7:020}.snapshot"],
+    }
+
+
+def test_undo_finishes_what_was_left_half_done(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    partition = data / "fares-0"
+    before, size = state(data), (partition / LOG).stat().st_size
+    journal = stop_half_way(partition)
+    assert run(["undo", "--finish", journal]) == 0
+    assert capfd.readouterr().out == f"{partition}: finished; undo with: kseg undo {journal}\n"
+    assert (partition / LOG).stat().st_size == size // 2
+    assert run(["undo", "--quiet", journal]) == 0
+    assert_as_before(data, before)
+
+
+def test_undo_refuses_a_changed_file_and_does_the_others(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = change(data / "fares-0"), change(data / "metro-lz4-0")
+    (data / "fares-0" / LOG).write_bytes(b"since")
+    assert run(["undo", first.journal, second.journal]) == 5
+    said = capfd.readouterr()
+    assert f"{data}/fares-0/{LOG} changed since recover was here" in said.err
+    assert "metro-lz4-0: as it was before recover" in said.out
+    assert run(["undo", first.journal]) == 4
+
+
+def test_what_is_no_journal_cannot_be_undone(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = state(data)
+    for given in (data / "fares-0", data / "fares-0" / LOG, data / f"kseg-journal-{ID}.jsonl"):
+        assert run(["undo", str(given)]) == 3
+    assert run(["undo"]) == 2
+    assert state(data) == before
+    assert len(capfd.readouterr().err.splitlines()) == 4
+
+
+@contextmanager
+def held_by_another_process(lock: Path) -> Iterator[None]:
+    """A process that holds a lock as a broker does."""
+    program = (
+        "import fcntl, os, sys\n"
+        "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+        "fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None and holder.stdin is not None
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        yield
+    finally:
+        holder.stdin.close()
+        holder.wait()
+        holder.stdout.close()
+
+
+def test_undo_is_refused_while_somebody_holds_the_lock(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    journal = change(data / "fares-0").journal
+    with held_by_another_process(data / ".lock"):
+        now = state(data)
+        assert run(["undo", journal]) == 4
+        assert state(data) == now
+    assert f"{data} is in use: a broker is running on it" in capfd.readouterr().err
+    assert run(["undo", "--quiet", journal]) == 0
+    assert (data / ".lock").exists(), "a lock file that was there stays"
+
+
+def test_the_lock_is_held_while_working_and_gone_afterwards(data: Path) -> None:
+    from kseg.segment.apply.lock import locked
+
+    with locked([str(data)]):
+        with locked([str(data)]):  # the same process, once more
+            pass
+        asked = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "import fcntl, os, sys; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)",
+                str(data / ".lock"),
+            ],
+            capture_output=True,
+            check=False,
+        )
+        assert b"BlockingIOError" in asked.stderr
+        child = os.fork()  # a worker process ends while its parent holds the lock
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert (data / ".lock").exists()
+    assert not (data / ".lock").exists()
+    descriptor = os.open(data / ".lock", os.O_RDWR | os.O_CREAT)
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("command", ["verify", "list", "dump", "lookup", "read"])
+def test_every_reading_command_speaks_of_a_half_done_change(
+    command: str, data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    partition = data / "fares-0"
+    more = {"lookup": ["--latest"], "read": ["--offset", "0", "--max-bytes", "1KiB"]}.get(command, [])
+    run([command, *more, str(partition)])
+    assert "half-done-journal" not in "".join(capfd.readouterr())
+    journal = stop_half_way(partition)
+    status = run([command, *more, str(partition)])
+    said = capfd.readouterr()
+    (line,) = [line for line in (said.out + said.err).splitlines() if "(half-done-journal)" in line]
+    assert line.startswith(
+        f"{journal}: error: recover was interrupted; `kseg undo --finish {journal}` goes on"
+    )
+    assert (line in said.out.splitlines()) == (command == "verify")
+    assert status == 1
+
+
+def test_verify_does_not_take_journals_for_foreign_files(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def complaints() -> set[str]:
+        run(["verify", "--json", str(data)])
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        return {f"{row['id']} {row['path']}" for row in rows if row["type"] == "finding"}
+
+    before = complaints()
+    apply_plan(
+        Plan(
+            command="recover",
+            directory=str(data),
+            inputs=inputs_of(str(data)),
+            steps=(
+                Write(
+                    "recovery-point-offset-checkpoint", (Span("recovery-point-offset-checkpoint", 0, 0),), "x"
+                ),
+            ),
+        ),
+        journal_id=ID,
+        disk=QuickDisk(),
+    )
+    assert list(data.glob("kseg-journal-*-old-*"))
+    assert not [line for line in complaints() - before if "kseg" in line]
