@@ -13,8 +13,10 @@ import pytest
 
 from kseg.recovery.loading.loader import load_as_broker
 from kseg.recovery.repair.outcome import Repair
+from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Fresh
+from kseg.segment.plan.pieces import Content, Fresh
+from kseg.segment.plan.steps import Remove, Rename, Truncate, Write
 from tests.kafka.oracle import KafkaRaised, Oracle
 from tests.kafka.random_directories import Case, random_case
 from tests.trees import unchanged
@@ -27,16 +29,8 @@ CHUNK = 25
 
 def planned(directory: Path, repair: Repair) -> dict[str, bytes]:
     """The files of an image."""
-    files = {}
-    for name in repair.image:
-        data = b""
-        for piece in repair.image.content(name):
-            if isinstance(piece, Fresh):
-                data += piece.data
-            else:
-                data += (directory / piece.name).read_bytes()[piece.position : piece.end_position]
-        files[name] = data
-    return files
+    found = {path.name: path.read_bytes() for path in directory.iterdir()}
+    return {name: content_of(found, repair.image.content(name)) for name in repair.image}
 
 
 def loaded_by_kafka(oracle: Oracle, case: Case) -> tuple[dict[str, bytes], dict[str, int]] | str:
@@ -90,7 +84,35 @@ def differences(oracle: Oracle, case: Case) -> list[str]:
     ]
     changed = {name for name in found.keys() | made.keys() if found.get(name) != made.get(name)}
     lines += [f"{name} changed without a reason" for name in sorted(changed - ours.why.keys())]
+    if not lines and carried_out(case.directory, ours) != made:
+        lines.append("the steps of the plan lead elsewhere")
     return lines
+
+
+def carried_out(directory: Path, repair: Repair) -> dict[str, bytes]:
+    """The directory after the steps that a plan would have, one after the other."""
+    found = {path.name: path.read_bytes() for path in directory.iterdir()}
+    files = dict(found)
+    inputs = inputs_of(str(directory))
+    for step in steps_between(DirectoryImage.of(inputs), repair.image, repair.why):
+        match step:
+            case Write():
+                files[step.name] = content_of(found, step.content)
+            case Truncate():
+                files[step.name] = files[step.name][: step.size_bytes]
+            case Rename():
+                files[step.new_name] = files.pop(step.name)
+            case Remove():
+                del files[step.name]
+    return files
+
+
+def content_of(found: dict[str, bytes], content: Content) -> bytes:
+    """The bytes of a planned file."""
+    return b"".join(
+        piece.data if isinstance(piece, Fresh) else found[piece.name][piece.position : piece.end_position]
+        for piece in content
+    )
 
 
 def _shown(data: bytes | None) -> str:

@@ -17,7 +17,7 @@ from kseg.segment.plan.pieces import Fresh
 from kseg.segment.scanning.scan import scan
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
-from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
@@ -200,3 +200,25 @@ def remove(directory: Path, *suffixes: str) -> None:
     for path in list(directory.iterdir()):
         if path.name.endswith(suffixes):
             path.unlink()
+
+
+def two_segments(parent: Path) -> Path:
+    """Offsets 0 to 19 in batches of two, 20 to 31 in batches of one."""
+    return partition(
+        parent,
+        {0: [data(offset, 2) for offset in range(0, 20, 2)], 20: [data(offset) for offset in range(20, 32)]},
+    )
+
+
+def entry(
+    producer_id: int, current_txn_first_offset: int | None = None, **changes: int
+) -> ProducerSnapshotEntry:
+    """A producer with nothing remembered, except for what is said."""
+    plain = ProducerSnapshotEntry(producer_id, 0, -1, -1, 0, T0, -1, current_txn_first_offset)
+    return plain._replace(**changes)
+
+
+def put_snapshot(directory: Path, offset: int, *entries: ProducerSnapshotEntry) -> Path:
+    path = log_file(directory, offset, L.SNAPSHOT_SUFFIX)
+    path.write_bytes(encode_snapshot(entries))
+    return path

@@ -1,0 +1,54 @@
+"""A partition directory that is to be hurt, and what those who hurt it ask about it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from fixtures.healthy import T0
+from kseg.recovery.repair.options import LoadSettings
+from kseg.segment import layout as L
+from tests.kafka.random_logs import DAY_MS
+
+SIDE_SUFFIXES = (L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.TXN_INDEX_SUFFIX, L.SNAPSHOT_SUFFIX)
+EPOCHS = "leader-epoch-checkpoint"
+
+
+class Ground:
+    """A directory. rng: where chance comes from. log_end: of the log as it was written. done: what happened to it."""
+
+    def __init__(self, rng: random.Random, directory: Path) -> None:
+        self.rng = rng
+        self.directory = directory
+        self.done: list[str] = []
+        self.log_end = 0
+        self.settings = LoadSettings(
+            now_ms=T0 + rng.choice((0, DAY_MS // 2, DAY_MS + 60_000, 10 * DAY_MS)),
+            index_interval_bytes=rng.choice((0, 100, 400, 4096)),
+            segment_index_bytes=rng.choice((60, 120, 1000, 1000, 1000, 4003)),
+            producer_id_expiration_ms=rng.choice((DAY_MS, DAY_MS, 1000)),
+        )
+
+    def files(self, *endings: str) -> list[Path]:
+        """Those with a number (and the leader epochs), by name."""
+        found = [path for path in self.directory.iterdir() if path.name.endswith(endings)]
+        return sorted(path for path in found if path.name == EPOCHS or path.name.split(".")[0].isdigit())
+
+    def logs(self) -> list[Path]:
+        return self.files(L.LOG_SUFFIX)
+
+    def a_log(self) -> Path | None:
+        logs = [path for path in self.logs() if path.stat().st_size]
+        return self.rng.choice(logs) if logs else None
+
+    def bounds(self, path: Path) -> list[int]:
+        """Positions at which batches begin, by length fields; the end too."""
+        data, position, found = path.read_bytes(), 0, [0]
+        while position + 17 < len(data):
+            position += 12 + max(0, int.from_bytes(data[position + 8 : position + 12], "big", signed=True))
+            found.append(min(position, len(data)))
+        return sorted({*found, len(data)})
+
+    def a_side_file(self, *suffixes: str) -> Path | None:
+        found = self.files(*(suffixes or (*SIDE_SUFFIXES, EPOCHS)))
+        return self.rng.choice(found) if found else None
