@@ -23,6 +23,8 @@ from kseg.segment.sidecar.metadata_files import (
     encode_partition_metadata,
 )
 
+_MISSING = "partition-metadata-missing"
+
 
 def with_topic_id(repair: Repair, directory: str, log_dir: str | None, topic_id: str | None) -> Repair:
     """The repair of a partition directory, with partition.metadata written when `topic_id` is given; without, with the
@@ -31,14 +33,17 @@ def with_topic_id(repair: Repair, directory: str, log_dir: str | None, topic_id:
     log_dir: the data directory around it, None when unknown. Raises UsageError for what is no topic's id, Refused for
     one that contradicts the partition or the data directory, UnreadableInput.
     """
+    others = tuple(finding for finding in repair.findings if finding.id != _MISSING)
     if topic_id is None:
+        if METADATA_FILE in repair.image:
+            return repair
         meta_version = None if log_dir is None else surroundings(log_dir).meta_version
         missing = missing_metadata(list_partition(directory), meta_version)
         if missing is None:
             return repair
-        findings = (*repair.findings, missing)
-        return replace(repair, findings=findings, doubt=repair.doubt or "has no topic id")
-    found = read_small(os.path.join(directory, METADATA_FILE)) if METADATA_FILE in repair.image else None
+        return replace(repair, findings=(*others, missing), doubt=repair.doubt or "has no topic id")
+    path = os.path.join(directory, METADATA_FILE)
+    found = read_small(path) if METADATA_FILE in repair.image else None
     image = repair.image.copy()
     why = partition_metadata_step(image, topic_id, found)
     name = own_partition_name(directory)
@@ -46,7 +51,7 @@ def with_topic_id(repair: Repair, directory: str, log_dir: str | None, topic_id:
         refuse_foreign_topic_id(log_dir, name, topic_id)
     if why is None:
         return repair
-    return replace(repair, image=image, why={**repair.why, METADATA_FILE: why})
+    return replace(repair, image=image, why={**repair.why, METADATA_FILE: why}, findings=others)
 
 
 def partition_metadata_step(image: DirectoryImage, topic_id: str, found: bytes | None) -> str | None:

@@ -91,18 +91,20 @@ class Run:
         inside = [
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
-        doubts, outcomes = [], []
+        changing, doubtful, outcomes = [], [], []
         for event in fanout.run(recover, inside, planned, self._jobs):
             if isinstance(event, Failure):
-                doubts.append(event.sentence)
+                doubtful.append(event.sentence)
                 outcomes.append(_outcome_of_failure(event))
             elif isinstance(event, Row) and event.values.get("type") == "result":
                 outcomes.append(_outcome_of(dict(event.values)))
                 if event.values["steps"]:
-                    doubts.append(f"{event.values['partition']} needs a repair")
+                    changing.append(f"{event.values['partition']} needs a repair")
         if self._options.mark_clean:
             own_files.refuse_unless_sound(log_dir, [outcome for outcome in outcomes if outcome is not None])
-        plan = own_files.opening_plan(log_dir, doubts)
+        if not changing:
+            return  # nothing is done where nothing can be
+        plan = own_files.opening_plan(log_dir, [*changing, *doubtful])
         if not plan.is_empty:
             apply_plan(plan, journal_id=f"{self._options.run_id}-marker")
 

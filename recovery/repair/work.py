@@ -19,6 +19,7 @@ from kseg.recovery.repair.circumstances import circumstances_of
 from kseg.recovery.repair.options import Circumstances, Policy, RecoverOptions
 from kseg.recovery.repair.outcome import Repair
 from kseg.recovery.repair.subject import Subject, subject_of
+from kseg.recovery.repair.topic_ids import with_topic_id
 from kseg.segment.errors import Refused
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.findings import INFO, Finding
@@ -55,6 +56,8 @@ def prepare(
     subject = subject_of(target)
     around = circumstances_of(subject.directory, subject.log_dir, options)
     repair = _repair(subject, options.policy, around, options)
+    if repair.death is None and not subject.is_ancient and subject.base_offset is None:
+        repair = with_topic_id(repair, subject.directory, subject.log_dir, options.topic_id)
     yield from filter(subject.concerns, repair.findings)
     if repair.death is not None:
         yield from _death(subject, repair)
