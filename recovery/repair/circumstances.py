@@ -1,9 +1,9 @@
 """What a broker would know of a partition before it loads it, unless the user says otherwise."""
 
 from kseg.recovery.repair.options import Circumstances, RecoverOptions
-from kseg.recovery.verify.surroundings import surroundings
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import Role
+from kseg.segment.partition.surroundings import surroundings
 
 
 def circumstances_of(directory: str, log_dir: str | None, options: RecoverOptions) -> Circumstances:

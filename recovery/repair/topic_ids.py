@@ -10,12 +10,12 @@ import os
 from dataclasses import replace
 
 from kseg.recovery.repair.outcome import Repair
-from kseg.recovery.verify.surroundings import surroundings
 from kseg.recovery.verify.topic_ids import METADATA_FILE, missing_metadata, topic_ids
 from kseg.segment.errors import FormatError, Refused, UsageError
 from kseg.segment.files import read_small
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.names import PartitionName
+from kseg.segment.partition.surroundings import surroundings
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.sidecar.metadata_files import (
     PartitionMetadata,

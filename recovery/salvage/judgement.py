@@ -17,7 +17,6 @@ from kseg.recovery.verify.neighbours import Place
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.partition_check import PartitionCheck
 from kseg.recovery.verify.segment_check import SegmentCheck, SegmentFacts
-from kseg.recovery.verify.surroundings import Surroundings, surroundings
 from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event
@@ -31,6 +30,7 @@ from kseg.segment.partition.directory import (
     partition_of,
 )
 from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.partition.surroundings import Surroundings, surroundings
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Span
 from kseg.segment.plan.steps import FileIdentity

@@ -12,7 +12,6 @@ from kseg.recovery.verify import names_check
 from kseg.recovery.verify.file_check import clean_shutdown, readable, small_file
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.surroundings import surroundings
 from kseg.recovery.verify.topic_ids import METADATA_FILE, topic_ids
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event
@@ -33,6 +32,7 @@ from kseg.segment.partition.names import (
     PartitionState,
     Role,
 )
+from kseg.segment.partition.surroundings import surroundings
 from kseg.segment.scanning.scan import Damage, Scanner
 from kseg.segment.sidecar.index import OffsetIndex
 from kseg.segment.targets import LogDirTarget

@@ -22,7 +22,6 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.producer_check import Replay
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts
-from kseg.recovery.verify.surroundings import Surroundings, surroundings
 from kseg.recovery.verify.txn_check import TxnIndexCheck
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput
@@ -31,6 +30,7 @@ from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
 from kseg.segment.partition.names import Role
+from kseg.segment.partition.surroundings import Surroundings, surroundings
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
 from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import ProducerState

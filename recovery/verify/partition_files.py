@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.segment_check import SegmentFacts
-from kseg.recovery.verify.surroundings import Surroundings
 from kseg.recovery.verify.topic_ids import missing_metadata
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
+from kseg.segment.partition.surroundings import Surroundings
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.state.epochs import EpochEntry

@@ -18,11 +18,11 @@ from kseg.recovery.repair.topic_ids import (
     with_topic_id,
 )
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.surroundings import surroundings
 from kseg.recovery.verify.work import verify
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import Role, parse_partition_directory
+from kseg.segment.partition.surroundings import surroundings
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh
