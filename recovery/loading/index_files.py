@@ -72,9 +72,10 @@ class IndexFile(Generic[I]):
         self._set_entries(self._raw[: self._length_bytes // self._slot_bytes * self._slot_bytes])
         self._is_as_found = True
 
-    def open_if_ragged(self) -> None:
-        """Open a file whose length is not a whole number of slots: that it is opened shows in no other file."""
-        if self.exists and self._place.size_bytes(self.name) % self._slot_bytes:
+    def open_if_it_shows(self) -> None:
+        """Open a file that is not there, or whose length is not a whole number of slots: that somebody opened
+        another one shows nowhere."""
+        if not self.exists or self._place.size_bytes(self.name) % self._slot_bytes:
             self.open()
 
     def reset(self) -> None:
@@ -101,6 +102,7 @@ class IndexFile(Generic[I]):
         """What a load does to a time index that is not there."""
         self.open()
         self._resize(0)
+        self.put_back("made empty where it was missing")
 
     def close(self) -> None:
         if self._is_open:

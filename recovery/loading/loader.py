@@ -300,7 +300,7 @@ class _Load:
 
     def _close(self) -> None:
         for segment in self._segments:
-            segment.time_index.open_if_ragged()  # whoever asks a log for its times opens them all
+            segment.time_index.open_if_it_shows()  # whoever asks a log for its times opens them all
         self._producers.take_snapshot()
         self._segments.close_all()
 
