@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Protocol
 
 from kseg.segment import layout as L
-from kseg.segment.errors import UsageError
+from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.events import Advance, Event, Row
 from kseg.segment.files import read_blocks
 from kseg.segment.partition.directory import is_log_directory, list_partition, own_partition_name
@@ -224,7 +224,7 @@ class LogAppending:
         try:
             self._check_epoch(made.batch.leader_epoch)
             self._opened().append(made.batch, self._options.batches.now_ms)
-        except UsageError as error:
+        except (UsageError, FormatError) as error:
             raise BadLine(made.number, str(error)) from None
         self._batches += 1
         self._records += len(made.batch.records)

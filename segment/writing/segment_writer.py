@@ -19,6 +19,7 @@ one piece; the pieces of a `.log` follow each other.
 """
 
 import os
+import struct
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ from kseg.segment.writing.flush import FlushCounter, FlushRules
 from kseg.segment.writing.piece_files import Piece, PieceFiles
 
 DEFAULT_SEGMENT_BYTES = 1024 * 1024 * 1024
+_BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 _BATCHES_AT_ONCE = 16  # a set rarely holds more; a larger one is read in several tables
 
 
@@ -180,7 +182,10 @@ class OpenPartition:
         its producer's open transaction (a broker could not load such a log).
         """
         content = encode_batch(data) if isinstance(data, NewBatch) else bytes(data)
-        entries = _entries_of(content)
+        if isinstance(data, NewBatch) and data.magic >= L.MAGIC_V2:
+            entries = [_entry_of(data, content)]
+        else:
+            entries = _entries_of(content)
         self._refuse(entries)
         last_offset = entries[-1].batch.last_offset
         max_timestamp_ms = max(entry.batch.max_timestamp_ms for entry in entries)
@@ -341,6 +346,31 @@ def _first_offset(entries: list[_Entry]) -> int:
     if entries[0].batch.magic < L.MAGIC_V2:
         return entries[-1].batch.last_offset - L.INT32_MAX
     return entries[0].batch.base_offset
+
+
+def _entry_of(new: NewBatch, content: bytes) -> _Entry:
+    """The batch that was just encoded, from its header: nothing is left to be judged."""
+    base_offset, _, leader_epoch, magic, crc, attributes, delta, *rest = _BATCH_HEADER.unpack_from(content)
+    base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count = rest
+    batch = Batch(
+        position=0,
+        size_bytes=len(content),
+        magic=magic,
+        base_offset=base_offset,
+        last_offset=base_offset + delta,
+        count=count,
+        attributes=attributes,
+        leader_epoch=leader_epoch,
+        crc=crc,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        crc_valid=True,
+    )
+    has_marker = new.control and producer_id >= 0 and count > 0
+    return _Entry(batch, end_transaction_marker(new.records[0]) if has_marker else None)
 
 
 def _entries_of(content: bytes) -> list[_Entry]:

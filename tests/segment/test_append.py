@@ -279,6 +279,9 @@ def test_markers_and_other_control_records_without_a_header(tmp_path: Path, appe
     assert kinds == [("ABORT", 4), ("COMMIT", 0)]
     with pytest.raises(BadLine, match="line 1: a control record of kind 'KRAFT_VOTERS' needs key and value"):
         appended(target, [{"control": {"kind": "KRAFT_VOTERS"}}])
+    leader_change = {"control": {}, "key": "AAAAAg==", "key_encoding": "base64", "value": ""}
+    with pytest.raises(BadLine, match="line 1: a LEADER_CHANGE record in a producer's control batch"):
+        appended(target, [leader_change], producer_id=5)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
