@@ -176,10 +176,11 @@ def command(
     from kseg.cli.recovered import is_due, recover_words
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
-    from kseg.recovery.repair.group import groups_of, recover_group
+    from kseg.recovery.repair.group import recover_group
     from kseg.recovery.repair.options import LoadSettings, Policy, RecoverOptions
     from kseg.recovery.repair.whole import Run
     from kseg.segment.apply.journal import new_run_id
+    from kseg.segment.apply.together import groups_of
     from kseg.segment.targets import Expansion
 
     now_ms = clock_ms() if now is None else now
