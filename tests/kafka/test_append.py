@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import importlib.util
 import json
+import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -231,6 +233,29 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
         producer.produce("grown", b"goes on", b"k", 0)
         producer.flush(30)
         assert stopped_broker.consume("grown", committed=True)[-1].value == b"goes on"
+
+
+def test_a_broker_recovers_what_a_killed_append_left(
+    stopped_broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the marker of a clean shutdown it looks at every byte, and a torn batch goes."""
+    data = stopped_broker.data
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("".join(json.dumps({"value": f"value {n}" * 9}) + "\n" for n in range(300)))
+    words = ["append", "--from", str(lines), "--segment-bytes", "6000", "--batch-records", "7"]
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(PartitionWriter, "close", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        os._exit(run([*words, str(data / "grown-0")]))
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    assert not (data / ".kafka_cleanshutdown").exists()
+    with max((data / "grown-0").glob("*.log")).open("r+b") as log:
+        log.truncate(log.seek(0, os.SEEK_END) - 100)
+    with stopped_broker:
+        consumed = stopped_broker.consume("grown")
+        assert [record.offset for record in consumed] == list(range(len(consumed)))
+        assert 300 <= len(consumed) < 340
+        assert consumed[-1].value == f"value {len(consumed) - 41}".encode() * 9
 
 
 def test_jafka_reads_what_was_written_for_0_7(oracle: Oracle, tmp_path: Path) -> None:
