@@ -6,6 +6,10 @@ to start meanwhile. A `.lock` that was not there is removed again. What POSIX sa
 minds: they belong to the process; children do not inherit them (the parent of worker processes holds them); and they
 are lost as soon as the process closes *any* descriptor of the file, so nothing in kseg opens a `.lock` but this.
 
+A node of KRaft that has its metadata log in a data directory opens and writes `__cluster_metadata-0` before it asks for
+the lock of that directory (observed with 4.3.1): a node that is started while kseg works there refuses to start, but has
+added to that one log. So a change of that partition rests on the check of its files just before the decision.
+
 Two processes of kseg in one directory are kept apart by `claimed`: a BSD lock on the directory itself, which needs
 no file and goes with the process that held it.
 """

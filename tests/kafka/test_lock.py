@@ -1,0 +1,126 @@
+"""A broker and kseg keep each other out of a data directory, and a broker lives with what kseg leaves there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from confluent_kafka.admin import AdminClient
+
+from kseg.cli.main import run
+from kseg.segment.apply.executor import Applied, apply_plan
+from kseg.segment.apply.lock import locked
+from kseg.segment.apply.settle import half_done
+from kseg.segment.errors import Refused
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.pieces import Fresh
+from kseg.segment.plan.steps import Plan, Remove, Step, Write
+from tests.kafka.broker import Broker, BrokerFailed
+from tests.kafka.conftest import require_kafka
+from tests.segment.disks import QuickDisk, Stopped, StoppingDisk
+from tests.trees import differences, tree_state
+
+pytestmark = pytest.mark.kafka
+
+TOPIC = "trains"
+INDEX, TIMES = f"{0:020}.index", f"{0:020}.timeindex"
+MARKER = ".kafka_cleanshutdown"
+ID = "20260101T000000Z-00000001"
+RECORDS = 30
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Broker:
+    """Stopped cleanly, with one topic of a few records."""
+    require_kafka()
+    broker = Broker(tmp_path_factory.mktemp("broker"), log_segment_delete_delay_ms="500")
+    with broker:
+        broker.create_topic(TOPIC)
+        producer = broker.producer()
+        for number in range(RECORDS):
+            producer.produce(TOPIC, b"train %d" % number)
+        assert producer.flush(30) == 0
+    return broker
+
+
+def plan(directory: Path, *steps: Step) -> Plan:
+    return Plan(command="recover", directory=str(directory), inputs=inputs_of(str(directory)), steps=steps)
+
+
+def changed(broker: Broker) -> tuple[Applied, Applied]:
+    """A change of the partition and one of the data directory, done and lying there."""
+    partition = broker.data / f"{TOPIC}-0"
+    index = (partition / INDEX).read_bytes()
+    inside = plan(
+        partition, Write(INDEX, (Fresh(index),), "anew", INDEX), Remove(TIMES, "rebuilt by the broker")
+    )
+    first = apply_plan(inside, journal_id=ID)
+    around = plan(broker.data, Remove(MARKER, "not clean any more"))
+    return first, apply_plan(around, journal_id=ID, partitions=[partition.name])
+
+
+def values(broker: Broker) -> list[bytes | None]:
+    return [record.value for record in broker.consume(TOPIC)]
+
+
+def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
+    before = tree_state(broker.data)
+    with locked([str(broker.data)]), pytest.raises(BrokerFailed):
+        broker.start(attempts=1)
+    assert "Failed to acquire lock on file .lock" in broker.log_text()
+    touched = {line.split()[1].split("/")[0] for line in differences(before, tree_state(broker.data))}
+    # a node of KRaft goes on with its own log of metadata before it asks for the lock of the data directory
+    assert touched <= {".", "__cluster_metadata-0"}
+
+    first, second = changed(broker)
+    with broker:  # which starts with journals and quarantine lying there
+        log = broker.log_text()
+        assert values(broker) == [b"train %d" % number for number in range(RECORDS)]
+        for journal in (first.journal, second.journal):
+            assert run(["undo", journal]) == 4
+            assert run(["undo", "--finish", journal]) == 4
+        partition = str(broker.data / f"{TOPIC}-0")
+        assert run(["recover", "--apply", partition]) == 4
+        assert run(["recover", "--apply", str(broker.data)]) == 4
+        said = capfd.readouterr().err
+        assert said.count("a broker is running on it") == 6
+        with pytest.raises(Refused, match="a broker is running"), locked([str(broker.data)]):
+            pass
+        assert Path(first.journal).exists() and Path(second.journal).exists()
+    assert "kseg" not in log, "the broker says nothing of files that are not its own"
+
+    assert run(["undo", second.journal]) == 4
+    assert "changed since recover was here" in capfd.readouterr().err
+
+
+def test_a_broker_opens_what_was_left_half_done(broker: Broker) -> None:
+    partition = broker.data / f"{TOPIC}-0"
+    steps = plan(partition, Remove(INDEX, "anew"), Remove(TIMES, "anew"), Write(INDEX, (), "anew"))
+
+    class HalfWay(StoppingDisk):
+        def unlink(self, path: str) -> None:
+            QuickDisk.unlink(self, path)
+            self.is_stopped = True
+
+    with pytest.raises(Stopped):
+        apply_plan(steps, journal_id="20260101T000001Z-00000001", disk=HalfWay(1 << 60))
+    (journal,) = half_done(str(partition))
+    assert not (partition / INDEX).exists()
+    with broker:
+        assert values(broker) == [b"train %d" % number for number in range(RECORDS)]
+    assert run(["undo", "--finish", journal.path]) == 4, "the broker rebuilt the indexes meanwhile"
+
+
+def test_a_broker_deletes_a_topic_with_all_that_is_ours_in_it(broker: Broker) -> None:
+    partition = broker.data / f"{TOPIC}-0"
+    assert (partition / ".kseg").is_dir()
+    with broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for future in admin.delete_topics([TOPIC]).values():
+            future.result(30)
+        broker.wait_for("the directory goes", lambda: not list(broker.data.glob(f"{TOPIC}-0*")))
