@@ -117,12 +117,14 @@ def will_mark(
     mark_clean: bool,
     marker_before: bytes | None,
 ) -> bool:
-    """Whether `closing_plan` calls the data directory clean: then every partition has to be synced before. A marker
-    that lies there still was not touched, and says no more than it did. Raises UnreadableInput."""
+    """Whether `closing_plan` calls the data directory clean: then every partition looked at has to be synced before.
+
+    A marker that was taken away comes back when all that was looked at is sound; of other partitions it says what it
+    said before. One that lies there still was not touched. Raises UnreadableInput."""
     if mark_clean:
         return True
     was_taken_away = marker_before is not None and marker_content(log_dir) is None
-    return was_taken_away and not doubts_about(log_dir, outcomes)
+    return was_taken_away and not any(outcome.doubt for outcome in outcomes)
 
 
 def closing_plan(

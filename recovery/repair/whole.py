@@ -24,12 +24,13 @@ from kseg.recovery.repair.work import recover
 from kseg.segment import fanout
 from kseg.segment.apply.executor import apply_plan
 from kseg.segment.apply.lock import locked
+from kseg.segment.apply.settle import settle
 from kseg.segment.apply.syncing import sync_files
 from kseg.segment.errors import KsegError
 from kseg.segment.events import Event, Failure, Row
-from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.directory import is_log_directory, own_partition_name
 from kseg.segment.plan.steps import Plan
-from kseg.segment.targets import PartitionTarget, Target
+from kseg.segment.targets import FileTarget, PartitionTarget, Target
 
 Values = dict[str, Any]
 
@@ -44,6 +45,7 @@ class Run:
         self._outcomes: dict[str, list[PartitionOutcome]] = {}
         self._directories: dict[str, list[str]] = {}
         self._changed: dict[str, list[str]] = {}
+        self._opened: set[str] = set()
         self._markers: dict[str, bytes | None] = {}
 
     @contextmanager
@@ -53,12 +55,14 @@ class Run:
             target.log_dir for target in targets if isinstance(target, PartitionTarget) and target.log_dir
         ]
         self._log_dirs = list(dict.fromkeys(found))
-        self._markers = {log_dir: own_files.marker_content(log_dir) for log_dir in self._log_dirs}
         if not self._options.apply:
+            self._markers = {log_dir: own_files.marker_content(log_dir) for log_dir in self._log_dirs}
             yield
             return
-        with locked(self._log_dirs):
+        with locked({*self._log_dirs, *_around_files(targets)}):
             for log_dir in self._log_dirs:
+                settle(log_dir, own_files.COMMAND)
+                self._markers[log_dir] = own_files.marker_content(log_dir)
                 if self._markers[log_dir] is not None or self._options.mark_clean:
                     self._look_ahead(log_dir, targets)
             yield
@@ -106,7 +110,12 @@ class Run:
             return  # nothing is done where nothing can be
         plan = own_files.opening_plan(log_dir, [*changing, *doubtful])
         if not plan.is_empty:
-            apply_plan(plan, journal_id=f"{self._options.run_id}-marker")
+            apply_plan(plan, journal_id=self._opening_id)
+            self._opened.add(log_dir)
+
+    @property
+    def _opening_id(self) -> str:
+        return f"{self._options.run_id}-marker"
 
     def _close(self, log_dir: str) -> Iterator[Event]:
         options = self._options
@@ -126,11 +135,17 @@ class Run:
         for row in step_rows(log_dir, plan):
             yield Row(row)
         changed = [os.path.basename(os.path.abspath(path)) for path in self._changed.get(log_dir, ())]
-        if plan.is_empty and len(changed) < 2:
+        was_opened = log_dir in self._opened
+        if plan.is_empty and len(changed) < 2 and not was_opened:
             return  # the one journal there may be undoes all
         done: Values = {"applied": False, "journal": None, "quarantine": None}
         if options.apply:
-            applied = apply_plan(plan, journal_id=options.run_id, partitions=changed)
+            applied = apply_plan(
+                plan,
+                journal_id=options.run_id,
+                partitions=changed,
+                after=self._opening_id if was_opened else None,
+            )
             done = {"applied": True, "journal": applied.journal, "quarantine": applied.quarantine}
         yield Row(_log_dir_row(plan, done))
 
@@ -173,6 +188,15 @@ def _outcome_of_failure(failure: Failure) -> PartitionOutcome | None:
         recovery_point=0,
         doubt=f"cannot be recovered: {failure.sentence}",
     )
+
+
+def _around_files(targets: Sequence[Target]) -> Iterator[str]:
+    """The data directories in which single segments lie."""
+    for target in targets:
+        if isinstance(target, FileTarget):
+            log_dir = os.path.join(os.path.dirname(target.path) or os.curdir, os.pardir)
+            if is_log_directory(log_dir):
+                yield log_dir
 
 
 def _lies_in(directory: str, log_dir: str) -> bool:

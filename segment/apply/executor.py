@@ -14,7 +14,7 @@
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kseg.segment.apply.change import (
@@ -42,7 +42,9 @@ from kseg.segment.apply.journal import (
 )
 from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import Staged, Staging, check_inputs, look, unshared
+from kseg.segment.apply.undisturbed import undisturbed
 from kseg.segment.errors import Refused
+from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
 
 
@@ -66,6 +68,7 @@ def apply_plan(
     journal_id: str,
     quarantine: str | None = None,
     partitions: Sequence[str] = (),
+    after: str | None = None,
     disk: Disk = DISK,
 ) -> Applied:
     """Carry out a plan. The lock of the data directory is the caller's (`lock.locked`), before it plans.
@@ -73,15 +76,16 @@ def apply_plan(
     journal_id: of the run (`new_run_id`), the same for all directories it changes. quarantine: a directory
     elsewhere for what is taken out, made when it is missing. partitions: for the plan of a data directory, the names
     of the partitions in it that the run has changed: undoing this journal undoes theirs too (such a plan may have no
-    steps). Raises Refused with one sentence: before the change is decided nothing has changed, after it the sentence
+    steps). after: the id of an earlier journal of the same directory, which is undone behind this one. Raises Refused
+    with one sentence: before the change is decided nothing has changed, after it the sentence
     says how to go on. Raises ValueError for a plan that contradicts itself.
     """
-    if plan.is_empty and not partitions:
+    if plan.is_empty and not partitions and after is None:
         raise ValueError("there is nothing to do in an empty plan")
     place = place_for(plan.directory, journal_id)
     with claimed(plan.directory):
         clear_the_way(plan.directory, disk)
-        change = _decided(plan, place, quarantine, partitions, disk)
+        change = _decided(plan, place, quarantine, {"partitions": list(partitions), "after": after}, disk)
         return _carried_out(change, 0, disk)
 
 
@@ -106,7 +110,7 @@ def finish(place: Place, disk: Disk = DISK) -> list[Applied]:
 
 
 def _decided(
-    plan: Plan, place: Place, quarantine: str | None, partitions: Sequence[str], disk: Disk
+    plan: Plan, place: Place, quarantine: str | None, others: Mapping[str, object], disk: Disk
 ) -> Change:
     inputs = check_inputs(plan.directory, plan.inputs, disk)
     try:
@@ -115,12 +119,12 @@ def _decided(
         if disk.status(place.journal) is not None:
             raise Refused(f"{place.journal} is there already")
         status = os.stat(plan.directory)
-        elsewhere = None if quarantine is None else place.elsewhere(quarantine, disk)
+        elsewhere = None if quarantine is None else _elsewhere(place, quarantine, disk)
         header = {
             "id": place.id,
             **header_of(plan, steps, inputs, status.st_mtime_ns),
             "quarantine": elsewhere,
-            "partitions": list(partitions),
+            **others,
         }
     except OSError as error:
         raise _nothing_changed(plan.directory, error) from error
@@ -135,6 +139,16 @@ def _decided(
             raise _nothing_changed(plan.directory, error) from error
         raise
     return Change(journal, course, staged, elsewhere)
+
+
+def _elsewhere(place: Place, quarantine: str, disk: Disk) -> str:
+    """The directory for this change in a quarantine, which must not be where a broker or a planner would meet it."""
+    inside = {os.path.realpath(place.directory)}
+    if is_log_directory(quarantine) or os.path.realpath(quarantine) in inside:
+        raise Refused(
+            f"{quarantine} is no place for a quarantine: a broker dies of unknown directories there"
+        )
+    return place.elsewhere(quarantine, disk)
 
 
 def _roll_back(place: Place, disk: Disk) -> None:
@@ -197,15 +211,11 @@ def _looked(change: Change, disk: Disk) -> dict[str, Seen]:
 
 
 def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
-    """Take the steps behind the first `done`. An interrupt waits until they are taken."""
+    """Take the steps behind the first `done`."""
     assert change.staged is not None
     try:
-        try:
+        with undisturbed():
             _take_steps(change, done, disk)
-        except KeyboardInterrupt:
-            done = change.course.steps_done(_looked(change, disk), change.staged.files) or 0
-            _take_steps(change, done, disk)
-            raise
     except OSError as error:
         path = change.journal.path
         raise Refused(

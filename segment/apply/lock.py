@@ -47,7 +47,9 @@ def _locked(log_dir: str) -> Iterator[None]:
     if _is_held(path):
         yield
         return
+    before = _mtime_ns(log_dir)
     descriptor, is_new = _taken(path, log_dir)
+    with_lock = _mtime_ns(log_dir)
     status = os.fstat(descriptor)
     key = (status.st_dev, status.st_ino)
     _held.add(key)
@@ -56,9 +58,19 @@ def _locked(log_dir: str) -> Iterator[None]:
     finally:
         _held.discard(key)
         if is_new:
+            is_untouched = _mtime_ns(log_dir) == with_lock
             with suppress(OSError):
                 os.unlink(path)
+                if is_untouched and before is not None:
+                    os.utime(log_dir, ns=(before, before))  # as if nobody had been here
         os.close(descriptor)
+
+
+def _mtime_ns(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
 
 
 def _is_held(path: str) -> bool:

@@ -16,7 +16,7 @@ first is touched, and its own journal goes last.
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ParamSpec, Protocol, TypeVar
 
 from kseg.segment.apply.change import abandon, change_of, half_done_sentence, undo_command
@@ -35,6 +35,7 @@ from kseg.segment.apply.journal import (
 )
 from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import Staged, look, tail_path
+from kseg.segment.apply.undisturbed import undisturbed
 from kseg.segment.errors import Refused
 
 P = ParamSpec("P")
@@ -72,13 +73,24 @@ class WayBack(Protocol):
 
 
 def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
-    """Take back a change, or go on with taking it back. One entry for each directory, the journal's own first.
+    """Take back a change, or go on with taking it back, and then the change that it followed in the same run. One
+    entry for each directory and change, the journal's own first.
 
     The lock of the data directory is the caller's. Raises Refused when there is no such journal, when a directory
     changed since, or with a sentence that says how to go on.
     """
     if not is_there(place, disk):
         raise Refused(f"there is no journal {place.journal}")
+    former = read_journal(place, disk).header.get("after")
+    done = _undo_one(place, disk)
+    if isinstance(former, str):
+        earlier = replace(place, id=former)
+        if disk.status(earlier.journal) is not None:
+            done += undo(earlier, disk)
+    return done
+
+
+def _undo_one(place: Place, disk: Disk) -> list[Undone]:
     places = [place, *(p for p in partition_places(read_journal(place, disk)) if has_traces(p, disk))]
     with ExitStack() as stack:
         for each in places:
@@ -89,11 +101,12 @@ def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
                 _guarded(place, False, way.check)
         done = [_undone(journal, way) for journal, way in ways]
         own, others = ways[0], ways[1:]
-        _put_back(*own, disk)
-        for other in others:
-            _put_back(*other, disk)
-            _clear(*other, disk)
-        _clear(*own, disk)
+        with undisturbed():
+            _put_back(*own, disk)
+            for other in others:
+                _put_back(*other, disk)
+                _clear(*other, disk)
+            _clear(*own, disk)
         return done
 
 

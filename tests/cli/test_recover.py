@@ -1,0 +1,205 @@
+"""`kseg recover`: the plan, what carrying it out leaves, copies, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+
+Unchanged = Callable[[Path], AbstractContextManager[None]]
+FIRST = "00000000000000000000.log"
+
+
+@pytest.fixture
+def log_dir(capture_small: Path, tmp_path: Path) -> Path:
+    """A data directory with three partitions of a real broker."""
+    made = tmp_path / "data"
+    made.mkdir()
+    for name in ("metro-zstd-0", "metro-none-0", "fares-0"):
+        shutil.copytree(capture_small / "data" / name, made / name)
+    for file in (capture_small / "data").iterdir():
+        if file.is_file():
+            shutil.copy2(file, made / file.name)
+    return made
+
+
+def hurt(log: Path, at: int = 600) -> None:
+    data = bytearray(log.read_bytes())
+    data[at] ^= 0x55
+    log.write_bytes(data)
+
+
+def json_run(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
+    status = run([str(word) for word in (*words, "--json")])
+    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    (found,) = [row for row in rows if row["type"] == "result" and "partition" in row]
+    return found
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file()}
+
+
+def test_a_sound_directory_needs_nothing(
+    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with unchanged(log_dir):
+        assert run(["recover", str(log_dir)]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert out.count("nothing to repair") == 3
+
+
+def test_a_plan_changes_nothing_and_says_what_both_policies_cost(
+    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    partition = log_dir / "metro-zstd-0"
+    hurt(partition / FIRST)
+    with unchanged(log_dir):
+        status, rows = json_run(
+            "recover", partition, "--unclean-shutdown", "--recovery-point", "0", capfd=capfd
+        )
+    assert status == 1
+    result = result_of(rows)
+    assert result["applied"] is False and result["journal"] is None
+    (removed,) = result["removed"]
+    # the second batch of the capture: 575 bytes from byte 477 on, offsets 12 to 23
+    assert removed["file"] == str(partition / FIRST)
+    assert [removed[name] for name in ("position", "length", "first_offset", "last_offset")] == [
+        477,
+        575,
+        12,
+        23,
+    ]
+    assert removed["finding"] == "bad-crc" and removed["batches"] == 0
+    assert result["costs"]["salvage"] == {"bytes": 575, "batches": 0, "offsets": 12, "damaged_bytes_left": 0}
+    kafka = result["costs"]["kafka"]
+    # a broker cuts the first segment at byte 477 and drops the second: offsets 12 to 159 are gone
+    sizes = [log.stat().st_size for log in partition.glob("*.log")]
+    assert kafka["bytes"] == sum(sizes) - 477
+    assert kafka["offsets"] == 160 - 12 and kafka["batches"] == 12
+    assert result["log_end_offset"] == 160
+    steps = [row for row in rows if row["type"] == "step" and row["partition"] == "metro-zstd-0"]
+    assert steps and len(steps) == result["steps"] and all(step["words"] for step in steps)
+
+
+def test_applied_it_is_sound_and_a_second_time_nothing_is_due(
+    log_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    partition = log_dir / "metro-zstd-0"
+    hurt(partition / FIRST)
+    before = files_of(partition)
+    status, rows = json_run("recover", "--apply", partition, capfd=capfd)
+    assert status == 0
+    result = result_of(rows)
+    assert result["applied"] is True
+    assert Path(result["journal"]).is_file() and Path(result["quarantine"]).is_dir()
+    assert (partition / FIRST).read_bytes() == before[FIRST][:477] + before[FIRST][477 + 575 :]
+    assert (partition / FIRST).stat().st_mtime_ns // 10**9 > 0
+    assert run(["verify", str(partition)]) == 0
+    capfd.readouterr()
+    status, rows = json_run("recover", "--apply", partition, capfd=capfd)
+    assert status == 0 and result_of(rows)["steps"] == 0 and result_of(rows)["journal"] is None
+
+    assert run(["undo", result["journal"]]) == 0
+    assert files_of(partition) == before
+    assert not (partition / ".kseg").exists()
+
+
+def test_a_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("metro-zstd-0", "metro-none-0"):
+        hurt(log_dir / name / FIRST)
+    before = {name: files_of(log_dir / name) for name in os.listdir(log_dir) if (log_dir / name).is_dir()}
+    own = files_of(log_dir)
+    status, rows = json_run("recover", "--apply", "--jobs", "2", log_dir, capfd=capfd)
+    assert status == 0
+    assert [row["partition"] for row in rows if row["type"] == "result" and "partition" in row] == [
+        "fares-0",
+        "metro-none-0",
+        "metro-zstd-0",
+    ]
+    (whole,) = [row for row in rows if row["type"] == "result" and "log_dir" in row]
+    assert run(["verify", str(log_dir)]) == 0
+    assert run(["undo", whole["journal"]]) == 0
+    assert {name: files_of(log_dir / name) for name in before} == before
+    assert files_of(log_dir) == own
+
+
+def test_a_copy_is_repaired_and_the_input_stays(
+    log_dir: Path, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hurt(log_dir / "metro-zstd-0" / FIRST)
+    copy = tmp_path / "copy"
+    with unchanged(log_dir):
+        assert run(["recover", "--output", str(copy), str(log_dir)]) == 0
+    capfd.readouterr()
+    assert sorted(child.name for child in copy.iterdir() if child.is_dir()) == [
+        "fares-0",
+        "metro-none-0",
+        "metro-zstd-0",
+    ]
+    assert run(["verify", str(copy / "metro-zstd-0")]) == 0
+    assert files_of(copy / "fares-0") == files_of(log_dir / "fares-0")
+    capfd.readouterr()
+    with unchanged(copy):
+        assert run(["recover", "--output", str(copy), str(log_dir)]) == 4  # it is there already
+
+
+def test_where_a_broker_dies_policy_kafka_refuses(
+    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    partition = log_dir / "fares-0"
+    log = max(partition.glob("*.log"))
+    with log.open("ab") as stream:
+        stream.write(bytes(100))
+    # a clean start reads the log end over the zeros (fact sheet 6.3c: CorruptRecordException)
+    words = ("recover", "--policy", "kafka", "--clean-shutdown", "--apply", partition)
+    with unchanged(log_dir):
+        status, rows = json_run(*words, capfd=capfd)
+    assert status == 4
+    (finding,) = [row for row in rows if row["type"] == "finding" and row["id"] == "broker-load-fails"]
+    assert finding["kafka_exception"] == "CorruptRecordException"
+
+
+def test_one_segment_alone(log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]) -> None:
+    partition = log_dir / "metro-zstd-0"
+    hurt(partition / FIRST)
+    others = {name: data for name, data in files_of(partition).items() if not name.startswith(FIRST[:20])}
+    status, rows = json_run("recover", "--apply", partition / FIRST, capfd=capfd)
+    assert status == 0 and result_of(rows)["removed"][0]["length"] == 575
+    assert {name: data for name, data in files_of(partition).items() if name in others} == others
+    assert run(["verify", str(partition)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--apply", "--output", "x"], "--apply and --output exclude each other"),
+        (["--hard-link"], "--hard-link goes with --output"),
+        (["--quarantine", "x"], "--quarantine goes with --apply"),
+        (["--policy", "both"], "--policy"),
+        (["--topic-id", "nonsense", "--apply"], "nonsense"),
+    ],
+)
+def test_mistakes_are_told(
+    log_dir: Path, words: list[str], sentence: str, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with unchanged(log_dir):
+        assert run(["recover", *words, str(log_dir / "fares-0")]) == 2
+    assert sentence in capfd.readouterr().err
+
+
+def test_a_file_of_no_segment_is_a_mistake(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["recover", str(log_dir / "fares-0" / "leader-epoch-checkpoint")]) == 2
+    assert "no file of a segment" in capfd.readouterr().err
