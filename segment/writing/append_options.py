@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
 from kseg.segment.writing.batching import BatchRules
 from kseg.segment.writing.flush import FlushRules
 from kseg.segment.writing.segment_writer import RollRules
@@ -23,3 +25,10 @@ class AppendOptions:
     topic_id: str | None = None
     start_offset: int | None = None
     ancient: bool = False
+
+    def __post_init__(self) -> None:
+        if self.topic_id is not None:
+            try:
+                encode_partition_metadata(PartitionMetadata(self.topic_id))
+            except FormatError as error:
+                raise UsageError(f"{self.topic_id} is no topic id: {error}") from None

@@ -90,6 +90,7 @@ def test_refusals_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture
         (["--from", "x", "--transactional", "a-0"], "a transaction needs a producer id"),
         (["--from", "x", "--codec", "rar", "a-0"], "--codec takes one of"),
         (["--from", "x", "--segment-bytes", "0", "a-0"], "a segment cannot have 0 bytes"),
+        (["--from", "x", "--topic-id", "nonsense", "a-0"], "nonsense is no topic id"),
         (["--from", "x", "--start-offset", "-1", "a-0"], "--start-offset takes"),
     ],
 )
