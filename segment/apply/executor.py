@@ -44,7 +44,7 @@ from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import Staged, Staging, check_inputs, look, unshared
 from kseg.segment.apply.undisturbed import undisturbed
 from kseg.segment.errors import Refused
-from kseg.segment.partition.directory import is_log_directory
+from kseg.segment.partition.directory import is_log_directory, own_partition_name
 from kseg.segment.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
 
 
@@ -142,12 +142,15 @@ def _decided(
 
 
 def _elsewhere(place: Place, quarantine: str, disk: Disk) -> str:
-    """The directory for this change in a quarantine, which must not be where a broker or a planner would meet it."""
-    inside = {os.path.realpath(place.directory)}
-    if is_log_directory(quarantine) or os.path.realpath(quarantine) in inside:
-        raise Refused(
-            f"{quarantine} is no place for a quarantine: a broker dies of unknown directories there"
-        )
+    """The directory for this change in a quarantine, which must not be where a broker dies of it."""
+    inside = os.path.realpath(quarantine)
+    if inside == os.path.realpath(place.directory) or is_log_directory(inside):
+        raise Refused(f"{quarantine} is Kafka's and no place for a quarantine")
+    while inside != os.path.dirname(inside):
+        around = os.path.dirname(inside)
+        if own_partition_name(inside) is None and is_log_directory(around):
+            raise Refused(f"{quarantine} is no place for a quarantine: a broker dies of {inside} in {around}")
+        inside = around
     return place.elsewhere(quarantine, disk)
 
 

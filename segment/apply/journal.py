@@ -34,7 +34,12 @@ from typing import Any
 from kseg.segment.apply.disk import DISK, Disk, give_owner, remove_if_empty, write_all
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.json_line import json_line
-from kseg.segment.partition.directory import is_log_directory, is_partition_directory, own_partition_name
+from kseg.segment.partition.directory import (
+    PartitionDirectory,
+    is_log_directory,
+    is_partition_directory,
+    list_directory,
+)
 from kseg.segment.partition.names import KSEG_DIRECTORY
 
 VERSION = 1
@@ -123,7 +128,7 @@ class Place:
 def place_for(directory: str, journal_id: str) -> Place:
     """Where the journal of a change to `directory` belongs."""
     is_partition = is_partition_directory(directory) or (
-        not is_log_directory(directory) and own_partition_name(directory) is not None
+        not is_log_directory(directory) and isinstance(list_directory(directory), PartitionDirectory)
     )
     return Place(directory, journal_id, in_log_dir=not is_partition)
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -293,6 +294,29 @@ def test_two_of_kseg_do_not_change_one_directory(tmp_path: Path) -> None:
         undo(place(applied), QUICK)
 
 
+def test_a_quarantine_does_not_go_where_a_broker_would_die_of_it(tmp_path: Path) -> None:
+    data = CASES["data directory"].lay(tmp_path)
+    directory = CASES["swap"].lay(data)
+    for quarantine in (data, directory, data / "mine", data / "mine" / "deeper"):
+        with pytest.raises(Refused, match="no place for a quarantine"):
+            apply_plan(CASES["swap"].plan(directory), journal_id=ID, quarantine=str(quarantine), disk=QUICK)
+    assert not (directory / ".kseg").exists()
+
+
+def test_an_interrupt_waits_until_a_decided_change_is_done(tmp_path: Path) -> None:
+    class Interrupted(QuickDisk):
+        def rename(self, path: str, new_path: str) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            super().rename(path, new_path)
+
+    directory = CASES["ring"].lay(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(CASES["ring"], directory, disk=Interrupted())
+    assert half_done(str(directory)) == []
+    (journal,) = journals_in(str(directory))
+    assert journal.line("done") is not None
+
+
 # --- half done
 
 
@@ -471,6 +495,8 @@ def test_the_place_of_a_journal_is_found_from_what_a_user_types(tmp_path: Path) 
         assert place_of(other) is None
     (tmp_path / "orders-7").mkdir()
     assert not place_for(str(tmp_path / "orders-7"), ID).in_log_dir
+    (tmp_path / "data-1" / "orders-0").mkdir(parents=True)
+    assert place_for(str(tmp_path / "data-1"), ID).in_log_dir, "though its name is that of a partition"
     assert new_run_id(1_767_225_600_000).startswith("20260101T000000Z-")
 
 
