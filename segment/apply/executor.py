@@ -44,7 +44,8 @@ from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import Staged, Staging, check_inputs, look, unshared
 from kseg.segment.apply.undisturbed import undisturbed
 from kseg.segment.errors import Refused
-from kseg.segment.partition.directory import is_log_directory, own_partition_name
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
 from kseg.segment.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
 
 
@@ -144,14 +145,20 @@ def _decided(
 def _elsewhere(place: Place, quarantine: str, disk: Disk) -> str:
     """The directory for this change in a quarantine, which must not be where a broker dies of it."""
     inside = os.path.realpath(quarantine)
-    if inside == os.path.realpath(place.directory) or is_log_directory(inside):
+    if inside == os.path.realpath(place.directory) or _is_data_directory(inside):
         raise Refused(f"{quarantine} is Kafka's and no place for a quarantine")
     while inside != os.path.dirname(inside):
         around = os.path.dirname(inside)
-        if own_partition_name(inside) is None and is_log_directory(around):
+        if own_partition_name(inside) is None and _is_data_directory(around):
             raise Refused(f"{quarantine} is no place for a quarantine: a broker dies of {inside} in {around}")
         inside = around
     return place.elsewhere(quarantine, disk)
+
+
+def _is_data_directory(path: str) -> bool:
+    """By more than a `.lock`, which others have too."""
+    roles = (Role.META_PROPERTIES, *OFFSET_CHECKPOINT_ROLES)
+    return any(os.path.lexists(os.path.join(path, NAME_BY_ROLE[role])) for role in roles)
 
 
 def _roll_back(place: Place, disk: Disk) -> None:
