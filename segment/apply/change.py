@@ -105,7 +105,7 @@ def half_done_sentence(journal: Journal) -> str:
         return (
             f"{path} cannot be read as a journal, and files that belong to it lie there; look at them first"
         )
-    if journal.state is State.UNDOING:
+    if journal.state in (State.UNDOING, State.UNDONE):
         return f"{path}: an undo of {journal.command} was interrupted; `{undo_command(path)}` goes on with it"
     if journal.kind != PLAN:
         return (

@@ -187,7 +187,7 @@ def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
     if journal.state is State.ABANDONED:
         abandon(journal, disk)
         return None
-    if journal.state in (State.UNDOING, State.UNREADABLE):
+    if journal.state in (State.UNDOING, State.UNDONE, State.UNREADABLE):
         raise Refused(half_done_sentence(journal))
     if journal.kind != PLAN:
         return _kept(journal, disk)

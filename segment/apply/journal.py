@@ -15,6 +15,7 @@ Lines, each one JSON object, in this order:
     staged    the new files (inode, size, time, CRC-32C) and what is in quarantine: the change is decided from here on
     done      all steps are done and checked
     undoing   the way back is decided
+    undone    everything is back; what is left to do is to remove journal and quarantine
 
 A journal ends with a whole line: what a kill left of another is cut off. Without `staged` nothing has happened yet.
 An `append` writes another kind of journal (module guard) with the same first and last lines.
@@ -153,6 +154,7 @@ class State(StrEnum):
     APPLYING = "applying"  # decided and not done
     DONE = "done"
     UNDOING = "undoing"
+    UNDONE = "undone"  # but for the journal and the quarantine
     UNREADABLE = "unreadable"
 
 
@@ -182,7 +184,7 @@ class Journal:
 
     @property
     def is_half_done(self) -> bool:
-        return self.state in (State.APPLYING, State.UNDOING, State.UNREADABLE)
+        return self.state in (State.APPLYING, State.UNDOING, State.UNDONE, State.UNREADABLE)
 
     def line(self, kind: str) -> Line | None:
         """The last line of a type."""
@@ -228,6 +230,22 @@ def read_journal(place: Place, disk: Disk = DISK) -> Journal:
     return Journal(place, _state(lines), lines[0], tuple(lines[1:]))
 
 
+_STATES = (
+    ("undone", State.UNDONE),
+    ("undoing", State.UNDOING),
+    ("done", State.DONE),
+    ("staged", State.APPLYING),
+)
+
+
+def former_place(journal: Journal) -> Place | None:
+    """Where the earlier journal of the same run lies that is undone behind this one, if there is one."""
+    former = journal.header.get("after")
+    if not isinstance(former, str) or not _ID.fullmatch(former) or former == journal.place.id:
+        return None
+    return replace(journal.place, id=former)
+
+
 def partition_places(journal: Journal) -> list[Place]:
     """Where the journals of the partitions lie that the same run changed, for the journal of a data directory."""
     names = [str(name) for name in journal.header.get("partitions", ())]
@@ -240,10 +258,7 @@ def partition_places(journal: Journal) -> list[Place]:
 
 def _state(lines: Iterable[Line]) -> State:
     kinds = {line["type"] for line in lines}
-    for kind, state in (("undoing", State.UNDOING), ("done", State.DONE), ("staged", State.APPLYING)):
-        if kind in kinds:
-            return state
-    return State.ABANDONED
+    return next((state for kind, state in _STATES if kind in kinds), State.ABANDONED)
 
 
 def _content(disk: Disk, path: str) -> tuple[bytes, int]:

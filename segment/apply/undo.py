@@ -7,16 +7,17 @@
 3. Write the line `undoing`: from now on only `undo` again goes on.
 4. Restore each touched file under its name as found: append what was cut off, take the time back, one rename. What the
    change made new goes. Each of these can be done twice, and their order does not matter to a kill.
-5. Check names, sizes and times against the files as found, then remove quarantine and journal, the journal last.
+5. Check names, sizes and times against the files as found, and write the line `undone`. Then remove quarantine and
+   journal, the journal last.
 
 The journal of a data directory also takes back what its run did in the partitions it names: all are checked before the
-first is touched, and its own journal goes last.
+first is touched. And it can name an earlier journal of its run, which is undone behind it. Its own journal goes last.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ParamSpec, Protocol, TypeVar
 
 from kseg.segment.apply.change import abandon, change_of, half_done_sentence, undo_command
@@ -28,6 +29,7 @@ from kseg.segment.apply.journal import (
     Place,
     State,
     append,
+    former_place,
     has_traces,
     is_there,
     partition_places,
@@ -81,33 +83,32 @@ def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
     """
     if not is_there(place, disk):
         raise Refused(f"there is no journal {place.journal}")
-    former = read_journal(place, disk).header.get("after")
-    done = _undo_one(place, disk)
-    if isinstance(former, str):
-        earlier = replace(place, id=former)
-        if disk.status(earlier.journal) is not None:
-            done += undo(earlier, disk)
+    former = former_place(read_journal(place, disk))
+    done, journal, way = _all_back(place, disk)
+    if former is not None and is_there(former, disk):
+        done += undo(former, disk)
+    with claimed(place.directory), undisturbed():
+        _clear(journal, way, disk)
     return done
 
 
-def _undo_one(place: Place, disk: Disk) -> list[Undone]:
+def _all_back(place: Place, disk: Disk) -> tuple[list[Undone], Journal, "WayBack | None"]:
+    """Put back what the change of one directory did there and in its partitions; only its own journal is left."""
     places = [place, *(p for p in partition_places(read_journal(place, disk)) if has_traces(p, disk))]
     with ExitStack() as stack:
         for each in places:
             stack.enter_context(claimed(each.directory))
         ways = [_way_back(read_journal(each, disk), disk) for each in places]
-        for _, way in ways:
-            if way is not None:
+        for journal, way in ways:
+            if way is not None and journal.state is not State.UNDONE:
                 _guarded(place, False, way.check)
         done = [_undone(journal, way) for journal, way in ways]
-        own, others = ways[0], ways[1:]
         with undisturbed():
-            _put_back(*own, disk)
-            for other in others:
-                _put_back(*other, disk)
-                _clear(*other, disk)
-            _clear(*own, disk)
-        return done
+            for journal, way in ways:
+                _put_back(journal, way, disk)
+                if journal.place != place:
+                    _clear(journal, way, disk)
+        return done, *ways[0]
 
 
 def _way_back(journal: Journal, disk: Disk) -> tuple[Journal, "WayBack | None"]:
@@ -133,7 +134,7 @@ def _undone(journal: Journal, way: WayBack | None) -> Undone:
 
 
 def _put_back(journal: Journal, way: WayBack | None, disk: Disk) -> None:
-    if way is None:
+    if way is None or journal.state is State.UNDONE:
         return
     if journal.state is not State.UNDOING:
         holders: Mapping[str, int] = _guarded(journal.place, False, way.hold)
@@ -142,6 +143,7 @@ def _put_back(journal: Journal, way: WayBack | None, disk: Disk) -> None:
     else:
         holders = journal.holders
     _guarded(journal.place, True, way.restore, holders)
+    _guarded(journal.place, True, append, journal, {"type": "undone"}, disk)
 
 
 def _clear(journal: Journal, way: WayBack | None, disk: Disk) -> None:
@@ -295,8 +297,6 @@ class _PlanWayBack:
 
     def restore(self, holders: Mapping[str, int]) -> None:
         disk = self._disk
-        if self._is_restored_by(holders):  # and killed while the quarantine was removed
-            return
         for name in self._course.touched:
             target, holder = self._place.target(name), self._place.old(name)
             status = disk.status(target)

@@ -423,6 +423,28 @@ def test_the_journal_of_a_data_directory_undoes_its_partitions_too(tmp_path: Pat
             return
 
 
+def test_an_earlier_journal_of_the_run_is_undone_behind_the_named_one(tmp_path: Path) -> None:
+    case = CASES["data directory"]
+    taken = Case(LOG_DIR, lambda _directory: (Remove(".kafka_cleanshutdown", "first of all"),), False)
+    rest = Case(LOG_DIR, lambda _directory: (Remove("meta.properties", "then"),), False)
+    for number in range(1000):
+        data = case.lay(tmp_path / str(number))
+        start = held(data)
+        first = carry_out(taken, data)
+        second = apply_plan(rest.plan(data), journal_id=LATER, after=ID, disk=QUICK)
+        has_stopped = False
+        try:
+            undo(place(second), StoppingDisk(number))
+        except Stopped:
+            has_stopped = True
+            if Path(second.journal).exists():
+                undo(place(second), QUICK)
+        assert held(data) == start
+        assert not Path(first.journal).exists() and not list(data.glob("kseg-journal-*"))
+        if not has_stopped:
+            return
+
+
 def test_nothing_is_undone_when_one_partition_changed(tmp_path: Path) -> None:
     data = CASES["data directory"].lay(tmp_path)
     partition = CASES["swap"].lay(data)
