@@ -34,7 +34,8 @@ class PartitionOutcome:
     """What a run of `recover` made of one partition; it can be pickled.
 
     first_base_offset: the number of the first segment. recovery_point: as the policy has it (`Repair`). changed:
-    whether files of it were or would be changed. doubt: why the partition is not sound, empty when it is.
+    whether files of it were or would be changed. doubt: why the partition is not sound, empty when it is. is_known:
+    False when the recovery failed, so that its offsets say nothing.
     """
 
     name: PartitionName
@@ -44,6 +45,7 @@ class PartitionOutcome:
     recovery_point: int
     changed: bool = False
     doubt: str = ""
+    is_known: bool = True
 
     @property
     def key(self) -> Key:
@@ -51,9 +53,9 @@ class PartitionOutcome:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether a broker notes its offsets: logs in use and those moving here, not the metadata log."""
+        """Whether a broker notes its offsets, and they are known: logs in use and moving here, not the metadata log."""
         is_loaded = self.name.state in (PartitionState.LIVE, PartitionState.FUTURE)
-        return is_loaded and not self.name.is_metadata_log
+        return self.is_known and is_loaded and not self.name.is_metadata_log
 
 
 @dataclass(frozen=True, slots=True)

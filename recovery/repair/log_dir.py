@@ -14,8 +14,8 @@ A marker written here is empty, as Kafka's own was up to 3.6. The JSON of later 
 which a broker shows the controller that its last stop was clean and nothing can be lost (KIP-966). That claim is not
 ours to make after a repair. -1 is no way to say so: where a broker has several data directories, one that says -1 is
 passed over when the next one has an epoch (LogManager.readBrokerEpochFromCleanShutdownFiles); an empty file makes
-the broker register as after an unclean stop, whatever the others say. A marker that was there before a run that
-changed nothing is put back as it was.
+the broker register as after an unclean stop, whatever the others say. So is one that comes back after it was taken
+away: only a run that changes something takes it away.
 """
 
 import os
@@ -40,7 +40,7 @@ from kseg.segment.partition.names import (
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh, content_of
-from kseg.segment.plan.steps import Plan, Remove, Step, Write
+from kseg.segment.plan.steps import Plan, Remove, Write
 from kseg.segment.sidecar.checkpoint import encode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import CleanShutdown, encode_clean_shutdown
 
@@ -58,10 +58,9 @@ _CHECKPOINT_WORDS = {
 }
 
 
-def marker_content(log_dir: str) -> bytes | None:
-    """What stands in the clean-shutdown marker, None when there is none. Raises UnreadableInput."""
-    path = os.path.join(log_dir, MARKER)
-    return read_small(path) if os.path.lexists(path) else None
+def has_marker(log_dir: str) -> bool:
+    """Whether the clean-shutdown marker lies there."""
+    return os.path.lexists(os.path.join(log_dir, MARKER))
 
 
 def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
@@ -115,7 +114,7 @@ def will_mark(
     outcomes: Sequence[PartitionOutcome],
     *,
     mark_clean: bool,
-    marker_before: bytes | None,
+    was_marked: bool,
 ) -> bool:
     """Whether `closing_plan` calls the data directory clean: then every partition looked at has to be synced before.
 
@@ -123,7 +122,7 @@ def will_mark(
     said before. One that lies there still was not touched. Raises UnreadableInput."""
     if mark_clean:
         return True
-    was_taken_away = marker_before is not None and marker_content(log_dir) is None
+    was_taken_away = was_marked and not has_marker(log_dir)
     return was_taken_away and not any(outcome.doubt for outcome in outcomes)
 
 
@@ -133,18 +132,18 @@ def closing_plan(
     policy: Policy,
     *,
     mark_clean: bool = False,
-    marker_before: bytes | None = None,
+    was_marked: bool = False,
 ) -> Plan:
     """What the data directory's own files need once its partitions are as in `outcomes`.
 
-    mark_clean: write the marker. marker_before: the marker that was there before the run (`marker_content`); it comes
+    mark_clean: write the marker. was_marked: there was one before the run (`has_marker`); it comes
     back under the same conditions, else it stays away. The caller has synced every partition when `will_mark` is true.
     Raises Refused when `mark_clean` cannot be (nothing is planned then), UnreadableInput.
     """
     inputs = inputs_of(log_dir)
     if mark_clean:
         refuse_unless_sound(log_dir, outcomes)
-    is_clean = will_mark(log_dir, outcomes, mark_clean=mark_clean, marker_before=marker_before)
+    is_clean = will_mark(log_dir, outcomes, mark_clean=mark_clean, was_marked=was_marked)
     before = DirectoryImage.of(inputs)
     after = before.copy()
     why: dict[str, str] = {}
@@ -154,7 +153,8 @@ def closing_plan(
     ]
     steps = [*steps_between(before, after, why)]
     if is_clean and MARKER not in before:
-        steps.append(_marker(marker_before, any(outcome.changed for outcome in outcomes)))
+        content = content_of([Fresh(encode_clean_shutdown(CleanShutdown()))])
+        steps.append(Write(MARKER, content, "every log of the data directory is sound and synced"))
     return Plan(
         command=COMMAND,
         directory=log_dir,
@@ -162,15 +162,6 @@ def closing_plan(
         steps=tuple(steps),
         reasons=tuple(findings),
     )
-
-
-def _marker(marker_before: bytes | None, changed: bool) -> Step:
-    if marker_before is not None and not changed:
-        content, why = marker_before, "nothing was changed, the marker is as true as before"
-    else:
-        content = encode_clean_shutdown(CleanShutdown())
-        why = "every log of the data directory is sound and synced"
-    return Write(MARKER, content_of([Fresh(content)]), why)
 
 
 def _partitions(log_dir: str) -> list[tuple[str, PartitionName]]:

@@ -23,6 +23,7 @@ from kseg.recovery.repair.rows import step_rows
 from kseg.recovery.repair.work import recover
 from kseg.segment import fanout
 from kseg.segment.apply.executor import apply_plan
+from kseg.segment.apply.journal import State, journals_in
 from kseg.segment.apply.lock import locked
 from kseg.segment.apply.settle import settle
 from kseg.segment.apply.syncing import sync_files
@@ -45,8 +46,8 @@ class Run:
         self._outcomes: dict[str, list[PartitionOutcome]] = {}
         self._directories: dict[str, list[str]] = {}
         self._changed: dict[str, list[str]] = {}
-        self._opened: set[str] = set()
-        self._markers: dict[str, bytes | None] = {}
+        self._openings: dict[str, str] = {}  # by data directory, the id of the journal that has the marker
+        self._was_marked: dict[str, bool] = {}
 
     @contextmanager
     def held(self, targets: Sequence[Target]) -> Iterator[None]:
@@ -56,14 +57,15 @@ class Run:
         ]
         self._log_dirs = list(dict.fromkeys(found))
         if not self._options.apply:
-            self._markers = {log_dir: own_files.marker_content(log_dir) for log_dir in self._log_dirs}
+            self._was_marked = {log_dir: own_files.has_marker(log_dir) for log_dir in self._log_dirs}
             yield
             return
         with locked({*self._log_dirs, *_around_files(targets)}):
             for log_dir in self._log_dirs:
                 settle(log_dir, own_files.COMMAND)
-                self._markers[log_dir] = own_files.marker_content(log_dir)
-                if self._markers[log_dir] is not None or self._options.mark_clean:
+                self._was_marked[log_dir] = own_files.has_marker(log_dir)
+                self._resume(log_dir)
+                if self._was_marked[log_dir] or self._options.mark_clean:
                     self._look_ahead(log_dir, targets)
             yield
 
@@ -72,6 +74,8 @@ class Run:
         for event in events:
             if isinstance(event, Row) and event.values.get("type") == "result":
                 self._note(dict(event.values))
+            elif isinstance(event, Failure):
+                self._note_outcome(event.path, _outcome_of_failure(event))
             yield event
         for log_dir in self._log_dirs:
             try:
@@ -81,13 +85,19 @@ class Run:
 
     def _note(self, result: Values) -> None:
         directory = str(result["directory"])
-        log_dir = next((each for each in self._log_dirs if _lies_in(directory, each)), None)
-        outcome = _outcome_of(result)
-        if log_dir is not None and outcome is not None:
-            self._outcomes.setdefault(log_dir, []).append(outcome)
+        log_dir = self._note_outcome(directory, _outcome_of(result))
+        if log_dir is not None:
             self._directories.setdefault(log_dir, []).append(directory)
             if result["journal"]:
                 self._changed.setdefault(log_dir, []).append(directory)
+
+    def _note_outcome(self, directory: str, outcome: PartitionOutcome | None) -> str | None:
+        """The data directory it counts for, None when it counts for none."""
+        log_dir = next((each for each in self._log_dirs if _lies_in(directory, each)), None)
+        if log_dir is None or outcome is None:
+            return None
+        self._outcomes.setdefault(log_dir, []).append(outcome)
+        return log_dir
 
     def _look_ahead(self, log_dir: str, targets: Sequence[Target]) -> None:
         """Raises Refused when the data directory is to be marked clean and cannot be."""
@@ -95,7 +105,7 @@ class Run:
         inside = [
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
-        changing, doubtful, outcomes = [], [], []
+        changing, directories, doubtful, outcomes = [], [], [], []
         for event in fanout.run(recover, inside, planned, self._jobs):
             if isinstance(event, Failure):
                 doubtful.append(event.sentence)
@@ -104,47 +114,56 @@ class Run:
                 outcomes.append(_outcome_of(dict(event.values)))
                 if event.values["steps"]:
                     changing.append(f"{event.values['partition']} needs a repair")
+                    directories.append(str(event.values["directory"]))
         if self._options.mark_clean:
             own_files.refuse_unless_sound(log_dir, [outcome for outcome in outcomes if outcome is not None])
         if not changing:
             return  # nothing is done where nothing can be
         plan = own_files.opening_plan(log_dir, [*changing, *doubtful])
         if not plan.is_empty:
-            apply_plan(plan, journal_id=self._opening_id)
-            self._opened.add(log_dir)
+            names = [os.path.basename(os.path.abspath(path)) for path in directories]
+            apply_plan(plan, journal_id=self._options.run_id, partitions=names)
+            self._openings[log_dir] = self._options.run_id
 
-    @property
-    def _opening_id(self) -> str:
-        return f"{self._options.run_id}-marker"
+    def _resume(self, log_dir: str) -> None:
+        """A run that was killed between taking the marker away and its end: this run ends it."""
+        journals = journals_in(log_dir)
+        followed = {journal.header.get("after") for journal in journals}
+        for journal in journals:
+            saved = journal.place.old(own_files.MARKER)
+            is_opening = journal.command == own_files.COMMAND and journal.state is State.DONE
+            if is_opening and journal.place.id not in followed and os.path.exists(saved):
+                self._openings[log_dir] = journal.place.id
+                self._was_marked[log_dir] = True
 
     def _close(self, log_dir: str) -> Iterator[Event]:
         options = self._options
         outcomes = self._outcomes.get(log_dir, [])
-        mark_clean, before = options.mark_clean, self._markers.get(log_dir)
+        mark_clean, was_marked = options.mark_clean, self._was_marked[log_dir]
         if mark_clean:
             own_files.refuse_unless_sound(log_dir, outcomes)
         if options.apply and own_files.will_mark(
-            log_dir, outcomes, mark_clean=mark_clean, marker_before=before
+            log_dir, outcomes, mark_clean=mark_clean, was_marked=was_marked
         ):
             for directory in self._directories.get(log_dir, ()):
                 sync_files(directory)
         plan = own_files.closing_plan(
-            log_dir, outcomes, options.policy, mark_clean=mark_clean, marker_before=before
+            log_dir, outcomes, options.policy, mark_clean=mark_clean, was_marked=was_marked
         )
         yield from plan.reasons
         for row in step_rows(log_dir, plan):
             yield Row(row)
         changed = [os.path.basename(os.path.abspath(path)) for path in self._changed.get(log_dir, ())]
-        was_opened = log_dir in self._opened
-        if plan.is_empty and len(changed) < 2 and not was_opened:
+        opening = self._openings.get(log_dir)
+        if plan.is_empty and len(changed) < 2 and opening is None:
             return  # the one journal there may be undoes all
         done: Values = {"applied": False, "journal": None, "quarantine": None}
         if options.apply:
             applied = apply_plan(
                 plan,
-                journal_id=options.run_id,
-                partitions=changed,
-                after=self._opening_id if was_opened else None,
+                journal_id=f"{options.run_id}-end" if opening == options.run_id else options.run_id,
+                partitions=() if opening == options.run_id else changed,
+                after=opening,
             )
             done = {"applied": True, "journal": applied.journal, "quarantine": applied.quarantine}
         yield Row(_log_dir_row(plan, done))
@@ -187,6 +206,7 @@ def _outcome_of_failure(failure: Failure) -> PartitionOutcome | None:
         log_end_offset=0,
         recovery_point=0,
         doubt=f"cannot be recovered: {failure.sentence}",
+        is_known=False,
     )
 
 
