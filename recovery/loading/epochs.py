@@ -23,7 +23,8 @@ class LoadedEpochs:
         self._place = place
         if FILE_NAME not in place.image:
             place.write(FILE_NAME, b"", "made where it was missing")
-            place.note("leader-epoch-file-missing", FILE_NAME, "there is no leader-epoch checkpoint")
+            if FILE_NAME not in place.found:
+                place.note("leader-epoch-file-missing", FILE_NAME, "there is no leader-epoch checkpoint")
         data = bytes(place.view(FILE_NAME))
         try:
             self._history = EpochHistory(decode_leader_epochs(data))

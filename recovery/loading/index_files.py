@@ -107,7 +107,7 @@ class IndexFile(Generic[I]):
     def close(self) -> None:
         if self._is_open:
             self.trim()
-            self.put_back(_CLOSED)
+            self.put_back(self._place.why.get(self.name, _CLOSED))
 
     def finish(self, why: str) -> None:
         """Trim the file and let go of it: the next question opens it again."""

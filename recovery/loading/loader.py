@@ -64,7 +64,7 @@ def load_as_broker(
         if rebuild:
             circumstances = _forget_side_files(place, circumstances)
         try:
-            load = _Load(place, circumstances, settings)
+            load = _Load(place, circumstances, settings, is_rebuild=rebuild)
             load.run()
         except KafkaThrows as thrown:
             return _died(place, inputs, thrown)
@@ -100,12 +100,18 @@ def _forget_side_files(place: Workplace, circumstances: Circumstances) -> Circum
 
 
 class _Load:
-    """One load. After `run`: the offsets of the log, the place as the load and a clean stop leave it."""
+    """One load. After `run`: the offsets of the log, the place as the load and a clean stop leave it.
 
-    def __init__(self, place: Workplace, circumstances: Circumstances, settings: LoadSettings) -> None:
+    is_rebuild: that indexes are missing is no finding, they were taken away.
+    """
+
+    def __init__(
+        self, place: Workplace, circumstances: Circumstances, settings: LoadSettings, *, is_rebuild: bool
+    ) -> None:
         self._place = place
         self._circumstances = circumstances
         self._settings = settings
+        self._is_rebuild = is_rebuild
         self._segments = LoadedSegments()
         self._is_deleted = place.directory_name.endswith(f"-{PartitionState.DELETE}")
         self._epochs = LoadedEpochs(place)
@@ -166,8 +172,9 @@ class _Load:
         """What a load looks at of the indexes: whether the offset index is there, and the transaction index sane."""
         place = self._place
         if not segment.offset_index.exists:
-            message = "the segment has no offset index, so it is recovered"
-            place.note("index-missing", segment.log_name, message)
+            if not self._is_rebuild:
+                message = "the segment has no offset index, so it is recovered"
+                place.note("index-missing", segment.log_name, message)
             return False
         if not segment.time_index.exists:
             message = "the segment has no time index; a broker makes an empty one and believes it"

@@ -7,6 +7,7 @@ count the valid batches among them.
 from kseg.recovery.loading.workplace import Workplace
 from kseg.recovery.repair.outcome import Removed
 from kseg.segment import columns as C
+from kseg.segment import layout as L
 from kseg.segment.dump.damage import damage_finding
 from kseg.segment.findings import Finding
 from kseg.segment.scanning.scan import Damage, Scanner
@@ -22,36 +23,23 @@ def report_cut(
 ) -> str:
     """The log `name` is about to be cut at `position`: note what that costs, and why.
 
-    next_offset: of the log before the cut. cause: None when the bytes themselves say it. Returns the id of the
-    finding that is to blame.
+    next_offset: behind the last batch before the cut, None when there is none. cause: None when the bytes themselves
+    say it. Returns the id of the finding that is to blame.
     """
-    source = place.source(name)
-    view = place.view(name)
-    scanner = Scanner(view, base_offset)
-    scanner.next_offset = next_offset
-    batches, offsets = 0, [offset for offset in (next_offset,) if offset is not None]
-    for block in scanner.blocks(position):
-        if not isinstance(block, Damage):
-            batches += block.count
-            offsets += (block.at(C.BASE_OFFSET, 0), max(block.column(C.LAST_OFFSET)))
-        elif cause is None:
-            cause = damage_finding(place.path(name), block)
+    batches, lowest, highest, damage = _look_through(place, name, base_offset, position, next_offset)
+    if cause is None and damage is not None:
+        cause = damage_finding(place.path(name), damage)
     blame = "torn-tail" if cause is None else cause.id
     if cause is not None:
         place.report(cause)
+    source = place.source(name)
     if source is not None:
-        known = offsets if batches else []
-        place.removed.append(
-            Removed(
-                source.name,
-                source.position + position,
-                len(view) - position,
-                min(known, default=None),
-                max(known, default=None),
-                blame,
-                batches,
-            )
-        )
+        first = None
+        if lowest is not None:
+            first = min(lowest, base_offset if next_offset is None else next_offset)
+        length = source.length - position
+        at = source.position + position
+        place.removed.append(Removed(source.name, at, length, first, highest, blame, batches))
     return blame
 
 
@@ -62,22 +50,24 @@ def report_whole(
     source = place.source(name)
     if source is None or not source.length:
         return
-    batches = 0
-    offsets: list[int] = []
-    for block in Scanner(place.view(name), base_offset).blocks():
-        if not isinstance(block, Damage):
-            batches += block.count
-            offsets += (min(block.column(C.BASE_OFFSET)), max(block.column(C.LAST_OFFSET)))
+    batches, first, last, _ = _look_through(place, name, base_offset, 0, None)
     if is_replaced:
-        offsets = []
-    place.removed.append(
-        Removed(
-            source.name,
-            source.position,
-            source.length,
-            min(offsets, default=None),
-            max(offsets, default=None),
-            cause,
-            batches,
-        )
-    )
+        first = last = None
+    place.removed.append(Removed(source.name, source.position, source.length, first, last, cause, batches))
+
+
+def _look_through(
+    place: Workplace, name: str, base_offset: int, position: int, next_offset: int | None
+) -> tuple[int, int | None, int | None, Damage | None]:
+    """(valid batches from `position` on, their least and greatest offset, the first damage)."""
+    scanner = Scanner(place.view(name), base_offset)
+    scanner.next_offset = next_offset
+    batches, lowest, highest, damage = 0, L.INT64_MAX, -1, None
+    for block in scanner.blocks(position):
+        if isinstance(block, Damage):
+            damage = damage or block
+        else:
+            batches += block.count
+            lowest = min(lowest, min(block.column(C.BASE_OFFSET)))
+            highest = max(highest, max(block.column(C.LAST_OFFSET)))
+    return (batches, lowest, highest, damage) if batches else (0, None, None, damage)

@@ -95,6 +95,8 @@ class LoadedSegment:
         size = self.size_bytes
         found = self.read(self.offset_index.reader.last_entry.offset, size, size)
         last = None if found is None else self.walk.last_offset(found.position, found.end)
+        if last == L.INT64_MAX:
+            return -L.INT64_MAX - 1  # a Java long wraps
         return self.base_offset if last is None else last + 1
 
     def has_overflow(self) -> bool:

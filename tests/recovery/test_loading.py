@@ -329,6 +329,8 @@ def test_rebuild_makes_all_side_files_from_the_log_alone(tmp_path: Path) -> None
     loaded = load(directory, clean=True, rebuild=True)
     assert loaded.repair.death is None
     assert loaded.files == before
+    assert not loaded.findings
+    assert loaded.repair.why[log_file(directory, 20, L.OFFSET_INDEX_SUFFIX).name] == "rebuilt from the log"
 
 
 def test_a_deleted_directory_is_not_recovered(tmp_path: Path) -> None:
@@ -339,3 +341,17 @@ def test_a_deleted_directory_is_not_recovered(tmp_path: Path) -> None:
     assert loaded.file(0, L.LOG_SUFFIX) == log_file(doomed, 0).read_bytes()
     assert loaded.segments == [0, 20]
     assert loaded.repair.log_end_offset == 0
+
+
+def test_an_end_behind_the_greatest_offset_is_below_everything(tmp_path: Path) -> None:
+    """The base offset lies outside the checksum; a Java long wraps, and the log ends below its start."""
+    directory = partition(tmp_path, {0: [data(0), data(1)]})
+    path = log_file(directory, 0)
+    content = bytearray(path.read_bytes())
+    at = len(encode_batch(data(0)))
+    content[at : at + 8] = (2**63 - 1).to_bytes(8, "big")
+    path.write_bytes(content)
+    loaded = load(directory, clean=True)
+    assert loaded.segments == [0]
+    assert (loaded.file(0, L.LOG_SUFFIX), loaded.repair.log_end_offset) == (b"", 0)
+    assert "log-start-beyond-end" in loaded.findings

@@ -152,3 +152,17 @@ def test_an_index_of_a_replacement_is_made_at_full_size_when_it_is_missing(tmp_p
     log_file(directory, 0, ".index.swap").unlink()
     loaded = load(directory, clean=True)
     assert loaded.file(0, L.OFFSET_INDEX_SUFFIX) == bytes(4000)
+
+
+def test_an_overflow_met_before_its_segment_is_known_leaves_the_old_log_beside_the_new_one(
+    tmp_path: Path,
+) -> None:
+    """Without an index a segment is recovered before the log knows it, so the split does not delete it; it has an
+    index by then, and is believed (Kafka: LogLoader.loadSegmentFiles, LocalLog.replaceSegments)."""
+    directory = partition(tmp_path, {FAR + 2: [data(FAR + 2, 4)]})
+    log_file(directory, FAR + 2).rename(log_file(directory, 0))
+    remove(directory, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.SNAPSHOT_SUFFIX)
+    loaded = load(directory, clean=True)
+    assert loaded.segments == [0, FAR + 2]
+    assert loaded.file(0, L.LOG_SUFFIX) == loaded.file(FAR + 2, L.LOG_SUFFIX)
+    assert load(directory).segments == [FAR + 2]  # recovery meets it again, and now it is known
