@@ -30,6 +30,7 @@ from kseg.segment.apply.journal import (
     discard,
     place_for,
     read_journal,
+    sync_names,
 )
 from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import look
@@ -115,8 +116,7 @@ class Guard:
         try:
             journal = begin(place, header, disk)
             kept = {name: copy_file(disk, place.target(name), place.old(name)) for name in self._replaces}
-            for path in place.directories[-1:]:
-                disk.sync_directory(path)
+            sync_names(place, disk)
             return append(journal, {"type": "staged", "kept": kept}, disk)
         except BaseException:
             _roll_back(self.place, disk)

@@ -274,7 +274,8 @@ def _content(disk: Disk, path: str) -> tuple[bytes, int]:
 
 
 def begin(place: Place, header: Line, disk: Disk) -> Journal:
-    """Write a journal's first line, durably, with the directories that belong to it. Raises OSError."""
+    """Write a journal's first line, durably, with the directories that belong to it (whose names the caller syncs
+    before he decides: losing them sooner loses nothing). Raises OSError."""
     status = disk.status(place.directory)
     for path in place.directories:
         with suppress(FileExistsError):
@@ -289,9 +290,13 @@ def begin(place: Place, header: Line, disk: Disk) -> Journal:
         disk.sync(descriptor)
     finally:
         disk.close(descriptor)
+    return Journal(place, State.ABANDONED, header)
+
+
+def sync_names(place: Place, disk: Disk) -> None:
+    """Return when all names around a journal are on the disk. Raises OSError."""
     for path in (*reversed(place.directories), place.directory):
         disk.sync_directory(path)
-    return Journal(place, State.ABANDONED, header)
 
 
 def append(journal: Journal, line: Line, disk: Disk) -> Journal:

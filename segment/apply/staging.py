@@ -27,7 +27,7 @@ from kseg.segment.apply.disk import (
     link_or_copy,
     write_all,
 )
-from kseg.segment.apply.journal import Place
+from kseg.segment.apply.journal import Place, sync_names
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.pieces import Content, Span, length_of
@@ -158,9 +158,9 @@ class Staging:
         finally:
             for descriptor in self._open:
                 disk.close(descriptor)
-        others = () if self._elsewhere is None else (self._elsewhere,)
-        for path in (*reversed(self._place.directories), self._place.directory, *others):
-            disk.sync_directory(path)
+        sync_names(self._place, disk)
+        if self._elsewhere is not None:
+            disk.sync_directory(self._elsewhere)
         return staged
 
     def _made(self, descriptor: int) -> int:
