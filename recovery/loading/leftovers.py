@@ -32,7 +32,11 @@ def settle_leftovers(place: Workplace, settings: LoadSettings) -> None:
             place.remove(name, why)
     for name in list(place.image):
         if name.endswith(L.SWAP_SUFFIX):
-            place.rename(name, name.removesuffix(L.SWAP_SUFFIX), "a finished cleaning or split is completed")
+            final_name = name.removesuffix(L.SWAP_SUFFIX)
+            if final_name in place.image and final_name.endswith(L.LOG_SUFFIX):
+                # an empty replacement spans no offsets, and takes the place of its namesake all the same
+                report_whole(place, final_name, offset_in_name(final_name), "leftover-swap", is_replaced=True)
+            place.rename(name, final_name, "a finished cleaning or split is completed")
 
 
 def _remove_temporary_files(place: Workplace) -> list[str]:

@@ -166,3 +166,12 @@ def test_an_overflow_met_before_its_segment_is_known_leaves_the_old_log_beside_t
     assert loaded.segments == [0, FAR + 2]
     assert loaded.file(0, L.LOG_SUFFIX) == loaded.file(FAR + 2, L.LOG_SUFFIX)
     assert load(directory).segments == [FAR + 2]  # recovery meets it again, and now it is known
+
+
+def test_an_empty_replacement_empties_its_segment(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    log_file(directory, 20, ".log.swap").write_bytes(b"")
+    loaded = load(directory)
+    assert loaded.segments == [0, 20]
+    assert loaded.repair.log_end_offset == 20
+    assert [removed.file for removed in loaded.repair.removed] == [log_file(directory, 20).name]
