@@ -362,7 +362,7 @@ def test_a_torn_last_line_of_a_journal_was_never_written(tmp_path: Path) -> None
     stopped_in_the_middle(case, directory)
     (journal,) = half_done(str(directory))
     with open(journal.path, "ab") as file:
-        file.write(b'{"type":"done"')
+        file.write(b'{"type":"undoing","holders":{"' + b"x" * 200)
     assert half_done(str(directory)) == [journal]
     (applied,) = settle(str(directory), COMMAND, QUICK)
     lines = [json.loads(line)["type"] for line in Path(applied.journal).read_text().splitlines()]
