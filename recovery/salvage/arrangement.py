@@ -133,7 +133,8 @@ def _cut(
 ) -> tuple[Stretch | None, Stretch | None]:
     """The beginning of a stretch that has room and ends at or below `reach`, and the rest. takes_one: the first batch
     belongs to the beginning whatever its size."""
-    batches, last = 0, stretch.first_offset - 1
+    batches = 0
+    last, epoch = stretch.first_offset - 1, L.NO_LEADER_EPOCH
     for table in logs.tables(stretch):
         for row in range(table.count):
             position = table.at(C.POSITION, row)
@@ -141,22 +142,18 @@ def _cut(
             fits = end - stretch.position <= room_bytes and table.at(C.LAST_OFFSET, row) <= reach
             if fits or (takes_one and not batches):
                 batches, last = batches + 1, table.at(C.LAST_OFFSET, row)
+                epoch = table.at(C.LEADER_EPOCH, row)
                 continue
-            return _halves(stretch, position, batches, last, first_of(table, row))
+            length = position - stretch.position
+            rest = replace(
+                stretch,
+                position=position,
+                length=stretch.length - length,
+                first_offset=first_of(table, row),
+                batches=stretch.batches - batches,
+                first_epoch=table.at(C.LEADER_EPOCH, row),
+            )
+            if not batches:
+                return None, rest
+            return replace(stretch, length=length, last_offset=last, batches=batches, last_epoch=epoch), rest
     return stretch, None
-
-
-def _halves(
-    stretch: Stretch, position: int, batches: int, last_offset: int, next_offset: int
-) -> tuple[Stretch | None, Stretch]:
-    length = position - stretch.position
-    rest = replace(
-        stretch,
-        position=position,
-        length=stretch.length - length,
-        first_offset=next_offset,
-        batches=stretch.batches - batches,
-    )
-    if not batches:
-        return None, rest
-    return replace(stretch, length=length, last_offset=last_offset, batches=batches), rest

@@ -139,6 +139,9 @@ class Beside:
         elif self._changed:
             above = min(self._segments[number].base_offset for number in self._changed)
         snapshots = {offset for offset in self._bad_snapshots() if self._has_place(offset, end_offset)}
+        known = {segment.base_offset for segment in self._judgement.partition.segments}
+        # where no segment began nobody has looked at a snapshot yet
+        snapshots |= {segment.base_offset for segment in self._segments[1:]} - known
         if self._segments and self._is_left_by_a_crash():
             snapshots.add(end_offset)
         return Wanted(

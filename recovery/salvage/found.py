@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
-from kseg.recovery.verify.neighbours import set_offset
+from kseg.recovery.verify.neighbours import first_of, set_offset
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
@@ -66,7 +66,8 @@ class FoundLog:
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """log: number of the found log. position, length: bytes in it. first_offset: of a compressed set of magic 0 or 1
-    its only known offset, the last."""
+    its only known offset, the last. first_epoch, last_epoch: leader epochs of its first and last batch. is_believed:
+    its place in the file speaks for it; False behind damage where the offsets do not go on from before."""
 
     log: int
     position: int
@@ -74,10 +75,32 @@ class Stretch:
     first_offset: int
     last_offset: int
     batches: int
+    first_epoch: int = L.NO_LEADER_EPOCH
+    last_epoch: int = L.NO_LEADER_EPOCH
+    is_believed: bool = True
 
     @property
     def end_position(self) -> int:
         return self.position + self.length
+
+    def joined(self, after: "Stretch") -> "Stretch":
+        """Both, the second lying behind this one."""
+        return replace(
+            self,
+            length=self.length + after.length,
+            last_offset=after.last_offset,
+            batches=self.batches + after.batches,
+            last_epoch=after.last_epoch,
+        )
+
+
+def stretch_of(log: int, table: Columns, first: int, stop: int) -> Stretch:
+    """The rows first … stop - 1 of a table of batches that lie one behind the other."""
+    position = table.at(C.POSITION, first)
+    length = table.at(C.POSITION, stop - 1) + table.at(C.SIZE, stop - 1) - position
+    low, last = first_of(table, first), table.at(C.LAST_OFFSET, stop - 1)
+    epochs = table.at(C.LEADER_EPOCH, first), table.at(C.LEADER_EPOCH, stop - 1)
+    return Stretch(log, position, length, low, last, stop - first, *epochs)
 
 
 class Logs:

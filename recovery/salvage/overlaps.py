@@ -6,28 +6,25 @@
        a. byte-equal copies          the first stays: of the lower segment, in it the one in front
        b. different leader epochs    the higher epoch stays: what a later leader wrote is what the replicas agreed on
        c. equal epochs               the copy in the segment whose name's range it belongs to, else the first
+       and before all these, one whose place in its file speaks for it
    By that rank, each batch stays that overlaps none that stays already. A batch that was beaten only by one that
    goes itself stays too.
 
 Whoever goes, and why, is kept as `Beaten`.
-
-4. A displaced batch (its offsets contradict its neighbours in the file) was moved when the offsets it claims lie
-   inside the log and nobody else holds one of them. Otherwise they are not its own, and it goes.
-5. A leader epoch that the neighbours in the file proved wrong is right again for a batch that gets other neighbours.
 """
 
 import heapq
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kseg.recovery.salvage.found import HeaderFix, Logs, Stretch
+from kseg.recovery.salvage.found import Logs, Stretch, stretch_of
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 
 COPY, EPOCH, OWN_SEGMENT, FIRST = "equal-copy", "leader-epoch", "own-segment", "first-copy"
+BELIEVED = "in-its-place"
 # So many batches that hang together are settled at once; more only where nothing is as a broker writes it.
 MOST_SETTLED = 20_000
 
@@ -42,10 +39,14 @@ class Held(NamedTuple):
     log: int
     position: int
     size_bytes: int
+    is_believed: bool
 
     @property
     def stretch(self) -> Stretch:
-        return Stretch(self.log, self.position, self.size_bytes, self.first_offset, self.last_offset, 1)
+        epochs = self.leader_epoch, self.leader_epoch
+        return Stretch(
+            self.log, self.position, self.size_bytes, self.first_offset, self.last_offset, 1, *epochs
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Joiner:
     def keep(self, stretch: Stretch) -> None:
         before = self.kept[-1] if self.kept else None
         if before is not None and _follows(before, stretch):
-            self.kept[-1] = _joined(before, stretch)
+            self.kept[-1] = before.joined(stretch)
         else:
             self.kept.append(stretch)
 
@@ -83,22 +84,13 @@ class Joiner:
             and (before.rule, before.keeper) == (rule, keeper)
             and _follows(before.stretch, stretch)
         ):
-            self.beaten[-1] = replace(before, stretch=_joined(before.stretch, stretch))
+            self.beaten[-1] = replace(before, stretch=before.stretch.joined(stretch))
         else:
             self.beaten.append(Beaten(stretch, rule, keeper))
 
 
 def _follows(before: Stretch, after: Stretch) -> bool:
     return before.log == after.log and before.end_position == after.position
-
-
-def _joined(before: Stretch, after: Stretch) -> Stretch:
-    return replace(
-        before,
-        length=before.length + after.length,
-        last_offset=after.last_offset,
-        batches=before.batches + after.batches,
-    )
 
 
 def in_order(logs: Logs, stretches: Sequence[Stretch]) -> Joiner:
@@ -117,37 +109,6 @@ def in_order(logs: Logs, stretches: Sequence[Stretch]) -> Joiner:
             _Merge(logs, result).run(by_offset[start:stop])
         start = stop
     return result
-
-
-def place(order: Joiner, displaced: Sequence[Stretch]) -> Iterator[Stretch]:
-    """Put those displaced batches into the order that belong there; yields them."""
-    for stretch in sorted(displaced, key=lambda found: (found.first_offset, found.log, found.position)):
-        at = bisect_left(order.kept, stretch.first_offset, key=lambda kept: kept.last_offset)
-        if 0 < at < len(order.kept) and stretch.last_offset < order.kept[at].first_offset:
-            order.kept.insert(at, stretch)
-            yield stretch
-
-
-def forget_epochs(logs: Logs, kept: Sequence[Stretch]) -> None:
-    """Drop the corrections of leader epochs in front of stretches that have come to lie behind others."""
-    before: Stretch | None = None
-    for stretch in kept:
-        fixes = logs[stretch.log].fixes
-        fix = fixes.get(stretch.position)
-        if fix is not None and fix.leader_epoch is not None and not _is_natural(before, stretch):
-            fixes[stretch.position] = replace(fix, leader_epoch=None)
-            if fixes[stretch.position] == HeaderFix():
-                del fixes[stretch.position]
-        before = stretch
-
-
-def _is_natural(before: Stretch | None, after: Stretch) -> bool:
-    """Whether the second lies behind the first in the files as well."""
-    if before is None:
-        return after.log == 0
-    if before.log == after.log:
-        return before.position < after.position
-    return before.log + 1 == after.log
 
 
 class _Stream:
@@ -180,11 +141,7 @@ class _Stream:
         if stop == row:
             return None
         self._row = stop
-        position = table.at(C.POSITION, row)
-        length = table.at(C.POSITION, stop - 1) + table.at(C.SIZE, stop - 1) - position
-        return Stretch(
-            self.stretch.log, position, length, self.head, table.at(C.LAST_OFFSET, stop - 1), stop - row
-        )
+        return stretch_of(self.stretch.log, table, row, stop)
 
     def pop(self) -> Held:
         """The next batch."""
@@ -199,6 +156,7 @@ class _Stream:
             self.stretch.log,
             at(C.POSITION, row),
             at(C.SIZE, row),
+            self.stretch.is_believed,
         )
 
 
@@ -263,7 +221,7 @@ class _Merge:
             if rival is None:
                 kept.append(held)
                 continue
-            rule = EPOCH if rival.leader_epoch > held.leader_epoch else self._rule(rival, held)
+            rule = self._rule(rival, held)
             self._result.beat(held.stretch, rule, rival.log)
         for held in sorted(kept):
             self._result.keep(held.stretch)
@@ -283,10 +241,14 @@ class _Merge:
         view = self._logs.view(held.log)
         return view[held.position + L.HEADER_TO_MAGIC : held.position + held.size_bytes]
 
-    def _rank(self, held: Held) -> tuple[int, bool, int, int]:
-        return -held.leader_epoch, not self._is_at_home(held), held.log, held.position
+    def _rank(self, held: Held) -> tuple[bool, int, bool, int, int]:
+        return not held.is_believed, -held.leader_epoch, not self._is_at_home(held), held.log, held.position
 
     def _rule(self, kept: Held, beaten: Held) -> str:
+        if kept.is_believed and not beaten.is_believed:
+            return BELIEVED
+        if kept.leader_epoch > beaten.leader_epoch:
+            return EPOCH
         return OWN_SEGMENT if self._is_at_home(kept) and not self._is_at_home(beaten) else FIRST
 
     def _is_at_home(self, held: Held) -> bool:

@@ -6,7 +6,8 @@ A broker keeps nothing behind the first byte it cannot read. Plan:
    (`leftovers`).
 2. One pass judges everything as `verify` does, and notes what of each log is valid: stretches of batches, damage, header
    fields outside the checksum that neighbours prove wrong (`judgement`, `watch`). Where nothing is wrong that is all.
-3. What is held twice is held once, by stated rules; offsets rise strictly (`overlaps`).
+3. What is held twice is held once, by stated rules; offsets rise strictly (`overlaps`). Batches whose base offset
+   contradicts their neighbours are set right, put where they belong, or go (`doubts`).
 4. What stays becomes segments: mostly the files as they are, cut or with holes closed; renamed, merged or split where
    their offsets say so (`arrangement`). Contents are spans of the files as found. Only a header field that is set right
    is written anew: base offset, leader epoch and magic lie outside the checksum, so the batch stays valid.
@@ -26,12 +27,13 @@ from kseg.recovery.repair.options import Circumstances, LoadSettings
 from kseg.recovery.repair.outcome import Removed, Repair
 from kseg.recovery.salvage.arrangement import Segment, arrange
 from kseg.recovery.salvage.beside import Beside
+from kseg.recovery.salvage.doubts import settled_order
 from kseg.recovery.salvage.draft import Draft
 from kseg.recovery.salvage.found import Logs
 from kseg.recovery.salvage.judgement import Judgement, judge, weighed_findings
 from kseg.recovery.salvage.leftovers import Leftovers, set_aside_findings
 from kseg.recovery.salvage.losses import Kept, Losses, Witnessed, lost_offsets
-from kseg.recovery.salvage.overlaps import Joiner, forget_epochs, in_order, place
+from kseg.recovery.salvage.overlaps import Joiner
 from kseg.recovery.salvage.telling import overlap_findings, transaction_findings, without_repetition
 from kseg.recovery.verify.partition_files import known_last_offsets
 from kseg.segment import layout as L
@@ -82,12 +84,7 @@ class _Salvage:
         self._rebuild = rebuild
 
     def run(self) -> Repair:
-        stretches = [stretch for watch in self._judgement.watches for stretch in watch.stretches]
-        order = in_order(self._logs, stretches)
-        displaced = [stretch for watch in self._judgement.watches for stretch in watch.displaced]
-        for stretch in place(order, displaced):
-            self._judgement.watches[stretch.log].place(stretch)
-        forget_epochs(self._logs, order.kept)
+        order = settled_order(self._logs, self._judgement.watches, self._known_end())
         segments = arrange(self._logs, order.kept, self._emptied(order))
         changed = self._lay(segments)
         end_offset = segments[-1].end_offset if segments else self._circumstances.log_start_offset
@@ -193,11 +190,19 @@ class _Salvage:
         yield from beside.findings
         yield from transaction_findings(self._draft.directory, beside.cut)
 
-    def _witness(self, end_offset: int) -> Witnessed | None:
-        """The greatest believable offset that files beside the log know of behind its end."""
+    def _known_end(self) -> int | None:
+        """The greatest believable offset that files beside the log know of."""
         judgement = self._judgement
+        lasts = [watch.stretches[-1].last_offset for watch in judgement.watches if watch.stretches]
         if not judgement.partition.segments:
             return None
+        reach = max((*lasts, judgement.partition.segments[-1].base_offset)) + L.INT32_MAX
         known = known_last_offsets(judgement.partition, judgement.around)
-        behind = [offset for offset in known if end_offset <= offset < end_offset + L.INT32_MAX]
-        return Witnessed(max(behind), "an index, a snapshot or a checkpoint") if behind else None
+        return max((offset for offset in known if offset < reach), default=None)
+
+    def _witness(self, end_offset: int) -> Witnessed | None:
+        """`_known_end`, when it lies behind the log's."""
+        known = self._known_end()
+        if known is None or known < end_offset:
+            return None
+        return Witnessed(known, "an index, a snapshot or a checkpoint")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.recovery.salvage.found import Logs
-from kseg.recovery.salvage.overlaps import COPY, EPOCH, FIRST, OWN_SEGMENT, Beaten
+from kseg.recovery.salvage.overlaps import BELIEVED, COPY, EPOCH, FIRST, OWN_SEGMENT, Beaten
 from kseg.segment.findings import Finding
 from kseg.segment.state.producer import OpenTransaction
 
@@ -12,6 +12,7 @@ _RULES = {
     EPOCH: "the copy of the higher leader epoch stays",
     OWN_SEGMENT: "the copy in the segment of these offsets stays",
     FIRST: "the first copy stays",
+    BELIEVED: "the copy that does not lie behind damage stays",
 }
 
 

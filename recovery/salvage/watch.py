@@ -4,9 +4,9 @@ A consumer of the pass that `verify` makes (`verify.segment_check`): findings co
 A table about which nothing was found costs one comparison. From the first finding on, the kernel looks for breaks in
 the order.
 
-    altered base offset or leader epoch, wrong magic    a `HeaderFix`; the rows come with the probable value
-    altered base offset, nobody knows the true one      the batch is *displaced*: it is valid, and whether it was moved
-                                                        (then its offsets are right) or altered is seen at the end
+    altered leader epoch, wrong magic                   a `HeaderFix`; the rows come with the probable value
+    altered base offset                                 likewise when there is a probable one; the batch is *doubtful*:
+                                                        whether it was altered, moved or copied is seen at the end
     offsets below 0, a last offset below the first      it goes: no log can hold them
     offsets that do not rise                            a new stretch
 
@@ -18,7 +18,8 @@ found may still be the middle of somebody's value that looks like a batch. For i
     offset      it lies above what came before the damage and below the next segment, and the batch behind it higher
     epoch       its leader epoch is not below that before the damage, nor above that of the batch behind it
 
-Confidence is high when all speak for it, medium when one does not, low otherwise.
+Confidence is high when all speak for it, medium when one does not, low otherwise. When its offset does not go on from
+before, it and those behind it are not believed yet; the whole log decides (`doubts`).
 """
 
 from array import array
@@ -26,7 +27,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from kseg.recovery.salvage.found import FoundLog, HeaderFix, Stretch
+from kseg.recovery.salvage.found import FoundLog, HeaderFix, Stretch, stretch_of
 from kseg.recovery.verify.neighbours import first_of
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import columns as C
@@ -34,6 +35,7 @@ from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
+from kseg.segment.scanning.scan import Scanner
 
 _ORDER = frozenset(
     (
@@ -63,6 +65,18 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubtful:
+    """A batch whose base offset contradicts its neighbours in the file. claimed: as its header has it. corrected: as
+    it fits between them, None when several values would. is_one_bit: the two differ in one bit. is_inside: it lies
+    in a span of damage."""
+
+    claimed: Stretch
+    corrected: Stretch | None = None
+    is_one_bit: bool = False
+    is_inside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Resumption:
     """Why the first batch behind damage is believed. evidence: what speaks for it."""
 
@@ -76,20 +90,22 @@ class Resumption:
 class Watch:
     """A consumer for one log. number: of the log. next_base: of the next segment, None for the last.
 
-    stretches, losses: in order of position. displaced: batches (as stretches of one) whose offsets contradict their
-    neighbours; until they are placed they are among the losses. resumptions: by the position of the damage.
+    stretches, losses: in order of position. doubtful: batches of which neither tells yet. resumptions: by the position
+    of the damage.
     """
 
     def __init__(self, number: int, log: FoundLog, next_base: int | None) -> None:
         self.log = log
         self.stretches: list[Stretch] = []
         self.losses: list[Loss] = []
-        self.displaced: list[Stretch] = []
+        self.doubtful: list[Doubtful] = []
         self.resumptions: dict[int, Resumption] = {}
         self._number = number
         self._next_base = next_base
         self._is_suspicious = False
-        self._unplaced: dict[int, int] = {}
+        self._claims: dict[int, Finding] = {}
+        self._is_cut = False
+        self._is_strange = False
         self._unknown_epochs: list[int] = []
         self._damage: int | None = None
         self._last_epoch = L.NO_LEADER_EPOCH
@@ -119,13 +135,10 @@ class Watch:
         if position is None:
             return
         if finding.id == "altered-base-offset":
+            self._claims[position] = finding
             probable = numbers["probable_base_offset"]
             if isinstance(probable, int):
                 self._fix(position, HeaderFix(base_offset=probable))
-            else:
-                found = numbers["found_base_offset"]
-                assert isinstance(found, int)
-                self._unplaced[position] = found
         elif finding.id == "altered-leader-epoch":
             position -= L.ENTRY_OVERHEAD
             probable = numbers["probable_epoch"]
@@ -157,11 +170,28 @@ class Watch:
     def _take_closely(self, table: Columns, first: int, stop: int) -> None:
         self._learn_epochs(table, stop)
         begin = first
-        for row in self._rows_at(table, self._unplaced, stop):
+        for row in self._rows_at(table, self._claims.keys() | self.log.fixes.keys(), first, stop):
             self._take_ordered(table, begin, row)
-            self._displace(table, row)
+            self._take_alone(table, row)
             begin = row + 1
         self._take_ordered(table, begin, stop)
+
+    def _take_alone(self, table: Columns, row: int) -> None:
+        """A batch about whose header something was found: it may have to be moved alone."""
+        self._is_cut = True
+        stretch = stretch_of(self._number, table, row, row + 1)
+        claim = self._claims.pop(stretch.position, None)
+        if claim is None:
+            self._take_ordered(table, row, row + 1)
+        else:
+            found = claim.numbers["found_base_offset"]
+            assert isinstance(found, int)
+            width = stretch.last_offset - stretch.first_offset
+            claimed = replace(stretch, first_offset=found, last_offset=found + width)
+            has_value = claim.numbers["probable_base_offset"] is not None
+            is_one_bit = claim.numbers["flipped_bit"] is not None
+            self.doubtful.append(Doubtful(claimed, stretch if has_value else None, is_one_bit))
+        self._is_cut = True
 
     def _take_ordered(self, table: Columns, first: int, stop: int) -> None:
         """Rows that all have offsets, cut where these do not rise."""
@@ -189,53 +219,75 @@ class Watch:
             first += 1
         if first >= stop:
             return
-        position = table.at(C.POSITION, first)
-        length = table.at(C.POSITION, stop - 1) + table.at(C.SIZE, stop - 1) - position
-        low, last = first_of(table, first), table.at(C.LAST_OFFSET, stop - 1)
+        stretch = stretch_of(self._number, table, first, stop)
         before = self.stretches[-1] if self.stretches else None
-        if before is not None and before.end_position == position and before.last_offset < low:
-            self.stretches[-1] = replace(
-                before,
-                length=before.length + length,
-                last_offset=last,
-                batches=before.batches + stop - first,
-            )
+        is_joined = before is not None and before.end_position == stretch.position and not self._is_cut
+        if before is not None and is_joined and before.last_offset < stretch.first_offset:
+            self.stretches[-1] = before.joined(stretch)
         else:
-            self.stretches.append(Stretch(self._number, position, length, low, last, stop - first))
+            self._is_strange &= not self._goes_on(stretch.first_offset)
+            self.stretches.append(replace(stretch, is_believed=not self._is_strange))
+        self._is_cut = False
 
     def _leave_out(self, table: Columns, row: int, cause: str) -> None:
         position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
         self.log.fixes.pop(position, None)
         self.losses.append(Loss(self._number, position, size, cause, 1))
 
-    def _displace(self, table: Columns, row: int) -> None:
-        position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
-        first = self._unplaced.pop(position)
-        width = table.at(C.LAST_OFFSET, row) - first_of(table, row)
-        self.displaced.append(Stretch(self._number, position, size, first, first + width, 1))
-        self._leave_out(table, row, "altered-base-offset")
+    def search_damage(self, view: memoryview) -> None:
+        """Add the valid batches inside of damage to the doubtful ones. view: of the log."""
+        spans = [loss for loss in self.losses if not loss.batches and loss.cause != "zero-filled"]
+        if not spans:
+            return
+        scanner = Scanner(view, self.log.base_offset)
+        for loss in spans:
+            for table in scanner.valid_within(loss.position + 1, loss.position + loss.length):
+                stretch = stretch_of(self._number, table, 0, 1)
+                if 0 <= stretch.first_offset <= stretch.last_offset < L.INT64_MAX:
+                    self.doubtful.append(Doubtful(stretch, is_inside=True))
 
-    def place(self, stretch: Stretch) -> None:
-        """A displaced batch has found its place after all."""
-        self.losses = [loss for loss in self.losses if loss.position != stretch.position]
+    def rescue(self, stretch: Stretch) -> None:
+        """A batch inside of damage stays: that damage is what lies around it."""
+        at = next(
+            number
+            for number, loss in enumerate(self.losses)
+            if loss.position <= stretch.position < loss.position + loss.length
+        )
+        loss = self.losses[at]
+        front = replace(loss, length=stretch.position - loss.position)
+        rest = loss.position + loss.length - stretch.end_position
+        back = replace(loss, position=stretch.end_position, length=rest, first_offset=None)
+        self.losses[at : at + 1] = [part for part in (front, back) if part.length]
 
     def _learn_epochs(self, table: Columns, stop: int) -> None:
         """Where several epochs fit alike, the judgement has put that of the batch before."""
-        for row in self._rows_at(table, self._unknown_epochs, stop):
+        for row in self._rows_at(table, self._unknown_epochs, 0, stop):
             self._fix(table.at(C.POSITION, row), HeaderFix(leader_epoch=table.at(C.LEADER_EPOCH, row)))
         self._unknown_epochs.clear()
 
     @staticmethod
-    def _rows_at(table: Columns, positions: Iterable[int], stop: int) -> list[int]:
-        known = table.column(C.POSITION)[:stop]
-        rows = ((bisect_left(known, position), position) for position in sorted(positions))
-        return [row for row, position in rows if row < stop and known[row] == position]
+    def _rows_at(table: Columns, positions: Iterable[int], first: int, stop: int) -> list[int]:
+        """The rows of the batches at these positions, in order."""
+        known = table.column(C.POSITION)[first:stop]
+        low, high = known[0], known[-1]
+        wanted = sorted(position for position in positions if low <= position <= high)
+        rows = ((bisect_left(known, position), position) for position in wanted)
+        return [first + row for row, position in rows if known[row] == position]
 
     # --- behind damage
+
+    def _goes_on(self, offset: int) -> bool:
+        """Whether an offset is believable here: above what was believed before, or of this segment."""
+        before = next(
+            (found.last_offset + 1 for found in reversed(self.stretches) if found.is_believed), None
+        )
+        low = self.log.base_offset if before is None else before
+        return low <= offset <= low + L.INT32_MAX
 
     def _weigh(self, table: Columns, first: int, stop: int) -> None:
         damage, self._damage = self._damage, None
         assert damage is not None
+        self._is_strange = True
         evidence = [CHECKSUM]
         altered = self.log.fixes.get(table.at(C.POSITION, first), HeaderFix())
         end = table.at(C.POSITION, first) + table.at(C.SIZE, first)
@@ -248,7 +300,7 @@ class Watch:
         if follows:
             high = min(high, first_of(table, first + 1) - 1)
         is_between = low <= first_of(table, first) and table.at(C.LAST_OFFSET, first) <= high
-        if is_between and altered.base_offset is None and table.at(C.POSITION, first) not in self._unplaced:
+        if is_between and altered.base_offset is None:
             evidence.append(OFFSET)
         epoch = table.at(C.LEADER_EPOCH, first)
         behind = table.at(C.LEADER_EPOCH, first + 1) if follows else epoch

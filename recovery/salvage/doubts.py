@@ -1,0 +1,189 @@
+"""Was a batch altered, moved or copied? What its neighbours in the file cannot tell, the whole log can.
+
+A base offset that contradicts its neighbours may have been altered, or the batch may stand in a wrong place with the
+right offsets. Damage may hold whole batches too: an interrupted batch, bytes that were written twice. For each such
+doubtful batch, against all batches without doubts:
+
+1. A byte-equal batch holds the claimed offsets: it is a copy, and the copies are settled like any others.
+2. Nobody holds one of the claimed offsets, and they lie inside the log (or join its end, or files beside the log know
+   of them): it is where its header says. Unless it fills the hole between its neighbours exactly with one bit
+   changed, and no hole exactly as it is: then
+3. it was altered. One bit away from a probable value that nobody else holds, or with an offset that is none of the
+   log's, it stays at that value; else it competes for the offsets it claims. When there is no value, it goes.
+
+Then leader epochs: one that was corrected by neighbours in the file is right again where other neighbours have room
+for it, because they or the batch were moved.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kseg.recovery.salvage.found import HeaderFix, Logs, Stretch, stretch_of
+from kseg.recovery.salvage.overlaps import Joiner, in_order
+from kseg.recovery.salvage.watch import Doubtful, Loss, Watch
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+
+
+def settled_order(logs: Logs, watches: Sequence[Watch], witness: int | None) -> Joiner:
+    """All that stays, in order, with every doubt settled: fixes that are none are dropped, what goes is a loss of its
+    watch. witness: the greatest offset that files beside the log know of."""
+    plain = [stretch for watch in watches for stretch in watch.stretches if stretch.is_believed]
+    order = in_order(logs, plain)
+    strange = [*_believed_after_all(logs, watches, order, witness)]
+    if strange:
+        order = in_order(logs, [*plain, *strange])
+    for number, watch in enumerate(watches):
+        if watch.losses:
+            watch.search_damage(logs.view(number))
+    doubtful = [doubt for watch in watches for doubt in watch.doubtful]
+    if doubtful:
+        settled = _Doubts(logs, watches, order, witness).settled(doubtful)
+        order = in_order(logs, [*plain, *strange, *settled])
+    _forget_epochs(logs, order.kept)
+    return order
+
+
+def _believed_after_all(
+    logs: Logs, watches: Sequence[Watch], order: Joiner, witness: int | None
+) -> Iterator[Stretch]:
+    """The stretches behind damage that do not go on from before: believed inside the log, and where the file holds
+    nothing else (then it stands in a wrong place). Others may be somebody's values, and go."""
+    low = logs[0].base_offset if len(logs) else 0
+    high = max(order.last_offset + 1, witness or 0)
+    for watch in watches:
+        is_all = not any(stretch.is_believed for stretch in watch.stretches)
+        for stretch in [stretch for stretch in watch.stretches if not stretch.is_believed]:
+            if is_all or low <= stretch.first_offset <= stretch.last_offset <= high:
+                yield stretch
+                continue
+            watch.stretches.remove(stretch)
+            loss = Loss(
+                stretch.log, stretch.position, stretch.length, "offset-not-monotonic", stretch.batches
+            )
+            watch.losses.append(loss)
+
+
+class _Doubts:
+    def __init__(self, logs: Logs, watches: Sequence[Watch], order: Joiner, witness: int | None) -> None:
+        self._logs = logs
+        self._watches = watches
+        self._order = order
+        self._witness = witness
+
+    def settled(self, doubtful: Sequence[Doubtful]) -> Iterator[Stretch]:
+        """Those that stay, as stretches of one batch."""
+        for doubt in doubtful:
+            claimed, corrected = doubt.claimed, doubt.corrected
+            if doubt.is_inside:
+                if self._is_at_home(doubt):
+                    self._watches[claimed.log].rescue(claimed)
+                    yield claimed
+            elif self._is_at_home(doubt) or self._has_copy(claimed) or self._is_rival(doubt):
+                _set_fix(self._logs, claimed, base_offset=None)
+                yield claimed
+            elif corrected is not None and self._is_free(corrected):
+                yield corrected
+            else:
+                self._logs[claimed.log].fixes.pop(claimed.position, None)
+                loss = Loss(claimed.log, claimed.position, claimed.length, "altered-base-offset", 1)
+                self._watches[claimed.log].losses.append(loss)
+
+    def _is_at_home(self, doubt: Doubtful) -> bool:
+        """Whether the claimed offsets are the batch's own (rule 2)."""
+        claimed, kept = doubt.claimed, self._order.kept
+        before, behind, _ = self._around(claimed)
+        if claimed.first_offset < self._logs[0].base_offset or behind <= claimed.last_offset:
+            return False
+        if not kept or claimed.first_offset > kept[-1].last_offset:
+            is_known = self._witness is not None and claimed.last_offset <= self._witness
+            return is_known or claimed.first_offset == before + 1
+        if self._fills_a_hole(claimed) or not doubt.is_one_bit or doubt.corrected is None:
+            return True
+        return not self._fills_a_hole(doubt.corrected)
+
+    def _is_rival(self, doubt: Doubtful) -> bool:
+        """Whether the batch may be right and another wrong (rule 3): it claims offsets of the log, and not one bit
+        makes the difference."""
+        kept, claimed = self._order.kept, doubt.claimed
+        is_inside = bool(kept) and kept[0].first_offset <= claimed.first_offset <= kept[-1].last_offset
+        return is_inside and not doubt.is_one_bit
+
+    def _is_free(self, stretch: Stretch) -> bool:
+        """Whether nobody holds one of its offsets."""
+        _, behind, _ = self._around(stretch)
+        return stretch.last_offset < behind
+
+    def _fills_a_hole(self, stretch: Stretch) -> bool:
+        """Whether its offsets touch those of both neighbours."""
+        before, behind, _ = self._around(stretch)
+        return before + 1 == stretch.first_offset and behind in (stretch.last_offset + 1, L.INT64_MAX)
+
+    def _has_copy(self, claimed: Stretch) -> bool:
+        _, behind, holder = self._around(claimed)
+        if holder is None or behind != claimed.first_offset or holder.length != claimed.length:
+            return False
+        return self._body(holder) == self._body(claimed)
+
+    def _body(self, stretch: Stretch) -> memoryview:
+        view = self._logs.view(stretch.log)
+        return view[stretch.position + L.HEADER_TO_MAGIC : stretch.end_position]
+
+    def _around(self, stretch: Stretch) -> tuple[int, int, Stretch | None]:
+        """Of the batches without doubts: the last offset below the stretch's first one, and the first batch that does
+        not end below it (its first offset, and itself as a stretch)."""
+        kept = self._order.kept
+        at = bisect_left(kept, stretch.first_offset, key=lambda found: found.last_offset)
+        before = kept[at - 1].last_offset if at else self._logs[0].base_offset - 1
+        if at == len(kept):
+            return before, L.INT64_MAX, None
+        for table in self._logs.tables(kept[at]):
+            row = bisect_left(table.column(C.LAST_OFFSET), stretch.first_offset)
+            if row:
+                before = table.at(C.LAST_OFFSET, row - 1)
+            if row < table.count:
+                first = self._logs.first_offset(kept[at].log, table, row)
+                return before, first, stretch_of(kept[at].log, table, row, row + 1)
+        raise AssertionError("a stretch ends with its last offset")
+
+
+def _set_fix(logs: Logs, stretch: Stretch, **values: None) -> None:
+    fixes = logs[stretch.log].fixes
+    fix = fixes.get(stretch.position)
+    if fix is None:
+        return
+    fixes[stretch.position] = replace(fix, **values)
+    if fixes[stretch.position] == HeaderFix():
+        del fixes[stretch.position]
+
+
+# --- leader epochs
+
+
+def _forget_epochs(logs: Logs, kept: Sequence[Stretch]) -> None:
+    for at, stretch in enumerate(kept):
+        fix = logs[stretch.log].fixes.get(stretch.position)
+        if fix is None or fix.leader_epoch is None:
+            continue
+        before = kept[at - 1] if at else None
+        behind = kept[at + 1] if at + 1 < len(kept) else None
+        if _is_natural(before, stretch) and (behind is None or _is_natural(stretch, behind)):
+            continue
+        field = logs.view(stretch.log)[
+            stretch.position + L.ENTRY_OVERHEAD : stretch.position + L.MAGIC_POSITION
+        ]
+        raw = int.from_bytes(field, "big", signed=True)
+        lowest = L.NO_LEADER_EPOCH if before is None else before.last_epoch
+        highest = L.INT32_MAX if behind is None or behind.first_epoch < 0 else behind.first_epoch
+        if raw >= 0 and lowest <= raw <= highest:
+            _set_fix(logs, stretch, leader_epoch=None)
+
+
+def _is_natural(before: Stretch | None, after: Stretch) -> bool:
+    """Whether the second lies right behind the first in the files as well."""
+    if before is None:
+        return after.log == 0
+    if before.log == after.log:
+        return before.end_position == after.position
+    return before.log + 1 == after.log
