@@ -150,6 +150,12 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         _REBUILD,
     ),
     Kind(
+        "time-index-zeros-believed",
+        WARNING,
+        "the time index ends in zeros that a broker takes for timestamp 0: time retention deletes the segment",
+        _REBUILD,
+    ),
+    Kind(
         "index-preallocated",
         INFO,
         "the index of the active segment is preallocated, as on a running or crashed broker",
@@ -326,6 +332,7 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     Kind("stray-directory", WARNING, "a directory that the broker set aside as stray", "kseg list {log_dir}"),
     Kind("deleted-directory", INFO, "a partition scheduled for deletion", "kseg list {log_dir}"),
     Kind("future-directory", INFO, "the target of a move between log directories", "kseg list {log_dir}"),
+    Kind("not-retained", INFO, "a log that a broker's retention leaves alone", _LIST),
     Kind(
         "bad-directory-name",
         ERROR,

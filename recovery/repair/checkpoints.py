@@ -18,13 +18,18 @@ directory out of service all the same, and stops when it has no other. Entries o
 broker writes only what it has loaded; they alone are no reason to write it. The metadata log has no entries.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kseg.recovery.repair.options import Policy
 from kseg.segment.errors import FormatError
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
-from kseg.segment.sidecar.checkpoint import CheckpointEntry, decode_offset_checkpoint, offsets_by_partition
+from kseg.segment.sidecar.checkpoint import (
+    CheckpointEntry,
+    decode_offset_checkpoint,
+    offsets_by_partition,
+    with_offsets,
+)
 
 Key = tuple[str, int]
 
@@ -103,21 +108,22 @@ def align(
     present: (topic, partition) of every log that lies in the data directory.
     """
     found, problem = _decoded(data)
-    wanted = dict(offsets_by_partition(found))
+    known = offsets_by_partition(found)
+    wanted: dict[Key, int | None] = {}
     rule = _rule(role, policy, mark_clean)
     changes = []
     for outcome in outcomes:
         if not outcome.has_checkpoints:
             continue
-        old = wanted.get(outcome.key)
+        old = wanted.get(outcome.key, known.get(outcome.key))
         new = rule(old, outcome)
         if new != old:
             changes.append(Change(outcome.name.text, old, new))
-            _put(wanted, outcome.key, new)
+            wanted[outcome.key] = new
     dropped = tuple(entry for entry in found if (entry.topic, entry.partition) not in present)
     for entry in dropped:
-        wanted.pop((entry.topic, entry.partition), None)
-    return AlignedCheckpoint(tuple(_in_order(found, wanted)), tuple(changes), dropped, problem)
+        wanted[entry.topic, entry.partition] = None
+    return AlignedCheckpoint(with_offsets(found, wanted), tuple(changes), dropped, problem)
 
 
 def _decoded(data: bytes | None) -> tuple[tuple[CheckpointEntry, ...], str]:
@@ -127,21 +133,6 @@ def _decoded(data: bytes | None) -> tuple[tuple[CheckpointEntry, ...], str]:
         return decode_offset_checkpoint(data), ""
     except FormatError as error:
         return (), str(error)
-
-
-def _put(wanted: dict[Key, int], key: Key, offset: int | None) -> None:
-    if offset is None:
-        wanted.pop(key, None)
-    else:
-        wanted[key] = offset
-
-
-def _in_order(found: Sequence[CheckpointEntry], wanted: Mapping[Key, int]) -> Iterator[CheckpointEntry]:
-    """The order of the old file, new entries behind it (in Kafka it is that of a hash map)."""
-    keys = [*((entry.topic, entry.partition) for entry in found), *wanted]
-    for topic, partition in dict.fromkeys(keys):
-        if (topic, partition) in wanted:
-            yield CheckpointEntry(topic, partition, wanted[topic, partition])
 
 
 # --- the rules (module plan)

@@ -8,7 +8,7 @@ aborted         the transaction indexes from the segment of the first offset on,
                 entry says that nothing more can come (Kafka: LocalLog.collectAbortedTransactions)
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
@@ -32,7 +32,7 @@ def epoch_history(log: PartitionLog) -> EpochHistory:
     """The leader epochs as a broker has them after loading the log."""
     history = _checkpointed_epochs(log)
     if history is None:
-        history = _epochs_of_batches(log)
+        history = epochs_of_batches(log.segments, log.last_batch)
         if history.entries and not any(finding.id == "leader-epoch-file-corrupt" for finding in log.findings):
             path = log.side_file_path(Role.LEADER_EPOCHS)
             log.report(
@@ -119,12 +119,13 @@ def _checkpointed_epochs(log: PartitionLog) -> EpochHistory | None:
         return None
 
 
-def _epochs_of_batches(log: PartitionLog) -> EpochHistory:
+def epochs_of_batches(segments: Sequence[LogSegment], following: Batch | None) -> EpochHistory:
+    """The leader epochs that the batches of some segments tell. following: the first batch behind them, or their
+    last one: where its epoch is that of a segment's first batch, the segment is not walked."""
     history = EpochHistory()
-    following = log.last_batch
     pairs = []  # segments and the first batch behind each
-    for segment in reversed(log.segments):
-        first = _first_batch(segment)
+    for segment in reversed(segments):
+        first = first_batch(segment)
         pairs.append((segment, first, following))
         following = first or following
     for segment, first, following in reversed(pairs):
@@ -139,7 +140,8 @@ def _epochs_of_batches(log: PartitionLog) -> EpochHistory:
     return history
 
 
-def _first_batch(segment: LogSegment) -> Batch | None:
+def first_batch(segment: LogSegment) -> Batch | None:
+    """The first batch of a segment, None when it has none."""
     batch = next(_headers(segment), None)
     segment.close()
     return batch

@@ -10,7 +10,7 @@ in Kafka (CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile), and 
 for *all* partitions; so the reader accepts exactly what Kafka accepts and otherwise names the line.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from kseg.segment.errors import FormatError
@@ -45,6 +45,20 @@ def decode_leader_epochs(data: bytes) -> tuple[EpochEntry, ...]:
 def offsets_by_partition(entries: Iterable[CheckpointEntry]) -> dict[tuple[str, int], int]:
     """(topic, partition) → offset, the last of equal partitions winning as in Kafka."""
     return {(entry.topic, entry.partition): entry.offset for entry in entries}
+
+
+def with_offsets(
+    entries: Iterable[CheckpointEntry], changes: Mapping[tuple[str, int], int | None]
+) -> tuple[CheckpointEntry, ...]:
+    """The entries with other offsets for some partitions, None for no entry: in the order they had, new ones behind
+    (in Kafka the order is that of a hash map)."""
+    offsets = offsets_by_partition(entries)
+    for key, offset in changes.items():
+        if offset is None:
+            offsets.pop(key, None)
+        else:
+            offsets[key] = offset
+    return tuple(CheckpointEntry(topic, partition, offset) for (topic, partition), offset in offsets.items())
 
 
 def encode_offset_checkpoint(entries: Iterable[CheckpointEntry]) -> bytes:

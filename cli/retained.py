@@ -1,0 +1,73 @@
+"""What `retain` says to people: each segment with its verdict, what other limits would free, and the result."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kseg.cli.stream import visible
+from kseg.cli.tally import counted
+
+Values = Mapping[str, Any]
+
+
+def retain_words(values: Values) -> Iterator[str]:
+    """A segment, a mark and another limit are a line each, a result a paragraph."""
+    match values.get("type"):
+        case "segment":
+            yield (
+                f"  {values['base_offset']:020d}  {values['verdict']:<6}  {values['bytes']:>13,}  "
+                f"{values['reason']} ({values['rule']})"
+            )
+        case "mark":
+            yield f"  {visible(str(values['file']))}  {values['verdict']}: {values['reason']}"
+        case "what_if":
+            yield (
+                f"  with {values['rule']} {values['value']}: {counted(values['segments'], 'segment')}, "
+                f"{counted(values['bytes_freed'], 'byte')} freed, the log starts at {values['log_start_offset']}"
+            )
+        case "result" if "log_dir" in values:
+            yield from _log_dir(values)
+        case "result":
+            yield from _result(values)
+        case _:
+            yield visible(str(values))
+
+
+def _result(values: Values) -> Iterator[str]:
+    name = visible(str(values["partition"]))
+    applied = values["applied"]
+    words = []
+    if values["deleted"]:
+        verb = "marked for deletion" if applied else "to be deleted"
+        words.append(
+            f"{counted(len(values['deleted']), 'segment')} of {counted(values['bytes_freed'], 'byte')} {verb}"
+        )
+    if values["unmarked"]:
+        verb = "taken back" if applied else "can be taken back"
+        words.append(f"{counted(len(values['unmarked']), 'segment')} {verb}")
+    if values["purged"]:
+        verb = "purged" if applied else "to be purged"
+        words.append(
+            f"{counted(len(values['purged']), 'marked file')} of {counted(values['bytes_purged'], 'byte')} {verb}"
+        )
+    offsets = ""
+    if values["log_end_offset"] is not None:
+        offsets = f"; offsets {values['log_start_offset']} to {values['log_end_offset']}"
+    yield f"{name}: {', '.join(words) or 'nothing goes'}{offsets}"
+    if values["rolled"]:
+        yield "  nothing else would be left, so an empty segment is begun at the log end"
+    yield from _way_back(values)
+
+
+def _log_dir(values: Values) -> Iterator[str]:
+    starts = ", ".join(
+        f"{visible(partition)} {'no entry' if at is None else at}"
+        for partition, at in values["log_start_offsets"].items()
+    )
+    yield f"{visible(str(values['log_dir']))}: log start offsets{': ' + starts if starts else ' as they were'}"
+    yield from _way_back(values)
+
+
+def _way_back(values: Values) -> Iterator[str]:
+    if values["journal"]:
+        yield f"  undo with: kseg undo {visible(shlex.quote(str(values['journal'])))}"

@@ -1,0 +1,52 @@
+"""Topic properties from a file, under Kafka's names (Kafka: LogConfig, TopicConfig; broker names: ServerLogConfigs).
+
+A file may hold what `kafka-configs.sh` shows of a topic, or a broker's server.properties: the name of a topic comes
+first, then the broker's name for the same, in the order in which a broker asks them.
+"""
+
+from collections.abc import Mapping
+
+from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.files import read_small
+from kseg.segment.java.properties import decode_properties
+from kseg.segment.java.text import LONG_BITS, parse_integer
+
+
+class TopicConfig:
+    """The properties of one file. path: as shown to the user."""
+
+    def __init__(self, path: str, pairs: Mapping[str, str]) -> None:
+        self.path = path
+        self._pairs = pairs
+
+    @classmethod
+    def read(cls, path: str) -> "TopicConfig":
+        """Raises UnreadableInput, and UsageError for a file that is no properties file."""
+        try:
+            return cls(path, decode_properties(read_small(path)))
+        except FormatError as error:
+            raise UsageError(f"{path} is no properties file: {error}") from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._pairs
+
+    def integer(self, name: str) -> int | None:
+        """A whole number of 64 bits, None when it is not there. Raises UsageError for anything else."""
+        text = self._pairs.get(name)
+        if text is None:
+            return None
+        number = parse_integer(text.strip(), LONG_BITS)
+        if number is None:
+            raise UsageError(f"{self.path}: {name} is no whole number: {text!r}")
+        return number
+
+    def words(self, name: str) -> tuple[str, ...] | None:
+        """A list with commas, None when it is not there."""
+        text = self._pairs.get(name)
+        if text is None:
+            return None
+        return tuple(word for word in (part.strip() for part in text.split(",")) if word)
+
+    def named(self, *prefixes: str) -> tuple[str, ...]:
+        """The names that begin so, in order."""
+        return tuple(sorted(name for name in self._pairs if name.startswith(prefixes)))

@@ -1,0 +1,22 @@
+"""Lengths of time and numbers of bytes in the words of a reason."""
+
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+
+
+def duration_words(length_ms: int) -> str:
+    """The two greatest units: `6 d 23 h`, `4 min`, `250 ms`."""
+    if length_ms < 0:
+        return f"−{duration_words(-length_ms)}"
+    for at, (unit, unit_ms) in enumerate(_UNITS):
+        if length_ms >= unit_ms:
+            words = f"{length_ms // unit_ms:,} {unit}"
+            rest = length_ms % unit_ms
+            if at + 1 < len(_UNITS) and rest >= _UNITS[at + 1][1]:
+                smaller, smaller_ms = _UNITS[at + 1]
+                words += f" {rest // smaller_ms} {smaller}"
+            return words
+    return f"{length_ms} ms"
+
+
+def bytes_words(count: int) -> str:
+    return "1 byte" if count == 1 else f"{count:,} bytes"

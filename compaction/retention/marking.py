@@ -1,0 +1,78 @@
+"""The files that change when segments go, in an order in which a broker may find them at any moment.
+
+1. The new empty segment at the log end, when nothing else would be left: a log without segments begins anew at its
+   checkpointed start, with offsets that were given out before. Its producers come with it, as a snapshot.
+2. Segment by segment from the oldest, as a broker does it: the log, its indexes, and the snapshot of the same number
+   get `.deleted` behind their names. Between two of these a broker finds a whole log that begins later, and
+   indexes or snapshots without a log, which it removes.
+3. The leader epochs without what lies before the log start; stale ones a broker cuts itself when it loads the log.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from kseg.compaction.retention.evidence import Evidence
+from kseg.compaction.retention.rules import Decision
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError, Refused
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.log_state import producer_state
+from kseg.segment.partition.names import NAME_BY_ROLE, Role, segment_file_name
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.plan.pieces import Fresh, content_of
+from kseg.segment.plan.steps import Remove, Rename, Step, Write
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
+from kseg.segment.sidecar.snapshot import encode_snapshot
+from kseg.segment.state.epochs import EpochHistory
+
+_EPOCHS = NAME_BY_ROLE[Role.LEADER_EPOCHS]
+
+
+def marking_steps(evidence: Evidence, decision: Decision, reasons: Sequence[str]) -> tuple[Step, ...]:
+    """By the plan above. reasons: of each segment that goes. Raises Refused when nobody can tell where the new
+    segment would begin."""
+    steps: list[Step] = []
+    if decision.rolls:
+        steps += _rolled(evidence)
+    for aged, reason in zip(evidence.segments, reasons, strict=False):
+        steps += [Rename(name, name + L.DELETED_SUFFIX, reason) for name in aged.names]
+    if decision.log_start_offset > evidence.start_before:
+        steps += _epochs(evidence.log, decision.log_start_offset)
+    return tuple(steps)
+
+
+def _rolled(evidence: Evidence) -> Iterator[Step]:
+    log, end = evidence.log, evidence.standing.log_end_offset
+    damage = next((finding for finding in log.findings if finding.severity == ERROR), None)
+    if damage is not None:
+        raise Refused(
+            f"everything would go, and where the log ends is in doubt: {damage.path}: {damage.message}; "
+            "`kseg recover` first"
+        )
+    if end <= evidence.segments[-1].segment.base_offset:
+        raise Refused(f"{log.directory}: the last segment holds bytes and no batch; `kseg recover` first")
+    why = f"nothing else would be left, and the log goes on at {end}"
+    stale = segment_file_name(end, L.TXN_INDEX_SUFFIX)
+    if stale in evidence.inputs:
+        yield Remove(stale, "it belongs to no segment")
+    for suffix in (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX):
+        yield Write(segment_file_name(end, suffix), (), why)
+    if end not in log.snapshots:
+        state = producer_state(log)
+        state.expire(evidence.standing.now_ms)
+        snapshot = content_of([Fresh(encode_snapshot(state.snapshot()))])
+        yield Write(segment_file_name(end, L.SNAPSHOT_SUFFIX), snapshot, f"the producers up to offset {end}")
+
+
+def _epochs(log: PartitionLog, start_offset: int) -> Iterator[Step]:
+    data = log.read_side_file(Role.LEADER_EPOCHS)
+    if data is None:
+        return
+    path = log.side_file_path(Role.LEADER_EPOCHS)
+    try:
+        history = EpochHistory(decode_leader_epochs(data))
+    except FormatError as error:
+        log.report(Finding("leader-epoch-file-corrupt", path, f"it stays as it is: {error}"))
+        return
+    if history.truncate_from_start(start_offset):
+        content = content_of([Fresh(encode_leader_epochs(history.entries))])
+        yield Write(_EPOCHS, content, f"the log starts at {start_offset}", _EPOCHS)

@@ -1,0 +1,123 @@
+"""What `retain` was asked for: limits, what the broker would know, and what to do."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kseg.compaction.config import TopicConfig
+from kseg.segment.errors import UsageError
+
+DEFAULT_FILE_DELETE_DELAY_MS = 60_000
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
+
+
+class Policy(StrEnum):
+    """A word of cleanup.policy."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """retention_ms, retention_bytes: None and negative values are off. policies: of cleanup.policy; time and size
+    delete only with `delete` among them (none at all is Kafka's empty list)."""
+
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    policies: frozenset[Policy] = frozenset((Policy.DELETE,))
+
+    @property
+    def has_time(self) -> bool:
+        return self.retention_ms is not None and self.retention_ms >= 0
+
+    @property
+    def has_size(self) -> bool:
+        return self.retention_bytes is not None and self.retention_bytes >= 0
+
+    @property
+    def deletes(self) -> bool:
+        return Policy.DELETE in self.policies
+
+    @property
+    def policy_text(self) -> str:
+        return ",".join(sorted(self.policies))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainOptions:
+    """One run of `retain`. now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does.
+    high_watermark: None asks the data directory.
+
+    apply: change the files; run_id names the journals. purge: delete files that were marked long enough ago.
+    unmark: bring marked segments back instead. what_if: say what other limits would free.
+    """
+
+    limits: Limits
+    now_ms: int
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    apply: bool = False
+    run_id: str = ""
+    purge: bool = False
+    unmark: bool = False
+    file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
+    what_if: bool = False
+
+
+def policies_of(words: tuple[str, ...]) -> frozenset[Policy]:
+    """The value of cleanup.policy. Raises UsageError for a word that is none of Kafka's."""
+    try:
+        return frozenset(Policy(word) for word in words)
+    except ValueError:
+        raise UsageError(f"cleanup.policy takes delete, compact or both, not {','.join(words)}") from None
+
+
+def configured_limits(config: TopicConfig) -> Limits:
+    """The limits that a file of properties sets; what it does not name is off. Raises UsageError."""
+    retention_bytes = config.integer("retention.bytes")
+    if retention_bytes is None:
+        retention_bytes = config.integer("log.retention.bytes")
+    words = config.words("cleanup.policy")
+    if words is None:
+        words = config.words("log.cleanup.policy")
+    return Limits(
+        retention_ms=_retention_ms(config),
+        retention_bytes=retention_bytes,
+        policies=frozenset((Policy.DELETE,)) if words is None else policies_of(words),
+    )
+
+
+def _retention_ms(config: TopicConfig) -> int | None:
+    for name, unit_ms in (
+        ("retention.ms", 1),
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", _MINUTE_MS),
+        ("log.retention.hours", _HOUR_MS),
+    ):
+        value = config.integer(name)
+        if value is not None:
+            return value * unit_ms
+    return None
+
+
+def configured_delay_ms(config: TopicConfig) -> int | None:
+    """file.delete.delay.ms, or the broker's name for it; None when the file does not say."""
+    for name in ("file.delete.delay.ms", "log.segment.delete.delay.ms"):
+        value = config.integer(name)
+        if value is not None:
+            if value < 0:
+                raise UsageError(f"{config.path}: {name} cannot be negative")
+            return value
+    return None
+
+
+def notes_on(config: TopicConfig) -> tuple[str, ...]:
+    """What a file says that retention of the local files does not heed here."""
+    ignored = config.named("local.retention.", "log.local.retention.", "remote.", "log.remote.")
+    if not ignored:
+        return ()
+    return (
+        f"{config.path}: {', '.join(ignored)} ignored: no tier is asked, what lies here is all there is to the log",
+    )

@@ -1,0 +1,103 @@
+"""What `retain` says: a row for each segment, each marked file, each other limit, and one result (docs/json.md)."""
+
+from collections.abc import Iterator
+
+from kseg.compaction.retention.options import RetainOptions
+from kseg.compaction.retention.rules import Threshold, WhatIf
+from kseg.compaction.retention.verdicts import HeldBy, Verdict
+
+Row = dict[str, object]
+
+COMMAND = "retain"
+
+
+def segment_row(
+    partition: str,
+    base_offset: int,
+    size_bytes: int,
+    largest_timestamp: int,
+    mtime_ms: int,
+    verdict: Verdict,
+    threshold: Threshold,
+) -> Row:
+    """The line `{"type":"segment", …}` of the command contract."""
+    return {
+        "type": "segment",
+        "command": COMMAND,
+        "partition": partition,
+        "base_offset": base_offset,
+        "bytes": size_bytes,
+        "largest_timestamp": largest_timestamp,
+        "mtime": mtime_ms,
+        "verdict": verdict.verdict,
+        "rule": verdict.rule,
+        "reason": verdict.reason,
+        "held_by": _held_by(verdict.held_by),
+        "goes_at": {"retention_ms": threshold.retention_ms, "retention_bytes": threshold.retention_bytes},
+    }
+
+
+def _held_by(held_by: HeldBy | None) -> Row | None:
+    if held_by is None:
+        return None
+    return {"kind": held_by.kind, "offset": held_by.offset, "timestamp": held_by.timestamp_ms}
+
+
+def what_if_rows(partition: str, ladder: tuple[WhatIf, ...]) -> Iterator[Row]:
+    """What other limits would free, each alone."""
+    for step in ladder:
+        yield {
+            "type": "what_if",
+            "command": COMMAND,
+            "partition": partition,
+            "rule": step.rule.value,
+            "value": step.value,
+            "segments": step.segments,
+            "bytes_freed": step.bytes_freed,
+            "log_start_offset": step.log_start_offset,
+        }
+
+
+def result_row(partition: str, directory: str, options: RetainOptions) -> Row:
+    """The line `{"type":"result","command":"retain", …}` before anything is known."""
+    limits = options.limits
+    return {
+        "type": "result",
+        "command": COMMAND,
+        "partition": partition,
+        "directory": directory,
+        "applied": False,
+        "limits": {
+            "retention_ms": limits.retention_ms,
+            "retention_bytes": limits.retention_bytes,
+            "cleanup_policy": limits.policy_text,
+        },
+        "deleted": [],
+        "unmarked": [],
+        "purged": [],
+        "segments": 0,
+        "first_base_offset": None,
+        "log_start_offset": None,
+        "log_start_moved": False,
+        "log_end_offset": None,
+        "high_watermark": None,
+        "rolled": False,
+        "bytes_freed": 0,
+        "files_bytes": 0,
+        "bytes_purged": 0,
+        "journal": None,
+    }
+
+
+def mark_row(partition: str, file: str, size_bytes: int, marked_at_ms: int, verdict: str, reason: str) -> Row:
+    """One file that is marked for deletion. verdict: purge, wait, unmark, keep."""
+    return {
+        "type": "mark",
+        "command": COMMAND,
+        "partition": partition,
+        "file": file,
+        "bytes": size_bytes,
+        "marked_at": marked_at_ms,
+        "verdict": verdict,
+        "reason": reason,
+    }

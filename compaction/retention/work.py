@@ -1,0 +1,294 @@
+"""The work of `retain` on one partition: `retain(target, RetainOptions) -> Iterator[Event]`.
+
+1. A half-done change of `retain` is brought to its end first (--apply); without --apply it is in the way.
+2. What lies there (`evidence`), what goes (`rules`), why (`verdicts`), and which files change (`marking`); with
+   --unmark what comes back instead (`unmark`).
+3. --apply hands the plan to the executor. Then marks that are old enough are purged, if that was asked for.
+
+Yields a row for each segment, one for each marked file where marks are concerned, and one result. Whoever runs this
+with `apply` holds the lock of the data directory, and writes its checkpoint afterwards (`whole`).
+"""
+
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from kseg.compaction.retention import rows
+from kseg.compaction.retention.ancient import ancient_steps, decide_ancient, gather_ancient
+from kseg.compaction.retention.evidence import Evidence, gather, open_log
+from kseg.compaction.retention.options import RetainOptions
+from kseg.compaction.retention.rows import COMMAND, Row
+from kseg.compaction.retention.rules import Decision, Standing, decide, thresholds, what_if
+from kseg.compaction.retention.verdicts import Stamp, StampOf, Verdict, verdicts
+from kseg.segment import events
+from kseg.segment import layout as L
+from kseg.segment.apply.together import LogTarget, TargetGroup, work_together
+from kseg.segment.errors import UsageError
+from kseg.segment.events import Event
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.largest import record_of
+from kseg.segment.partition.names import PartitionState, Role, parse_file_name
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.steps import FileIdentity, Plan, Step
+from kseg.segment.targets import FileTarget, PartitionTarget
+
+
+def retain(target: LogTarget, options: RetainOptions) -> Iterator[Event]:
+    """Plan the retention of one partition, and carry it out when the options say so.
+
+    Raises UsageError for a single file and for a log start offset above the high watermark, UnreadableInput, Refused
+    (a broker would first do something else, inputs changed, half-done journal).
+    """
+    yield from carry_out((yield from prepare(target, options)), options)
+
+
+def retain_group(group: TargetGroup, options: RetainOptions) -> Iterator[Event]:
+    """`retain` for each target of the group; what one raises becomes its Failure and stops no other."""
+    yield from work_together(group, options, prepare, carry_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan that was not yet carried out. result: its row so far."""
+
+    plan: Plan
+    result: Row
+
+
+def prepare(target: LogTarget, options: RetainOptions) -> Generator[Event, None, Prepared | None]:
+    """The first half: yields what goes and why; None for a directory that retention leaves alone."""
+    if isinstance(target, FileTarget):
+        raise UsageError(
+            f"{target.path} is one file of a log; name its partition directory to apply retention"
+        )
+    untouched = _untouched(target)
+    if untouched is not None:
+        yield untouched
+        return None
+    _settle(target.path, options)
+    inputs = inputs_of(target.path)
+    result = rows.result_row(_name(target), target.path, options)
+    if options.unmark:
+        return (yield from _unmarked(target, inputs, options, result))
+    if _is_ancient(inputs):
+        return (yield from _ancient(target, inputs, options, result))
+    return (yield from _marked(target, inputs, options, result))
+
+
+def carry_out(prepared: Prepared | None, options: RetainOptions) -> Iterator[Event]:
+    """The second half: the result, once the files are as planned. Raises Refused."""
+    if prepared is None:
+        return
+    done: Row = {"applied": options.apply}
+    if options.apply and not prepared.plan.is_empty:
+        from kseg.segment.apply.executor import apply_plan
+
+        applied = apply_plan(prepared.plan, journal_id=options.run_id)
+        done["journal"] = applied.journal
+    if options.purge:
+        done |= yield from _purged(prepared, options)
+    yield events.Row(prepared.result | done)
+
+
+def _name(target: PartitionTarget) -> str:
+    """`topic-partition`, or the path of a directory that is named otherwise."""
+    name = own_partition_name(target.path)
+    return target.path if name is None else name.text
+
+
+def _untouched(target: PartitionTarget) -> Finding | None:
+    """Why a broker's retention does not come to a directory."""
+    name = own_partition_name(target.path)
+    if name is None or (
+        name.state in (PartitionState.LIVE, PartitionState.FUTURE) and not name.is_metadata_log
+    ):
+        return None
+    if name.is_metadata_log:
+        why = "the metadata log is shortened by its snapshots, not by retention"
+    else:
+        why = f"the directory was set aside ({name.state}), so a broker's retention does not come to it"
+    return Finding("not-retained", target.path, why)
+
+
+def _is_ancient(inputs: tuple[FileIdentity, ...]) -> bool:
+    roles = {name.role for name in (parse_file_name(file.name) for file in inputs) if name.is_live}
+    return Role.ANCIENT_LOG in roles and Role.LOG not in roles
+
+
+def _settle(directory: str, options: RetainOptions) -> None:
+    from kseg.segment.apply.settle import refuse_half_done, settle
+
+    if options.apply:
+        settle(directory, COMMAND)
+    else:
+        refuse_half_done(directory)
+
+
+def _plan(target: PartitionTarget, inputs: tuple[FileIdentity, ...], steps: tuple[Step, ...]) -> Plan:
+    return Plan(command=COMMAND, directory=target.path, inputs=inputs, steps=steps)
+
+
+# --- marking
+
+
+def _marked(
+    target: PartitionTarget, inputs: tuple[FileIdentity, ...], options: RetainOptions, result: Row
+) -> Generator[Event, None, Prepared]:
+    from kseg.compaction.retention.marking import marking_steps
+
+    log, around = open_log(target)
+    with log:
+        evidence = gather(log, around, inputs, options)
+        decision = decide(evidence.standing, options.limits)
+        judged = list(verdicts(evidence.standing, options.limits, decision, _stamps(evidence)))
+        largest = [aged.largest.timestamp_ms for aged in evidence.segments]
+        mtimes = [aged.mtime_ms for aged in evidence.segments]
+        steps = marking_steps(
+            evidence, decision, [verdict.reason for verdict in judged[: len(decision.rules)]]
+        )
+        yield from log.findings
+        yield from _zero_findings(evidence)
+        yield from _rows(target, options, evidence.standing, judged, largest, mtimes)
+    gone = evidence.segments[: len(decision.rules)]
+    result |= _outcome(evidence.standing, decision)
+    result["files_bytes"] = sum(aged.files_bytes for aged in gone)
+    result["log_start_moved"] = decision.log_start_offset > evidence.start_before
+    return Prepared(_plan(target, inputs, steps), result)
+
+
+def _stamps(evidence: Evidence) -> StampOf:
+    def stamp_of(index: int, is_first: bool) -> Stamp:
+        aged = evidence.segments[index]
+        if aged.largest.timestamp_ms < 0:
+            return Stamp(aged.mtime_ms, is_mtime=True)
+        record = record_of(aged.segment, aged.largest) if is_first else None
+        return Stamp(aged.largest.timestamp_ms, None if record is None else record.offset)
+
+    return stamp_of
+
+
+def _zero_findings(evidence: Evidence) -> Iterator[Finding]:
+    for aged in evidence.segments:
+        if aged.largest.is_of_zeros:
+            path = aged.segment.paths[Role.TIME_INDEX]
+            yield Finding("time-index-zeros-believed", path, "a broker takes its zeros for the timestamp 0")
+
+
+def _rows(
+    target: PartitionTarget,
+    options: RetainOptions,
+    standing: Standing,
+    judged: list[Verdict],
+    largest: list[int],
+    mtimes: list[int],
+) -> Iterator[events.Row]:
+    name = _name(target)
+    limits = thresholds(standing)
+    for at, candidate in enumerate(standing.candidates):
+        yield events.Row(
+            rows.segment_row(
+                name,
+                candidate.base_offset,
+                candidate.size_bytes,
+                largest[at],
+                mtimes[at],
+                judged[at],
+                limits[at],
+            )
+        )
+    if options.what_if:
+        yield from map(events.Row, rows.what_if_rows(name, what_if(standing, options.limits)))
+
+
+def _outcome(standing: Standing, decision: Decision) -> Row:
+    gone = standing.candidates[: len(decision.rules)]
+    left = standing.candidates[len(decision.rules) :]
+    return {
+        "deleted": [candidate.base_offset for candidate in gone],
+        "segments": len(left) or 1,
+        "first_base_offset": left[0].base_offset if left else standing.log_end_offset,
+        "log_start_offset": decision.log_start_offset,
+        "log_end_offset": standing.log_end_offset,
+        "high_watermark": standing.high_watermark,
+        "rolled": decision.rolls,
+        "bytes_freed": sum(candidate.size_bytes for candidate in gone),
+    }
+
+
+def _ancient(
+    target: PartitionTarget, inputs: tuple[FileIdentity, ...], options: RetainOptions, result: Row
+) -> Generator[Event, None, Prepared]:
+    evidence = gather_ancient(target.path, inputs, options)
+    standing = evidence.standing
+    decision = decide_ancient(standing, options.limits)
+
+    def stamp_of(index: int, _is_first: bool) -> Stamp:
+        return Stamp(standing.candidates[index].stamp_ms, is_mtime=True)
+
+    judged = list(verdicts(standing, options.limits, decision, stamp_of))
+    mtimes = [candidate.stamp_ms for candidate in standing.candidates]
+    yield from _rows(target, options, standing, judged, [L.NO_TIMESTAMP] * len(mtimes), mtimes)
+    steps = ancient_steps(evidence, decision, [verdict.reason for verdict in judged[: len(decision.rules)]])
+    result |= _outcome(standing, decision)
+    result["files_bytes"] = result["bytes_freed"]
+    result["log_start_moved"] = False
+    return Prepared(_plan(target, inputs, steps), result)
+
+
+# --- marks
+
+
+def _unmarked(
+    target: PartitionTarget, inputs: tuple[FileIdentity, ...], options: RetainOptions, result: Row
+) -> Generator[Event, None, Prepared]:
+    from kseg.compaction.retention.unmark import take_back
+
+    names = frozenset(file.name for file in inputs)
+    is_ancient = any(parse_file_name(name).role is Role.ANCIENT_LOG for name in names)
+    if is_ancient:
+        live = [
+            name for name in map(parse_file_name, names) if name.role is Role.ANCIENT_LOG and name.is_live
+        ]
+        first = min((name.base_offset for name in live if name.base_offset is not None), default=None)
+        back = take_back(target.path, None, names, first)
+    else:
+        log, _ = open_log(target)
+        with log:
+            first = log.segments[0].base_offset if log.segments else None
+            back = take_back(target.path, log, names, first)
+            result["log_end_offset"] = log.end_offset
+            result["high_watermark"] = log.high_watermark
+    for judged in back.judged:
+        mark = judged.mark
+        verdict = "unmark" if judged.comes_back else "keep"
+        path = os.path.join(target.path, mark.name.name)
+        row = rows.mark_row(_name(target), path, mark.size_bytes, mark.marked_at_ms, verdict, judged.reason)
+        yield events.Row(row)
+    start = back.bases[0] if back.bases else first
+    result["first_base_offset"] = start
+    result["log_start_offset"] = start
+    if start is not None and options.log_start_offset is not None:
+        result["log_start_offset"] = max(start, options.log_start_offset)
+    result["unmarked"] = list(back.bases)
+    result["bytes_freed"] = -back.bytes_back
+    result["log_start_moved"] = bool(back.bases) and not is_ancient
+    return Prepared(_plan(target, inputs, back.steps), result)
+
+
+def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None, Row]:
+    from kseg.compaction.retention.purge import purge, ripeness
+
+    directory = prepared.plan.directory
+    name = str(prepared.result["partition"])
+    gone = []
+    for ripe in ripeness(directory, options):
+        mark, verdict = ripe.mark, "purge" if ripe.is_ripe else "wait"
+        path = os.path.join(directory, mark.name.name)
+        yield events.Row(rows.mark_row(name, path, mark.size_bytes, mark.marked_at_ms, verdict, ripe.reason))
+        if ripe.is_ripe:
+            gone.append(mark)
+    names = [mark.name.name for mark in gone]
+    if options.apply:
+        purge(directory, names, options)
+    return {"purged": names, "bytes_purged": sum(mark.size_bytes for mark in gone)}

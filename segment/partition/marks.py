@@ -1,0 +1,43 @@
+"""Files of a partition that are marked for deletion: `<name>.deleted` (Kafka: LocalLog.deleteSegmentFiles).
+
+A broker renames the files of a segment first and unlinks them `file.delete.delay.ms` later; at a start it unlinks all
+that are left. The modification time of a marked file is that of its last write. When it was marked only the change
+time of its inode tells, which the rename sets; later copies and changes of permission move it on, never back.
+
+The metadata log marks its snapshots the same way, and cleans them up itself: those are no files of a segment.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.partition.names import SEGMENT_ROLES, FileName, FileState, Role, parse_file_name
+
+_MARKED_ROLES = (*SEGMENT_ROLES, Role.ANCIENT_LOG)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One marked file. marked_at_ms: its change time, the latest moment at which it can have been marked."""
+
+    name: FileName
+    size_bytes: int
+    marked_at_ms: int
+
+
+def marks_in(directory: str) -> tuple[Mark, ...]:
+    """The marked files of segments in a partition directory, by name. Raises UnreadableInput."""
+    found = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                name = parse_file_name(entry.name)
+                if name.state is not FileState.DELETED or name.role not in _MARKED_ROLES:
+                    continue
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    found.append(Mark(name, status.st_size, status.st_ctime_ns // 1_000_000))
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+    return tuple(sorted(found, key=lambda mark: mark.name.name))
