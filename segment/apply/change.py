@@ -8,7 +8,7 @@ from typing import Any
 
 from kseg.segment.apply.course import Course
 from kseg.segment.apply.disk import Disk, remove_if_empty, remove_quietly
-from kseg.segment.apply.journal import PLAN, Journal, State, discard, journals_in
+from kseg.segment.apply.journal import PLAN, Journal, State, discard, unfinished_in
 from kseg.segment.apply.staging import Staged, tail_path
 from kseg.segment.errors import FormatError, Refused
 from kseg.segment.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
@@ -120,7 +120,7 @@ def half_done_sentence(journal: Journal) -> str:
 
 def clear_the_way(directory: str, disk: Disk) -> None:
     """Remove what was never decided. Raises Refused when a half-done change lies there. Needs the claim."""
-    for journal in journals_in(directory, disk):
+    for journal in unfinished_in(directory, disk):
         if journal.is_half_done:
             raise Refused(half_done_sentence(journal))
         if journal.state is State.ABANDONED:

@@ -52,6 +52,7 @@ _PREFIX = "kseg-journal-"
 _SUFFIX = ".jsonl"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _READ_LIMIT_BYTES = 1 << 30
+_LAST_LINE_BYTES = 4096
 
 
 def new_run_id(now_ms: int) -> str:
@@ -348,12 +349,41 @@ def has_traces(place: Place, disk: Disk) -> bool:
 
 def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
     """All journals in a directory, oldest first. Raises UnreadableInput when one cannot be read."""
+    return [read_journal(place, disk) for place in _places_in(directory, disk)]
+
+
+def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:
+    """The journals in a directory but for those of changes that are done, oldest first: of those only the end is read,
+    since many can lie there. Raises UnreadableInput."""
+    places = [place for place in _places_in(directory, disk) if not _ends_done(place, disk)]
+    return [journal for place in places if (journal := read_journal(place, disk)).state is not State.DONE]
+
+
+def _places_in(directory: str, disk: Disk) -> list[Place]:
     try:
         places = [Place(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
         places += [Place(directory, name, in_log_dir=True) for name in _log_dir_ids(directory, disk)]
     except OSError as error:
         raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
-    return [read_journal(place, disk) for place in places]
+    return places
+
+
+def _ends_done(place: Place, disk: Disk) -> bool:
+    """Whether the last line of a journal says so; False when that cannot be told from its last bytes."""
+    try:
+        status = disk.status(place.journal)
+        if status is None:
+            return False
+        descriptor = disk.open_to_read(place.journal)
+        try:
+            start = max(0, status.st_size - _LAST_LINE_BYTES)
+            data = disk.read(descriptor, _LAST_LINE_BYTES, start)
+        finally:
+            disk.close(descriptor)
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
+    _, newline, last = data.removesuffix(b"\n").rpartition(b"\n")
+    return data.endswith(b"\n") and bool(newline) and last.startswith(b'{"type":"done"')
 
 
 def _partition_ids(directory: str, disk: Disk) -> list[str]:

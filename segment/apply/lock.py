@@ -134,3 +134,20 @@ def claimed(directory: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def is_claimed(directory: str) -> bool:
+    """Whether a kseg is changing `directory` at this moment; False when nobody can tell."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False

@@ -5,21 +5,23 @@ from collections.abc import Iterator
 from kseg.segment.apply.change import abandon, half_done_sentence
 from kseg.segment.apply.disk import DISK, Disk
 from kseg.segment.apply.executor import Applied, finish_claimed
-from kseg.segment.apply.journal import PLAN, Journal, State, journals_in
-from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.journal import PLAN, Journal, State, unfinished_in
+from kseg.segment.apply.lock import claimed, is_claimed
 from kseg.segment.errors import Refused
 from kseg.segment.findings import Finding
+
+AT_WORK = "another kseg is changing {} at this moment"
 
 
 def settle(directory: str, command: str, disk: Disk = DISK) -> list[Applied]:
     """Before `command` plans a change to `directory`: clear away what was never decided, and go on with what the same
     command left half done. What was finished so. Raises Refused when another command's half-done change, or a
     half-done undo, is in the way."""
-    if not journals_in(directory, disk):
+    if not unfinished_in(directory, disk):
         return []
     with claimed(directory):
         finished = []
-        for journal in journals_in(directory, disk):
+        for journal in unfinished_in(directory, disk):
             is_own = journal.kind == PLAN and journal.command == command and journal.state is State.APPLYING
             if journal.state is State.ABANDONED:
                 abandon(journal, disk)
@@ -34,18 +36,20 @@ def settle(directory: str, command: str, disk: Disk = DISK) -> list[Applied]:
 def refuse_half_done(directory: str, disk: Disk = DISK) -> None:
     """For a command that plans without writing. Raises Refused when a half-done change lies in `directory`."""
     for journal in half_done(directory, disk):
-        raise Refused(half_done_sentence(journal))
+        raise Refused(AT_WORK.format(directory) if is_claimed(directory) else half_done_sentence(journal))
 
 
 def half_done(directory: str, disk: Disk = DISK) -> list[Journal]:
     """The half-done changes of one directory. Costs two looks at directories when there is nothing of kseg's."""
-    return [journal for journal in journals_in(directory, disk) if journal.is_half_done]
+    return [journal for journal in unfinished_in(directory, disk) if journal.is_half_done]
 
 
 def half_done_findings(directory: str, disk: Disk = DISK) -> Iterator[Finding]:
     """The same for whoever only reads."""
     for journal in half_done(directory, disk):
         sentence = half_done_sentence(journal).removeprefix(f"{journal.path}: ")
+        if is_claimed(directory):
+            sentence = AT_WORK.format(directory)
         yield Finding(
             "half-done-journal",
             journal.path,

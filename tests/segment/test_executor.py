@@ -369,6 +369,25 @@ def test_a_torn_last_line_of_a_journal_was_never_written(tmp_path: Path) -> None
     assert lines == ["journal", "staged", "done"]
 
 
+def test_journals_of_what_is_done_are_not_read_again(tmp_path: Path) -> None:
+    directory = CASES["swap"].lay(tmp_path)
+    applied = carry_out(CASES["swap"], directory)
+    read: list[int] = []
+
+    class Reading(QuickDisk):
+        def read(self, descriptor: int, count: int, position: int) -> bytes:
+            read.append(len(data := super().read(descriptor, count, position)))
+            return data
+
+    journal = Path(applied.journal)
+    first, *others = journal.read_text().splitlines(keepends=True)
+    journal.write_text(first + " " * 100_000 + "".join(others))
+    assert half_done(str(directory), Reading()) == [] and sum(read) <= 4096
+    journal.write_text(first)
+    assert half_done(str(directory), Reading()) == [], "not decided, so not half done"
+    assert settle(str(directory), COMMAND, QUICK) == [] and not journal.exists()
+
+
 # --- several journals
 
 

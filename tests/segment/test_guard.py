@@ -15,7 +15,7 @@ from kseg.segment.apply.disk import Disk, write_all
 from kseg.segment.apply.executor import finish
 from kseg.segment.apply.guard import Guard
 from kseg.segment.apply.journal import journals_in
-from kseg.segment.apply.settle import half_done, settle
+from kseg.segment.apply.settle import half_done, half_done_findings, refuse_half_done, settle
 from kseg.segment.apply.undo import undo
 from kseg.segment.errors import KsegError, Refused
 from tests.segment.changes import EPOCHS, INDEX, LOG, LOG_9, PARTITION, Case
@@ -178,5 +178,9 @@ def test_while_one_writes_no_other_does(root: Path) -> None:
         for ask in (lambda: write_stream(directory, QUICK), lambda: undo(guard.place, QUICK)):
             with pytest.raises(Refused, match="another kseg"):
                 ask()
+        with pytest.raises(Refused, match="at this moment"):
+            refuse_half_done(str(directory), QUICK)
+        (finding,) = half_done_findings(str(directory), QUICK)
+        assert finding.message == f"another kseg is changing {directory} at this moment"
         guard.take_back()
     assert not (directory / ".kseg").exists()
