@@ -26,9 +26,12 @@ def written() -> str:
 
 
 def test_every_row_of_the_areas_is_listed() -> None:
-    for letter, last in (("F", 59), ("I", 22), ("D", 11), ("V", 16), ("L", 22)):
+    elsewhere = {"X15"}  # what a cleaner does, which comes with compaction
+    areas = (("F", 59), ("I", 22), ("D", 11), ("V", 16), ("L", 22), ("R", 44), ("P", 27), ("X", 16))
+    for letter, last in areas:
+        there = [f"{letter}{number:02}" for number in range(1, last + 1)]
         assert [row for row in behaviours.ROWS if row[0] == letter] == [
-            f"{letter}{number:02}" for number in range(1, last + 1)
+            row for row in there if row not in behaviours.UNREACHABLE and row not in elsewhere
         ]
 
 
@@ -47,4 +50,4 @@ def test_a_row_without_a_test_would_be_noticed() -> None:
     del tests["F46"]
     assert behaviours.rows_without_test(tests) == ["F46"]
     assert "| F46 | a cut lz4 header is an error | — |" in behaviours.page(tests)
-    assert behaviours.unknown_rows({**tests, "F60": set(), "X01": set()}) == ["F60"]
+    assert behaviours.unknown_rows({**tests, "F60": set(), "Z01": set()}) == ["F60"]
