@@ -114,6 +114,22 @@ class Disk:
     def link(self, path: str, new_path: str) -> None:
         os.link(path, new_path, follow_symlinks=False)
 
+    def give_name(self, descriptor: int, path: str) -> bool:
+        """Let an open file that has no name appear as `path`; False where that cannot be."""
+        try:
+            folder = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            os.link(str(descriptor), path, src_dir_fd=folder, follow_symlinks=True)
+        except OSError as error:
+            if error.errno in (*_NO_LINKS, errno.ENOENT):
+                return False
+            raise
+        finally:
+            os.close(folder)
+        return True
+
     def rename(self, path: str, new_path: str) -> None:
         """One instant; what had the new name has it no longer."""
         os.rename(path, new_path)

@@ -26,7 +26,7 @@ from kseg.segment.apply.disk import (
     remove_quietly,
 )
 from kseg.segment.apply.lock import claimed
-from kseg.segment.apply.staging import check_inputs, make_directories, write_content
+from kseg.segment.apply.staging import adopted, check_inputs, make_directories, write_content
 from kseg.segment.errors import Refused
 from kseg.segment.plan.pieces import Content, Span, length_of
 from kseg.segment.plan.steps import Plan, Write
@@ -158,9 +158,10 @@ class _Copying:
 
     def _write(self, path: str, content: Content, like: str | None) -> None:
         disk = self._disk
-        target = disk.create(path)
+        made = adopted(disk, content, path)
+        target = disk.create(path) if made is None else disk.open_to_write(path)
         try:
-            crc = write_content(disk, self._plan.directory, content, target)
+            crc = made.crc if made else write_content(disk, self._plan.directory, content, target)
             self._check(path, target, length_of(content), crc)
             self._finish(path, target, like)
         finally:

@@ -30,7 +30,7 @@ from kseg.segment.apply.disk import (
 from kseg.segment.apply.journal import Place, sync_names
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import Role, parse_file_name
-from kseg.segment.plan.pieces import Content, Span, length_of
+from kseg.segment.plan.pieces import Content, Made, Span, length_of
 from kseg.segment.plan.steps import FileIdentity, Rename, Step, Truncate, Write
 
 _OURS = (Role.LOCK, Role.KSEG_JOURNAL)
@@ -186,8 +186,12 @@ class Staging:
 
     def _write(self, number: int, step: Write, staged: Staged) -> None:
         disk, path = self._disk, self._place.new(number)
-        descriptor = self._made(disk.create(path))
-        crc = write_content(disk, self._place.directory, step.content, descriptor)
+        made = adopted(disk, step.content, path)
+        if made is None:
+            descriptor = self._made(disk.create(path))
+            crc = write_content(disk, self._place.directory, step.content, descriptor)
+        else:
+            descriptor, crc = self._made(disk.open_to_write(path)), made.crc
         size_bytes = length_of(step.content)
         disk.hurry(descriptor)
         like = None if step.like is None else disk.status(self._place.target(step.like))
@@ -247,6 +251,15 @@ def make_directories(path: str, disk: Disk) -> None:
     disk.sync_directory(parent)
 
 
+def adopted(disk: Disk, content: Content, path: str) -> Made | None:
+    """Give a file that was made ahead its name, when the content is just that and the file system can; the piece.
+
+    Raises OSError."""
+    if len(content) == 1 and isinstance(content[0], Made) and disk.give_name(content[0].descriptor, path):
+        return content[0]
+    return None
+
+
 def write_content(disk: Disk, directory: str, content: Content, descriptor: int) -> int:
     """Write the pieces of a file, spans being of files in `directory`; the CRC-32C of what was meant. Raises OSError."""
     from kseg.segment.crc import crc32c
@@ -258,6 +271,9 @@ def write_content(disk: Disk, directory: str, content: Content, descriptor: int)
                 source = sources.descriptor(piece.name)
                 copy(disk, source, piece.position, piece.length, descriptor, position)
                 crc = checksum(disk, source, piece.position, piece.length, crc)
+            elif isinstance(piece, Made):
+                copy(disk, piece.descriptor, 0, piece.length, descriptor, position)
+                crc = checksum(disk, piece.descriptor, 0, piece.length, crc)
             else:
                 write_all(disk, descriptor, piece.data, position)
                 crc = crc32c(piece.data, crc)

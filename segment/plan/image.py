@@ -83,8 +83,12 @@ class DirectoryImage:
             taken = min(room, piece.length)
             if isinstance(piece, Span):
                 kept.append(Span(piece.name, piece.position, taken))
-            else:
+            elif isinstance(piece, Fresh):
                 kept.append(Fresh(piece.data[:taken]))
+            elif taken == piece.length:
+                kept.append(piece)
+            elif taken:
+                raise ValueError(f"{name} is cut after it was made")
             room -= taken
         if room:
             raise ValueError(f"{name} has fewer than {size_bytes} bytes")

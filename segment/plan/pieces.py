@@ -1,13 +1,14 @@
-"""What a file is made of: spans of files that are there, and fresh bytes.
+"""What a file is made of: spans of files that are there, fresh bytes, and bytes that were made ahead.
 
 A plan never holds the bytes of a log. The content of a planned file is a sequence of pieces:
 
     Span    bytes of a file as it was *found* (before any step of the plan), by name, position and length
     Fresh   bytes that are on no disk yet: an index, a snapshot, a checkpoint
+    Made    bytes that the planner has written to a nameless file, because they are many (`apply.scratch`)
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,17 @@ class Fresh:
         return f"Fresh(<{len(self.data)} bytes>)"
 
 
-Piece = Span | Fresh
+@dataclass(frozen=True, slots=True)
+class Made:
+    """All bytes of a file that this process has open and that has no name. descriptor: of that file, as long as whoever
+    planned keeps it open. crc: CRC-32C of the bytes; two pieces are equal when length and checksum are."""
+
+    descriptor: int = field(compare=False)
+    length: int
+    crc: int
+
+
+Piece = Span | Fresh | Made
 Content = tuple[Piece, ...]
 
 

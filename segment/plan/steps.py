@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kseg.segment.findings import Finding
-from kseg.segment.plan.pieces import Content, Fresh, length_of
+from kseg.segment.plan.pieces import Content, Fresh, Made, Span, length_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def step_words(step: Step) -> str:
     """One line for a human."""
     match step:
         case Write():
-            fresh = sum(piece.length for piece in step.content if isinstance(piece, Fresh))
+            fresh = sum(piece.length for piece in step.content if not isinstance(piece, Span))
             size = length_of(step.content)
             whence = f"{size} bytes" if fresh == size else f"{size} bytes, {size - fresh} of them as they lie"
             return f"write {step.name} ({whence}): {step.why}"
@@ -126,7 +126,7 @@ def step_row(step: Step) -> dict[str, object]:
 
 def _piece_rows(content: Content) -> Iterator[dict[str, object]]:
     for piece in content:
-        if isinstance(piece, Fresh):
+        if isinstance(piece, Fresh | Made):
             yield {"fresh": piece.length}
         else:
             yield {"file": piece.name, "position": piece.position, "length": piece.length}

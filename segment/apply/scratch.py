@@ -1,0 +1,120 @@
+"""New files that are too large to wait in memory: written while a change is planned, nameless until it is made.
+
+A scratch file has no name (O_TMPFILE), so nothing of it stays when the process ends, however that is. It lies on the
+file system of a directory, and staging gives it a name there, without a byte being moved. Where a file system cannot
+do that, a named file is made and unlinked at once, and staging copies.
+"""
+
+import errno
+import mmap
+import os
+import tempfile
+from typing import TYPE_CHECKING, Self
+
+from kseg.segment.apply.disk import DISK, Disk, copy, write_all
+from kseg.segment.crc import crc32c
+from kseg.segment.errors import Refused
+from kseg.segment.plan.pieces import Made
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+
+
+class ScratchFile:
+    """One nameless file, written from front to back, then looked at or made a piece of a plan.
+
+    directory: on whose file system it lies; None where the system keeps temporary files. Raises Refused when it cannot
+    be made or written.
+    """
+
+    def __init__(self, directory: str | None, disk: Disk = DISK) -> None:
+        self._where = tempfile.gettempdir() if directory is None else directory
+        self._disk = disk
+        self._map: mmap.mmap | None = None
+        self._source = -1
+        self._source_path = ""
+        self.size_bytes = 0
+        self.crc = 0
+        try:
+            self._descriptor = _nameless(self._where)
+        except OSError as error:
+            raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+
+    def write(self, data: "Buffer") -> None:
+        """Add `data` at the end."""
+        try:
+            write_all(self._disk, self._descriptor, data, self.size_bytes)
+        except OSError as error:
+            raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+        self._count(memoryview(data))
+
+    def copy(self, path: str, view: memoryview, position: int, length: int) -> None:
+        """Add a range of the file `path`, whose bytes are those of `view`."""
+        try:
+            self._open(path)
+            copy(self._disk, self._source, position, length, self._descriptor, self.size_bytes)
+        except OSError as error:
+            raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+        self._count(view[position : position + length])
+
+    def _open(self, path: str) -> None:
+        if path != self._source_path:
+            self.let_go()
+            self._source = self._disk.open_to_read(path)
+            self._source_path = path
+
+    def let_go(self) -> None:
+        """Close the file that was copied from last."""
+        if self._source >= 0:
+            self._disk.close(self._source)
+        self._source, self._source_path = -1, ""
+
+    def _count(self, data: memoryview) -> None:
+        self.crc = crc32c(data, self.crc)
+        self.size_bytes += data.nbytes
+
+    @property
+    def path(self) -> str:
+        """By which this process can open it again."""
+        return f"/proc/self/fd/{self._descriptor}"
+
+    @property
+    def view(self) -> memoryview:
+        """What was written; to be asked for when it is complete."""
+        if not self.size_bytes:
+            return memoryview(b"")
+        if self._map is None:
+            self._map = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        return memoryview(self._map)
+
+    @property
+    def piece(self) -> Made:
+        """The whole content, for a plan."""
+        return Made(self._descriptor, self.size_bytes, self.crc)
+
+    def close(self) -> None:
+        """The bytes are gone with this, unless they were given a name."""
+        self.let_go()
+        self._map = None  # lives as long as somebody looks at it
+        if self._descriptor >= 0:
+            self._disk.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _nameless(directory: str) -> int:
+    try:
+        return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno not in _NO_NAMELESS or not os.path.isdir(directory):
+            raise
+    descriptor, path = tempfile.mkstemp(prefix=".kseg-", dir=directory)
+    os.unlink(path)
+    return descriptor

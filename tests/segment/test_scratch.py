@@ -1,0 +1,94 @@
+"""Files made ahead of a plan: nameless until they are staged, and then as good as any other piece."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kseg.segment.apply.disk import Disk
+from kseg.segment.apply.executor import apply_plan
+from kseg.segment.apply.output import write_copy
+from kseg.segment.apply.scratch import ScratchFile
+from kseg.segment.crc import crc32c
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.pieces import Fresh, Made, Piece, content_of
+from kseg.segment.plan.steps import Plan, Write, step_row, step_words
+
+OLD = b"old bytes of a log" * 100
+NEW = b"new" + OLD[18:54]
+
+
+class NamelessDisk(Disk):
+    """A file system that cannot name what has no name."""
+
+    def give_name(self, descriptor: int, path: str) -> bool:
+        return False
+
+
+def partition(tmp_path: Path) -> Path:
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / "00000000000000000000.log").write_bytes(OLD)
+    return folder
+
+
+def scratch(folder: Path) -> ScratchFile:
+    file = ScratchFile(str(folder))
+    log = folder / "00000000000000000000.log"
+    file.write(b"new")
+    file.copy(str(log), memoryview(OLD), 18, 36)
+    return file
+
+
+def plan_of(folder: Path, *pieces: Piece) -> Plan:
+    write = Write("00000000000000000000.log", content_of(pieces), "a test")
+    return Plan(command="compact", directory=str(folder), inputs=inputs_of(str(folder)), steps=(write,))
+
+
+def test_it_is_nowhere_until_it_is_staged(tmp_path: Path) -> None:
+    folder = partition(tmp_path)
+    with scratch(folder) as file:
+        assert os.listdir(folder) == ["00000000000000000000.log"]
+        assert (bytes(file.view), file.size_bytes, file.crc) == (NEW, len(NEW), crc32c(NEW))
+        assert Path(file.path).read_bytes() == NEW
+    assert os.listdir(folder) == ["00000000000000000000.log"]
+
+
+@pytest.mark.parametrize("disk", [Disk(), NamelessDisk()])
+def test_a_plan_takes_it(tmp_path: Path, disk: Disk) -> None:
+    folder = partition(tmp_path)
+    with scratch(folder) as file:
+        apply_plan(plan_of(folder, file.piece), journal_id="a-run", disk=disk)
+    assert (folder / "00000000000000000000.log").read_bytes() == NEW
+
+
+@pytest.mark.parametrize("disk", [Disk(), NamelessDisk()])
+def test_a_copy_takes_it(tmp_path: Path, disk: Disk) -> None:
+    folder = partition(tmp_path)
+    with scratch(folder) as file:
+        write_copy(plan_of(folder, file.piece), str(tmp_path / "copy"), disk=disk)
+    assert (tmp_path / "copy" / "00000000000000000000.log").read_bytes() == NEW
+    assert (folder / "00000000000000000000.log").read_bytes() == OLD
+
+
+def test_it_can_be_a_part_of_a_file(tmp_path: Path) -> None:
+    folder = partition(tmp_path)
+    with scratch(folder) as file:
+        apply_plan(plan_of(folder, Fresh(b"head"), file.piece, Fresh(b"tail")), journal_id="a-run")
+    assert (folder / "00000000000000000000.log").read_bytes() == b"head" + NEW + b"tail"
+
+
+def test_it_is_told_by_its_length(tmp_path: Path) -> None:
+    folder = partition(tmp_path)
+    with scratch(folder) as file:
+        step = plan_of(folder, file.piece).steps[0]
+        assert step_words(step) == f"write 00000000000000000000.log ({len(NEW)} bytes): a test"
+        assert step_row(step)["pieces"] == [{"fresh": len(NEW)}]
+        assert file.piece == Made(-1, len(NEW), crc32c(NEW))
+
+
+def test_an_empty_one(tmp_path: Path) -> None:
+    with ScratchFile(None) as file:
+        assert (bytes(file.view), file.size_bytes, file.crc) == (b"", 0, 0)
