@@ -94,7 +94,8 @@ class _Doubts:
         """Whether the claimed offsets are the batch's own (rule 2)."""
         claimed, kept = doubt.claimed, self._order.kept
         before, behind, _ = self._around(claimed)
-        if claimed.first_offset < self._logs[0].base_offset or behind <= claimed.last_offset:
+        lowest = min([self._logs[0].base_offset, *(stretch.first_offset for stretch in kept[:1])])
+        if claimed.first_offset < lowest or behind <= claimed.last_offset:
             return False
         if not kept or claimed.first_offset > kept[-1].last_offset:
             is_known = self._witness is not None and claimed.last_offset <= self._witness
@@ -108,7 +109,7 @@ class _Doubts:
         makes the difference."""
         kept, claimed = self._order.kept, doubt.claimed
         is_inside = bool(kept) and kept[0].first_offset <= claimed.first_offset <= kept[-1].last_offset
-        return is_inside and not doubt.is_one_bit
+        return is_inside and doubt.corrected is not None and not doubt.is_one_bit
 
     def _is_free(self, stretch: Stretch) -> bool:
         """Whether nobody holds one of its offsets."""

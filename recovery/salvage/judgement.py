@@ -21,7 +21,7 @@ from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event
 from kseg.segment.files import MappedFile
-from kseg.segment.findings import Finding
+from kseg.segment.findings import INFO, Finding
 from kseg.segment.partition.directory import (
     Entry,
     PartitionDirectory,
@@ -54,8 +54,20 @@ class Judgement:
     findings: list[Finding] = field(default_factory=list)
     blamed: dict[str, set[str]] = field(default_factory=dict)
 
+    @property
+    def is_at_peace(self) -> bool:
+        """Whether nothing was found that salvage would change."""
+        return bool(self.facts) and all(
+            finding.severity == INFO and finding.id != "index-preallocated" for finding in self.findings
+        )
+
     def is_blamed(self, path: str, *kinds: str) -> bool:
         return not self.blamed.get(path, set()).isdisjoint(kinds)
+
+
+def recovery_point(circumstances: Circumstances, end_offset: int) -> int:
+    """What the next load may skip: all behind a clean stop, else what was known to be on the disk."""
+    return end_offset if circumstances.is_clean else min(circumstances.recovery_point, end_offset)
 
 
 def judge(

@@ -21,24 +21,12 @@ A batch under a right checksum stays even when it does harm: a data batch outsid
 with the position, and left to the operator. Transactions whose end may lie among the lost bytes are named.
 """
 
-from collections.abc import Iterator
-
 from kseg.recovery.repair.options import Circumstances, LoadSettings
-from kseg.recovery.repair.outcome import Removed, Repair
-from kseg.recovery.salvage.arrangement import Segment, arrange
-from kseg.recovery.salvage.beside import Beside
-from kseg.recovery.salvage.doubts import settled_order
+from kseg.recovery.repair.outcome import Repair
 from kseg.recovery.salvage.draft import Draft
 from kseg.recovery.salvage.found import Logs
-from kseg.recovery.salvage.judgement import Judgement, judge, weighed_findings
-from kseg.recovery.salvage.leftovers import Leftovers, set_aside_findings
-from kseg.recovery.salvage.losses import Kept, Losses, Witnessed, lost_offsets
-from kseg.recovery.salvage.overlaps import Joiner
-from kseg.recovery.salvage.telling import overlap_findings, transaction_findings, without_repetition
-from kseg.recovery.verify.partition_files import known_last_offsets
-from kseg.segment import layout as L
-from kseg.segment.findings import Finding
-from kseg.segment.partition.names import segment_file_name
+from kseg.recovery.salvage.judgement import Judgement, judge, recovery_point
+from kseg.recovery.salvage.leftovers import Leftovers
 from kseg.segment.plan.steps import FileIdentity
 
 
@@ -58,151 +46,22 @@ def salvage(
     leftovers = Leftovers(draft)
     leftovers.settle()
     judgement = judge(directory, draft.image, draft.identities, circumstances, settings)
+    if judgement.is_at_peace and not rebuild and not leftovers.findings and not leftovers.logs:
+        return _as_it_is(draft, judgement, circumstances)
+    from kseg.recovery.salvage.planning import Planning  # most partitions need none
+
     with Logs(judgement.logs) as logs:
-        return _Salvage(draft, leftovers, judgement, logs, circumstances, settings, rebuild).run()
+        return Planning(draft, leftovers, judgement, logs, circumstances, settings, rebuild).repair()
 
 
-class _Salvage:
-    """The steps 3 to 6 for one partition."""
-
-    def __init__(
-        self,
-        draft: Draft,
-        leftovers: Leftovers,
-        judgement: Judgement,
-        logs: Logs,
-        circumstances: Circumstances,
-        settings: LoadSettings,
-        rebuild: bool,
-    ) -> None:
-        self._draft = draft
-        self._leftovers = leftovers
-        self._judgement = judgement
-        self._logs = logs
-        self._circumstances = circumstances
-        self._settings = settings
-        self._rebuild = rebuild
-
-    def run(self) -> Repair:
-        order = settled_order(self._logs, self._judgement.watches, self._known_end())
-        segments = arrange(self._logs, order.kept, self._emptied(order))
-        changed = self._lay(segments)
-        end_offset = segments[-1].end_offset if segments else self._circumstances.log_start_offset
-        log_start_offset = self._circumstances.log_start_offset
-        if segments:
-            log_start_offset = min(max(log_start_offset, segments[0].base_offset), end_offset)
-        removed, tail = self._losses(order, end_offset)
-        beside = Beside(
-            self._draft,
-            self._judgement,
-            self._logs,
-            segments,
-            changed,
-            self._circumstances,
-            self._settings,
-            rebuild=self._rebuild,
-        )
-        beside.settle(log_start_offset, end_offset, lost_offsets(removed))
-        recovery_point = end_offset
-        if not self._circumstances.is_clean:
-            recovery_point = min(self._circumstances.recovery_point, end_offset)
-        return Repair(
-            image=self._draft.image,
-            log_start_offset=log_start_offset,
-            log_end_offset=end_offset,
-            last_stable_offset=beside.producers.last_stable_offset(end_offset, log_start_offset),
-            recovery_point=recovery_point,
-            why=self._draft.changes(),
-            findings=tuple(without_repetition(self._findings(order, tail, beside))),
-            removed=removed,
-        )
-
-    # --- logs
-
-    def _emptied(self, order: Joiner) -> list[int]:
-        """Logs without a batch whose names still hold: empty ones, and those in which all is damaged."""
-        gone = {stretch.log for stretch in order.kept} | {beaten.stretch.log for beaten in order.beaten}
-        named = {segment.log.path for segment in self._judgement.partition.segments}
-        return [
-            number
-            for number, log in enumerate(self._judgement.logs)
-            if number not in gone and log.path in named
-        ]
-
-    def _lay(self, segments: tuple[Segment, ...]) -> frozenset[int]:
-        """Put the logs into the draft; the numbers of the segments whose log is not as it was."""
-        names = {segment_file_name(segment.base_offset, L.LOG_SUFFIX) for segment in segments}
-        for log in self._judgement.logs:
-            if log.called not in names:
-                self._draft.remove(log.called, "what it holds is in other segments, or is not valid")
-        changed = set()
-        for number, segment in enumerate(segments):
-            name = segment_file_name(segment.base_offset, L.LOG_SUFFIX)
-            if self._is_as_it_was(segment, name):
-                continue
-            changed.add(number)
-            pieces = [piece for stretch in segment.stretches for piece in self._logs.pieces(stretch)]
-            source = segment.stretches[0].log if segment.origin is None else segment.origin
-            like = self._judgement.logs[source].name
-            self._draft.lay(name, pieces, like, self._reason(segment, name))
-        return frozenset(changed)
-
-    def _is_as_it_was(self, segment: Segment, name: str) -> bool:
-        if segment.origin is None or self._judgement.logs[segment.origin].called != name:
-            return False
-        return self._logs.is_untouched(segment.origin, segment.stretches)
-
-    def _reason(self, segment: Segment, name: str) -> str:
-        """Why a log is another one, in words."""
-        said = []
-        logs = {stretch.log for stretch in segment.stretches}
-        if segment.origin is None:
-            said.append("split off a segment that a broker cannot hold as one")
-        elif self._judgement.logs[segment.origin].called != name:
-            said.append(f"its first offset is {segment.base_offset}")
-        causes = sorted({loss.cause for number in logs for loss in self._judgement.watches[number].losses})
-        if segment.origin is not None and not segment.stretches:
-            causes = sorted({loss.cause for loss in self._judgement.watches[segment.origin].losses})
-        if causes:
-            said.append(f"what is not valid goes ({', '.join(causes)})")
-        if any(self._judgement.logs[number].fixes for number in logs):
-            said.append("altered header fields are set right")
-        if len(logs) > 1 or not said:
-            said.append("each offset is held once, in order")
-        return "; ".join(said)
-
-    # --- the answer
-
-    def _losses(self, order: Joiner, end_offset: int) -> tuple[tuple[Removed, ...], Finding | None]:
-        """What goes, and what is to be said of a log that was never written to its end."""
-        judgement = self._judgement
-        losses = Losses(self._logs, judgement.watches, Kept(order.kept), self._witness(end_offset))
-        removed = losses.removed(order.beaten, self._leftovers.logs)
-        return losses.with_tail(removed, end_offset)
-
-    def _findings(self, order: Joiner, tail: Finding | None, beside: Beside) -> Iterator[Finding]:
-        yield from self._leftovers.findings
-        yield from set_aside_findings(self._draft, self._leftovers.logs, Kept(order.kept).ranges)
-        yield from weighed_findings(self._judgement)
-        yield from overlap_findings(self._logs, order.beaten)
-        if tail is not None:
-            yield tail
-        yield from beside.findings
-        yield from transaction_findings(self._draft.directory, beside.cut)
-
-    def _known_end(self) -> int | None:
-        """The greatest believable offset that files beside the log know of."""
-        judgement = self._judgement
-        lasts = [watch.stretches[-1].last_offset for watch in judgement.watches if watch.stretches]
-        if not judgement.partition.segments:
-            return None
-        reach = max((*lasts, judgement.partition.segments[-1].base_offset)) + L.INT32_MAX
-        known = known_last_offsets(judgement.partition, judgement.around)
-        return max((offset for offset in known if offset < reach), default=None)
-
-    def _witness(self, end_offset: int) -> Witnessed | None:
-        """`_known_end`, when it lies behind the log's."""
-        known = self._known_end()
-        if known is None or known < end_offset:
-            return None
-        return Witnessed(known, "an index, a snapshot or a checkpoint")
+def _as_it_is(draft: Draft, judgement: Judgement, circumstances: Circumstances) -> Repair:
+    end_offset = judgement.facts[-1].end_offset
+    log_start_offset = min(max(circumstances.log_start_offset, judgement.facts[0].base_offset), end_offset)
+    return Repair(
+        image=draft.image,
+        log_start_offset=log_start_offset,
+        log_end_offset=end_offset,
+        last_stable_offset=judgement.producers.last_stable_offset(end_offset, log_start_offset),
+        recovery_point=recovery_point(circumstances, end_offset),
+        findings=tuple(judgement.findings),
+    )

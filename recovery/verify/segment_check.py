@@ -27,7 +27,7 @@ from kseg.segment.events import Advance, Event
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
 from kseg.segment.scanning.by_many import blocks_by_many
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.scan import Damage, Scanner, rows_for
 
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
 # disagree a little are no news.
@@ -112,7 +112,7 @@ class SegmentCheck:
         self._options = options
         self._ledger = ledger
         self._consumers = consumers
-        self._chain = Chain(place)
+        self._chain = Chain(place, rows_for(len(view)))
         self._sums = memoryview(array("q", bytes(8 * check.T_WIDTH)))
         self._sums[check.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
         self._seen_position = 0

@@ -70,6 +70,11 @@ class Damage:
     intact_length_bytes: int | None = None
 
 
+def rows_for(size_bytes: int) -> int:
+    """How many rows the tables of a log of this size have at most."""
+    return min(BATCHES_PER_TABLE, _LEAST_ROWS + size_bytes // _BYTES_PER_ROW)
+
+
 class Scanner:
     """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 when unknown).
 
@@ -79,7 +84,7 @@ class Scanner:
     def __init__(self, view: "Buffer", base_offset: int = 0, capacity: int = BATCHES_PER_TABLE) -> None:
         self.view = memoryview(view)
         self.base_offset = base_offset
-        capacity = min(capacity, _LEAST_ROWS + len(self.view) // _BYTES_PER_ROW)
+        capacity = min(capacity, rows_for(len(self.view)))
         self.table = Columns(C.BATCH_WIDTH, capacity)
         self._growing = [self.table]  # smaller ones come before it at the first damage
         self.next_offset: int | None = None
