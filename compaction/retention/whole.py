@@ -87,11 +87,11 @@ class Run:
             (each for each in self._log_dirs if os.path.abspath(each) == os.path.dirname(directory)), None
         )
         name = own_partition_name(directory)
-        if log_dir is None or name is None:
+        if log_dir is None or name is None or result["log_start_offset"] is None:
             return
         if result["journal"]:
             self._changed.setdefault(log_dir, []).append(os.path.basename(directory))
-        if result["log_start_moved"]:
+        if result["log_start_moved"] or result["deleted"]:
             start, first = result["log_start_offset"], result["first_base_offset"]
             entry = start if start > first else None
             self._starts.setdefault(log_dir, {})[name.topic, name.partition] = entry

@@ -1,0 +1,206 @@
+"""Random data directories at rest, and rounds of retention over them: what the clock says, which limits hold.
+
+A partition is written by kseg, loaded and cleanly closed by the real UnifiedLog, and then given the modification times
+and checkpoints of the case. A case is repeated by its seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fixtures.healthy import T0
+from kseg.compaction.retention.options import Limits, Policy, RetainOptions
+from kseg.segment import layout as L
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_checkpoint
+from kseg.segment.writing.batch_writer import encode_batch
+from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
+from tests.kafka.oracle import Oracle
+from tests.kafka.random_logs import DAY_MS, RandomLog
+
+NAME = "metro-0"
+INDEX_CONFIG = {"segment.index.bytes": 1200, "index.interval.bytes": 100}
+
+
+class _CalmLog(RandomLog):
+    """No nonsense: every load succeeds. Times leap, and some records have none."""
+
+    def nonsense(self) -> bytes:
+        return self._plain()
+
+    def batch(self) -> bytes:
+        rng = self.rng
+        if rng.random() < 0.2:
+            self.time_ms += rng.choice((-2, -1, 1, 1, 2, 3)) * DAY_MS
+        if rng.random() < 0.1:
+            self.time_ms = max(self.time_ms, 0)
+        return super().batch()
+
+    def timeless(self) -> bytes:
+        self.next_offset += 1
+        record = Record(self.next_offset - 1, L.NO_TIMESTAMP, b"k", self.rng.randbytes(30))
+        return encode_batch(NewBatch(records=(record,), leader_epoch=self.leader_epoch))
+
+
+@dataclass
+class Retention:
+    """log_dir: the data directory, with one partition. rounds: the options of each round, with a later clock each.
+    has_lies: an index says what no broker wrote, so that a load makes it anew in places."""
+
+    log_dir: Path
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    rounds: list[RetainOptions] = field(default_factory=list)
+    has_lies: bool = False
+
+    @property
+    def partition(self) -> Path:
+        return self.log_dir / NAME
+
+    def config(self) -> dict[str, object]:
+        """The limits as Kafka takes them."""
+        limits = self.rounds[0].limits
+        return {
+            "retention.ms": -1 if limits.retention_ms is None else limits.retention_ms,
+            "retention.bytes": -1 if limits.retention_bytes is None else limits.retention_bytes,
+            "cleanup.policy": limits.policy_text,
+            **INDEX_CONFIG,
+        }
+
+
+def random_retention(seed: int, parent: Path, oracle: Oracle) -> Retention:
+    """Make the case of a number below `parent`."""
+    rng = random.Random(seed)
+    log_dir = parent / "data"
+    partition = log_dir / NAME
+    partition.mkdir(parents=True)
+    end = _write(rng, partition)
+    start = rng.choice((0, 0, 0, 0, rng.randint(0, end), rng.choice(_bases(partition))))
+    oracle.partition(partition, in_place=True, now=T0, log_start_offset=start, config=INDEX_CONFIG)
+    # a second load has its own way with snapshots
+    again = oracle.partition(
+        partition, in_place=True, clean=True, now=T0, log_start_offset=start, config=INDEX_CONFIG
+    )
+    start, end = (int(again.loaded[name]) for name in ("log_start_offset", "log_end_offset"))
+    high_watermark = rng.choice(
+        (end, end, end, rng.randint(start, end), rng.choice([*_bases(partition), end]))
+    )
+    case = Retention(log_dir, start, max(start, high_watermark), end)
+    _give_times(rng, partition)
+    if rng.random() < 0.15:
+        case.has_lies = True
+        _lie(rng, partition)
+    _give_checkpoints(case)
+    case.rounds = _rounds(rng, case)
+    return case
+
+
+def _write(rng: random.Random, partition: Path) -> int:
+    rules = RollRules(
+        segment_bytes=rng.choice((400, 800, 1500, 4000)), segment_index_bytes=1200, index_interval_bytes=100
+    )
+    start = rng.choice((0, 0, 0, 7, 1000))
+    log = _CalmLog(rng, start)
+    with PartitionWriter(partition, start_offset=start, rules=rules) as writer:
+        for _ in range(rng.choice((0, 1, 4, 12, 25, 40))):
+            batch = log.timeless() if rng.random() < 0.1 else log.batch()
+            writer.append(batch)
+            if rng.random() < 0.12:
+                log.next_offset += rng.choice((0, 0, 3))
+                writer.roll(log.next_offset)
+                while rng.random() < 0.4:  # a segment of nothing but records without a time
+                    writer.append(log.timeless())
+        if rng.random() < 0.2:
+            writer.roll(log.next_offset)
+        return writer.next_offset
+
+
+def _logs(partition: Path) -> list[Path]:
+    return sorted(partition.glob("*.log"))
+
+
+def _bases(partition: Path) -> list[int]:
+    return [int(path.stem) for path in _logs(partition)]
+
+
+def _give_times(rng: random.Random, partition: Path) -> None:
+    for path in _logs(partition):
+        mtime_ns = (T0 + rng.randint(-3 * DAY_MS, 3 * DAY_MS)) * 1_000_000 + rng.choice((0, 999_999))
+        os.utime(path, ns=(mtime_ns, mtime_ns))
+
+
+def _lie(rng: random.Random, partition: Path) -> None:
+    """A time index that no broker would leave behind: after a clean stop it is believed all the same."""
+    indexes = [path for path in sorted(partition.glob("*.timeindex"))]
+    path = rng.choice(indexes)
+    data = path.read_bytes()
+    match rng.randrange(5):
+        case 0:
+            path.write_bytes(data + bytes(24))
+        case 1:
+            path.write_bytes(bytes(24))
+        case 2:
+            path.write_bytes(data + (T0 + 9 * DAY_MS).to_bytes(8, "big") + (1).to_bytes(4, "big"))
+        case 3:
+            path.write_bytes(b"")
+        case _:
+            path.unlink()
+
+
+def _give_checkpoints(case: Retention) -> None:
+    first = _bases(case.partition)[0]
+    starts = [] if case.log_start_offset <= first else [CheckpointEntry("metro", 0, case.log_start_offset)]
+    starts.append(CheckpointEntry("other", 3, 77))
+    marks = [CheckpointEntry("other", 3, 99), CheckpointEntry("metro", 0, case.high_watermark)]
+    for role, entries in ((Role.LOG_START_OFFSETS, starts), (Role.HIGH_WATERMARKS, marks)):
+        (case.log_dir / NAME_BY_ROLE[role]).write_bytes(encode_offset_checkpoint(entries))
+    (case.log_dir / NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]).touch()
+    (case.log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+
+
+def _rounds(rng: random.Random, case: Retention) -> list[RetainOptions]:
+    sizes = [path.stat().st_size for path in _logs(case.partition)]
+    total = sum(sizes)
+    limits = Limits(
+        retention_ms=rng.choice(
+            (None, 0, 1, DAY_MS, DAY_MS, 2 * DAY_MS, 5 * DAY_MS, rng.randint(0, 4 * DAY_MS))
+        ),
+        retention_bytes=rng.choice(
+            (None, None, 0, 1, total, total - sizes[0], rng.randint(0, total + 9), sum(sizes[-2:]))
+        ),
+        policies=rng.choice(
+            (
+                frozenset((Policy.DELETE,)),
+                frozenset((Policy.DELETE,)),
+                frozenset((Policy.DELETE,)),
+                frozenset((Policy.DELETE, Policy.COMPACT)),
+                frozenset((Policy.COMPACT,)),
+                frozenset(),
+            )
+        ),
+    )
+    options = RetainOptions(limits=limits, now_ms=T0 + rng.randint(-2 * DAY_MS, 6 * DAY_MS))
+    if rng.random() < 0.3:
+        options = replace(options, log_start_offset=rng.randint(case.log_start_offset, case.high_watermark))
+    rounds = [options]
+    while rng.random() < 0.5:
+        later = rounds[-1].now_ms + rng.choice((1, DAY_MS, 10 * DAY_MS))
+        rounds.append(replace(options, now_ms=later, log_start_offset=None))
+    return rounds
+
+
+def kafka_steps(case: Retention) -> list[dict[str, Any]]:
+    """The rounds as the judge takes them; the state follows each."""
+    steps: list[dict[str, Any]] = []
+    for options in case.rounds:
+        steps.append({"what": "now", "ms": options.now_ms})
+        if options.log_start_offset is not None:
+            steps.append({"what": "log_start_offset", "offset": options.log_start_offset})
+        steps += [{"what": "retain"}, {"what": "state"}]
+    return steps

@@ -1,0 +1,145 @@
+"""`retain` beside UnifiedLog.deleteOldSegments: random directories, several rounds with a clock that goes on.
+
+`KSEG_RETENTIONS` says how many (default 100), `KSEG_RETENTIONS_SEED` from which seed on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.compaction.retention.whole import Run
+from kseg.compaction.retention.work import retain
+from kseg.segment.events import Failure, Row
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
+from kseg.segment.targets import PartitionTarget
+from tests.kafka.oracle import Oracle
+from tests.kafka.retentions import Retention, kafka_steps, random_retention
+from tests.trees import unchanged
+
+pytestmark = pytest.mark.kafka
+COUNT = int(os.environ.get("KSEG_RETENTIONS", "100"))
+FIRST_SEED = int(os.environ.get("KSEG_RETENTIONS_SEED", "1"))
+CHUNK = 20
+
+
+def by_kafka(oracle: Oracle, case: Retention) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
+    """(the state after each round, the files at the end)."""
+    answer = oracle.partition(
+        case.partition,
+        kafka_steps(case),
+        clean=True,
+        now=case.rounds[0].now_ms,
+        log_start_offset=case.log_start_offset,
+        high_watermark=case.high_watermark,
+        config=case.config(),
+    )
+    assert not [line for line in answer.found if "exception" in line], answer.found
+    files = files_in(answer.directory)
+    shutil.rmtree(answer.directory.parent)
+    return [line for line in answer.found if "segments" in line], files
+
+
+def by_kseg(case: Retention, number: int, apply: bool) -> dict[str, Any]:
+    """The result row of one round, its checkpoints written."""
+    options = replace(case.rounds[number], apply=apply, run_id=f"round-{number}" if apply else "")
+    target = PartitionTarget(str(case.partition), str(case.log_dir))
+    run = Run(options)
+    with run.held([target]):
+        events = list(run.through(retain(target, options)))
+    failures = [event.sentence for event in events if isinstance(event, Failure)]
+    assert not failures, failures
+    rows = [dict(event.values) for event in events if isinstance(event, Row)]
+    return next(row for row in rows if row["type"] == "result" and "partition" in row)
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def noted_start(case: Retention) -> int | None:
+    data = (case.log_dir / NAME_BY_ROLE[Role.LOG_START_OFFSETS]).read_bytes()
+    offsets = offsets_by_partition(decode_offset_checkpoint(data))
+    assert offsets["other", 3] == 77
+    return offsets.get(("metro", 0))
+
+
+def differences(oracle: Oracle, case: Retention) -> list[str]:
+    """One line for each way in which ours differs from Kafka's."""
+    states, files = by_kafka(oracle, case)
+    lines = []
+    left = sorted(int(path.stem) for path in case.partition.glob("*.log"))
+    for number, state in enumerate(states):
+        with unchanged(case.log_dir):
+            planned = by_kseg(case, number, apply=False)
+        ours = by_kseg(case, number, apply=True)
+        if ours["deleted"] != planned["deleted"]:
+            lines.append(f"round {number}: planned {planned['deleted']}, did {ours['deleted']}")
+        bases = [segment["base_offset"] for segment in state["segments"]]
+        gone = [base for base in left if base not in bases]
+        left = bases
+        first = bases[0]
+        start = state["log_start_offset"]
+        expected = {
+            "deleted": gone,
+            "log_start_offset": start,
+            "log_end_offset": state["log_end_offset"],
+            "high_watermark": state["high_watermark"],
+            "first_base_offset": first,
+            "segments": len(bases),
+        }
+        lines += [
+            f"round {number}: {name} {value} by kafka, {ours[name]} by ours"
+            for name, value in expected.items()
+            if ours[name] != value
+        ]
+        if noted_start(case) != (start if start > first else None):
+            lines.append(
+                f"round {number}: {noted_start(case)} is noted, the log starts at {start} in {first}"
+            )
+    made = files_in(case.partition)
+    compared = set(files) | set(made)
+    if case.has_lies:
+        compared = {name for name in compared if ".timeindex" not in name}
+    # snapshots at or below the log start are made and removed by turns, at each load
+    compared -= {
+        name for name in compared if ".snapshot" in name and int(name.split(".")[0]) <= case.log_start_offset
+    }
+    # a broker makes the offset index of a new segment when it is first asked, and recovers the segment if it was not
+    compared -= {name for name in made.keys() - files.keys() if name.endswith(".index") and not made[name]}
+    lines += [
+        f"{name}: {_shown(files.get(name))} by kafka, {_shown(made.get(name))} by ours"
+        for name in sorted(compared)
+        if files.get(name) != made.get(name)
+    ]
+    return lines
+
+
+def _shown(data: bytes | None) -> str:
+    return "absent" if data is None else f"{len(data)} bytes {data[:60].hex()}"
+
+
+@pytest.mark.behaviour("T10")
+@pytest.mark.behaviour("T13")
+@pytest.mark.behaviour("T19")
+@pytest.mark.behaviour("T20")
+@pytest.mark.behaviour("T21")
+@pytest.mark.parametrize("chunk", range((COUNT + CHUNK - 1) // CHUNK))
+def test_random_directories(oracle: Oracle, tmp_path: Path, chunk: int) -> None:
+    failures = []
+    for seed in range(FIRST_SEED + chunk * CHUNK, FIRST_SEED + min(COUNT, (chunk + 1) * CHUNK)):
+        place = tmp_path / str(seed)
+        place.mkdir()
+        case = random_retention(seed, place, oracle)
+        lines = differences(oracle, case)
+        if lines:
+            told = f"seed {seed} ({case.rounds}, lies: {case.has_lies}, starts at {case.log_start_offset})"
+            failures.append("\n    ".join([told, *lines]))
+        shutil.rmtree(place)
+    assert not failures, "\n".join(failures)
