@@ -17,9 +17,6 @@ from tests.recovery.salvaging import all_batches, lay_down, logs, offsets, plan
 
 pytestmark = pytest.mark.kafka
 
-# What no load survives, and salvage says so: a header under a right checksum that contradicts itself is no such thing.
-DEADLY = frozenset[str]()
-
 
 @pytest.fixture(scope="module")
 def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -50,10 +47,7 @@ def test_a_salvaged_partition_is_loaded_whole(
     repair = plan(hurt)
     result = lay_down(repair, hurt, tmp_path / "result" / "metro-0")
     for clean in (True, False):
-        try:
-            _loaded(oracle, result, clean, repair.log_end_offset)
-        except KafkaRaised as raised:
-            assert name in DEADLY, raised
+        _loaded(oracle, result, clean, repair.log_end_offset)
 
 
 _WRITTEN = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -82,3 +76,47 @@ def test_rebuilt_side_files_are_those_of_a_load(
             shutil.copy2(file, bare / file.name)
     answer = oracle.partition(bare, clean=False, recovery_point=0, now=NOW_MS)
     assert _files(result) == _files(answer.directory)
+
+
+def test_a_batch_that_no_load_survives_stays_and_is_named(oracle: Oracle, tmp_path: Path) -> None:
+    """The marker of a transaction is lost, and its producer goes on without one."""
+    producer = {"producer_id": 7, "producer_epoch": 0}
+    batches = [
+        oracle.make(
+            {
+                "base_offset": 0,
+                "transactional": True,
+                "base_sequence": 0,
+                **producer,
+                "records": [{"value": b"a"}],
+            }
+        ),
+        oracle.make(
+            {
+                "base_offset": 1,
+                "transactional": True,
+                "control": True,
+                **producer,
+                "records": [{"marker": "COMMIT"}],
+            }
+        ),
+        oracle.make({"base_offset": 2, "base_sequence": 1, **producer, "records": [{"value": b"b"}]}),
+        oracle.make({"base_offset": 3, "records": [{"value": b"c"}]}),
+    ]
+    hurt = tmp_path / "demo-0"
+    hurt.mkdir()
+    marker = bytearray(batches[1])
+    marker[-1] ^= 1
+    (hurt / f"{0:020d}.log").write_bytes(batches[0] + marker + batches[2] + batches[3])
+    repair = plan(hurt)
+    result = lay_down(repair, hurt, tmp_path / "result" / "demo-0")
+    assert all_batches(result) == [batches[0], batches[2], batches[3]]
+    (deadly,) = (
+        found for found in repair.findings if found.severity == "error" and "transaction" in found.id
+    )
+    assert (deadly.id, deadly.first_offset) == ("non-transactional-in-transaction", 2)
+    assert deadly.position == len(batches[0]) + len(marker)
+    assert "transaction-end-lost" in {found.id for found in repair.findings}
+    with pytest.raises(KafkaRaised, match="InvalidTxnStateException"):
+        oracle.partition(result, clean=False, recovery_point=0, now=NOW_MS)
+    _loaded(oracle, result, True, 4)

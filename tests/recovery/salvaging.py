@@ -13,7 +13,7 @@ from kseg.recovery.salvage.salvage import salvage
 from kseg.segment.crc import crc32, crc32c
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Span
+from kseg.segment.plan.pieces import Fresh, Span
 from tests.recovery.judging import NOW_MS, Verdict, judge
 from tests.trees import unchanged
 
@@ -54,6 +54,7 @@ def lay_down(repair: Repair, partition: Path, target: Path) -> Path:
             if isinstance(piece, Span):
                 data += (partition / piece.name).read_bytes()[piece.position : piece.end_position]
             else:
+                assert isinstance(piece, Fresh)
                 data += piece.data
         (target / name).write_bytes(data)
         like = repair.image.like(name)

@@ -1,0 +1,169 @@
+"""Leftovers of interrupted cleanings, splits and deletions, and logs that a broker cannot hold as one segment."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fixtures import diseases, healthy, side_diseases
+from fixtures.diseases import batch_spans, put
+from kseg.recovery.salvage import arrangement
+from kseg.recovery.salvage.found import FoundLog, Logs
+from kseg.recovery.salvage.watch import Watch
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.scanning.scan import Scanner
+from kseg.segment.writing.batch_writer import encode_batch
+from tests.recovery.salvage_cases import MIDDLE, NEXT, log
+from tests.recovery.salvaging import all_batches, batches, lay_down, logs, offsets, plan, salvaged
+
+
+@pytest.fixture(scope="module")
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy before writing."""
+    return healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
+
+
+@pytest.fixture
+def hurt(partition: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(partition, tmp_path / "metro-0"))
+
+
+def cleaned(source: Path, target: Path) -> bytes:
+    """What a cleaner could have made of a log: every second batch."""
+    spans = batch_spans(source)
+    data = source.read_bytes()
+    kept = b"".join(data[at : at + size] for at, size in spans[::2])
+    target.write_bytes(kept)
+    return kept
+
+
+def test_a_finished_replacement_is_completed(hurt: Path, tmp_path: Path) -> None:
+    kept = cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    result = tmp_path / "result" / "metro-0"
+    assert log(result).read_bytes() == kept
+    assert not list(result.glob("*.swap"))
+    replaced = [entry for entry in repair.removed if entry.cause == "leftover-swap"]
+    assert [(entry.file, entry.first_offset) for entry in replaced] == [(f"{MIDDLE}.log", None)]
+
+
+def test_a_replacement_of_two_segments(hurt: Path, tmp_path: Path) -> None:
+    """The range of a replacement reaches to its last offset; segments that begin in it are replaced."""
+    both = log(hurt).read_bytes() + log(hurt, NEXT).read_bytes()
+    (hurt / f"{MIDDLE}.log.swap").write_bytes(both)
+    before = all_batches(hurt)
+    salvaged(hurt, tmp_path / "result")
+    result = tmp_path / "result" / "metro-0"
+    assert [file.stem for file in logs(result)] == ["0" * 20, MIDDLE, "00000000000000000297"]
+    assert all_batches(result) == before
+
+
+def test_an_unfinished_replacement_is_dropped(partition: Path, hurt: Path, tmp_path: Path) -> None:
+    """A `.cleaned` of a lower number says that the split was not finished (fact sheet §6.2, step 2)."""
+    cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
+    (hurt / f"{0:020d}.index.cleaned").write_bytes(b"")
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
+    assert not [name for name in repair.image if name.endswith((".swap", ".cleaned"))]
+
+
+def test_a_damaged_replacement_gives_way_to_what_it_was_to_replace(
+    partition: Path, hurt: Path, tmp_path: Path
+) -> None:
+    swap = hurt / f"{MIDDLE}.log.swap"
+    cleaned(log(hurt), swap)
+    put(swap, 100, b"\xff" * 50)
+    salvaged(hurt, tmp_path / "result")
+    assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_replacement_that_is_all_there_is_stays(hurt: Path, tmp_path: Path, is_finished: bool) -> None:
+    kept = cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
+    put(hurt / f"{MIDDLE}.log.swap", len(kept), b"\x01" * 20)
+    side_diseases.segment_gap(log(hurt))
+    (hurt / f"{MIDDLE}.log.swap").write_bytes(kept + b"\x01" * 20)
+    if not is_finished:
+        (hurt / f"{0:020d}.index.cleaned").write_bytes(b"")
+    salvaged(hurt, tmp_path / "result")
+    assert log(tmp_path / "result" / "metro-0").read_bytes() == kept
+
+
+def test_marked_files_go_and_the_only_copy_is_named(hurt: Path) -> None:
+    """What a broker's recovery has cut off the end of the log."""
+    last = logs(hurt)[-1]
+    last.rename(last.with_name(last.name + ".deleted"))
+    side_diseases.leftover_deleted(log(hurt))
+    repair = plan(hurt)
+    assert not [name for name in repair.image if name.endswith(".deleted")]
+    told = {Path(found.path).name: found for found in repair.findings if found.id == "leftover-deleted"}
+    assert told[f"{last.name}.deleted"].numbers["only_copy"] is True
+    assert (told[f"{last.name}.deleted"].first_offset, told[f"{last.name}.deleted"].last_offset) == (297, 329)
+    assert told[f"{MIDDLE}.log.deleted"].numbers["only_copy"] is False
+    assert repair.log_end_offset == 297
+
+
+def test_the_snapshot_of_a_kraft_log_is_no_leftover(hurt: Path) -> None:
+    name = f"{5:020d}-{1:010d}.checkpoint.deleted"
+    (hurt / name).write_bytes(b"")
+    assert name in plan(hurt).image
+
+
+def test_names_that_are_not_written_as_kafka_writes_them(hurt: Path, tmp_path: Path) -> None:
+    log(hurt).rename(hurt / "102.log")
+    (hurt / f"{MIDDLE}.index").rename(hurt / "102.index")
+    salvaged(hurt, tmp_path / "result")
+    result = tmp_path / "result" / "metro-0"
+    assert not (result / "102.log").exists()
+    assert not (result / "102.index").exists()
+    assert log(result).exists()
+
+
+def far_away(partition: Path, *positions: int) -> Path:
+    """A partition of one segment with batches at these offsets."""
+    partition.mkdir()
+    data = b"".join(
+        encode_batch(
+            NewBatch(records=(Record(at, 1_700_000_000_000 + at, b"k", b"v"), Record(at + 1, 0, b"k", b"w")))
+        )
+        for at in positions
+    )
+    (partition / f"{positions[0]:020d}.log").write_bytes(data)
+    return partition
+
+
+def test_a_segment_that_reaches_too_far_is_split(tmp_path: Path) -> None:
+    far = far_away(tmp_path / "far-0", 0, 10, 2**31 + 5, 2**31 + 9, 2**33)
+    repair, _ = salvaged(far, tmp_path / "result")
+    result = tmp_path / "result" / "far-0"
+    assert [int(file.stem) for file in logs(result)] == [0, 2**31 + 5, 2**33]
+    assert all_batches(result) == [batch for _, batch in batches(logs(far)[0])]
+    assert repair.removed == ()
+
+
+def test_a_segment_that_is_too_large_is_split_between_batches(tmp_path: Path, hurt: Path) -> None:
+    file = log(hurt)
+    found = FoundLog(file.name, file.name, str(file), 102, file.stat().st_size)
+    watch = Watch(0, found, None)
+    for block in Scanner(file.read_bytes(), 102).blocks():
+        assert not hasattr(block, "kind")
+        list(watch.take(block, 0, block.count))
+    with Logs([found]) as opened:
+        parts = arrangement.arrange(opened, watch.stretches, [], max_bytes=1000)
+    assert all(part.size_bytes <= 1000 for part in parts)
+    assert sum(part.size_bytes for part in parts) == file.stat().st_size
+    firsts = {offsets(batch)[0] for _, batch in batches(file)}
+    assert parts[0].base_offset == 102
+    assert {part.base_offset for part in parts} <= firsts
+    assert [part.origin for part in parts] == [0] + [None] * (len(parts) - 1)
+
+
+def test_what_is_lost_between_damaged_segments(hurt: Path, tmp_path: Path) -> None:
+    diseases.torn_tail(log(hurt))
+    side_diseases.segment_gap(log(hurt, NEXT))
+    repair = plan(hurt)
+    (removed,) = repair.removed
+    assert (removed.first_offset, removed.last_offset) == (195, 296)
+    assert all_batches(lay_down(repair, hurt, tmp_path / "out"))
