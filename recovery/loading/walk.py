@@ -16,19 +16,12 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kseg.recovery.loading.throws import (
-    CORRUPT,
-    ILLEGAL_ARGUMENT,
-    INDEX_OUT_OF_BOUNDS,
-    INVALID_RECORD,
-    KAFKA,
-    KafkaThrows,
-)
+from kseg.recovery.loading.throws import CORRUPT, ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
+from kseg.recovery.loading.wrapper import first_offset
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.kernel.walk import FULL, HEADER_CUT, TOO_SMALL, walk
-from kseg.segment.scanning.decode import Decoder
 
 _FIRST_TABLE = 32
 _LARGEST_TABLE = 4096
@@ -120,32 +113,9 @@ class LogWalk:
         """The first offset; for a wrapper of an old format only its messages know it (and may throw)."""
         if not _is_wrapper(table, row):
             return table.at(C.BASE_OFFSET, row)
-        codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
-        if codec > L.ZSTD:
-            raise KafkaThrows(ILLEGAL_ARGUMENT, f"{self._place(table, row)} has an unknown codec")
-        if codec == L.ZSTD or table.at(C.MAGIC, row) < L.MAGIC_V0:
-            raise KafkaThrows(INVALID_RECORD, f"{self._place(table, row)} cannot be compressed like that")
-        self._refuse_cut_fields(table, row)
-        for chunk in Decoder(self.view, capacity=1).chunks(table, row, row + 1):
-            if chunk.records.count:
-                return chunk.records.at(C.R_OFFSET, 0)
-            if chunk.problem is not None:
-                thrown = KAFKA if chunk.problem.code is None else INVALID_RECORD
-                raise KafkaThrows(thrown, f"{self._place(table, row)}: {chunk.problem.sentence}")
-        raise KafkaThrows(INVALID_RECORD, f"{self._place(table, row)} holds no message")
-
-    def _refuse_cut_fields(self, table: Columns, row: int) -> None:
-        """Key and value of a wrapper must lie in it (Kafka: LegacyRecord.value; it does not ask before it reads)."""
-        start = table.at(C.POSITION, row)
-        end = start + table.at(C.SIZE, row)
-        key_at = start + L.ENTRY_OVERHEAD + (6 if table.at(C.MAGIC, row) == L.MAGIC_V0 else 14)
-        value_at = key_at + 4 + max(0, self._int_at(key_at)) if key_at + 4 <= end else end
-        if value_at + 4 > end:
-            raise KafkaThrows(INDEX_OUT_OF_BOUNDS, f"{self._place(table, row)} is too short for its fields")
-        if self._int_at(value_at) > end - value_at - 4:
-            raise KafkaThrows(ILLEGAL_ARGUMENT, f"{self._place(table, row)} is shorter than its value")
-        if self._int_at(value_at) < 0:
-            raise KafkaThrows(INVALID_RECORD, f"{self._place(table, row)} has no value")
+        position = table.at(C.POSITION, row)
+        message = self.view[position : position + table.at(C.SIZE, row)]
+        return first_offset(message, f"the message at position {position} of {self.name}")
 
     def _first_at_or_behind(self, table: Columns, target: int) -> int:
         """The first row whose first offset is not below `target`, or the count. Asks one after the other."""
@@ -182,9 +152,6 @@ class LogWalk:
 
     def _int_at(self, position: int) -> int:
         return int.from_bytes(self.view[position : position + 4], "big", signed=True)
-
-    def _place(self, table: Columns, row: int) -> str:
-        return f"the batch at position {table.at(C.POSITION, row)} of {self.name}"
 
 
 def _walked(table: Columns, row: int, base_offset: int | None = None) -> WalkedBatch:

@@ -17,7 +17,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.java.text import LONG_BITS, parse_integer
 from kseg.segment.partition.names import OFFSET_DIGITS
 from kseg.segment.plan.image import DirectoryImage
-from kseg.segment.plan.pieces import Fresh, Span
+from kseg.segment.plan.pieces import Fresh, Piece, Span
 from kseg.segment.plan.steps import FileIdentity
 
 _MOST_MAPS = 64
@@ -65,13 +65,14 @@ class Workplace:
         content = self.image.content(name)
         if not content:
             return memoryview(b"")
-        parts = [
-            memoryview(piece.data)
-            if isinstance(piece, Fresh)
-            else self._file(piece.name).view[piece.position : piece.end_position]
-            for piece in content
-        ]
+        parts = [self._bytes_of(piece) for piece in content]
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+
+    def _bytes_of(self, piece: Piece) -> memoryview:
+        if isinstance(piece, Span):
+            return self._file(piece.name).view[piece.position : piece.end_position]
+        assert isinstance(piece, Fresh)  # nothing else is made here
+        return memoryview(piece.data)
 
     def list_snapshots(self) -> dict[int, str]:
         """Names of the producer snapshots by their offset; raises KafkaThrows when one has no number."""

@@ -15,7 +15,7 @@ from kseg.recovery.loading.loader import load_as_broker
 from kseg.recovery.repair.outcome import Repair
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Content, Fresh
+from kseg.segment.plan.pieces import Content, Fresh, Span
 from kseg.segment.plan.steps import Remove, Rename, Truncate, Write
 from tests.kafka.oracle import KafkaRaised, Oracle
 from tests.kafka.random_directories import Case, random_case
@@ -109,10 +109,14 @@ def carried_out(directory: Path, repair: Repair) -> dict[str, bytes]:
 
 def content_of(found: dict[str, bytes], content: Content) -> bytes:
     """The bytes of a planned file."""
-    return b"".join(
-        piece.data if isinstance(piece, Fresh) else found[piece.name][piece.position : piece.end_position]
-        for piece in content
-    )
+    parts = []
+    for piece in content:
+        if isinstance(piece, Span):
+            parts.append(found[piece.name][piece.position : piece.end_position])
+        else:
+            assert isinstance(piece, Fresh)
+            parts.append(piece.data)
+    return b"".join(parts)
 
 
 def _shown(data: bytes | None) -> str:

@@ -13,7 +13,7 @@ from kseg.segment import layout as L
 from kseg.segment.model import Batch, NewBatch, Record
 from kseg.segment.partition.names import segment_file_name
 from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Fresh
+from kseg.segment.plan.pieces import Fresh, Span
 from kseg.segment.scanning.scan import scan
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
@@ -114,12 +114,14 @@ def content_of(directory: Path) -> dict[str, bytes]:
 
 
 def _content(directory: Path, repair: Repair, name: str) -> bytes:
-    return b"".join(
-        piece.data
-        if isinstance(piece, Fresh)
-        else (directory / piece.name).read_bytes()[piece.position : piece.end_position]
-        for piece in repair.image.content(name)
-    )
+    parts = []
+    for piece in repair.image.content(name):
+        if isinstance(piece, Span):
+            parts.append((directory / piece.name).read_bytes()[piece.position : piece.end_position])
+        else:
+            assert isinstance(piece, Fresh)
+            parts.append(piece.data)
+    return b"".join(parts)
 
 
 def partition(parent: Path, segments: dict[int, list[NewBatch]], name: str = "metro-0") -> Path:

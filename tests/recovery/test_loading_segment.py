@@ -12,8 +12,10 @@ from kseg.recovery.loading.segment import LoadedSegment
 from kseg.recovery.loading.throws import KafkaThrows
 from kseg.recovery.loading.walk import LogWalk
 from kseg.recovery.loading.workplace import Workplace
+from kseg.recovery.loading.wrapper import first_offset
 from kseg.recovery.repair.options import LoadSettings
 from kseg.segment import layout as L
+from kseg.segment.model import NewBatch, Record
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.writing.batch_writer import encode_batch
 from tests.recovery.loading import data, log_file, partition
@@ -110,3 +112,38 @@ def test_entries_that_do_not_fit_the_configured_size_end_the_load(tmp_path: Path
             segment.offset_index.resize_to_full()
         assert thrown.value.kafka_exception == "IllegalArgumentException"
         segment.offset_index.reset()  # recovery does not mind
+
+
+def wrapper(magic: int, codec: int = L.GZIP) -> bytearray:
+    """A compressed set of three messages from offset 40 on."""
+    records = tuple(Record(40 + row, T0, b"k", b"v") for row in range(3))
+    return bytearray(encode_batch(NewBatch(records=records, magic=magic, codec=codec)))
+
+
+@pytest.mark.parametrize("magic", [L.MAGIC_V0, L.MAGIC_V1])
+def test_a_message_set_is_opened_for_its_first_offset(magic: int) -> None:
+    message = wrapper(magic)
+    assert first_offset(memoryview(message), "it") == 40
+    assert LogWalk(memoryview(message), "log").search(40, 0) is not None
+    assert LogWalk(memoryview(message), "log").search(43, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("position", "data", "thrown"),
+    [
+        (17, b"\7", "IllegalArgumentException"),  # an unknown codec
+        (17, b"\4", "InvalidRecordException"),  # zstd came later
+        (16, b"\xff", "InvalidRecordException"),
+        (26, b"\x7f\0\0\0", "IndexOutOfBoundsException"),  # the key
+        (30, b"\x7f\0\0\0", "IllegalArgumentException"),  # the value
+        (30, b"\xff\xff\xff\xff", "InvalidRecordException"),
+        (36, b"\0\0\0\0", "KafkaException"),  # no gzip
+        (0, (1).to_bytes(8, "big"), "InvalidRecordException"),  # below the last of its messages
+    ],
+)
+def test_a_message_set_that_cannot_be_opened(position: int, data: bytes, thrown: str) -> None:
+    message = wrapper(L.MAGIC_V1)
+    message[position : position + len(data)] = data
+    with pytest.raises(KafkaThrows) as raised:
+        first_offset(memoryview(message), "it")
+    assert raised.value.kafka_exception == thrown
