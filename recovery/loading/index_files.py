@@ -11,6 +11,7 @@ the file holds. Last offsets must increase, but only those appended since it was
 """
 
 import struct
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
@@ -23,6 +24,12 @@ _TIME_SLOT = struct.Struct(">qi")
 _CLOSED = "trimmed to its entries, as a clean stop leaves it"
 
 I = TypeVar("I", OffsetIndex, TimeIndex)
+
+
+@lru_cache(maxsize=4)
+def _zeros(count: int) -> bytes:
+    """The content of an index before its first entry: megabytes that nobody touches, so one of each size will do."""
+    return bytes(count)
 
 
 class IndexFile(Generic[I]):
@@ -63,7 +70,7 @@ class IndexFile(Generic[I]):
         self._is_open = True
         if not self.exists:
             self._length_bytes = self._full_bytes
-            self._place.write(self.name, bytes(self._full_bytes), "made where it was missing")
+            self._place.write(self.name, _zeros(self._full_bytes), "made where it was missing")
             return
         self._length_bytes = self._place.size_bytes(self.name)
         if self._length_bytes > L.INT32_MAX:

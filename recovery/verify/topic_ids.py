@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 
 from kseg.segment.errors import FormatError, KsegError
 from kseg.segment.files import read_small
@@ -31,17 +32,27 @@ def topic_id_of(partition_path: str) -> str | None:
 def topic_ids(log_dir: str, topic: str | None = None) -> Iterator[tuple[PartitionName, str]]:
     """(partition, topic id) of the live partitions of a data directory that have one, by directory name.
 
-    topic: only its partitions are looked into.
+    topic: only its partitions. The directory is read once as long as it does not change: many of its partitions may
+    ask.
     """
+    try:
+        changed_ns = os.stat(log_dir).st_mtime_ns
+    except OSError:
+        return iter(())
+    return (pair for pair in _topic_ids(log_dir, changed_ns) if topic in (None, pair[0].topic))
+
+
+@lru_cache(maxsize=4)
+def _topic_ids(log_dir: str, changed_ns: int) -> tuple[tuple[PartitionName, str], ...]:
+    found = []
     with suppress(OSError):
         for entry in sorted(os.listdir(log_dir)):
             with suppress(FormatError):
                 name = parse_partition_directory(entry)
-                if name.state is not PartitionState.LIVE or topic not in (None, name.topic):
-                    continue
                 topic_id = topic_id_of(os.path.join(log_dir, entry))
-                if topic_id is not None:
-                    yield name, topic_id
+                if name.state is PartitionState.LIVE and topic_id is not None:
+                    found.append((name, topic_id))
+    return tuple(found)
 
 
 def missing_metadata(directory: PartitionDirectory, meta_version: int | None) -> Finding | None:
@@ -64,10 +75,4 @@ def _needs_topic_id(directory: PartitionDirectory, log_dir: str, meta_version: i
     """Whether other signs say that a broker with topic ids wrote here: 2.8 was the first to write the file."""
     if directory.name is not None and directory.name.is_metadata_log:
         return False
-    if meta_version == 1:
-        return True
-    try:
-        with os.scandir(log_dir) as found:
-            return any(os.path.exists(os.path.join(entry.path, METADATA_FILE)) for entry in found)
-    except OSError:
-        return False
+    return meta_version == 1 or next(topic_ids(log_dir), None) is not None
