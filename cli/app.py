@@ -17,11 +17,12 @@ from kseg.segment.errors import UsageError
 
 HELP = """Offline forensic and maintenance toolkit for Apache Kafka's on-disk logs.
 
-Reads what a broker left on disk, says exactly what is there and what is wrong, and never writes to its input.
+Reads what a broker left on disk, and says exactly what is there and what is wrong. Changes only what it is told to,
+by a plan that is shown before, and takes it back.
 """
 STATUS = (
     (0, "done, nothing wrong"),
-    (1, "damage found, or nothing found (lookup)"),
+    (1, "damage found, nothing found (lookup), or a repair is due and was only planned"),
     (2, "wrong usage"),
     (3, "an input cannot be read"),
     (4, "refused"),

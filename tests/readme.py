@@ -1,0 +1,61 @@
+"""The README shows what ./demo shows.
+
+`python -m tests.readme` writes the block between its two marks anew; `tests/test_readme.py` fails when it is stale.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "README.md"
+BEGIN = "<!-- demo: made by ./demo -->\n```\n"
+END = "```\n<!-- end of demo -->\n"
+
+# a run's own name: when it began, and a random part
+_RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
+
+
+def shown_by_demo() -> str:
+    """What ./demo writes to stdout, with this installation instead of one that it would make."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        shutil.copy(ROOT / "demo", place / "demo")
+        (place / ".ci").mkdir()
+        (place / ".ci" / "prepare").write_text("#!/bin/sh\n")
+        (place / ".ci" / "prepare").chmod(0o755)
+        (place / ".venv").symlink_to(sys.prefix)
+        (place / "fixtures").symlink_to(ROOT / "fixtures")
+        done = subprocess.run(
+            [str(place / "demo")], capture_output=True, text=True, encoding="utf-8", timeout=300, check=True
+        )
+    return done.stdout
+
+
+def shown_by_page() -> str:
+    return _cut(PAGE.read_text(encoding="utf-8"))[1]
+
+
+def without_run(text: str) -> str:
+    """The text with one name for all runs."""
+    return _RUN.sub("20260101T120000Z-1f2e3d4c", text)
+
+
+def _cut(page: str) -> tuple[str, str, str]:
+    head, _, rest = page.partition(BEGIN)
+    block, _, tail = rest.partition(END)
+    return head + BEGIN, block, END + tail
+
+
+def main() -> None:
+    head, _, tail = _cut(PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(head + shown_by_demo() + tail, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The README is true."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.commands import COMMANDS, function_of
+from kseg.cli.declare import bind, parameters, quick_read
+from tests import readme
+
+SCRIPT = Path(sys.prefix) / "bin" / "kseg"
+
+
+@pytest.mark.skipif(not os.access(SCRIPT, os.X_OK), reason="kseg is not installed into this environment")
+def test_the_demo_shows_what_the_readme_says() -> None:
+    shown = readme.shown_by_demo()
+    assert readme.without_run(readme.shown_by_page()) == readme.without_run(shown), (
+        "run python -m tests.readme"
+    )
+    assert "Byte for byte as it was found.\n" in shown
+
+
+@pytest.mark.parametrize(
+    "line", re.findall(r"^kseg [^#\n]+", readme.PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+)
+def test_its_command_lines_are_understood(line: str) -> None:
+    _, name, *words = shlex.split(line.partition("|")[0].partition(">")[0])
+    known = parameters(function_of(name))
+    given = quick_read(known, words)
+    assert given is not None
+    bind(known, given)
+
+
+def test_it_names_every_command() -> None:
+    page = readme.PAGE.read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"- **`kseg {name}`** " not in page] == []
+
+
+def test_the_json_contract_names_every_command() -> None:
+    page = (readme.ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"| `{name}` | " not in page] == []
