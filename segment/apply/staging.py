@@ -34,7 +34,7 @@ from kseg.segment.plan.pieces import Content, Made, Span, length_of
 from kseg.segment.plan.steps import FileIdentity, Rename, Step, Truncate, Write
 
 _OURS = (Role.LOCK, Role.KSEG_JOURNAL)
-_SYNCED_TOGETHER = 128
+_SYNCED_TOGETHER = 32  # of each of the writers in a process, whose open files are limited
 
 
 @dataclass(slots=True)

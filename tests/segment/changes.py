@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Span
@@ -138,6 +139,24 @@ def _as_the_cleaner(_directory: Path) -> tuple[Step, ...]:
     )
 
 
+_SCRATCH: list[ScratchFile] = []
+
+
+def _made_ahead(directory: Path) -> tuple[Step, ...]:
+    """New files that the planner has written already; it keeps them until it plans again."""
+    while _SCRATCH:
+        _SCRATCH.pop().close()
+    for content in (b"a log that was made ahead", b"another"):
+        _SCRATCH.append(ScratchFile(str(directory)))
+        _SCRATCH[-1].write(content)
+    log, other = (file.piece for file in _SCRATCH)
+    return (
+        Remove(INDEX, "belongs to the former log"),
+        Write(LOG, (log,), "made ahead", LOG),
+        Write(f"{LOG_9}.cleaned", (Span(LOG_9, 0, 4), other), "made ahead, but not all of it"),
+    )
+
+
 def _in_a_ring(_directory: Path) -> tuple[Step, ...]:
     """Names that change hands, a file cut twice, and one written and replaced."""
     return (
@@ -160,6 +179,7 @@ CASES = {
     "remove": Case(PARTITION, by_image(_remove)),
     "side files": Case(PARTITION, by_image(_side_files)),
     "cleaner": Case(PARTITION, _as_the_cleaner),
+    "made ahead": Case(PARTITION, _made_ahead),
     "ring": Case(PARTITION, _in_a_ring),
     "data directory": Case(LOG_DIR, by_image(_checkpoints), is_partition=False),
     "elsewhere": Case(PARTITION, by_image(_mixture), elsewhere=True),

@@ -20,6 +20,7 @@ CHANGES = (
     "change_mode",
     "change_times",
     "link",
+    "give_name",
     "rename",
     "unlink",
     "make_directory",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kseg.segment.plan.image import DirectoryImage, steps_between
-from kseg.segment.plan.pieces import Content, Fresh, Span, content_of, length_of
+from kseg.segment.plan.pieces import Content, Fresh, Made, Piece, Span, content_of, length_of
 from kseg.segment.plan.steps import FileIdentity, Remove, Rename, Step, Truncate, Write, step_row, step_words
 
 LOG_0, LOG_9 = f"{0:020}.log", f"{9:020}.log"
@@ -33,6 +35,7 @@ class Model:
                 cells += self.found[piece.name][piece.position : piece.end_position]
                 assert piece.end_position <= len(self.found[piece.name])
             else:
+                assert isinstance(piece, Fresh)
                 cells += [("", byte) for byte in piece.data]
         return cells
 
@@ -122,14 +125,18 @@ def test_a_log_never_changes_while_its_index_lies_beside_it(
 def test_the_shortest_form_of_a_content_has_the_same_bytes(pieces: list[Span | Fresh]) -> None:
     data = {"a": b"0123456789", "b": b"abcdefghij"}
 
-    def laid_out(content: Content) -> bytes:
-        return b"".join(
-            data[piece.name][piece.position : piece.end_position] if isinstance(piece, Span) else piece.data
-            for piece in content
-        )
+    def laid_out(content: Sequence[Piece]) -> bytes:
+        found = []
+        for piece in content:
+            assert not isinstance(piece, Made)
+            if isinstance(piece, Span):
+                found.append(data[piece.name][piece.position : piece.end_position])
+            else:
+                found.append(piece.data)
+        return b"".join(found)
 
     content = content_of(pieces)
-    assert laid_out(content) == laid_out(tuple(pieces))
+    assert laid_out(content) == laid_out(pieces)
     assert length_of(content) == len(laid_out(content))
     assert content_of(content) == content and all(piece.length for piece in content)
 
