@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kseg.compaction.retention.ages import duration_words
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rows import COMMAND
-from kseg.segment.apply.disk import DISK
+from kseg.segment.apply.disk import DISK, Disk
 from kseg.segment.apply.executor import apply_plan
 from kseg.segment.apply.journal import State, discard, journals_in
 from kseg.segment.errors import Refused
@@ -46,21 +46,21 @@ def _ripeness(mark: Mark, options: RetainOptions) -> Ripeness:
     return Ripeness(mark, is_ripe, words)
 
 
-def purge(directory: str, names: Sequence[str], options: RetainOptions) -> None:
+def purge(directory: str, names: Sequence[str], options: RetainOptions, disk: Disk = DISK) -> None:
     """Delete these marked files. Raises Refused."""
     inputs = inputs_of(directory)
     steps = tuple(Remove(name, "it is marked for deletion") for name in names)
     plan = Plan(command=COMMAND, directory=directory, inputs=inputs, steps=steps)
     if not plan.is_empty:
-        apply_plan(plan, journal_id=f"{options.run_id}{_ID_SUFFIX}")
-    drop_purged(directory)
+        apply_plan(plan, journal_id=f"{options.run_id}{_ID_SUFFIX}", disk=disk)
+    _drop_purged(directory, disk)
 
 
-def drop_purged(directory: str) -> None:
+def _drop_purged(directory: str, disk: Disk) -> None:
     """Free what purges have taken out. Raises Refused when that cannot be."""
-    for journal in journals_in(directory):
+    for journal in journals_in(directory, disk):
         if journal.place.id.endswith(_ID_SUFFIX) and journal.state is State.DONE:
             try:
-                discard(journal.place, DISK)
+                discard(journal.place, disk)
             except OSError as error:
                 raise Refused(f"cannot clear away {journal.path}: {error.strerror}") from error

@@ -1,0 +1,350 @@
+"""Marks for deletion: readers that are not disturbed, purging, taking back, and what a kill leaves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.compaction.retention.options import Limits, RetainOptions
+from kseg.compaction.retention.purge import purge
+from kseg.compaction.retention.work import prepare
+from kseg.segment.apply.executor import apply_plan
+from kseg.segment.apply.journal import journals_in
+from kseg.segment.apply.lock import locked
+from kseg.segment.apply.settle import settle
+from kseg.segment.apply.undo import undo
+from kseg.segment.errors import Refused
+from kseg.segment.partition.names import Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.plan.steps import Plan, Rename
+from kseg.segment.targets import PartitionTarget
+from tests.compaction.retaining import (
+    DAY_MS,
+    NOW,
+    Part,
+    bases,
+    checkpoint,
+    epochs,
+    give_epochs,
+    lay,
+    noted,
+    run,
+)
+from tests.segment.disks import QuickDisk, outlives, survives
+from tests.trees import differences, tree_state, unchanged
+
+OLD = Limits(retention_ms=1000)
+PURGING = RetainOptions(limits=Limits(), now_ms=NOW, apply=True, run_id="20260101T000000Z-00000009")
+LATER = 4_000_000_000_000  # behind the change time of any file that a test makes
+
+
+def target(partition: Path) -> PartitionTarget:
+    return PartitionTarget(str(partition), str(partition.parent))
+
+
+def marked(partition: Path) -> list[str]:
+    return sorted(path.name for path in partition.glob("*.deleted"))
+
+
+def content(partition: Path) -> dict[str, tuple[bytes, int]]:
+    files = (path for path in partition.iterdir() if path.is_file())
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+# --- marking
+
+
+def test_a_plan_alone_changes_nothing(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5)])
+    with unchanged(tmp_path):
+        said = run(partition, OLD, purge=True, what_if=True)
+    assert said.result["applied"] is False and said.result["deleted"] == [0, 5]
+
+
+def test_a_reader_goes_on_reading_what_it_mapped(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5), Part(5, age_ms=0)])
+    with PartitionLog(target(partition)) as log:
+        first = log.segments[0]
+        before = bytes(first.file.view)
+        offsets = [batch.base_offset for batch in first.reaching(0)]  # opens the index too
+        run(partition, OLD, apply=True)
+        assert bases(partition) == [10]
+        assert bytes(first.file.view) == before
+        assert [batch.base_offset for batch in first.reaching(0)] == offsets == [0, 1, 2, 3, 4]
+        run(partition, apply=True, purge=True, now_ms=LATER)
+        assert marked(partition) == []
+        assert bytes(first.file.view) == before
+
+
+def test_marking_holds_no_space_and_undo_brings_everything_back(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5)])
+    checkpoint(partition, Role.LOG_START_OFFSETS, 3)
+    before = tree_state(partition.parent)
+    said = run(partition, OLD, apply=True)
+    for name in marked(partition):
+        assert (partition / name).stat().st_nlink == 1
+    (data,) = journals_in(str(partition.parent))
+    assert data.path == said.others[0]["journal"]
+    undo(data.place)
+    # the lock that was made and removed leaves its time on the data directory
+    assert differences(before, tree_state(partition.parent)) in ([], ["changed: . (mtime_ns)"])
+
+
+def test_a_second_run_finds_nothing(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5), Part(2, age_ms=0)])
+    run(partition, OLD, apply=True)
+    with unchanged(partition.parent):
+        assert run(partition, OLD, apply=True).result["deleted"] == []
+
+
+def test_a_running_broker_is_respected(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5)])
+    (is_locked, tell_locked), (may_end, tell_end) = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            with locked([str(partition.parent)]):
+                os.write(tell_locked, b"!")
+                os.read(may_end, 1)
+        finally:
+            os._exit(0)
+    os.read(is_locked, 1)
+    try:
+        assert run(partition, OLD).result["deleted"] == [0, 5]  # planning needs no lock
+        with pytest.raises(Refused):
+            run(partition, OLD, apply=True)
+    finally:
+        os.write(tell_end, b"!")
+        os.waitpid(child, 0)
+        for descriptor in (is_locked, tell_locked, may_end, tell_end):
+            os.close(descriptor)
+    assert bases(partition) == [0, 5]
+
+
+def test_a_killed_run_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    """Killed at every change: the next run ends with the same files, and before it a broker finds a whole log."""
+    limits, parts = OLD, [Part(2), Part(2), Part(2)]
+    kill_at, is_killed = 0, True
+    while is_killed:
+        partition = lay(tmp_path / str(kill_at), parts)
+        plan = plan_of(partition, limits)
+
+        def act(disk: Any, plan: Plan = plan) -> None:
+            apply_plan(plan, journal_id="20260101T000000Z-00000001", disk=disk)
+
+        is_killed = not outlives(act, kill_at)
+        live = bases(partition)
+        assert live in ([0, 2, 4], [0, 2, 4, 6], [2, 4, 6], [4, 6], [6])
+        run(partition, limits, apply=True)
+        assert bases(partition) == [6], kill_at
+        assert epochs(partition) == [(0, 6)]
+        assert len(marked(partition)) == 3 * 3 + 2
+        shutil.rmtree(partition.parent)
+        kill_at += 1
+    assert kill_at > 30
+
+
+def plan_of(partition: Path, limits: Limits) -> Plan:
+    work = prepare(target(partition), RetainOptions(limits=limits, now_ms=NOW))
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value.plan  # type: ignore[no-any-return]
+
+
+def test_marks_go_from_the_oldest_on_behind_the_new_segment(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(2), Part(2)])
+    steps = plan_of(partition, OLD).steps
+    assert [step.name for step in steps[:3]] == [f"{4:020}{s}" for s in (".log", ".index", ".timeindex")]
+    renames = [step.name for step in steps if isinstance(step, Rename)]
+    assert renames == sorted(renames, key=lambda name: name[:20])
+    assert [name for name in renames if name.endswith(".log")] == [f"{0:020}.log", f"{2:020}.log"]
+    assert steps[-1].name == "leader-epoch-checkpoint"
+
+
+# --- what is in the way
+
+
+def test_a_swap_that_waits_is_finished_first(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5)])
+    (partition / f"{0:020}.log.swap").write_bytes(b"")
+    (failure,) = run(partition, OLD).failures
+    assert failure.exit_status == 4 and "recover" in failure.sentence
+
+
+def test_an_end_in_doubt_is_no_place_for_a_new_segment(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5)])
+    with (partition / f"{5:020}.log").open("ab") as file:
+        file.write(b"\1" * 70)
+    (failure,) = run(partition, OLD).failures
+    assert failure.exit_status == 4 and "kseg recover" in failure.sentence
+    assert run(partition, Limits(retention_bytes=100)).result["deleted"] == [0]
+
+
+def test_a_start_behind_the_end_is_no_business_of_retention(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5)])
+    checkpoint(partition, Role.LOG_START_OFFSETS, 99)
+    (failure,) = run(partition, OLD).failures
+    assert failure.exit_status == 4
+
+
+def test_an_unreadable_checkpoint_is_not_written_over(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
+    path = partition.parent / "log-start-offset-checkpoint"
+    path.write_bytes(b"nonsense\n")
+    said = run(partition, OLD, apply=True)
+    assert [failure.exit_status for failure in said.failures] == [4]
+    assert path.read_bytes() == b"nonsense\n"
+
+
+@pytest.mark.parametrize(
+    "name", [f"orders-0.{'0a' * 16}-delete", f"orders-0.{'0a' * 16}-stray", "__cluster_metadata-0"]
+)
+def test_logs_that_retention_leaves_alone(tmp_path: Path, name: str) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5)])
+    other = partition.rename(partition.parent / name)
+    with unchanged(other.parent):
+        said = run(other, OLD, apply=True)
+    assert [finding.id for finding in said.findings] == ["not-retained"] and said.result == {}
+
+
+def test_a_log_on_the_move_is_retained_like_any(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
+    moving = partition.rename(partition.parent / f"orders-0.{'0a' * 16}-future")
+    checkpoint(partition, Role.LOG_START_OFFSETS, 3)
+    assert run(moving, OLD, apply=True).result["deleted"] == [0]
+    assert noted(partition, Role.LOG_START_OFFSETS) is None
+
+
+# --- purging
+
+
+def test_only_old_marks_are_purged(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
+    run(partition, OLD, apply=True)
+    files = marked(partition)
+    now_ms = int(max((partition / name).stat().st_ctime for name in files) * 1000)
+    said = run(partition, apply=True, purge=True, now_ms=now_ms + 30_000)
+    assert said.result["purged"] == [] and marked(partition) == files
+    assert {row["verdict"] for row in said.marks} == {"wait"}
+    with unchanged(partition.parent):
+        said = run(partition, purge=True, now_ms=now_ms + 61_000)
+    assert said.result["purged"] == files and said.result["applied"] is False
+    size = sum((partition / name).stat().st_size for name in files)
+    said = run(partition, apply=True, purge=True, now_ms=now_ms + 61_000)
+    assert (said.result["purged"], said.result["bytes_purged"]) == (files, size)
+    assert marked(partition) == []
+    assert not list(partition.rglob("*.deleted")) and bases(partition) == [5]
+
+
+def test_without_a_delay_what_was_just_marked_is_purged(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
+    said = run(partition, OLD, apply=True, purge=True, file_delete_delay_ms=0)
+    assert said.result["deleted"] == [0] and len(said.result["purged"]) == 3
+    assert marked(partition) == []
+
+
+def test_what_the_metadata_log_marks_is_not_purged(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5)])
+    mark = partition / f"{5:020}-{1:010}.checkpoint.deleted"
+    mark.touch()
+    run(partition, apply=True, purge=True, now_ms=LATER)
+    assert mark.exists()
+
+
+@pytest.mark.parametrize("how", [survives, outlives])
+def test_a_killed_purge_leaves_nothing_half(tmp_path: Path, how: Any) -> None:
+    kill_at, is_killed = 0, True
+    while is_killed:
+        partition = lay(tmp_path / f"{how.__name__}{kill_at}", [Part(2), Part(2, age_ms=0)])
+        run(partition, OLD, apply=True)
+        names = marked(partition)
+
+        def act(disk: Any, place: str = str(partition), names: list[str] = names) -> None:
+            purge(place, names, PURGING, disk)
+
+        is_killed = not how(act, kill_at)
+        settle(str(partition), "retain", QuickDisk())
+        assert marked(partition) in ([], names)
+        run(partition, apply=True, purge=True, now_ms=LATER)
+        assert not list(partition.rglob("*.deleted"))
+        assert [
+            journal for journal in journals_in(str(partition)) if journal.place.id.endswith("-purge")
+        ] == []
+        assert bases(partition) == [2]
+        kill_at += 1
+    assert kill_at > 10
+
+
+# --- taking back
+
+
+@pytest.mark.parametrize("last_age_ms", [0, DAY_MS])
+def test_marks_are_taken_back(tmp_path: Path, last_age_ms: int) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, epoch=3), Part(5, epoch=4, age_ms=last_age_ms)])
+    checkpoint(partition, Role.LOG_START_OFFSETS, 2)
+    before = content(partition)
+    run(partition, OLD, apply=True)
+    assert marked(partition)
+    with unchanged(partition.parent):
+        planned = run(partition, unmark=True)
+    said = run(partition, unmark=True, apply=True)
+    assert (
+        said.result["unmarked"] == planned.result["unmarked"] == ([0, 5] if last_age_ms == 0 else [0, 5, 10])
+    )
+    assert {row["verdict"] for row in said.marks} == {"unmark"}
+    after = content(partition)
+    epochs_file = "leader-epoch-checkpoint"
+    assert after.pop(epochs_file)[0] == before.pop(epochs_file)[0]
+    assert {name: file for name, file in after.items() if name in before} == before
+    assert noted(partition, Role.LOG_START_OFFSETS) is None and said.result["log_start_offset"] == 0
+    with PartitionLog(target(partition)) as log:
+        assert (log.start_offset, log.end_offset) == (0, 15)
+
+
+def test_a_log_can_start_later_than_what_comes_back(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
+    run(partition, OLD, apply=True)
+    said = run(partition, unmark=True, apply=True, log_start_offset=2)
+    assert said.result["log_start_offset"] == 2 and noted(partition, Role.LOG_START_OFFSETS) == 2
+
+
+def test_what_the_cleaner_marked_stays_marked(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5), Part(5, age_ms=0)])
+    replaced = partition / f"{5:020}.log.deleted"
+    (partition / f"{5:020}.log").rename(replaced)
+    with unchanged(partition):
+        said = run(partition, unmark=True, apply=True)
+    assert said.result["unmarked"] == [] and "not retention marked it" in said.marks[0]["reason"]
+
+
+def test_a_marked_segment_that_overlaps_stays_marked(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
+    run(partition, OLD, apply=True)
+    for path in partition.glob(f"{5:020}.*"):
+        path.rename(path.with_name(path.name.replace(f"{5:020}", f"{3:020}")))
+    said = run(partition, unmark=True, apply=True)
+    assert said.result["unmarked"] == []
+    assert any("it ends at 5, and the log has offsets from 3 on" in row["reason"] for row in said.marks)
+
+
+def test_purged_is_purged(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
+    run(partition, OLD, apply=True)
+    run(partition, apply=True, purge=True, now_ms=LATER)
+    assert run(partition, unmark=True, apply=True).result["unmarked"] == []
+    (journal, *_) = journals_in(str(partition))
+    with pytest.raises(Refused):
+        undo(journal.place)
+
+
+def test_epochs_of_a_log_that_has_none_are_left_alone(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
+    give_epochs(partition)
+    run(partition, OLD, apply=True)
+    assert epochs(partition) == []

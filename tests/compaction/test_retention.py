@@ -1,0 +1,389 @@
+"""The rules of retention on directories made to order (rows T of the acceptance list)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kseg.compaction.retention.options import Limits, Policy
+from kseg.compaction.retention.rules import Candidate, Rule, Standing, decide, thresholds, what_if
+from kseg.segment.partition.names import Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.targets import PartitionTarget
+from tests.compaction.retaining import (
+    DAY_MS,
+    NOW,
+    Part,
+    bases,
+    checkpoint,
+    epochs,
+    give_epochs,
+    give_mtime,
+    lay,
+    noted,
+    run,
+)
+from tests.trees import unchanged
+
+DELETE_AND_COMPACT = frozenset((Policy.DELETE, Policy.COMPACT))
+COMPACT = frozenset((Policy.COMPACT,))
+
+
+def standing(*sizes_and_ages: tuple[int, int], start: int = 0, high_watermark: int | None = None) -> Standing:
+    """Segments of ten offsets each, with these sizes and ages."""
+    candidates = tuple(
+        Candidate(10 * number, size, NOW - age) for number, (size, age) in enumerate(sizes_and_ages)
+    )
+    end = 10 * len(candidates)
+    return Standing(candidates, start, end, end if high_watermark is None else high_watermark, NOW)
+
+
+def gone(standing: Standing, limits: Limits) -> int:
+    return len(decide(standing, limits).rules)
+
+
+# --- size
+
+
+@pytest.mark.behaviour("T01")
+def test_size_takes_the_oldest_down_to_the_limit(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
+    size = (partition / f"{0:020}.log").stat().st_size
+    said = run(partition, Limits(retention_bytes=2 * size), apply=True)
+    assert said.result["deleted"] == [0] and bases(partition) == [5, 10]
+    assert said.result["bytes_freed"] == size
+    assert said.verdicts[0] == (0, "delete", "retention.bytes")
+
+
+@pytest.mark.behaviour("T02")
+def test_a_log_of_exactly_the_limit_stays(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
+    size = sum(path.stat().st_size for path in partition.glob("*.log"))
+    with unchanged(partition.parent):
+        assert run(partition, Limits(retention_bytes=size), apply=True).result["deleted"] == []
+
+
+@pytest.mark.behaviour("T03")
+def test_a_segment_goes_only_when_the_rest_still_reaches_the_limit() -> None:
+    twenty = standing(*[(100, 0)] * 20)
+    assert 20 - gone(twenty, Limits(retention_bytes=510)) == 6
+    assert 20 - gone(twenty, Limits(retention_bytes=500)) == 5
+    assert 20 - gone(twenty, Limits(retention_bytes=-1)) == 20
+
+
+# --- time
+
+
+@pytest.mark.behaviour("T04")
+def test_all_expired_leaves_a_new_empty_segment(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
+    assert run(partition, Limits(retention_ms=DAY_MS), apply=True).result["deleted"] == []
+    said = run(partition, Limits(retention_ms=DAY_MS - 1), apply=True)
+    assert said.result["deleted"] == [0, 5, 10] and said.result["rolled"] is True
+    live = {path.name for path in partition.iterdir() if path.is_file() and path.suffix != ".deleted"}
+    new = {f"{15:020}{suffix}" for suffix in (".log", ".index", ".timeindex", ".snapshot")}
+    assert live == new | {"leader-epoch-checkpoint"}
+    assert all((partition / name).stat().st_size == 0 for name in new if not name.endswith(".snapshot"))
+    assert (said.result["log_start_offset"], said.result["log_end_offset"]) == (15, 15)
+
+
+@pytest.mark.behaviour("T04")
+def test_none_expired_leaves_everything(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=0)])
+    with unchanged(partition.parent):
+        said = run(partition, Limits(retention_ms=10_000), apply=True)
+    assert said.result["deleted"] == []
+
+
+def test_strictly_older() -> None:
+    assert gone(standing((9, 1000), (9, 0)), Limits(retention_ms=1000)) == 0
+    assert gone(standing((9, 1001), (9, 0)), Limits(retention_ms=1000)) == 1
+    assert gone(standing((9, 1), (9, 1)), Limits(retention_ms=0)) == 2
+    assert gone(standing((9, 10**15), (9, 0)), Limits(retention_ms=-1)) == 0
+
+
+@pytest.mark.behaviour("T11")
+def test_a_younger_segment_protects_the_older_one_behind_it(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=9 * DAY_MS), Part(5, age_ms=0)])
+    said = run(partition, Limits(retention_ms=DAY_MS))
+    assert said.verdicts == [(0, "keep", "retention.ms"), (5, "keep", "order"), (10, "keep", "retention.ms")]
+    assert said.segments[1]["reason"] == "it would go, but segment 0 before it stays"
+    assert said.segments[0]["held_by"] == {"kind": "record", "offset": 0, "timestamp": NOW}
+    assert said.segments[1]["held_by"] == said.segments[0]["held_by"]
+
+
+@pytest.mark.behaviour("T11")
+@pytest.mark.behaviour("T12")
+def test_the_log_start_frees_the_way_for_time_in_the_same_run(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=9 * DAY_MS), Part(5, age_ms=0)])
+    limits = Limits(retention_ms=DAY_MS)
+    said = run(partition, limits, log_start_offset=5, apply=True)
+    assert [rule for _, verdict, rule in said.verdicts if verdict == "delete"] == [
+        "log-start-offset",
+        "retention.ms",
+    ]
+    assert bases(partition) == [10]
+    with unchanged(partition):
+        assert run(partition, limits, apply=True).result["deleted"] == []
+
+
+def test_a_record_of_the_future_holds_everything(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(3, age_ms=DAY_MS), Part(5, age_ms=-DAY_MS), Part(5)])
+    said = run(partition, Limits(retention_ms=1000))
+    assert said.verdicts == [
+        (0, "delete", "retention.ms"),
+        (3, "keep", "future-timestamp"),
+        (8, "keep", "order"),
+    ]
+    assert said.segments[1]["held_by"] == {"kind": "record", "offset": 3, "timestamp": NOW + DAY_MS}
+    assert "1 d in the future" in said.segments[1]["reason"]
+
+
+@pytest.mark.behaviour("T19")
+@pytest.mark.parametrize("part", [Part(3, age_ms=None), Part(3, age_ms=None, magic=0, epoch=-1)])
+def test_without_timestamps_the_modification_time_decides(tmp_path: Path, part: Part) -> None:
+    partition = lay(tmp_path, [part, part])
+    for path, age_ms in zip(sorted(partition.glob("*.log")), (5 * DAY_MS, 0), strict=True):
+        give_mtime(path, age_ms)
+    said = run(partition, Limits(retention_ms=DAY_MS))
+    assert said.result["deleted"] == [0]
+    assert said.segments[0]["largest_timestamp"] == -1
+    assert said.segments[1]["held_by"] == {"kind": "file-time", "offset": None, "timestamp": NOW}
+
+
+# --- policy and log start
+
+
+@pytest.mark.behaviour("T05")
+def test_compact_deletes_neither_by_time_nor_by_size(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5)])
+    said = run(partition, Limits(retention_ms=0, retention_bytes=0, policies=COMPACT))
+    assert said.result["deleted"] == []
+    assert {rule for _, _, rule in said.verdicts} == {"cleanup.policy"}
+    assert run(partition, Limits(retention_ms=0, policies=frozenset())).result["deleted"] == []
+
+
+@pytest.mark.behaviour("T06")
+def test_compact_and_delete_deletes(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5)])
+    limits = Limits(retention_ms=10_000, policies=DELETE_AND_COMPACT)
+    assert run(partition, limits).result["deleted"] == [0, 5]
+
+
+@pytest.mark.behaviour("T07")
+def test_compact_deletes_below_the_log_start(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
+    checkpoint(partition, Role.LOG_START_OFFSETS, 7)
+    said = run(partition, Limits(retention_ms=0, policies=COMPACT), apply=True)
+    assert said.result["deleted"] == [0] and said.result["log_start_offset"] == 7
+    assert noted(partition, Role.LOG_START_OFFSETS) == 7
+
+
+@pytest.mark.behaviour("T08")
+@pytest.mark.parametrize(("start", "left"), [(1, 3), (6, 2), (15, 1)])
+def test_how_many_segments_a_log_start_leaves(tmp_path: Path, start: int, left: int) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
+    said = run(partition, log_start_offset=start, apply=True)
+    assert len(bases(partition)) == left == said.result["segments"]
+    assert said.result["log_start_offset"] == start
+    assert noted(partition, Role.LOG_START_OFFSETS) == start
+
+
+def test_an_entry_that_the_deletion_overtakes_goes(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
+    checkpoint(partition, Role.LOG_START_OFFSETS, 3)
+    run(partition, Limits(retention_ms=1000), apply=True)
+    assert noted(partition, Role.LOG_START_OFFSETS) is None
+    assert b"other 1 5" in (partition.parent / "log-start-offset-checkpoint").read_bytes()
+
+
+def test_the_log_start_never_goes_back_nor_above_the_high_watermark(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5)])
+    checkpoint(partition, Role.LOG_START_OFFSETS, 7)
+    assert run(partition, log_start_offset=2).result["log_start_offset"] == 7
+    (failure,) = run(partition, log_start_offset=9, high_watermark=8).failures
+    assert failure.exit_status == 2 and "above its high watermark 8" in failure.sentence
+
+
+# --- order and the ends
+
+
+@pytest.mark.behaviour("T09")
+def test_a_prefix_goes_and_never_an_empty_last_segment() -> None:
+    ten = [(9, 100)] * 6 + [(9, 0)] * 4
+    assert gone(standing(*ten), Limits(retention_ms=10)) == 6
+    assert gone(standing(*[(9, 100)] * 10), Limits(retention_ms=10)) == 10
+    assert gone(standing(*[(9, 100)] * 9, (0, 100)), Limits(retention_ms=10)) == 9
+    assert gone(standing((0, 100)), Limits(retention_ms=10, retention_bytes=0)) == 0
+    assert gone(standing((0, 100), (0, 100), (9, 0)), Limits(retention_ms=10)) == 2
+
+
+@pytest.mark.behaviour("T10")
+def test_deletion_stops_at_the_first_that_stays() -> None:
+    ages = standing((9, 100), (9, 100), (9, 0), (9, 100), (9, 100))
+    decision = decide(ages, Limits(retention_ms=10))
+    assert decision.rules == (Rule.TIME, Rule.TIME)
+    assert (decision.log_start_offset, decision.rolls) == (20, False)
+
+
+@pytest.mark.behaviour("T13")
+@pytest.mark.parametrize(("high_watermark", "left"), [(25, 8), (29, 8), (30, 7), (100, 0)])
+def test_nothing_at_or_above_the_high_watermark_goes(high_watermark: int, left: int) -> None:
+    hundred = standing(*[(9, 100)] * 10, high_watermark=high_watermark)
+    decision = decide(hundred, Limits(retention_ms=10))
+    assert 10 - len(decision.rules) == left
+    assert decision.log_start_offset <= high_watermark
+
+
+@pytest.mark.behaviour("T13")
+def test_the_high_watermark_of_the_data_directory(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
+    checkpoint(partition, Role.HIGH_WATERMARKS, 9)
+    said = run(partition, Limits(retention_ms=1000))
+    assert said.result["deleted"] == [0] and said.result["high_watermark"] == 9
+    assert said.segments[1]["rule"] == "high-watermark"
+    assert said.segments[1]["held_by"] == {"kind": "high-watermark", "offset": 9, "timestamp": None}
+    assert run(partition, Limits(retention_ms=1000), high_watermark=15).result["deleted"] == [0, 5, 10]
+
+
+# --- epochs and snapshots
+
+
+@pytest.mark.behaviour("T14")
+def test_all_expired_leaves_the_last_epoch_at_the_end(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(100)])
+    give_epochs(partition, (0, 40), (1, 90))
+    run(partition, Limits(retention_ms=1000), apply=True)
+    assert epochs(partition) == [(1, 100)]
+
+
+@pytest.mark.behaviour("T15")
+@pytest.mark.behaviour("T16")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [([(0, 0), (1, 5), (2, 10)], [(1, 5), (2, 10)]), ([(0, 0), (1, 7), (2, 10)], [(0, 5), (1, 7), (2, 10)])],
+)
+def test_epochs_begin_where_the_log_begins(
+    tmp_path: Path, before: list[tuple[int, int]], after: list[tuple[int, int]]
+) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0), Part(5, age_ms=0)])
+    give_epochs(partition, *before)
+    run(partition, Limits(retention_ms=1000), apply=True)
+    assert epochs(partition) == after
+
+
+@pytest.mark.behaviour("T17")
+@pytest.mark.parametrize(
+    ("start", "after"),
+    [
+        (1, [(2, 6), (3, 8), (4, 11)]),
+        (6, [(2, 6), (3, 8), (4, 11)]),
+        (8, [(3, 8), (4, 11)]),
+        (9, [(3, 9), (4, 11)]),
+        (11, [(4, 11)]),
+        (15, [(4, 15)]),
+    ],
+)
+def test_epochs_follow_a_raised_log_start(tmp_path: Path, start: int, after: list[tuple[int, int]]) -> None:
+    partition = lay(tmp_path, [Part(20)])
+    give_epochs(partition, (2, 6), (3, 8), (4, 11))
+    run(partition, log_start_offset=start, apply=True)
+    assert epochs(partition) == after
+
+
+@pytest.mark.behaviour("T18")
+@pytest.mark.parametrize("parts", [[Part(1)] * 3, [*[Part(1)] * 3, Part(0)]])
+@pytest.mark.parametrize("limits", [Limits(retention_ms=1000), Limits(retention_bytes=0)])
+def test_one_snapshot_is_left_at_the_new_start(tmp_path: Path, parts: list[Part], limits: Limits) -> None:
+    partition = lay(tmp_path, parts)
+    run(partition, limits, apply=True)
+    assert [path.name for path in partition.glob("*.snapshot")] == [f"{3:020}.snapshot"]
+    assert bases(partition) == [3]
+
+
+@pytest.mark.behaviour("T18")
+def test_a_raised_log_start_takes_the_snapshots_with_the_segments(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(1)] * 3)
+    run(partition, log_start_offset=2, apply=True)
+    assert sorted(path.name for path in partition.glob("*.snapshot")) == [
+        f"{2:020}.snapshot",
+        f"{3:020}.snapshot",
+    ]
+
+
+@pytest.mark.behaviour("T20")
+def test_the_end_stays_and_the_log_opens_again(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
+    run(partition, Limits(retention_ms=1000), apply=True)
+    with PartitionLog(PartitionTarget(str(partition), str(partition.parent))) as log:
+        assert (log.start_offset, log.end_offset) == (5, 10)
+
+
+@pytest.mark.behaviour("T21")
+def test_all_files_of_a_segment_go_together(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5), Part(5), Part(5, age_ms=0)])
+    (partition / f"{5:020}.txnindex").write_bytes(b"")
+    found = {path.name for path in partition.iterdir() if path.is_file()}
+    run(partition, Limits(retention_ms=1000), apply=True)
+    left = {path.name for path in partition.iterdir() if path.is_file()}
+    marked = {name for name in found if int(name[:20] if name[0] == "0" else 99) < 10}
+    assert left == (found - marked) | {f"{name}.deleted" for name in marked}
+    assert f"{5:020}.snapshot.deleted" in left and f"{5:020}.txnindex.deleted" in left
+
+
+# --- what is believed
+
+
+def test_after_a_clean_stop_the_index_is_believed(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=0)])
+    (partition / f"{0:020}.timeindex").write_bytes(bytes(24))
+    said = run(partition, Limits(retention_ms=DAY_MS))
+    assert said.result["deleted"] == [0]
+    assert [finding.id for finding in said.findings] == ["time-index-zeros-believed"]
+
+
+def test_after_an_unclean_stop_the_batches_tell(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=0)])
+    (partition.parent / ".kafka_cleanshutdown").unlink()
+    for base in (0, 5):
+        (partition / f"{base:020}.timeindex").write_bytes(bytes(12_000))
+    said = run(partition, Limits(retention_ms=DAY_MS))
+    assert said.result["deleted"] == [] and said.segments[0]["largest_timestamp"] == NOW
+    checkpoint(partition, Role.RECOVERY_POINTS, 5)
+    assert run(partition, Limits(retention_ms=DAY_MS)).result["deleted"] == [0]
+
+
+def test_nothing_is_deleted_for_a_limit_that_was_not_given(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5, age_ms=9999 * DAY_MS), Part(5)])
+    said = run(partition)
+    assert said.result["deleted"] == []
+    assert {rule for _, _, rule in said.verdicts} == {"no-limit"}
+
+
+# --- other limits
+
+
+def test_thresholds_are_the_greatest_limits_that_delete() -> None:
+    log = standing((10, 500), (20, 100), (30, 300), high_watermark=25)
+    for index, threshold in enumerate(thresholds(log)):
+        for name in ("retention_ms", "retention_bytes"):
+            value = getattr(threshold, name)
+            if value is None:
+                continue
+            assert gone(log, Limits(**{name: value})) > index
+            assert gone(log, Limits(**{name: value + 1})) <= index
+    assert [threshold.retention_ms for threshold in thresholds(log)] == [499, 99, None]
+    assert [threshold.retention_bytes for threshold in thresholds(log)] == [50, 30, None]
+
+
+def test_what_if_says_what_each_limit_alone_would_free(tmp_path: Path) -> None:
+    partition = lay(tmp_path, [Part(5, age_ms=3 * DAY_MS), Part(5, age_ms=DAY_MS // 2)])
+    with unchanged(partition.parent):
+        rows = run(partition, what_if=True).others
+    by_time = {row["value"]: row["segments"] for row in rows if row["rule"] == "retention.ms"}
+    assert by_time[3_600_000] == 2 and by_time[DAY_MS] == 1 and by_time[7 * DAY_MS] == 0
+    by_size = [(row["value"], row["bytes_freed"]) for row in rows if row["rule"] == "retention.bytes"]
+    size = sum(path.stat().st_size for path in partition.glob("*.log"))
+    assert by_size[0] == (0, size) and by_size[-1][1] == 0
+    assert what_if(standing((9, 9)), Limits(policies=COMPACT))[0].segments == 0
