@@ -77,6 +77,7 @@ def load_as_broker(
             why=place.changes(),
             findings=tuple(place.findings),
             removed=tuple(sorted(place.removed, key=_offset_order)),
+            is_orderly=not place.removed and load.is_rising(),
         )
 
 
@@ -141,6 +142,15 @@ class _Load:
         self.recovery_point = max(self.recovery_point, self.log_start_offset)
         self.last_stable_offset = self._last_stable_offset()
         self._close()
+
+    def is_rising(self) -> bool:
+        """Whether every segment was recovered and all batches of the log are in the order of their offsets."""
+        end = -1
+        for segment in self._segments:
+            if segment.rising is None or segment.rising[0] <= end:
+                return False
+            end = max(end, segment.rising[1])
+        return True
 
     def _splitting(self, work: Callable[[], T]) -> T:
         """`work`, begun again after each split of a segment that overflows."""

@@ -23,6 +23,7 @@ from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, INVALID_RECORD, Kafka
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
+from kseg.segment.kernel import check
 from kseg.segment.kernel.walk import FULL, first_invalid, walk
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner
@@ -53,6 +54,10 @@ class _Recovery:
         self._valid_bytes = 0
         self._next_offset: int | None = None
         self._cause: Finding | None = None
+        self._first_offset: int | None = None
+        self._seen = memoryview(array("q", bytes(8 * check.SEEN_WIDTH)))
+        self._seen[check.SEEN_LAST] = segment.base_offset - 1
+        self._is_rising = True
 
     def run(self) -> int:
         segment = self._segment
@@ -68,6 +73,9 @@ class _Recovery:
             self._hand_over()
         segment.checked_bytes = self._valid_bytes
         removed = self._cut()
+        if not removed and self._is_rising:
+            first = segment.base_offset if self._first_offset is None else self._first_offset
+            segment.rising = first, self._seen[check.SEEN_LAST]
         segment.offset_index.trim()
         refusal = self._indexes.finish()
         self._hand_over()
@@ -112,9 +120,20 @@ class _Recovery:
         if refused is not None:
             raise self._refusal(table, *refused)
         if taken:
+            self._note_order(table, taken)
             self._valid_bytes = table.at(C.POSITION, taken - 1) + table.at(C.SIZE, taken - 1)
             self._next_offset = table.at(C.LAST_OFFSET, taken - 1) + 1
         return unread >= good
+
+    def _note_order(self, table: Columns, stop: int) -> None:
+        """A broker does not mind offsets that fall between index entries; whoever compares policies does."""
+        if self._first_offset is None:
+            self._first_offset = table.at(C.BASE_OFFSET, 0)
+        row, seen = 0, self._seen
+        while self._is_rising and row < stop:
+            row = check.next_suspect(table.cells, table.capacity, row, stop, seen)
+            self._is_rising = row >= stop or not seen[check.SEEN_REASONS] & (check.OFFSET | check.COUNT)
+            row += 1
 
     def _read_markers(
         self, table: Columns, good: int
