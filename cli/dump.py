@@ -1,7 +1,7 @@
 """`kseg dump`: what is in the files, in the words of Kafka's own dump tool, as JSON or as tables."""
 
 import os
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from kseg.cli.declare import FILTER, KAFKA, Option
@@ -17,7 +17,6 @@ from kseg.cli.options import (
     Paths,
     Quiet,
     Topics,
-    default_jobs,
     key_bytes,
     read_count,
     read_partition,
@@ -234,7 +233,6 @@ def command(
         bytes_mode=bytes_mode,
         escape_control=os.isatty(1),
         drop_cache=drop_cache,
-        jobs=_jobs_for_one(paths, files, jobs) if deep_iteration or print_data_log else 1,
     )
     style = Style(
         command="dump",
@@ -253,14 +251,8 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
+        alone=(lambda jobs: replace(options, jobs=jobs)) if deep_iteration or print_data_log else None,
     )
-
-
-def _jobs_for_one(paths: Sequence[str], files: str | None, jobs: int | None) -> int:
-    """Several files are shared out among the processes as they are; one alone may be cut into parts."""
-    if files or len(paths) != 1 or not os.path.isfile(paths[0]):
-        return 1
-    return jobs or default_jobs()
 
 
 def _refuse_decoders(*asked: bool) -> None:

@@ -63,7 +63,7 @@ class Helper:
 def _live(life: Callable[[int, int], None], reads: int, writes: int) -> NoReturn:
     status = 1
     try:
-        gc.disable()  # a collection would touch, and so copy, everything there is
+        gc.freeze()  # a collection would touch, and so copy, everything that was there before
         life(reads, writes)
         status = 0
     finally:

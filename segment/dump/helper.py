@@ -4,18 +4,18 @@
     reports  pipe from it: bytes in the next slot, and whether the part goes on (MORE), is over or was given up
 
 The memory is SLOTS slots, filled and emptied in turn; a part mostly fits into one, so a report mostly means that a part
-is there as a whole. A helper whose slots nobody empties waits for orders. One whose parent is gone ends.
+is there as a whole. A helper whose slots nobody empties waits for orders. How it is started and ended: `forked`.
 """
 
 import mmap
 import os
 import select
-import signal
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import NoReturn
+
+from kseg.segment import forked
 
 SLOT_BYTES = 4 * 1024 * 1024  # room; only what a part fills is ever memory
 SLOTS = 4
@@ -45,23 +45,10 @@ class Helper:
         self.pending = 0
         self._slot = 0
         self._memory = mmap.mmap(-1, SLOTS * SLOT_BYTES)
-        orders, self._orders = os.pipe()
-        self._reports, reports = os.pipe()
-        # Ctrl-C is the parent's to handle
-        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self._pid = os.fork()
-            if not self._pid:
-                for helper in (*others, self):  # left open here they would hide that the parent has gone
-                    helper._hang_up()
-                _Desk(orders, reports, self._memory).serve(make)
-        except OSError:
-            self._hang_up()
-            raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
-            os.close(orders)
-            os.close(reports)
+        self._process = forked.Helper(
+            lambda orders, reports: _Desk(orders, reports, self._memory).serve(make),
+            [helper._process for helper in others],
+        )
 
     def order(self, part: int) -> None:
         self._tell(part)
@@ -69,7 +56,7 @@ class Helper:
 
     def is_ready(self) -> bool:
         """Whether something has arrived of the part ordered first; mostly all of it."""
-        return bool(select.select((self._reports,), (), (), 0)[0])
+        return bool(select.select((self._process.reads,), (), (), 0)[0])
 
     def receive(self) -> list[bytes] | None:
         """The part ordered first, in pieces; None when it was given up or the helper is gone. Waits for it."""
@@ -77,7 +64,7 @@ class Helper:
         pieces: list[bytes] = []
         state = MORE
         while state == MORE:
-            report = os.read(self._reports, _REPORT.size)
+            report = os.read(self._process.reads, _REPORT.size)
             size_bytes, state = _REPORT.unpack(report) if report else (0, GIVEN_UP)
             start = self._slot * SLOT_BYTES
             pieces += self._pieces(start, start + size_bytes)
@@ -86,11 +73,7 @@ class Helper:
         return pieces if state == OVER else None
 
     def dismiss(self) -> None:
-        self._hang_up()
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)  # it holds nothing that would have to be tidied up
-        with suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
+        self._process.dismiss()
         self._memory.close()
 
     def _pieces(self, start: int, end: int) -> Iterator[bytes]:
@@ -102,11 +85,7 @@ class Helper:
 
     def _tell(self, order: int) -> None:
         with suppress(BrokenPipeError):  # it is gone: `receive` finds out
-            os.write(self._orders, _ORDER.pack(order))
-
-    def _hang_up(self) -> None:
-        os.close(self._orders)
-        os.close(self._reports)
+            os.write(self._process.writes, _ORDER.pack(order))
 
 
 class _Desk:
@@ -121,9 +100,8 @@ class _Desk:
         self._free = SLOTS
         self._parts: deque[int] = deque()
 
-    def serve(self, make: Make) -> NoReturn:
-        """A helper's life. It ends without a word, whatever happens: the other side notices, and repeats what failed."""
-        status = 1
+    def serve(self, make: Make) -> None:
+        """A helper's life, until it gives up a part or its parent is gone (EOFError)."""
         try:
             while True:
                 while not self._parts:
@@ -133,9 +111,6 @@ class _Desk:
                 self._report(OVER)
         except GivenUp:
             self._report(GIVEN_UP)
-            status = 0
-        finally:
-            os._exit(status)
 
     def _put(self, text: bytes) -> None:
         """Text that does not fit into what is left of the slot goes into the next; into several when it must."""

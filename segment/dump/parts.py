@@ -12,8 +12,6 @@ where a line costs more; decompression always pays.
    from where that part begins, as if there had been no parts. A helper that dies counts as one that met a finding.
 """
 
-import os
-import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 
@@ -22,6 +20,7 @@ from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.dump.helper import GivenUp, Helper
 from kseg.segment.events import Event, Text
+from kseg.segment.forked import may_fork
 from kseg.segment.kernel.walk import FULL, walk
 
 PART_BYTES = 512 * 1024
@@ -43,9 +42,7 @@ def in_parts(view: memoryview, dump: Dump, jobs: int, *, plain_too: bool) -> Ite
     """
     pays = plain_too or _starts_compressed(view)
     cuts = (
-        boundaries(view)
-        if pays and jobs > 1 and len(view) >= LEAST_PARTS * PART_BYTES and _may_fork()
-        else []
+        boundaries(view) if pays and jobs > 1 and len(view) >= LEAST_PARTS * PART_BYTES and may_fork() else []
     )
     if len(cuts) < LEAST_PARTS:
         yield from dump(0, None)
@@ -153,9 +150,3 @@ class _Crew:
                 raise GivenUp
             yield event.data
             size_bytes += len(event.data)
-
-
-def _may_fork() -> bool:
-    # a fork copies only the thread that calls it
-    threading = sys.modules.get("threading")
-    return hasattr(os, "fork") and (threading is None or threading.active_count() == 1)

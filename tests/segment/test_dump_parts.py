@@ -27,7 +27,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "PART_BYTES", PART_BYTES)
     monkeypatch.setattr(parts, "_starts_compressed", lambda view: True)
     # the threads of a test runner wait for nothing of ours
-    monkeypatch.setattr(parts, "_may_fork", lambda: True)
+    monkeypatch.setattr(parts, "may_fork", lambda: True)
 
 
 def log(codec: int = L.NONE) -> bytearray:
