@@ -22,7 +22,8 @@ def retain_words(values: Values) -> Iterator[str]:
             yield f"  {visible(str(values['file']))}  {values['verdict']}: {values['reason']}"
         case "what_if":
             yield (
-                f"  with {values['rule']} {values['value']}: {counted(values['segments'], 'segment')}, "
+                f"  with {values['rule']} {values['value']} ({values['words']}): "
+                f"{counted(values['segments'], 'segment')}, "
                 f"{counted(values['bytes_freed'], 'byte')} freed, the log starts at {values['log_start_offset']}"
             )
         case "result" if "log_dir" in values:

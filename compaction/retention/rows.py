@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from kseg.compaction.retention.ages import bytes_words, duration_words
 from kseg.compaction.retention.options import RetainOptions
-from kseg.compaction.retention.rules import Threshold, WhatIf
+from kseg.compaction.retention.rules import Rule, Threshold, WhatIf
 from kseg.compaction.retention.verdicts import HeldBy, Verdict
 
 Row = dict[str, object]
@@ -46,12 +47,14 @@ def _held_by(held_by: HeldBy | None) -> Row | None:
 def what_if_rows(partition: str, ladder: tuple[WhatIf, ...]) -> Iterator[Row]:
     """What other limits would free, each alone."""
     for step in ladder:
+        words = duration_words if step.rule is Rule.TIME else bytes_words
         yield {
             "type": "what_if",
             "command": COMMAND,
             "partition": partition,
             "rule": step.rule.value,
             "value": step.value,
+            "words": words(step.value),
             "segments": step.segments,
             "bytes_freed": step.bytes_freed,
             "log_start_offset": step.log_start_offset,

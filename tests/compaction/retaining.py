@@ -84,9 +84,8 @@ def give_epochs(partition: Path, *entries: tuple[int, int]) -> None:
 
 
 def epochs(partition: Path) -> list[tuple[int, int]]:
-    return [
-        tuple(e) for e in decode_leader_epochs((partition / NAME_BY_ROLE[Role.LEADER_EPOCHS]).read_bytes())
-    ]
+    data = (partition / NAME_BY_ROLE[Role.LEADER_EPOCHS]).read_bytes()
+    return [(entry.epoch, entry.start_offset) for entry in decode_leader_epochs(data)]
 
 
 def bases(partition: Path) -> list[int]:

@@ -1,0 +1,176 @@
+"""`kseg retain`: what it says, its statuses, and that it leaves its input alone unless it is told otherwise."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+
+Unchanged = Callable[[Path], AbstractContextManager[None]]
+NAMES = ("metro-none-0", "metro-lz4-0")
+LAST_MS = 1_750_000_159_000  # of the last record in each partition of the capture
+
+
+@pytest.fixture
+def log_dir(capture_small: Path, tmp_path: Path) -> Path:
+    """A data directory with two partitions of a real broker."""
+    made = tmp_path / "data"
+    made.mkdir()
+    for name in NAMES:
+        shutil.copytree(capture_small / "data" / name, made / name)
+    for file in (capture_small / "data").iterdir():
+        if file.is_file():
+            shutil.copy2(file, made / file.name)
+    return made
+
+
+def json_run(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
+    status = run([str(word) for word in ("retain", "--json", *words)])
+    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def bases(partition: Path) -> list[int]:
+    return sorted(int(path.stem) for path in partition.glob("*.log"))
+
+
+def test_a_plan_leaves_everything_alone(
+    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    partition = log_dir / "metro-none-0"
+    now = ("--now", str(LAST_MS))
+    with unchanged(log_dir):
+        status = run(["retain", "--retention-ms", "20s", *now, "--what-if", "--purge", str(partition)])
+    out, err = capfd.readouterr()
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == (
+        "  00000000000000000000  delete          5,358  it is 1 min 28 s old, which is more than 20 s (retention.ms)"
+    )
+    assert lines[1] == (
+        "  00000000000000000072  keep            5,549  its greatest timestamp 1750000143000 at offset 143 is 16 s old, "
+        "the limit is 20 s (retention.ms)"
+    )
+    assert (
+        "  with retention.bytes 0 (0 bytes): 3 segments, 12,037 bytes freed, the log starts at 160" in lines
+    )
+    assert lines[-2] == "metro-none-0: 1 segment of 5,358 bytes to be deleted; offsets 72 to 160"
+    assert lines[-1].startswith("next: kseg retain --apply --retention-ms 20000 --purge --now ")
+
+
+def test_json_of_a_partition(log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]) -> None:
+    partition = log_dir / "metro-none-0"
+    with unchanged(log_dir):
+        status, rows = json_run("--retention-bytes", "6KiB", "--now", str(LAST_MS), partition, capfd=capfd)
+    assert status == 0
+    segments, result = [row for row in rows if row["type"] == "segment"], rows[-1]
+    names = ("partition", "base_offset", "bytes", "largest_timestamp", "verdict", "rule")
+    assert [tuple(row[name] for name in names) for row in segments] == [
+        ("metro-none-0", 0, 5358, LAST_MS - 88_000, "delete", "retention.bytes"),
+        ("metro-none-0", 72, 5549, LAST_MS - 16_000, "keep", "retention.bytes"),
+        ("metro-none-0", 144, 1130, LAST_MS, "keep", "retention.bytes"),
+    ]
+    assert all(row["reason"] for row in segments)
+    wanted = {
+        "applied": False,
+        "deleted": [0],
+        "log_start_offset": 72,
+        "log_end_offset": 160,
+        "bytes_freed": 5358,
+    }
+    assert {name: result[name] for name in wanted} == wanted
+
+
+def test_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    partition = log_dir / "metro-none-0"
+    status, rows = json_run("--retention-ms", "1", "--apply", log_dir, capfd=capfd)
+    results = [row for row in rows if row["type"] == "result"]
+    assert status == 0 and [row["applied"] for row in results] == [True] * 3
+    assert bases(partition) == [160] and len(list(partition.glob("*.deleted"))) == 11
+    assert run(["verify", "--quick", str(log_dir)]) in (0, 1)
+    capfd.readouterr()
+    assert run(["undo", "--quiet", results[-1]["journal"]]) == 0
+    assert bases(partition) == [0, 72, 144]
+    capfd.readouterr()
+    assert run(["retain", "--retention-ms", "1", "--apply", "--quiet", str(partition)]) == 0
+    capfd.readouterr()
+    status, rows = json_run("--purge", "--apply", "--now", "2100-01-01", partition, capfd=capfd)
+    assert len([row for row in rows if row["type"] == "mark" and row["verdict"] == "purge"]) == 11
+    assert not list(partition.rglob("*.deleted"))
+
+
+def test_unmark(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    partition = log_dir / "metro-lz4-0"
+    before = bases(partition)
+    run(["retain", "--retention-bytes", "0", "--apply", str(partition)])
+    capfd.readouterr()
+    assert run(["retain", "--unmark", str(partition)]) == 0
+    out = capfd.readouterr().out
+    assert "can be taken back; offsets 0 to 160" in out and "next: kseg retain --apply --unmark " in out
+    assert run(["retain", "--unmark", "--apply", str(partition)]) == 0
+    assert bases(partition) == [*before, 160]
+
+
+def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    partition, file = log_dir / "metro-none-0", tmp_path / "topic.properties"
+    now = ("--now", str(LAST_MS))
+    for text, deleted in (
+        ("retention.ms=20000\n", [0]),
+        ("log.retention.ms=20000\nlog.retention.hours=1\n", [0]),
+        ("log.retention.minutes=1\n", [0]),
+        ("log.retention.hours=1\n", []),
+        ("retention.ms=20000\ncleanup.policy=compact\n", []),
+        ("retention.ms=20000\ncleanup.policy=compact, delete\n", [0]),
+        ("retention.ms=-1\nretention.bytes=1200\n", [0]),
+        ("segment.bytes=5\n", []),
+    ):
+        file.write_text(text)
+        _, rows = json_run("--config", file, *now, partition, capfd=capfd)
+        assert next(row for row in rows if "deleted" in row)["deleted"] == deleted, text
+    _, rows = json_run("--config", file, "--retention-ms", "20s", *now, partition, capfd=capfd)
+    assert next(row for row in rows if "deleted" in row)["deleted"] == [0]
+    file.write_text("local.retention.ms=5\nremote.storage.enable=true\n")
+    assert run(["retain", "--config", str(file), str(partition)]) == 0
+    assert "local.retention.ms, remote.storage.enable ignored" in capfd.readouterr().err
+    for text in ("retention.ms=soon\n", "cleanup.policy=shred\n", "file.delete.delay.ms=-5\n"):
+        file.write_text(text)
+        assert run(["retain", "--config", str(file), str(partition)]) == 2
+    capfd.readouterr()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--retention-ms", "soon"],
+        ["--retention-bytes", "-2"],
+        ["--log-start-offset", "-1"],
+        ["--unmark", "--purge"],
+        ["--cleanup-policy", "shred"],
+    ],
+)
+def test_wrong_usage(words: list[str], log_dir: Path, unchanged: Unchanged) -> None:
+    with unchanged(log_dir):
+        assert run(["retain", *words, "--apply", str(log_dir)]) == 2
+
+
+def test_a_file_is_no_log(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["retain", str(log_dir / "metro-none-0" / f"{0:020}.log")]) == 2
+    assert "name its partition directory" in capfd.readouterr().err
+
+
+def test_a_whole_data_directory_with_jobs(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The capture itself: set-aside directories and the metadata log are named and passed over."""
+    one = json_run("--retention-ms", "1", "--jobs", "1", capture_small / "data", capfd=capfd)
+    two = json_run("--retention-ms", "1", "--jobs", "2", capture_small / "data", capfd=capfd)
+    assert _without_clock(one[1]) == _without_clock(two[1]) and one[0] == two[0] == 0
+    assert {row["id"] for row in one[1] if row["type"] == "finding"} <= {"not-retained", "index-preallocated"}
+
+
+def _without_clock(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name not in ("reason", "goes_at")} for row in rows]
