@@ -11,6 +11,9 @@ doubtful batch, against all batches without doubts:
 3. it was altered. One bit away from a probable value that nobody else holds, or with an offset that is none of the
    log's, it stays at that value; else it competes for the offsets it claims. When there is no value, it goes.
 
+In front of damage the neighbours miss one: a batch that ends a stretch above where the file goes on, or far above all
+that is before the end, is doubtful when the order holds without it.
+
 Then leader epochs: one that was corrected by neighbours in the file is right again where other neighbours have room
 for it, because they or the batch were moved.
 """
@@ -22,13 +25,19 @@ from dataclasses import replace
 from kseg.recovery.salvage.found import HeaderFix, Logs, Stretch, stretch_of
 from kseg.recovery.salvage.overlaps import Joiner, in_order
 from kseg.recovery.salvage.watch import Doubtful, Loss, Watch
+from kseg.recovery.verify.neighbours import fit_offset, flipped_bit
 from kseg.segment import columns as C
 from kseg.segment import layout as L
+
+# The last batch of a damaged log is believed when no more offsets than these are missing before it.
+BELIEVABLE_GAP = 1 << 24
 
 
 def settled_order(logs: Logs, watches: Sequence[Watch], witness: int | None) -> Joiner:
     """All that stays, in order, with every doubt settled: fixes that are none are dropped, what goes is a loss of its
     watch. witness: the greatest offset that files beside the log know of."""
+    for watch in watches:
+        _doubt_outliers(logs, watch, watch is watches[-1])
     plain = [stretch for watch in watches for stretch in watch.stretches if stretch.is_believed]
     order = in_order(logs, plain)
     strange = [*_believed_after_all(logs, watches, order, witness)]
@@ -43,6 +52,71 @@ def settled_order(logs: Logs, watches: Sequence[Watch], witness: int | None) -> 
         order = in_order(logs, [*plain, *strange, *settled])
     _forget_epochs(logs, order.kept)
     return order
+
+
+def _doubt_outliers(logs: Logs, watch: Watch, is_last: bool) -> None:
+    """Take batches that end stretches too high out of them, and doubt them."""
+    last_damage = max((loss.position for loss in watch.losses), default=-1)
+    number = 0
+    while number < len(watch.stretches):
+        stretch = watch.stretches[number]
+        behind = watch.stretches[number + 1] if number + 1 < len(watch.stretches) else None
+        ends_in_damage = is_last and last_damage >= stretch.end_position
+        if behind is not None and behind.first_offset > stretch.last_offset:
+            number += 1
+            continue
+        before = watch.stretches[number - 1].last_offset if number else watch.log.base_offset - 1
+        if behind is not None or ends_in_damage:
+            rest, outlier = _without_last(logs, stretch)
+            lower = before if rest is None else rest.last_offset
+            doubt = _outlier(watch, lower, outlier, behind)
+            if doubt is not None:
+                watch.doubtful.append(doubt)
+                watch.stretches[number : number + 1] = [] if rest is None else [rest]
+                number -= rest is None
+        number += 1
+
+
+def _outlier(watch: Watch, lower: int, outlier: Stretch, behind: Stretch | None) -> Doubtful | None:
+    """The doubt about a batch above `lower`, None when there is none."""
+    first, width = outlier.first_offset, outlier.last_offset - outlier.first_offset + 1
+    if behind is None:
+        if first - lower <= BELIEVABLE_GAP:
+            return None
+    elif not lower < behind.first_offset <= outlier.last_offset:
+        return None
+    fit = fit_offset(first, width, lower, None if behind is None else behind.first_offset)
+    value = fit.value
+    is_one_bit = flipped_bit(first, value, 64) is not None
+    if value is None or not is_one_bit:
+        is_above = behind is not None and first > behind.last_offset
+        return Doubtful(outlier) if is_above else None
+    fix = HeaderFix(base_offset=value)
+    watch.log.fixes[outlier.position] = fix.over(watch.log.fixes.get(outlier.position))
+    corrected = replace(outlier, first_offset=value, last_offset=value + width - 1)
+    return Doubtful(outlier, corrected, is_one_bit=True)
+
+
+def _without_last(logs: Logs, stretch: Stretch) -> tuple[Stretch | None, Stretch]:
+    """A stretch without its last batch (None when there is no other), and that batch."""
+    last, epoch = stretch.first_offset, stretch.first_epoch
+    for table in logs.tables(stretch):
+        row = table.count - 1
+        end = table.at(C.POSITION, row) + table.at(C.SIZE, row)
+        if end < stretch.end_position:
+            last, epoch = table.at(C.LAST_OFFSET, row), table.at(C.LEADER_EPOCH, row)
+            continue
+        outlier = stretch_of(stretch.log, table, row, row + 1)
+        if row:
+            last, epoch = table.at(C.LAST_OFFSET, row - 1), table.at(C.LEADER_EPOCH, row - 1)
+        if stretch.batches == 1:
+            return None, outlier
+        length = stretch.length - outlier.length
+        rest = replace(
+            stretch, length=length, last_offset=last, last_epoch=epoch, batches=stretch.batches - 1
+        )
+        return rest, outlier
+    raise AssertionError("a stretch holds batches")
 
 
 def _believed_after_all(

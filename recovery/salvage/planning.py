@@ -123,8 +123,13 @@ class Planning:
             said.append(f"what is not valid goes ({', '.join(causes)})")
         if any(self._judgement.logs[number].fixes for number in logs):
             said.append("altered header fields are set right")
-        if len(logs) > 1 or not said:
+        if len(logs) > 1:
             said.append("each offset is held once, in order")
+        elif not said:
+            is_beginning = [stretch.position for stretch in segment.stretches] == [0]
+            said.append(
+                "cut where the next segment begins" if is_beginning else "its batches are put in order"
+            )
         return "; ".join(said)
 
     # --- the answer

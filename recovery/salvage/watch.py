@@ -47,6 +47,8 @@ _ORDER = frozenset(
         "bad-magic",
     )
 )
+# So many stretches are asked at most where the offsets were before damage.
+_LOOK_BACK = 64
 CHECKSUM, LENGTH, OFFSET, EPOCH = "checksum", "length", "offset", "epoch"
 
 
@@ -104,6 +106,7 @@ class Watch:
         self._next_base = next_base
         self._is_suspicious = False
         self._claims: dict[int, Finding] = {}
+        self._noted: list[int] = []  # positions of batches that are to be taken alone
         self._is_cut = False
         self._is_strange = False
         self._unknown_epochs: list[int] = []
@@ -136,6 +139,7 @@ class Watch:
             return
         if finding.id == "altered-base-offset":
             self._claims[position] = finding
+            self._noted.append(position)
             probable = numbers["probable_base_offset"]
             if isinstance(probable, int):
                 self._fix(position, HeaderFix(base_offset=probable))
@@ -150,6 +154,7 @@ class Watch:
             self._fix(position, HeaderFix(magic=L.MAGIC_V2))
 
     def _fix(self, position: int, fix: HeaderFix) -> None:
+        self._noted.append(position)
         self.log.fixes[position] = fix.over(self.log.fixes.get(position))
 
     # --- what passes by
@@ -170,7 +175,10 @@ class Watch:
     def _take_closely(self, table: Columns, first: int, stop: int) -> None:
         self._learn_epochs(table, stop)
         begin = first
-        for row in self._rows_at(table, self._claims.keys() | self.log.fixes.keys(), first, stop):
+        reached = table.at(C.POSITION, stop - 1)
+        noted = {position for position in self._noted if position <= reached}
+        self._noted = [position for position in self._noted if position > reached]
+        for row in self._rows_at(table, noted, first, stop):
             self._take_ordered(table, begin, row)
             self._take_alone(table, row)
             begin = row + 1
@@ -277,12 +285,11 @@ class Watch:
     # --- behind damage
 
     def _goes_on(self, offset: int) -> bool:
-        """Whether an offset is believable here: above what was believed before, or of this segment."""
-        before = next(
-            (found.last_offset + 1 for found in reversed(self.stretches) if found.is_believed), None
-        )
-        low = self.log.base_offset if before is None else before
-        return low <= offset <= low + L.INT32_MAX
+        """Whether an offset is believable here: above what was believed before, or of this segment. The last stretch
+        may end with an altered batch, so it is enough to be above the one before that."""
+        believed = [found.last_offset + 1 for found in self.stretches[-_LOOK_BACK:] if found.is_believed]
+        lows = believed[-2:] if len(believed) > 1 else [self.log.base_offset, *believed]
+        return any(low <= offset <= low + L.INT32_MAX for low in lows)
 
     def _weigh(self, table: Columns, first: int, stop: int) -> None:
         damage, self._damage = self._damage, None

@@ -3,6 +3,8 @@ record that survived is read at its offset."""
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,14 @@ from tests.kafka.oracle import KafkaRaised, Oracle
 from tests.recovery.judging import NOW_MS
 from tests.recovery.salvage_cases import CASES
 from tests.recovery.salvaging import all_batches, lay_down, logs, offsets, plan
+from tests.recovery.test_salvage_random import FIRST_SEED
+from tests.recovery.test_salvage_random import hurt as damage
 
 pytestmark = pytest.mark.kafka
+
+RANDOM_DAMAGES = int(os.environ.get("KSEG_SALVAGE_LOADS", "30"))
+# A load dies of these, and they are told as errors.
+DEADLY = {"non-transactional-in-transaction", "transaction-collision"}
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +128,21 @@ def test_a_batch_that_no_load_survives_stays_and_is_named(oracle: Oracle, tmp_pa
     with pytest.raises(KafkaRaised, match="InvalidTxnStateException"):
         oracle.partition(result, clean=False, recovery_point=0, now=NOW_MS)
     _loaded(oracle, result, True, 4)
+
+
+def test_what_is_left_of_random_damage_is_loaded(oracle: Oracle, partition: Path, tmp_path: Path) -> None:
+    """The damages of tests/recovery/test_salvage_random.py, every third on a log of old formats."""
+    old = healthy.mixed_partition(tmp_path / "gates.old-0")
+    for seed in range(FIRST_SEED, FIRST_SEED + RANDOM_DAMAGES):
+        source = old if seed % 3 == 0 else partition
+        hurt = Path(shutil.copytree(source, tmp_path / str(seed) / source.name))
+        done = damage(hurt, random.Random(seed))
+        repair = plan(hurt)
+        result = lay_down(repair, hurt, tmp_path / str(seed) / "result" / source.name)
+        try:
+            for clean in (True, False):
+                _loaded(oracle, result, clean, repair.log_end_offset)
+        except (AssertionError, KafkaRaised) as error:
+            said = {found.id for found in repair.findings}
+            is_told = isinstance(error, KafkaRaised) and not DEADLY.isdisjoint(said)
+            assert is_told, f"seed {seed}: {done}: {error}"
