@@ -22,11 +22,6 @@ from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.rows import step_rows
 from kseg.recovery.repair.work import recover
 from kseg.segment import fanout
-from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.journal import State, journals_in
-from kseg.segment.apply.lock import locked
-from kseg.segment.apply.settle import settle
-from kseg.segment.apply.syncing import sync_files
 from kseg.segment.errors import KsegError
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.partition.directory import is_log_directory, own_partition_name
@@ -60,6 +55,10 @@ class Run:
             self._was_marked = {log_dir: own_files.has_marker(log_dir) for log_dir in self._log_dirs}
             yield
             return
+        # imported by those who change something: a plan need not wait for the executor
+        from kseg.segment.apply.lock import locked
+        from kseg.segment.apply.settle import settle
+
         with locked({*self._log_dirs, *_around_files(targets)}):
             for log_dir in self._log_dirs:
                 settle(log_dir, own_files.COMMAND)
@@ -121,12 +120,16 @@ class Run:
             return  # nothing is done where nothing can be
         plan = own_files.opening_plan(log_dir, [*changing, *doubtful])
         if not plan.is_empty:
+            from kseg.segment.apply.executor import apply_plan
+
             names = [os.path.basename(os.path.abspath(path)) for path in directories]
             apply_plan(plan, journal_id=self._options.run_id, partitions=names)
             self._openings[log_dir] = self._options.run_id
 
     def _resume(self, log_dir: str) -> None:
         """A run that was killed between taking the marker away and its end: this run ends it."""
+        from kseg.segment.apply.journal import State, journals_in
+
         journals = journals_in(log_dir)
         followed = {journal.header.get("after") for journal in journals}
         for journal in journals:
@@ -145,6 +148,8 @@ class Run:
         if options.apply and own_files.will_mark(
             log_dir, outcomes, mark_clean=mark_clean, was_marked=was_marked
         ):
+            from kseg.segment.apply.syncing import sync_files
+
             for directory in self._directories.get(log_dir, ()):
                 sync_files(directory)
         plan = own_files.closing_plan(
@@ -159,6 +164,8 @@ class Run:
             return  # the one journal there may be undoes all
         done: Values = {"applied": False, "journal": None, "quarantine": None}
         if options.apply:
+            from kseg.segment.apply.executor import apply_plan
+
             applied = apply_plan(
                 plan,
                 journal_id=f"{options.run_id}-end" if opening == options.run_id else options.run_id,

@@ -24,7 +24,6 @@ An `append` writes another kind of journal (module guard) with the same first an
 import json
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -58,7 +57,7 @@ _LAST_LINE_BYTES = 4096
 def new_run_id(now_ms: int) -> str:
     """An id that sorts by time and that nobody else has: one for all directories that a run of a command changes."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_ms // 1000))
-    return f"{moment}-{secrets.token_hex(4)}"
+    return f"{moment}-{os.urandom(4).hex()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ What a killed run left beside the target the next one removes.
 
 import errno
 import os
-import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -89,7 +88,7 @@ class _Copying:
         self._target = target
         self._hard_link = hard_link
         self._disk = disk
-        self._folder = os.path.join(os.path.dirname(target), f"{_prefix(target)}{secrets.token_hex(4)}")
+        self._folder = os.path.join(os.path.dirname(target), f"{_prefix(target)}{os.urandom(4).hex()}")
         self._done = Copied(target)
 
     def make(self) -> Copied:

@@ -7,13 +7,15 @@ targets. A file system that is asked to sync by many at once confirms them toget
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kseg.segment.events import Event
 from kseg.segment.fanout import guarded
 from kseg.segment.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 LogTarget = FileTarget | PartitionTarget
 
@@ -47,13 +49,25 @@ def groups_of(targets: Sequence[Target], jobs: int) -> list[TargetGroup]:
 
 
 def work_together(
-    group: TargetGroup, options: O, plan: "Plan[O, P]", write: "Write[P, O]"
+    group: TargetGroup, options: O, plan: "Plan[O, P]", write: "Write[P, O]", *, is_writing: bool = True
 ) -> Iterator[Event]:
     """The work on each target of the group; what one raises becomes its Failure and stops no other.
 
     plan: the first half of the work, which changes nothing; returns what the second half goes by. write: the second
-    half, called in a thread.
+    half, called in a thread when there is something to wait for. is_writing: whether the second half writes.
     """
+    if is_writing and len(group.targets) > 1:
+        yield from _overlapped(group, options, plan, write)
+        return
+    for target in group.targets:
+        halves = _Halves(plan, write)
+        yield from guarded(halves.plan, target, options)
+        yield from guarded(halves.write, target, options)
+
+
+def _overlapped(group: TargetGroup, options: O, plan: "Plan[O, P]", write: "Write[P, O]") -> Iterator[Event]:
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_WRITERS) as writers:
         waiting: deque[tuple[list[Event], Future[list[Event]]]] = deque()
         for target in group.targets:
