@@ -32,6 +32,11 @@ def tree_state(path: Path) -> dict[str, Entry]:
     return {str(name.relative_to(path)): _entry(name) for name in names}
 
 
+def content_of(directory: Path) -> dict[str, bytes]:
+    """The files of a directory, by name."""
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
 def _entry(path: Path) -> Entry:
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):

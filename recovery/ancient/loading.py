@@ -25,7 +25,7 @@ def load_as_ancient_broker(
     if gap is not None:
         sentence = f"{gap.name} ends at {gap.end_offset}, the file behind it begins at {gap.next_base}"
         finding = gap_finding(directory, gap)
-        return _dead(image, Death("IllegalStateException", sentence), finding)
+        return Repair.without_log(image, (finding,), Death("IllegalStateException", sentence))
     last = links[-1]
     if is_clean or last.next_base is not None:
         return _opened(image, links, last.end_offset)
@@ -33,7 +33,8 @@ def load_as_ancient_broker(
     with MappedFile(path) as file:
         end = valid_prefix(file.view)
         if end.throws:
-            return _dead(image, *_thrown(path, last, end))
+            death, finding = _thrown(path, last, end)
+            return Repair.without_log(image, (finding,), death)
         if end.position == file.size_bytes:
             return _opened(image, links, last.end_offset)
         found = list(runs(file.view[end.position :]))
@@ -85,15 +86,3 @@ def _thrown(path: str, last: Link, end: AncientEnd) -> tuple[Death, Finding]:
         exception, words = "IndexOutOfBoundsException", "is too small for its magic"
     sentence = f"the message at position {end.position} of {last.name} {words}"
     return Death(exception, sentence), Finding("bad-magic", path, sentence, end.position, None, offset)
-
-
-def _dead(image: DirectoryImage, death: Death, finding: Finding) -> Repair:
-    return Repair(
-        image=image,
-        log_start_offset=0,
-        log_end_offset=0,
-        last_stable_offset=0,
-        recovery_point=0,
-        findings=(finding,),
-        death=death,
-    )

@@ -21,14 +21,7 @@ def recover_ancient(
     nameless = _nameless(inputs)
     if not links or (nameless and policy is Policy.KAFKA):
         death = Death("NumberFormatException", f"the name of {nameless} is no number") if nameless else None
-        return Repair(
-            image=image,
-            log_start_offset=0,
-            log_end_offset=0,
-            last_stable_offset=0,
-            recovery_point=0,
-            death=death if policy is Policy.KAFKA else None,
-        )
+        return Repair.without_log(image, death=death if policy is Policy.KAFKA else None)
     if policy is Policy.KAFKA:
         from kseg.recovery.ancient.loading import load_as_ancient_broker
 

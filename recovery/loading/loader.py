@@ -67,7 +67,8 @@ def load_as_broker(
             load = _Load(place, circumstances, settings, is_rebuild=rebuild)
             load.run()
         except KafkaThrows as thrown:
-            return _died(place, inputs, thrown)
+            death = Death(thrown.kafka_exception, thrown.sentence)
+            return Repair.without_log(DirectoryImage.of(inputs), tuple(place.findings), death)
         return Repair(
             image=place.image,
             log_start_offset=load.log_start_offset,
@@ -79,18 +80,6 @@ def load_as_broker(
             removed=tuple(sorted(place.removed, key=_offset_order)),
             is_orderly=not place.removed and load.is_rising(),
         )
-
-
-def _died(place: Workplace, inputs: tuple[FileIdentity, ...], thrown: KafkaThrows) -> Repair:
-    return Repair(
-        image=DirectoryImage.of(inputs),
-        log_start_offset=0,
-        log_end_offset=0,
-        last_stable_offset=0,
-        recovery_point=0,
-        findings=tuple(place.findings),
-        death=Death(thrown.kafka_exception, thrown.sentence),
-    )
 
 
 def _forget_side_files(place: Workplace, circumstances: Circumstances) -> Circumstances:

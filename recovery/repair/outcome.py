@@ -6,6 +6,7 @@ that was asked for.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 from kseg.segment.findings import Finding
 from kseg.segment.plan.image import DirectoryImage
@@ -58,6 +59,21 @@ class Repair:
     doubt: str = ""
     is_orderly: bool = False
     death: Death | None = None
+
+    @classmethod
+    def without_log(
+        cls, image: DirectoryImage, findings: tuple[Finding, ...] = (), death: Death | None = None
+    ) -> Self:
+        """No log came of it: the directory as found. death: what the broker would throw, if it is that."""
+        return cls(
+            image=image,
+            log_start_offset=0,
+            log_end_offset=0,
+            last_stable_offset=0,
+            recovery_point=0,
+            findings=findings,
+            death=death,
+        )
 
     @property
     def bytes_lost(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import json
 import os
@@ -23,41 +22,16 @@ from kseg.segment.targets import PartitionTarget
 from kseg.segment.writing.batch_writer import encode_batch
 from kseg.segment.writing.reopen import reopen_partition
 from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
+from tests.kafka.appending import differing, kafka_appends
 from tests.kafka.conftest import require_kafka
 from tests.kafka.oracle import Oracle
-from tests.trees import unchanged
+from tests.trees import content_of, unchanged
 
 if TYPE_CHECKING:
     from tests.kafka.scenario import Written
 
 pytestmark = pytest.mark.kafka
 WEEK_MS = 604_800_000
-
-
-def content_of(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
-
-
-def kafka_appends(oracle: Oracle, directory: Path, batches: Sequence[bytes], rules: RollRules) -> None:
-    """One life of the real log: load after a clean stop, append, close."""
-    config: dict[str, Any] = {
-        "internal.segment.bytes": rules.segment_bytes,
-        "segment.index.bytes": rules.segment_index_bytes,
-        "index.interval.bytes": rules.index_interval_bytes,
-        "segment.ms": 2**63 - 1 if rules.segment_ms is None else rules.segment_ms,
-        "max.message.bytes": 2**31 - 1,
-    }
-    steps = [
-        {
-            "what": "append",
-            "batches": base64.b64encode(data).decode(),
-            "follower": True,
-            "leader_epoch": max(0, int.from_bytes(data[12:16], "big", signed=True)) if data[16] > 1 else 0,
-        }
-        for data in batches
-    ]
-    answer = oracle.partition(directory, steps, in_place=True, clean=True, now=healthy.T0, config=config)
-    assert not [line for line in answer.found if "exception" in line]
 
 
 def kseg_appends(directory: Path, batches: Sequence[bytes], rules: RollRules) -> None:
@@ -77,15 +51,15 @@ def in_several_lives(
     theirs, ours = place / "theirs" / "metro-0", place / "ours" / "metro-0"
     theirs.mkdir(parents=True)
     ours.mkdir(parents=True)
-    differing = []
+    differ = []
     for batches in lives:
         kafka_appends(oracle, theirs, batches, rules)
         kseg_appends(ours, batches, rules)
         left, right = content_of(theirs), content_of(ours)
         # a load drops the snapshots of former log ends, which kseg leaves to the next broker
         right = {name: data for name, data in right.items() if name in left or ".snapshot" not in name}
-        differing.append([name for name in sorted(left | right) if left.get(name) != right.get(name)])
-    return differing
+        differ.append(differing(left, right))
+    return differ
 
 
 def parts_of(encoded: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
@@ -99,14 +73,14 @@ def test_a_partition_with_everything_in_several_lives(
 ) -> None:
     encoded = [encode_batch(new) for new in healthy.batches()]
     rules = RollRules(segment_bytes=5000, index_interval_bytes=interval)
-    differing = in_several_lives(oracle, tmp_path, parts_of(encoded, size), rules)
-    assert not any(differing), differing
+    differ = in_several_lives(oracle, tmp_path, parts_of(encoded, size), rules)
+    assert not any(differ), differ
 
 
 def test_message_formats_0_1_and_2_in_several_lives(oracle: Oracle, tmp_path: Path) -> None:
     encoded = [encode_batch(new) for new in healthy.old_batches()]
-    differing = in_several_lives(oracle, tmp_path, parts_of(encoded, 7), healthy.RULES)
-    assert not any(differing), differing
+    differ = in_several_lives(oracle, tmp_path, parts_of(encoded, 7), healthy.RULES)
+    assert not any(differ), differ
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -150,8 +124,8 @@ def test_size_time_index_and_offset_overflow_roll_the_same_after_a_stop(
         segment_ms=segment_ms,
     )
     place = tmp_path_factory.mktemp("lives")
-    differing = in_several_lives(oracle, place, parts_of(encoded, size), rules)
-    assert not any(differing), differing
+    differ = in_several_lives(oracle, place, parts_of(encoded, size), rules)
+    assert not any(differ), differ
 
 
 def lines_of(directory: Path, file: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Path:

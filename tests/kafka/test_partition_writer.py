@@ -1,6 +1,5 @@
 """The partition writer beside the real log: the same batches, appended by UnifiedLog and laid down by kseg."""
 
-import base64
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,12 @@ from fixtures import healthy
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.writing.batch_writer import encode_batch
 from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
+from tests.kafka.appending import differing, kafka_appends
 from tests.kafka.oracle import Oracle
+from tests.trees import content_of
 
 pytestmark = pytest.mark.kafka
 WEEK_MS = 604_800_000
-
-
-def content_of(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
 def written_by_both(
@@ -29,32 +26,11 @@ def written_by_both(
     theirs, ours = place / "theirs" / "metro-0", place / "ours" / "metro-0"
     theirs.mkdir(parents=True)
     ours.parent.mkdir()
-    config = {
-        "internal.segment.bytes": rules.segment_bytes,
-        "segment.index.bytes": rules.segment_index_bytes,
-        "index.interval.bytes": rules.index_interval_bytes,
-        "segment.ms": 2**63 - 1 if rules.segment_ms is None else rules.segment_ms,
-        "max.message.bytes": 2**31 - 1,
-    }
-    steps = [
-        {
-            "what": "append",
-            "batches": base64.b64encode(data).decode(),
-            "follower": True,
-            "leader_epoch": max(0, new.leader_epoch),
-        }
-        for new, data in zip(batches, encoded, strict=True)
-    ]
-    answer = oracle.partition(theirs, steps, in_place=True, clean=True, now=healthy.T0, config=config)
-    assert not [line for line in answer.found if "exception" in line]
+    kafka_appends(oracle, theirs, encoded, rules)
     with PartitionWriter(ours, rules=rules) as writer:
         for data in encoded:
             writer.append(data)
     return content_of(theirs), content_of(ours)
-
-
-def differing(theirs: dict[str, bytes], ours: dict[str, bytes]) -> list[str]:
-    return [name for name in sorted(theirs | ours) if theirs.get(name) != ours.get(name)]
 
 
 @pytest.mark.behaviour("P16", "I21", "F53")

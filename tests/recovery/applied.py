@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kseg.recovery.repair.outcome import Repair
 from kseg.segment.plan.image import DirectoryImage, steps_between
-from kseg.segment.plan.pieces import Fresh
+from kseg.segment.plan.pieces import Fresh, Span
 
 
 def contents(image: DirectoryImage, found: Path) -> dict[str, bytes]:
@@ -18,6 +18,7 @@ def contents(image: DirectoryImage, found: Path) -> dict[str, bytes]:
             if isinstance(piece, Fresh):
                 pieces.append(piece.data)
             else:
+                assert isinstance(piece, Span), "recovery makes no file ahead"
                 data = (found / piece.name).read_bytes()[piece.position : piece.end_position]
                 assert len(data) == piece.length, "a span reaches behind its file"
                 pieces.append(data)

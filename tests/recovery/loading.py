@@ -109,10 +109,6 @@ def apply(directory: Path, loaded: Loaded) -> None:
         (directory / name).write_bytes(data)
 
 
-def content_of(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
-
-
 def _content(directory: Path, repair: Repair, name: str) -> bytes:
     parts = []
     for piece in repair.image.content(name):

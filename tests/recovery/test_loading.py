@@ -16,7 +16,6 @@ from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.writing.batch_writer import encode_batch
 from tests.recovery.loading import (
     Loaded,
-    content_of,
     damage,
     data,
     load,
@@ -26,6 +25,7 @@ from tests.recovery.loading import (
     remove,
     two_segments,
 )
+from tests.trees import content_of
 
 
 def assert_lookups_lead_home(loaded: Loaded, base_offset: int) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from kseg.segment import layout as L
 from kseg.segment.writing.batch_writer import encode_batch
-from tests.recovery.loading import apply, content_of, data, load, log_file, partition, remove, two_segments
+from tests.recovery.loading import apply, data, load, log_file, partition, remove, two_segments
+from tests.trees import content_of
 
 FAR = L.INT32_MAX
 

@@ -10,7 +10,6 @@ from kseg.segment import layout as L
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex, encode_txn_index
 from kseg.segment.writing.batch_writer import encode_batch
 from tests.recovery.loading import (
-    content_of,
     damage,
     data,
     entry,
@@ -22,6 +21,7 @@ from tests.recovery.loading import (
     put_snapshot,
     remove,
 )
+from tests.trees import content_of
 
 
 def transactions(parent: Path) -> Path:

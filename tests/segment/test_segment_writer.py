@@ -15,6 +15,7 @@ from kseg.segment.state.control import EndTransactionMarker, end_transaction_bat
 from kseg.segment.writing.batch_writer import encode_batch
 from kseg.segment.writing.segment_writer import OpenPartition, PartitionWriter, RollRules
 from tests.segment.plain_decoder import entries_of
+from tests.trees import content_of
 
 T0 = healthy.T0
 SMALL = RollRules(segment_bytes=6000, index_interval_bytes=1024)
@@ -32,10 +33,6 @@ CAPTURED = [
     "metro-zstd-0",
     "stations-0",
 ]
-
-
-def content_of(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
 def batch(offset: int, size: int = 0, time: int = T0, **fields: object) -> NewBatch:
