@@ -1,7 +1,7 @@
 """The rows of the race: what kseg does, what the real Kafka does, and what is asked of the ratio.
 
 Start-up is `kseg verify --quick` of an empty segment. How the programs are called: bench/tools.py; the rows about
-repair: bench/recover_rows.py.
+repair: bench/recover_rows.py; about retention: bench/retain_rows.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from bench import measure, sparse
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Row
 from bench.measure import MIB
 from bench.recover_rows import recover_rows
+from bench.retain_rows import retain_rows
 from bench.tools import SEGMENT, Tools
 
 CODECS = ("plain", "lz4", "zstd", "snappy", "gzip")
@@ -31,6 +32,7 @@ def rows(tools: Tools) -> Iterator[Row]:
     yield from _lookups(tools)
     yield from _records_only(tools)
     yield from recover_rows(tools)
+    yield from retain_rows(tools)
 
 
 def _warmer(*files: Path) -> Callable[[], None]:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rules import Candidate, Standing
+from kseg.segment import layout as L
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.largest import LargestTimestamp, Loaded, largest_timestamp
 from kseg.segment.partition.log_segment import LogSegment
-from kseg.segment.partition.names import SEGMENT_ROLES, FileState, PartitionName, Role, parse_file_name
+from kseg.segment.partition.names import SEGMENT_ROLES, PartitionName, Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.surroundings import Surroundings, surroundings
 from kseg.segment.plan.steps import FileIdentity
@@ -89,8 +90,7 @@ def gather(
 
 def _refuse_unfinished(directory: str, inputs: tuple[FileIdentity, ...]) -> None:
     for file in inputs:
-        name = parse_file_name(file.name)
-        if name.state is FileState.SWAP and name.role in SEGMENT_ROLES:
+        if file.name.endswith(L.SWAP_SUFFIX) and parse_file_name(file.name).role in SEGMENT_ROLES:
             raise Refused(
                 f"{os.path.join(directory, file.name)} was not swapped in yet, which a broker does first; "
                 "`kseg recover --policy kafka` does it"

@@ -45,7 +45,7 @@ def retain(target: LogTarget, options: RetainOptions) -> Iterator[Event]:
 
 def retain_group(group: TargetGroup, options: RetainOptions) -> Iterator[Event]:
     """`retain` for each target of the group; what one raises becomes its Failure and stops no other."""
-    yield from work_together(group, options, prepare, carry_out)
+    yield from work_together(group, options, prepare, carry_out, is_writing=options.apply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,10 @@ def _untouched(target: PartitionTarget) -> Finding | None:
 
 
 def _is_ancient(inputs: tuple[FileIdentity, ...]) -> bool:
-    roles = {name.role for name in (parse_file_name(file.name) for file in inputs) if name.is_live}
-    return Role.ANCIENT_LOG in roles and Role.LOG not in roles
+    """Whether this is a 0.7 log: `.kafka` files and no `.log`. Told by suffixes: a large log has many names."""
+    return any(file.name.endswith(L.ANCIENT_SUFFIX) for file in inputs) and not any(
+        file.name.endswith(L.LOG_SUFFIX) for file in inputs
+    )
 
 
 def _settle(directory: str, options: RetainOptions) -> None:
