@@ -27,9 +27,10 @@ def retain_rows(tools: Tools) -> Iterator[Row]:
     words = ("--now", str(end_ms), "--retention-ms", str(SEGMENTS * RECORDS * STEP_MS // 2))
     yield Row(
         "retain-many",
-        f"retain of {SEGMENTS:,} segments, planned, with its listing",
+        f"retain of {SEGMENTS:,} segments, planned; start-up taken off",
         tools.kseg_turn("retain", "--json", *words, directory / "orders-0"),
         judged_by=SECONDS,
+        startup=tools.startup_turn(),
         at_least=1.0,
         aim=0.8,
         prepare=lambda: _make(directory),

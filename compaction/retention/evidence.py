@@ -117,12 +117,12 @@ def _aged(
     around: Surroundings | None,
     recovered_from: int | None,
 ) -> Aged:
-    paths = [segment.paths[role] for role in SEGMENT_ROLES if role in segment.paths]
-    files = [by_name[name] for name in map(os.path.basename, paths) if name in by_name]
+    names = {role: path.rpartition(os.sep)[2] for role, path in segment.paths.items()}
+    files = [by_name[names[role]] for role in SEGMENT_ROLES if names.get(role) in by_name]
     loaded = Loaded.UNKNOWN if around is None else Loaded.AT_REST
     if recovered_from is not None and segment.base_offset >= recovered_from:
         loaded = Loaded.RECOVERED
-    of_log = by_name.get(os.path.basename(segment.path))
+    of_log = by_name.get(names[Role.LOG])
     size_bytes = 0 if of_log is None else of_log.size_bytes
     return Aged(
         segment,
