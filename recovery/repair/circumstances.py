@@ -31,4 +31,5 @@ def circumstances_of(directory: str, log_dir: str | None, options: RecoverOption
         recovery_point=chosen(options.recovery_point, Role.RECOVERY_POINTS),
         log_start_offset=chosen(options.log_start_offset, Role.LOG_START_OFFSETS),
         high_watermark=checkpointed(Role.HIGH_WATERMARKS),
+        log_dir=log_dir,
     )

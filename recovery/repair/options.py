@@ -32,13 +32,15 @@ class Circumstances:
     """What a broker knows of a partition before it opens it (Kafka: LogManager.loadLog; fact sheet §6.1).
 
     is_clean: the clean-shutdown marker was there. recovery_point, log_start_offset: from the checkpoints, 0 when
-    they say nothing. high_watermark: from its checkpoint, None when it says nothing (the log end stands in).
+    they say nothing. high_watermark: from its checkpoint, None when it says nothing (the log end stands in). log_dir:
+    the data directory they are of, None when it is not known or not to be asked.
     """
 
     is_clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int | None = None
+    log_dir: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,9 @@ from kseg.segment.targets import FileTarget, PartitionTarget
 
 COMMAND = "recover"
 
+# What says nothing of what a broker's load would do to the logs.
+_NO_LOAD_MINDS = frozenset(("partition-metadata-missing",))
+
 
 def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> Iterator[Event]:
     """Plan the repair of one target, and carry it out when the options say so.
@@ -126,7 +129,8 @@ def _costs(
     """What either policy costs. Salvage reads every byte: where it has nothing to say, no broker loses anything. A
     broker that loads cleanly reads next to nothing, so its peace proves nothing."""
     if options.policy is Policy.SALVAGE:
-        is_at_peace = plan.is_empty and not any(finding.severity != INFO for finding in repair.findings)
+        worries = [f for f in repair.findings if f.severity != INFO and f.id not in _NO_LOAD_MINDS]
+        is_at_peace = plan.is_empty and not worries
         salvaged = repair
         loaded = repair if is_at_peace else _repair(subject, Policy.KAFKA, around, options)
     else:

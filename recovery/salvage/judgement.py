@@ -26,7 +26,6 @@ from kseg.segment.partition.directory import (
     Entry,
     PartitionDirectory,
     SegmentFiles,
-    is_log_directory,
     partition_of,
 )
 from kseg.segment.partition.names import Role, parse_file_name
@@ -174,8 +173,12 @@ def _base(entry: Entry) -> int:
 
 def _around(partition: PartitionDirectory, circumstances: Circumstances) -> Surroundings | None:
     """What the data directory says, as far as the user did not say otherwise."""
-    log_dir = os.path.dirname(os.path.abspath(partition.path))
-    around = surroundings(log_dir) if is_log_directory(log_dir) else Surroundings(log_dir, False, None)
+    log_dir = circumstances.log_dir
+    around = (
+        Surroundings(os.path.dirname(partition.path), False, None)
+        if log_dir is None
+        else surroundings(log_dir)
+    )
     name = partition.name
     if name is None:
         return replace(around, is_clean=circumstances.is_clean)
