@@ -27,6 +27,7 @@ AREAS = {
     "R": ("Recovery", "opening a log: truncation, rebuilt indexes, interrupted renames, epochs"),
     "P": ("Producers", "snapshots, and state rebuilt from batches"),
     "X": ("Transactions", "aborts, and the last stable offset"),
+    "T": ("Retention", "what goes by start offset, size and time"),
 }
 
 # Rows that no directory can show: nothing in Kafka 4.3 but its own test calls what they describe.
@@ -248,6 +249,27 @@ ROWS = {
     "X13": "markers without data leave no entry",
     "X14": "an abort with a higher epoch closes the transaction of the lower one",
     "X16": "transaction indexes are cut with their log",
+    "T01": "the size limit takes the oldest segments, down to the limit and no further",
+    "T02": "a log of exactly the size limit stays",
+    "T03": "a segment goes only when what is left still reaches the size limit",
+    "T04": "when all is expired one new empty segment is left at the log end; what is younger stays",
+    "T05": "compact alone deletes neither by time nor by size",
+    "T06": "compact and delete together delete like delete",
+    "T07": "segments below the log start go under compact too",
+    "T08": "a log start inside a segment keeps it; the last segment always stays",
+    "T09": "only a prefix goes, and never an empty last segment",
+    "T10": "deletion goes from the oldest on and stops at the first that stays",
+    "T11": "a younger segment protects an older one behind it from the time limit",
+    "T12": "the log start can free the way for the time limit in the same run; a second run finds nothing",
+    "T13": "nothing that reaches above the high watermark goes",
+    "T14": "when all is deleted the last epoch begins at the log end",
+    "T15": "epochs of deleted segments go",
+    "T16": "an epoch that began in deleted segments begins at the new log start",
+    "T17": "a raised log start cuts the epochs",
+    "T18": "snapshots of deleted segments go with them",
+    "T19": "without timestamps the file's modification time decides",
+    "T20": "deleting changes neither the log end nor the offsets that stay",
+    "T21": "all files of a segment go together",
 }
 
 
