@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
+from kseg.compaction.retention.options import Limits, RetainOptions
+from kseg.compaction.retention.work import retain
 from kseg.recovery.verify.options import LEVELS, VerifyOptions
 from kseg.recovery.verify.work import verify
 from kseg.segment.crc import crc32, crc32c
@@ -123,6 +125,13 @@ class Stage:
             use_index=lots.random() < 0.5,
         )
         yield f"read {fetch}", read(lots.choice(asked), fetch)
+        limits = Limits(
+            retention_ms=lots.choice([None, 0, 10**9]), retention_bytes=lots.choice([None, 0, 5000])
+        )
+        plan = RetainOptions(
+            limits=limits, now_ms=NOW_MS, what_if=True, purge=True, unmark=lots.random() < 0.2
+        )
+        yield f"retain {plan}", retain(asked[-1], plan)
 
 
 def _kind(file: Path) -> str:

@@ -87,7 +87,7 @@ class Run:
             (each for each in self._log_dirs if os.path.abspath(each) == os.path.dirname(directory)), None
         )
         name = own_partition_name(directory)
-        if log_dir is None or name is None or result["log_start_offset"] is None:
+        if log_dir is None or name is None or result["first_base_offset"] is None:
             return
         if result["journal"]:
             self._changed.setdefault(log_dir, []).append(os.path.basename(directory))

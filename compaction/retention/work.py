@@ -18,7 +18,7 @@ from kseg.compaction.retention.ancient import ancient_steps, decide_ancient, gat
 from kseg.compaction.retention.evidence import Evidence, gather, open_log
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rows import COMMAND, Row
-from kseg.compaction.retention.rules import Decision, Standing, decide, thresholds, what_if
+from kseg.compaction.retention.rules import Candidate, Decision, Standing, decide, thresholds, what_if
 from kseg.compaction.retention.verdicts import Stamp, StampOf, Verdict, verdicts
 from kseg.segment import events
 from kseg.segment import layout as L
@@ -208,14 +208,18 @@ def _outcome(standing: Standing, decision: Decision) -> Row:
     left = standing.candidates[len(decision.rules) :]
     return {
         "deleted": [candidate.base_offset for candidate in gone],
-        "segments": len(left) or 1,
-        "first_base_offset": left[0].base_offset if left else standing.log_end_offset,
+        "segments": len(left) + decision.rolls,
+        "first_base_offset": standing.log_end_offset if decision.rolls else _first_base(left),
         "log_start_offset": decision.log_start_offset,
         "log_end_offset": standing.log_end_offset,
         "high_watermark": standing.high_watermark,
         "rolled": decision.rolls,
         "bytes_freed": sum(candidate.size_bytes for candidate in gone),
     }
+
+
+def _first_base(candidates: tuple[Candidate, ...]) -> int | None:
+    return candidates[0].base_offset if candidates else None
 
 
 def _ancient(
