@@ -45,7 +45,7 @@ class Helper:
         self.pending = 0
         self._slot = 0
         self._memory = mmap.mmap(-1, SLOTS * SLOT_BYTES)
-        self._process = forked.Helper(
+        self._process: forked.Helper = forked.Helper(
             lambda orders, reports: _Desk(orders, reports, self._memory).serve(make),
             [helper._process for helper in others],
         )

@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kseg.segment.apply.disk import Disk
+from kseg.segment.apply.executor import Applied, apply_plan
+from kseg.segment.apply.journal import Place, place_of
 from kseg.segment.apply.scratch import ScratchFile
+from kseg.segment.apply.settle import half_done, settle
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Span
 from kseg.segment.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
+from tests.segment.disks import QuickDisk, Stopped, StoppingDisk
 
 T0_NS = 1_700_000_000_000_000_000
 COMMAND = "recover"
@@ -186,3 +191,36 @@ CASES = {
     "data directory, elsewhere": Case(LOG_DIR, by_image(_checkpoints), is_partition=False, elsewhere=True),
     "hard links": Case(PARTITION, by_image(_truncate), shared=(LOG, INDEX_9)),
 }
+
+
+# --- carried out
+
+ID = "20260101T000000Z-00000001"
+LATER = "20260101T000001Z-00000001"
+QUICK = QuickDisk()
+
+
+def carry_out(case: Case, directory: Path, journal_id: str = ID, disk: Disk = QUICK) -> Applied:
+    return apply_plan(case.plan(directory), journal_id=journal_id, disk=disk)
+
+
+def with_steps(*steps: Step) -> Case:
+    return Case(PARTITION, lambda _directory: steps)
+
+
+def place(applied: Applied) -> Place:
+    found = place_of(applied.journal)
+    assert found is not None
+    return found
+
+
+def stopped_in_the_middle(case: Case, directory: Path) -> None:
+    """A change that is decided and of which one step is missing at least."""
+    for number in range(1000):
+        try:
+            carry_out(case, directory, disk=StoppingDisk(number))
+        except Stopped:
+            if half_done(str(directory)):
+                return
+            settle(str(directory), COMMAND, QUICK)
+    raise AssertionError("it was never half done")
