@@ -20,6 +20,7 @@ from kseg.recovery.repair.options import Circumstances, Policy, RecoverOptions
 from kseg.recovery.repair.outcome import Repair
 from kseg.recovery.repair.subject import Subject, subject_of
 from kseg.recovery.repair.topic_ids import with_topic_id
+from kseg.segment.apply.probe import is_known_to_kseg
 from kseg.segment.errors import Refused
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.findings import INFO, Finding
@@ -82,11 +83,13 @@ def carry_out(prepared: Prepared | None, options: RecoverOptions) -> Iterator[Ev
 
 
 def _settle(target: FileTarget | PartitionTarget, options: RecoverOptions) -> None:
-    from kseg.segment.apply.settle import refuse_half_done, settle
-
     directory = (
         target.path if isinstance(target, PartitionTarget) else os.path.dirname(target.path) or os.curdir
     )
+    if not is_known_to_kseg(directory):
+        return
+    from kseg.segment.apply.settle import refuse_half_done, settle
+
     if options.apply:
         settle(directory, COMMAND)
     else:

@@ -41,7 +41,12 @@ def _directories(targets: Sequence[Target]) -> Iterator[str]:
             case _:
                 partitions[os.path.dirname(target.path) or os.curdir] = None
     yield from (path for path in log_dirs if _has_journal(path))
-    yield from (path for path in partitions if os.path.lexists(os.path.join(path, KSEG_DIRECTORY)))
+    yield from (path for path in partitions if is_known_to_kseg(path))
+
+
+def is_known_to_kseg(partition_path: str) -> bool:
+    """Whether a partition directory has a place for journals: only then one can lie there."""
+    return os.path.lexists(os.path.join(partition_path, KSEG_DIRECTORY))
 
 
 def _has_journal(log_dir: str) -> bool:
