@@ -37,7 +37,7 @@ class Stamp:
     @property
     def words(self) -> str:
         if self.is_mtime:
-            return f"no record has a timestamp, the file was last written at {self.timestamp_ms}"
+            return f"its file, last written at {self.timestamp_ms} (no record has a timestamp),"
         where = "" if self.offset is None else f" at offset {self.offset}"
         return f"its greatest timestamp {self.timestamp_ms}{where}"
 

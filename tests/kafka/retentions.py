@@ -50,7 +50,8 @@ class _CalmLog(RandomLog):
 @dataclass
 class Retention:
     """log_dir: the data directory, with one partition. rounds: the options of each round, with a later clock each.
-    has_lies: an index says what no broker wrote, so that a load makes it anew in places."""
+    has_lies: an index says what no broker wrote, so that a load makes it anew in places. recovery_point: of an unclean
+    stop, None after a clean one."""
 
     log_dir: Path
     log_start_offset: int
@@ -58,6 +59,7 @@ class Retention:
     log_end_offset: int
     rounds: list[RetainOptions] = field(default_factory=list)
     has_lies: bool = False
+    recovery_point: int | None = None
 
     @property
     def partition(self) -> Path:
@@ -96,6 +98,9 @@ def random_retention(seed: int, parent: Path, oracle: Oracle) -> Retention:
     if rng.random() < 0.15:
         case.has_lies = True
         _lie(rng, partition)
+    if rng.random() < 0.2:
+        case.recovery_point = rng.choice((0, end, rng.choice(_bases(partition))))
+        _leave_preallocated(_logs(partition)[-1].with_suffix(L.TIME_INDEX_SUFFIX))
     _give_checkpoints(case)
     case.rounds = _rounds(rng, case)
     return case
@@ -153,6 +158,12 @@ def _lie(rng: random.Random, partition: Path) -> None:
             path.unlink()
 
 
+def _leave_preallocated(path: Path) -> None:
+    """The time index of the active segment as a crash leaves it."""
+    if path.exists():
+        path.write_bytes(path.read_bytes().ljust(1200, b"\0"))
+
+
 def _give_checkpoints(case: Retention) -> None:
     first = _bases(case.partition)[0]
     starts = [] if case.log_start_offset <= first else [CheckpointEntry("metro", 0, case.log_start_offset)]
@@ -160,7 +171,11 @@ def _give_checkpoints(case: Retention) -> None:
     marks = [CheckpointEntry("other", 3, 99), CheckpointEntry("metro", 0, case.high_watermark)]
     for role, entries in ((Role.LOG_START_OFFSETS, starts), (Role.HIGH_WATERMARKS, marks)):
         (case.log_dir / NAME_BY_ROLE[role]).write_bytes(encode_offset_checkpoint(entries))
-    (case.log_dir / NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]).touch()
+    if case.recovery_point is None:
+        (case.log_dir / NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]).touch()
+    else:
+        points = encode_offset_checkpoint([CheckpointEntry("metro", 0, case.recovery_point)])
+        (case.log_dir / NAME_BY_ROLE[Role.RECOVERY_POINTS]).write_bytes(points)
     (case.log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
 
 

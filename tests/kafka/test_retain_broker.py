@@ -1,0 +1,71 @@
+"""A real broker opens what retention left: consumers get the rest, producers go on where the log ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker
+from tests.kafka.recovering import recovered_lines
+from tests.trees import copy_tree
+
+if TYPE_CHECKING:
+    from tests.kafka.scenario import Written
+
+pytestmark = pytest.mark.kafka
+
+BY_SIZE, BY_TIME, BY_START = "codec-none", "transactions", "codec-lz4"
+
+
+def retain(data: Path, topic: str, *words: str) -> dict[str, Any]:
+    """`kseg retain --apply` of one topic; its result."""
+    command = [
+        sys.executable,
+        "-m",
+        "kseg",
+        "retain",
+        "--json",
+        "--apply",
+        "--topic",
+        topic,
+        *words,
+        str(data),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    result: dict[str, Any] = next(row for row in rows if row["type"] == "result" and "partition" in row)
+    return result
+
+
+@pytest.mark.behaviour("T20")
+def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
+    data = copy_tree(everything.stopped, tmp_path / "data")
+    results = {
+        BY_SIZE: retain(data, BY_SIZE, "--retention-bytes", "3000"),
+        BY_TIME: retain(data, BY_TIME, "--retention-ms", "1", "--now", "2100-01-01"),
+        BY_START: retain(data, BY_START, "--log-start-offset", "150"),
+    }
+    assert all(result["deleted"] for result in results.values())
+    assert results[BY_TIME]["rolled"] and results[BY_START]["log_start_offset"] == 150
+    with Broker(tmp_path / "broker", data) as broker:
+        assert recovered_lines(broker) == []
+        for topic, result in results.items():
+            start = result["log_start_offset"]
+            expected = [record for record in everything.uncommitted[topic, 0] if record.offset >= start]
+            assert broker.consume(topic) == expected
+            producer = broker.producer()
+            producer.produce(topic, b"on")
+            assert producer.flush(CLIENT_LIMIT_S) == 0
+            given = broker.consume(topic)
+            assert given[:-1] == expected and given[-1].offset >= result["log_end_offset"]
+    assert not list(data.rglob("*.deleted"))
