@@ -66,7 +66,8 @@ def _doubt_outliers(logs: Logs, watch: Watch, is_last: bool) -> None:
             number += 1
             continue
         before = watch.stretches[number - 1].last_offset if number else watch.log.base_offset - 1
-        if behind is not None or ends_in_damage:
+        # without a batch before nobody can say which of two is too high
+        if (behind is not None or ends_in_damage) and (number or stretch.batches > 1):
             rest, outlier = _without_last(logs, stretch)
             lower = before if rest is None else rest.last_offset
             doubt = _outlier(watch, lower, outlier, behind)

@@ -14,6 +14,7 @@ Whoever goes, and why, is kept as `Beaten`.
 """
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -215,15 +216,14 @@ class _Merge:
         return found
 
     def _settle(self, batches: list[Held]) -> None:
-        kept: list[Held] = []
+        kept: list[Held] = []  # by offset; none overlaps another
         for held in sorted(self._without_copies(batches), key=self._rank):
-            rival = next((other for other in kept if _overlap(other, held)), None)
-            if rival is None:
-                kept.append(held)
-                continue
-            rule = self._rule(rival, held)
-            self._result.beat(held.stretch, rule, rival.log)
-        for held in sorted(kept):
+            at = bisect_left(kept, held.first_offset, key=_last_offset)
+            if at < len(kept) and kept[at].first_offset <= held.last_offset:
+                self._result.beat(held.stretch, self._rule(kept[at], held), kept[at].log)
+            else:
+                kept.insert(at, held)
+        for held in kept:
             self._result.keep(held.stretch)
 
     def _without_copies(self, batches: list[Held]) -> Iterator[Held]:
@@ -258,5 +258,5 @@ class _Merge:
         return base <= held.first_offset and held.last_offset < max(following, base + 1)
 
 
-def _overlap(one: Held, other: Held) -> bool:
-    return one.first_offset <= other.last_offset and other.first_offset <= one.last_offset
+def _last_offset(held: Held) -> int:
+    return held.last_offset

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.recovery.salvage.found import Logs
 from kseg.recovery.salvage.overlaps import BELIEVED, COPY, EPOCH, FIRST, OWN_SEGMENT, Beaten
+from kseg.recovery.verify.ledger import SHOWN_PER_FILE
 from kseg.segment.findings import Finding
 from kseg.segment.state.producer import OpenTransaction
 
@@ -18,7 +19,7 @@ _RULES = {
 
 def overlap_findings(logs: Logs, beaten: Sequence[Beaten]) -> Iterator[Finding]:
     """Each range of offsets that was held twice, and which copy goes."""
-    for entry in beaten:
+    for entry in beaten[:SHOWN_PER_FILE]:
         stretch, log = entry.stretch, logs[entry.stretch.log]
         first, last = stretch.first_offset, stretch.last_offset
         message = (
@@ -34,6 +35,11 @@ def overlap_findings(logs: Logs, beaten: Sequence[Beaten]) -> Iterator[Finding]:
             last,
             {"rule": entry.rule, "batches": stretch.batches, "kept_in": logs[entry.keeper].name},
         )
+
+    more = len(beaten) - SHOWN_PER_FILE
+    if more > 0:
+        path = logs[beaten[SHOWN_PER_FILE].stretch.log].path
+        yield Finding("overlap-resolved", path, f"{more} more ranges are held twice", numbers={"more": more})
 
 
 def transaction_findings(
