@@ -42,11 +42,11 @@ from kseg.segment.apply.journal import (
 )
 from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import Staged, Staging, check_inputs, look, unshared
-from kseg.segment.apply.undisturbed import undisturbed
 from kseg.segment.errors import Refused
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
 from kseg.segment.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
+from kseg.segment.undisturbed import undisturbed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,8 +37,8 @@ from kseg.segment.apply.journal import (
 )
 from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import Staged, look, tail_path
-from kseg.segment.apply.undisturbed import undisturbed
 from kseg.segment.errors import Refused
+from kseg.segment.undisturbed import undisturbed
 
 P = ParamSpec("P")
 R = TypeVar("R")

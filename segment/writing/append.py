@@ -22,6 +22,7 @@ from kseg.segment.partition.directory import is_log_directory, list_partition, o
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.targets import PartitionTarget
+from kseg.segment.undisturbed import listening, undisturbed
 from kseg.segment.writing.append_options import AppendOptions
 from kseg.segment.writing.batching import Batcher, BatchRules, Made, Producer
 from kseg.segment.writing.from_json import BadLine, base_offset_of_file, json_rows
@@ -29,7 +30,6 @@ from kseg.segment.writing.from_json import Row as Line
 from kseg.segment.writing.protection import COMMAND, Protection
 from kseg.segment.writing.reopen import reopen_partition
 from kseg.segment.writing.segment_writer import OpenPartition, PartitionWriter
-from kseg.segment.writing.uninterrupted import uninterrupted
 
 COUNTED = ("batch", "record")  # the types of lines that are appended
 Numbered = tuple[int, Line]
@@ -54,7 +54,7 @@ def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
     source = _Source(options.source)
     rows = json_rows(source.blocks())
     first = _first(rows, source)
-    with Protection(target, options.run_id) as protection:
+    with listening(), Protection(target, options.run_id) as protection:
         job = _job(target, options, first, protection)
         ended = yield from _carry_out(job, chain(first, rows), protection, source)
         yield from protection.findings
@@ -76,11 +76,11 @@ def _carry_out(
                 yield from source.progress()
         except (BadLine, KeyboardInterrupt, GeneratorExit) as error:
             ended = error
-        with uninterrupted():
+        with undisturbed():
             job.close()
             protection.finish(job.log_end_offset)
     except BaseException:
-        with uninterrupted():
+        with undisturbed():
             job.let_go()
             protection.take_back()
         raise
@@ -216,7 +216,7 @@ class LogAppending:
 
     def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
         for made in self._batcher.batches(rows):
-            with uninterrupted():
+            with undisturbed():
                 self._append(made)
             yield
 

@@ -15,13 +15,13 @@ from kseg.segment.ancient.log import AncientFile, AncientLog
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.targets import PartitionTarget
+from kseg.segment.undisturbed import undisturbed
 from kseg.segment.writing.ancient_writer import AncientSet, AncientWriter, refuse_unsound
 from kseg.segment.writing.append_options import AppendOptions
 from kseg.segment.writing.batching import BatchRules
 from kseg.segment.writing.from_json import CODEC_IDS, BadLine, record_line
 from kseg.segment.writing.from_json import Row as Line
 from kseg.segment.writing.protection import Protection
-from kseg.segment.writing.uninterrupted import uninterrupted
 
 
 class AncientSets:
@@ -118,7 +118,7 @@ class AncientAppending:
 
     def take(self, rows: Iterable[tuple[int, Line]]) -> Iterator[None]:
         for number, new in self._sets.sets(rows):
-            with uninterrupted():
+            with undisturbed():
                 try:
                     self._opened().append(new)
                 except UsageError as error:

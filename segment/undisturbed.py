@@ -1,0 +1,86 @@
+"""Signals that ask the process to end wait until what must not be left half done is done, which takes moments.
+
+To mask them in this thread is not enough: where the process has another (a library's, a test runner's) the system hands
+the signal to that one, and Python runs the handler here all the same. So the handlers are exchanged, for those who need
+it often once for all (`listening`). In a thread that is not the main one no handler ever runs.
+"""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_POLITE = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_Former = Callable[[int, FrameType | None], object] | int
+
+
+class _Watch:
+    """former: the handlers whose place is taken. depth: of the bodies that must not be disturbed. came: meanwhile."""
+
+    def __init__(self) -> None:
+        self.former: dict[int, _Former] = {}
+        self.depth = 0
+        self.came: set[int] = set()
+
+    def begin(self) -> None:
+        for number in _POLITE:
+            handler = signal.getsignal(number)
+            if handler is not None and handler is not signal.SIG_IGN:
+                self.former[number] = handler
+                signal.signal(number, self._hear)
+
+    def end(self) -> None:
+        while self.former:
+            signal.signal(*self.former.popitem())
+
+    def let_through(self) -> None:
+        if self.came and not self.depth:
+            try:
+                self._pass_on(self.came.pop(), None)
+            finally:
+                self.let_through()
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.depth:
+            self.came.add(number)
+        else:
+            self._pass_on(number, frame)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        former = self.former[number]
+        if callable(former):
+            former(number, frame)
+        else:
+            signal.signal(number, former)
+            signal.raise_signal(number)
+
+
+_WATCH = _Watch()
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Around many bodies that must not be disturbed; between them signals come as ever."""
+    if _WATCH.former:
+        yield
+        return
+    try:
+        try:
+            _WATCH.begin()
+        except ValueError:  # not the main thread
+            _WATCH.former.clear()
+        yield
+    finally:
+        _WATCH.end()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP come when the body is left. May be nested."""
+    with listening():
+        _WATCH.depth += 1
+        try:
+            yield
+        finally:
+            _WATCH.depth -= 1
+            _WATCH.let_through()
