@@ -93,6 +93,29 @@ def shared_memory(size_bytes: int) -> memoryview:
     return memoryview(mmap.mmap(-1, size_bytes))
 
 
+class PrivateMemory:
+    """Zeroed memory of this process alone; pages that nobody touches cost nothing.
+
+    is_large: most of it will be touched, here and there, so large pages pay.
+    """
+
+    def __init__(self, size_bytes: int, *, is_large: bool = False) -> None:
+        self._map = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if is_large and hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):
+                self._map.madvise(mmap.MADV_HUGEPAGE)
+        self.view = memoryview(self._map)
+
+    def forget(self) -> None:
+        """All zeros again."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+    def close(self) -> None:
+        """Give it back; views of it must have been released."""
+        self.view.release()
+        self._map.close()
+
+
 def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024) -> bytes:
     """The whole content of a side file (checkpoint, snapshot, metadata), at most `limit_bytes`.
 

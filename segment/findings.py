@@ -333,6 +333,10 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     Kind("deleted-directory", INFO, "a partition scheduled for deletion", "kseg list {log_dir}"),
     Kind("future-directory", INFO, "the target of a move between log directories", "kseg list {log_dir}"),
     Kind("not-retained", INFO, "a log that a broker's retention leaves alone", _LIST),
+    Kind("not-compacted", INFO, "a log that a broker's cleaner leaves alone", _LIST),
+    Kind("dirty-offset-reset", WARNING, "the cleaner's checkpoint lies outside of the log", _LIST),
+    Kind("legacy-batch-emptied", INFO, "a batch of an old format stays as an empty one of magic 2", _LIST),
+    Kind("group-left-alone", WARNING, "segments with damage were not compacted", _RECOVER),
     Kind(
         "bad-directory-name",
         ERROR,

@@ -28,7 +28,7 @@ class BatchJudge:
     def __init__(self, view: memoryview) -> None:
         self.view = view
         self.vain_bytes = 0
-        self._castagnoli, self._ieee = _crc_tables()
+        self._castagnoli, self._ieee = crc_tables()
         self._ranges: dict[bool, RangeChecksum] = {}
 
     def judge(self, table: Columns) -> None:
@@ -74,7 +74,7 @@ def _crc32(data: memoryview) -> int:
 _TABLES: list[tuple[memoryview, memoryview]] = []
 
 
-def _crc_tables() -> tuple[memoryview, memoryview]:
+def crc_tables() -> tuple[memoryview, memoryview]:
     # made once per process: 4096 entries of interpreted arithmetic are not free at start-up
     if not _TABLES:
         _TABLES.append(

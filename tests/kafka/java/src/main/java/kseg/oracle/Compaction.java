@@ -24,7 +24,7 @@ final class Compaction {
 
     /**
      * Step: first_dirty_offset (absent: as without a checkpoint), map_bytes, io_buffer_bytes. Answer: the offsets between which
-     * the manager would clean, and with "only_offsets" nothing more; else the first offset not cleaned.
+     * the manager would clean, and with "only_offsets", or when there is nothing to clean, no more; else the first offset not cleaned.
      */
     static void run(UnifiedLog log, Clock clock, JsonNode step, ObjectNode line) throws Exception {
         Optional<Long> checkpoint = step.hasNonNull("first_dirty_offset")
@@ -35,7 +35,7 @@ final class Compaction {
         line.put("first_dirty_offset", firstDirty).put("first_uncleanable_offset", firstUncleanable);
         LogToClean cleanable = new LogToClean(log, firstDirty, firstUncleanable, true);
         line.put("clean_bytes", cleanable.cleanBytes()).put("cleanable_bytes", cleanable.cleanableBytes());
-        if (step.path("only_offsets").asBoolean(false)) {
+        if (step.path("only_offsets").asBoolean(false) || cleanable.cleanableBytes() == 0) {
             return;
         }
         int buffer = step.path("io_buffer_bytes").asInt(1 << 20);

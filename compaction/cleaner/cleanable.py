@@ -1,0 +1,109 @@
+"""Between which offsets a cleaner would clean a log now (Kafka: LogCleanerManager, LogToClean; fact sheet §8.1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kseg.compaction.cleaner.options import CleanSettings
+from kseg.compaction.cleaner.segments import Segment, between
+
+
+class Bound(StrEnum):
+    """What keeps the rest of a log from being cleaned."""
+
+    ACTIVE = "active segment"
+    UNSTABLE = "last stable offset"
+    LAG = "min.compaction.lag.ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the rules go by. segments: the last one is the active one. noted_dirty_offset: of the cleaner checkpoint or
+    the user, None when neither says; first_batch_timestamps are asked only for max.compaction.lag.ms."""
+
+    segments: Sequence[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    noted_dirty_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanable:
+    """first_dirty_offset <= offset < first_uncleanable_offset is cleaned, the latter being the base of a segment.
+    clean_bytes, dirty_bytes: of the logs, by whole segments. bound: what ends the range. is_reset: the noted dirty
+    offset lay outside of the log, so the log start counts."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    bound: Bound
+    is_reset: bool
+
+    @property
+    def dirty_ratio(self) -> float:
+        """0 for a log without bytes."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def is_due(self, settings: CleanSettings, is_overdue: bool) -> bool:
+        """Whether a cleaner would choose the log. is_overdue: max.compaction.lag.ms has passed for a part of it."""
+        if not self.dirty_bytes:
+            return False
+        return is_overdue or self.dirty_ratio > settings.min_cleanable_dirty_ratio
+
+
+def cleanable(standing: Standing, settings: CleanSettings) -> Cleanable:
+    """Needs one segment at least."""
+    first_dirty, is_reset = _first_dirty(standing)
+    active = standing.segments[-1]
+    bounds = [(standing.last_stable_offset, Bound.UNSTABLE), (active.base_offset, Bound.ACTIVE)]
+    lagging = _lagging(standing, settings, first_dirty)
+    if lagging is not None:
+        bounds.append((lagging, Bound.LAG))
+    uncleanable, bound = min(bounds)
+    if uncleanable == active.base_offset:
+        bound = Bound.ACTIVE
+    uncleanable = max(first_dirty, uncleanable)
+    inactive = between(standing.segments, uncleanable, active.base_offset)
+    first_uncleanable = (inactive[0] if inactive else active).base_offset
+    clean = between(standing.segments, 0, first_dirty)
+    dirty = between(standing.segments, min(first_dirty, first_uncleanable), first_uncleanable)
+    return Cleanable(
+        first_dirty,
+        first_uncleanable,
+        sum(segment.size_bytes for segment in clean if segment.base_offset < first_dirty),
+        sum(segment.size_bytes for segment in dirty),
+        bound,
+        is_reset,
+    )
+
+
+def _first_dirty(standing: Standing) -> tuple[int, bool]:
+    noted = standing.noted_dirty_offset
+    if noted is None:
+        return standing.log_start_offset, False
+    if standing.log_start_offset <= noted <= standing.log_end_offset:
+        return noted, False
+    return standing.log_start_offset, True
+
+
+def _lagging(standing: Standing, settings: CleanSettings, first_dirty: int) -> int | None:
+    if settings.min_compaction_lag_ms <= 0:
+        return None
+    youngest_ms = settings.now_ms - settings.min_compaction_lag_ms
+    active = standing.segments[-1].base_offset
+    for segment in between(standing.segments, first_dirty, active):
+        if segment.largest_timestamp_ms > youngest_ms:
+            return segment.base_offset
+    return None
+
+
+def is_overdue(first_timestamps: Sequence[int], settings: CleanSettings) -> bool:
+    """Whether records have waited longer than max.compaction.lag.ms. first_timestamps: the maximum timestamp of the first
+    batch of each dirty segment that is not the active one."""
+    if settings.max_compaction_lag_ms is None:
+        return False
+    known = [timestamp for timestamp in first_timestamps if timestamp > 0]
+    return bool(known) and min(known) < settings.now_ms - max(0, settings.max_compaction_lag_ms)

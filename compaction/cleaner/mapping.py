@@ -1,0 +1,143 @@
+"""The first pass of a round: the keys of the dirty range into the offset map (rules: `offset_map`)."""
+
+from array import array
+from collections.abc import Sequence
+
+from kseg.compaction.cleaner.offset_map import OffsetMap, batch_row
+from kseg.compaction.cleaner.reading import DamagedSegment, control_kind, outside, problem_of, tables
+from kseg.compaction.cleaner.segments import Segment, aborted_in, between
+from kseg.compaction.cleaner.transactions import Transactions
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.files import MappedFile
+from kseg.segment.findings import Finding
+from kseg.segment.kernel.rewrite import plain_stop, same_transaction
+from kseg.segment.kernel.walk import walk
+from kseg.segment.scanning.decode import Decoder
+from kseg.segment.sidecar.index import OffsetIndex
+
+
+class Mapping:
+    """One pass. segments: of the whole log. found: takes damage and goes on; None makes damage an exception."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        offset_map: OffsetMap,
+        log_start_offset: int,
+        found: list[Finding] | None,
+    ) -> None:
+        self._segments = segments
+        self._map = offset_map
+        self._log_start = log_start_offset
+        self._found = found
+        self._transactions = Transactions()
+        self._start = 0
+
+    def run(self, start_offset: int, end_offset: int) -> None:
+        """Fill the map with start_offset <= offset < end_offset, as far as it takes them. Raises DamagedSegment."""
+        self._map.clear()
+        self._start = start_offset
+        dirty = between(self._segments, start_offset, end_offset)
+        self._transactions.add(aborted_in(self._segments, self._log_start, start_offset, end_offset))
+        bounds = [*(segment.base_offset for segment in dirty[1:]), end_offset]
+        for segment, bound in zip(dirty, bounds, strict=True):
+            with segment.opened() as view:
+                is_full = self._segment(segment, view)
+            if is_full:
+                return
+            self._map.reach(bound - 1)
+
+    def _segment(self, segment: Segment, view: memoryview) -> bool:
+        """Whether the map is full."""
+        decoder = Decoder(view)
+        position = start_position(segment, view, self._start)
+        for table in tables(segment, view, position, self._found):
+            self._map.begin_table()
+            if self._table(segment, view, decoder, table):
+                return True
+            last = table.at(C.LAST_OFFSET, table.count - 1)
+            if last >= self._start:
+                self._map.reach(last)
+        return False
+
+    def _table(self, segment: Segment, view: memoryview, decoder: Decoder, table: Columns) -> bool:
+        row, state = 0, self._transactions
+        while row < table.count:
+            stop = plain_stop(table.cells, table.capacity, row, table.count)
+            if stop > row and self._rows(segment, decoder, table, row, stop):
+                return True
+            row = stop
+            if row >= table.count:
+                break
+            producer, last = table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row)
+            if table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
+                try:
+                    kind = control_kind(segment, view, decoder, table, row)
+                except DamagedSegment as damaged:
+                    self._report(damaged)
+                else:
+                    state.judge_marker(producer, last, kind)
+                row += 1
+                continue
+            is_aborted = state.is_aborted(producer, last)
+            stop = same_transaction(table.cells, table.capacity, row, table.count, state.next_offset)
+            stop = max(stop, row + 1)
+            if not is_aborted and self._rows(segment, decoder, table, row, stop):
+                return True
+            row = stop
+        return False
+
+    def _rows(self, segment: Segment, decoder: Decoder, table: Columns, row: int, stop: int) -> bool:
+        for chunk in decoder.chunks(table, row, stop):
+            if chunk.problem is not None or not self._map.hash(chunk):
+                problem = chunk.problem or outside(chunk.last_row)
+                self._report(problem_of(segment, table, problem))
+                if chunk.problem is None:
+                    continue
+            full = self._map.put(chunk, self._start)
+            if full is not None:
+                self._reach_into(table, batch_row(chunk, full.record))
+                return True
+        return False
+
+    def _reach_into(self, table: Columns, row: int) -> None:
+        """The map was full in batch `row`: where it reaches to."""
+        last_put = self._map.last_put_in(row)
+        if last_put is not None:
+            self._map.reach(last_put)
+        elif row and table.at(C.LAST_OFFSET, row - 1) >= self._start:
+            self._map.reach(table.at(C.LAST_OFFSET, row - 1))
+
+    def _report(self, damaged: DamagedSegment) -> None:
+        if self._found is None:
+            raise damaged
+        damaged.segment.is_damaged = True
+        self._found.extend(damaged.findings)
+
+
+def start_position(segment: Segment, view: memoryview, offset: int) -> int:
+    """Where the pass begins in a segment: a broker believes the index, so do we when a batch begins there."""
+    if offset <= segment.base_offset or not len(view):
+        return 0
+    position = _indexed_position(segment, offset)
+    if not 0 < position < len(view):
+        return 0
+    probe = Columns(C.BATCH_WIDTH, 1)
+    state = memoryview(array("q", [position, 0]))
+    walk(view, len(view), probe.cells, 1, state)
+    is_batch = state[1] == 1 and segment.base_offset <= probe.at(C.BASE_OFFSET, 0) <= probe.at(
+        C.LAST_OFFSET, 0
+    )
+    return position if is_batch else 0
+
+
+def _indexed_position(segment: Segment, offset: int) -> int:
+    if segment.side_files is not None:
+        return OffsetIndex(segment.side_files.offset_index, segment.base_offset).lookup(offset).position
+    path = segment.index_paths[0]
+    if path is None:
+        return 0
+    with MappedFile(path) as file:
+        return OffsetIndex(file.view, segment.base_offset).lookup(offset).position

@@ -1,0 +1,281 @@
+"""The log of a new segment while a pass writes it: batches as they lie, and new ones, through one buffer.
+
+1. The kernel (`rewrite`) puts new batches and short spans of old ones into the buffer, and says when it needs help.
+2. A full buffer: the checksums of its new batches are computed, then their index entries, then it goes to the scratch file.
+3. A long span goes there straight from the old file, without passing through this process.
+4. A new compressed batch: its records stand in the buffer, they are compressed and put back.
+
+Without a scratch file everything is done but for the writing: that is how a plan counts.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.apply.scratch import ScratchFile
+from kseg.segment.codecs.codec import compress
+from kseg.segment.columns import Columns
+from kseg.segment.crc import crc32c
+from kseg.segment.kernel import rewrite as W
+from kseg.segment.scanning.decode import Chunk
+from kseg.segment.scanning.judge import SMALL_BATCH_BYTES, crc_tables
+from kseg.segment.sidecar.index_builder import IndexRefusal, SegmentIndexes
+
+_OUT_BYTES = 1 << 20
+_SHORT_SPAN_BYTES = 128 << 10
+_ROWS = 4096
+
+
+class NotWritable(Exception):
+    """A batch that the new segment cannot hold. refusal: of its index."""
+
+    def __init__(self, refusal: IndexRefusal) -> None:
+        super().__init__(refusal.sentence)
+        self.refusal = refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What decides beside the map. upper_offset: behind the last batch of the round, which must stay. new_horizon_ms:
+    for tombstones and markers that have none. protected: (last offset, producer) of batches that must stay."""
+
+    upper_offset: int
+    new_horizon_ms: int
+    protected: tuple[tuple[int, int], ...]
+
+
+class Buffers:
+    """What one pass needs for writing, used for segment after segment."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.out = bytearray(_OUT_BYTES)
+        self.table = Columns(C.BATCH_WIDTH, _ROWS)
+        pairs = sorted(rules.protected)
+        self.params = memoryview(
+            array("q", [rules.upper_offset, rules.new_horizon_ms, _SHORT_SPAN_BYTES, len(pairs)])
+        )
+        self.protected = memoryview(array("q", [number for pair in pairs for number in pair]))
+        self.castagnoli = crc_tables()[0]
+
+
+class NewLog:
+    """One new segment. base_offset: of the first old one. log: where it is written, None to count only.
+
+    state: the kernel's (`rewrite`), with its counts. indexes: entries of the batches that were written out.
+    """
+
+    def __init__(
+        self, buffers: Buffers, base_offset: int, interval_bytes: int, log: ScratchFile | None
+    ) -> None:
+        self._buffers = buffers
+        self._log = log
+        self._path, self._view = "", memoryview(b"")
+        self.state = memoryview(array("q", bytes(8 * W.S_WIDTH)))
+        self.indexes = SegmentIndexes(base_offset, interval_bytes, L.INT32_MAX)
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.state[W.S_POSITION])
+
+    # --- batches of an old segment
+
+    def begin(self, path: str, view: memoryview) -> None:
+        """Batches come from this file now."""
+        self._path, self._view = path, view
+        self.state[W.S_SPAN_START] = self.state[W.S_SPAN_END] = 0
+
+    def emit(self, chunk: Chunk, flags: bytearray, table: Columns, tallies: memoryview) -> None:
+        """What becomes of the batches of a chunk whose records were all judged."""
+        self._start_at(chunk.first_row)
+        records, buffers = chunk.records, self._buffers
+        self._until_done(
+            lambda: W.emit_rows(
+                self._view,
+                chunk.body,
+                records.cells,
+                records.capacity,
+                records.count,
+                flags,
+                table.cells,
+                table.capacity,
+                chunk.last_row + 1,
+                tallies,
+                buffers.params,
+                buffers.protected,
+                buffers.out,
+                buffers.table.cells,
+                buffers.table.capacity,
+                self.state,
+            ),
+            table,
+            tallies,
+        )
+
+    def take(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
+        """Batches that stay as they are."""
+        self._move(table, tallies, row, stop, 0)
+
+    def drop(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
+        """Batches whose records go; those that are needed stay as headers."""
+        self._move(table, tallies, row, stop, 1)
+
+    def empty(self, table: Columns, tallies: memoryview, row: int) -> None:
+        """A batch of which the header stays."""
+        self._move(table, tallies, row, row + 1, 2)
+
+    def _move(self, table: Columns, tallies: memoryview, row: int, stop: int, empties: int) -> None:
+        self._start_at(row)
+        buffers = self._buffers
+        self._until_done(
+            lambda: W.move_rows(
+                self._view,
+                table.cells,
+                table.capacity,
+                stop,
+                empties,
+                tallies,
+                buffers.params,
+                buffers.protected,
+                buffers.out,
+                buffers.table.cells,
+                buffers.table.capacity,
+                self.state,
+            ),
+            table,
+            tallies,
+        )
+
+    def rebuild(
+        self,
+        table: Columns,
+        tallies: memoryview,
+        row: int,
+        chunks: Iterable[tuple[Chunk, bytearray]],
+    ) -> None:
+        """A new batch of one whose records come in several tables, each with its flags. The tallies are of all."""
+        self._flush()
+        self._flush_span()
+        self._start_at(row)
+        state, buffers, end = self.state, self._buffers, L.BATCH_HEADER
+        for chunk, flags in chunks:
+            end = self._encoded(chunk, flags, table, tallies, row, end)
+        state[W.S_BODY_START], state[W.S_BODY_END] = L.BATCH_HEADER, end
+        if table.at(C.ATTRIBUTES, row) & L.CODEC_MASK:
+            self._pack(table, tallies)
+        else:
+            self._finish(end, table, tallies)
+        if len(buffers.out) > _OUT_BYTES:
+            self._flush()
+            del buffers.out[_OUT_BYTES:]
+
+    def _encoded(
+        self, chunk: Chunk, flags: bytearray, table: Columns, tallies: memoryview, row: int, position: int
+    ) -> int:
+        records, out = chunk.records, self._buffers.out
+        while True:
+            end = W.encode_rows(
+                chunk.body,
+                records.cells,
+                records.capacity,
+                records.count,
+                flags,
+                table.cells,
+                table.capacity,
+                row,
+                tallies,
+                self._buffers.params[W.P_HORIZON],
+                out,
+                position,
+            )
+            if end >= 0:
+                return end
+            out.extend(bytes(len(out)))
+
+    def end(self) -> None:
+        """No more batches of the old file."""
+        self._flush()
+        self._flush_span()
+        self._view = memoryview(b"")
+
+    # --- help for the kernel
+
+    def _start_at(self, row: int) -> None:
+        self.state[W.S_ROW] = row
+        self.state[W.S_AT] = 0
+
+    def _until_done(self, work: Callable[[], int], table: Columns, tallies: memoryview) -> None:
+        while (due := work()) != W.ALL:
+            if due == W.NO_ROOM:
+                self._make_room()
+            elif due == W.SPAN_DUE:
+                self._flush()
+                self._flush_span()
+            else:
+                self._pack(table, tallies)
+
+    def _make_room(self) -> None:
+        if self.state[W.S_OUT] or self.state[W.S_ROWS]:
+            self._flush()
+        else:
+            self._buffers.out.extend(bytes(len(self._buffers.out)))
+
+    def _pack(self, table: Columns, tallies: memoryview) -> None:
+        """Compress the body that stands in the buffer, in its place."""
+        state, buffers = self.state, self._buffers
+        start, end = state[W.S_BODY_START], state[W.S_BODY_END]
+        codec = table.at(C.ATTRIBUTES, state[W.S_ROW]) & L.CODEC_MASK
+        packed = compress(codec, L.MAGIC_V2, bytes(memoryview(buffers.out)[start:end]))
+        end = start + len(packed)
+        if end > len(buffers.out):
+            buffers.out.extend(bytes(end - len(buffers.out)))
+        buffers.out[start:end] = packed
+        self._finish(end, table, tallies)
+
+    def _finish(self, end: int, table: Columns, tallies: memoryview) -> None:
+        buffers = self._buffers
+        W.finish_packed(
+            end,
+            table.cells,
+            table.capacity,
+            tallies,
+            buffers.params,
+            buffers.out,
+            buffers.table.cells,
+            buffers.table.capacity,
+            self.state,
+        )
+
+    def _flush(self) -> None:
+        """Write out the buffer, and index what was added."""
+        state, buffers, table = self.state, self._buffers, self._buffers.table
+        table.count = rows = state[W.S_ROWS]
+        if rows:
+            left = W.seal_small(
+                buffers.out, table.cells, table.capacity, rows, SMALL_BATCH_BYTES, buffers.castagnoli
+            )
+            with memoryview(buffers.out) as view:
+                if left:
+                    W.seal_large(view, buffers.out, table.cells, table.capacity, rows, crc32c)
+                if self._log is not None and state[W.S_OUT]:
+                    with view[: state[W.S_OUT]] as filled:
+                        self._log.write(filled)
+            refused = self.indexes.add_rows(table, 0, rows)
+            if refused is not None:
+                raise NotWritable(refused[1])
+        elif self._log is not None and state[W.S_OUT]:
+            with memoryview(buffers.out)[: state[W.S_OUT]] as filled:
+                self._log.write(filled)
+        state[W.S_OUT] = state[W.S_ROWS] = 0
+
+    def _flush_span(self) -> None:
+        """Write out the pending span, which lies behind the buffer."""
+        state = self.state
+        start, end = state[W.S_SPAN_START], state[W.S_SPAN_END]
+        if self._log is not None and end > start:
+            if end - start > _SHORT_SPAN_BYTES:
+                self._log.copy(self._path, self._view, start, end - start)
+            else:
+                self._log.write(self._view[start:end])
+        state[W.S_SPAN_START] = end

@@ -1,0 +1,73 @@
+"""What `compact` was asked for: the settings of topic and broker that decide what goes, and what to do."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kseg.segment import layout as L
+from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
+
+DAY_MS = 86_400_000
+DEFAULT_SEGMENT_BYTES = 1 << 30
+DEFAULT_MAP_BYTES = 128 << 20
+LOAD_FACTOR = 0.9  # Kafka's log.cleaner.io.buffer.load.factor
+SLOT_BYTES = 24
+
+
+class Damaged(StrEnum):
+    """What damage means: refuse the partition, or skip the segments that would be joined with the damaged one."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanSettings:
+    """now_ms: the clock. max_compaction_lag_ms: None when there is no such limit. map_bytes: of the offset map."""
+
+    now_ms: int
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int | None = None
+    min_cleanable_dirty_ratio: float = 0.0
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    segment_index_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES
+    index_interval_bytes: int = L.DEFAULT_INDEX_INTERVAL_BYTES
+    map_bytes: int = DEFAULT_MAP_BYTES
+    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+
+    @property
+    def map_slots(self) -> int:
+        return self.map_bytes // SLOT_BYTES
+
+    @property
+    def map_keys(self) -> int:
+        """How many keys the map takes (Kafka: slots × load factor, cut to an int)."""
+        return int(self.map_slots * LOAD_FACTOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactOptions:
+    """One run of `compact`. first_dirty_offset: None is the log start; from_checkpoint asks the data directory instead.
+    log_start_offset, high_watermark: None asks the data directory. include_active: roll the last segment first.
+
+    apply: change the files; output: make a compacted copy below this directory instead (None: neither, plan only).
+    run_id: names the journals. quarantine: where what is taken out goes. top_keys: how many to tell of.
+    """
+
+    settings: CleanSettings
+    first_dirty_offset: int | None = None
+    from_checkpoint: bool = False
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    include_active: bool = False
+    damaged: Damaged = Damaged.REFUSE
+    apply: bool = False
+    run_id: str = ""
+    output: str | None = None
+    hard_link: bool = False
+    quarantine: str | None = None
+    top_keys: int = 10
+
+    @property
+    def writes(self) -> bool:
+        return self.apply or self.output is not None

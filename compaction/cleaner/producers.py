@@ -1,0 +1,27 @@
+"""The newest batch of each active producer, which must stay so that its sequence is remembered (fact sheet §8.6)."""
+
+from dataclasses import dataclass
+
+from kseg.segment.state.producer import ProducerState
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecords:
+    """data_offsets: (last offset, producer id) of the newest data batch of each producer that has one. marker_epochs:
+    epoch by producer id of those of whom only a marker is known."""
+
+    data_offsets: tuple[tuple[int, int], ...] = ()
+    marker_epochs: dict[int, int] | None = None
+
+    def is_last_marker(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a control batch is what a broker remembers a producer by."""
+        return self.marker_epochs is not None and self.marker_epochs.get(producer_id) == producer_epoch
+
+
+def last_records(state: ProducerState) -> LastRecords:
+    """Of all producers of a state (Kafka: UnifiedLog.lastRecordsOfActiveProducers)."""
+    entries = state.snapshot()
+    return LastRecords(
+        tuple((entry.last_offset, entry.producer_id) for entry in entries if entry.last_offset >= 0),
+        {entry.producer_id: entry.producer_epoch for entry in entries if entry.last_offset < 0},
+    )

@@ -1,0 +1,123 @@
+"""The segments of a log while rounds of cleaning go over them: as found on disk, or made by the round before.
+
+A segment that a round made stands for the found ones whose place it takes (`origins`); its log lies in a scratch file,
+its indexes are few bytes and are held. What a broker knows of a segment without reading it is here as well: sizes of
+log and indexes, modification time, the greatest timestamp, and the entries of its transaction index.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kseg.segment import layout as L
+from kseg.segment.apply.scratch import ScratchFile
+from kseg.segment.files import MappedFile, read_small
+from kseg.segment.partition.names import segment_file_name
+from kseg.segment.sidecar.txn_index import AbortedTxn, collect_aborted
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One segment as found. names: of its files in the directory, the log first; snapshot: of the producer snapshot
+    with its number, None when there is none."""
+
+    base_offset: int
+    names: tuple[str, ...]
+    snapshot: str | None
+
+    @property
+    def log_name(self) -> str:
+        return self.names[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SideFiles:
+    """Index files of a segment that was made. txn_index: empty when it has none."""
+
+    offset_index: bytes
+    time_index: bytes
+    txn_index: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class Segment:
+    """base_offset: from its name. path: of its log. log: the scratch file of one that was made. index_bytes,
+    time_index_bytes: of used entries. largest_timestamp_ms: as a broker knows it, the modification time where there is
+    no timestamp. is_whole: every batch was seen to be sound. is_changed: it differs from what was found."""
+
+    base_offset: int
+    path: str
+    size_bytes: int
+    mtime_ms: int
+    index_bytes: int
+    time_index_bytes: int
+    largest_timestamp_ms: int
+    origins: tuple[Origin, ...]
+    aborted: Sequence[AbortedTxn] = ()
+    log: ScratchFile | None = None
+    side_files: SideFiles | None = None
+    is_whole: bool = False
+    is_damaged: bool = False
+    like: str = ""
+    joins_previous: bool = False
+    index_paths: tuple[str | None, str | None, str | None] = (None, None, None)
+
+    @contextmanager
+    def opened(self) -> Iterator[memoryview]:
+        """The bytes of the log."""
+        if self.log is not None:
+            yield self.log.view
+            return
+        with MappedFile(self.path) as file:
+            yield file.view
+
+    @property
+    def name(self) -> str:
+        """Of the log file that it is or will be."""
+        return segment_file_name(self.base_offset, L.LOG_SUFFIX)
+
+    def stored_side_files(self) -> SideFiles | None:
+        """Its index files as they are; None when one is missing that every segment has."""
+        if self.side_files is not None:
+            return self.side_files
+        offset_index, time_index, txn_index = self.index_paths
+        if offset_index is None or time_index is None:
+            return None
+        return SideFiles(
+            read_small(offset_index),
+            read_small(time_index),
+            b"" if txn_index is None else read_small(txn_index),
+        )
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def floor_at(segments: Sequence[Segment], offset: int) -> int:
+    """Where the segment with the greatest base not above `offset` is; −1 when all begin above."""
+    return bisect_right(segments, offset, key=_base_offset) - 1
+
+
+def between(segments: Sequence[Segment], from_offset: int, to_offset: int) -> list[Segment]:
+    """The segments that can hold the range: from the floor of its start (Kafka: LogSegments.values)."""
+    if from_offset >= to_offset:
+        return []
+    first = max(0, floor_at(segments, from_offset))
+    return [segment for segment in segments[first:] if segment.base_offset < to_offset]
+
+
+def aborted_in(
+    segments: Sequence[Segment], log_start_offset: int, from_offset: int, to_offset: int
+) -> list[AbortedTxn]:
+    """What a broker's cleaner takes for the aborted transactions of a range: a superset, since it compares markers with
+    the log start and not with the start of the range (Kafka: LocalLog.collectAbortedTransactions)."""
+    found: list[AbortedTxn] = []
+    first = floor_at(segments, from_offset)
+    for segment in segments[first:] if first >= 0 else ():
+        search = collect_aborted(segment.aborted, log_start_offset, to_offset)
+        found.extend(search.aborted)
+        if search.is_complete:
+            break
+    return found

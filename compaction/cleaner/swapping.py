@@ -1,0 +1,119 @@
+"""From the log as it would be to the steps that make it so, in Kafka's order (LocalLog.replaceSegments; fact sheet §8.9).
+
+A broker that opens the directory between any two steps finds the old segments, or finishes the swap:
+
+1. `.cleaned` files left by a broker go: with them lying there, a broker would take the `.swap` files behind them for
+   unfinished ones and delete them.
+2. A rolled log first gets its new segment. Then each new segment, one after the other (parts of a split one together):
+3. Its files are written as `.cleaned`: a broker deletes those.
+4. They are renamed to `.swap`, from the last segment to the first, each log first: as long as one `.cleaned` is left
+   a broker deletes the `.swap` files as well.
+5. The old segments are renamed to `.deleted`. A broker that finds `.swap` logs and no `.cleaned` deletes the old ones
+   itself, and completes the names.
+6. The `.swap` files get their final names, and the snapshots of segments that are no more become `.deleted`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from kseg.compaction.cleaner.evidence import Evidence, Roll
+from kseg.compaction.cleaner.segments import Segment
+from kseg.segment import layout as L
+from kseg.segment.partition.names import SEGMENT_ROLES, FileState, parse_file_name, segment_file_name
+from kseg.segment.plan.pieces import Content, Fresh, Made, content_of
+from kseg.segment.plan.steps import Remove, Rename, Step, Write
+
+_SUFFIXES = (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.TXN_INDEX_SUFFIX)
+
+
+def swap_steps(evidence: Evidence, segments: Sequence[Segment], *, marks: bool) -> tuple[Step, ...]:
+    """The steps that put the made ones among `segments` in the place of the old ones; none when there are none.
+
+    marks: old files stay as `.deleted`; else they are taken out (for a copy, in which marks have no sense).
+    """
+    sets = list(_sets(segments))
+    if not sets and evidence.roll is None:
+        return ()
+    steps: list[Step] = list(_leftovers(evidence)) if sets else []
+    if evidence.roll is not None:
+        steps += _roll_steps(evidence.roll, evidence.segments[-1].like)
+    kept_bases = {segment.base_offset for segment in segments}
+    for new in sets:
+        steps += _set_steps(new, kept_bases, marks=marks)
+    return tuple(steps)
+
+
+def _sets(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    """Segments that were made, those together that share a found one."""
+    current: list[Segment] = []
+    for segment in segments:
+        if segment.side_files is None:
+            continue
+        if current and not segment.joins_previous:
+            yield current
+            current = []
+        current.append(segment)
+    if current:
+        yield current
+
+
+def _leftovers(evidence: Evidence) -> Iterator[Step]:
+    for file in evidence.inputs:
+        name = parse_file_name(file.name)
+        if name.state is FileState.CLEANED and name.role in SEGMENT_ROLES:
+            yield Remove(file.name, "left by a cleaning that was never finished; a broker deletes it")
+
+
+def _roll_steps(roll: Roll, like: str) -> list[Step]:
+    why = "the active segment is rolled, a new one begins at the log end"
+    names = [segment_file_name(roll.base_offset, suffix) for suffix in _SUFFIXES[:3]]
+    snapshot = segment_file_name(roll.base_offset, L.SNAPSHOT_SUFFIX)
+    return [
+        Write(snapshot, content_of([Fresh(roll.snapshot)]), "the producers at the roll"),
+        *(Write(name, (), why) for name in names),
+    ]
+
+
+def _set_steps(new: Sequence[Segment], kept_bases: set[int], *, marks: bool) -> Iterator[Step]:
+    contents = [_files(segment) for segment in new]
+    for segment, files in zip(new, contents, strict=True):
+        for name, content in files:
+            why = f"what stays of {_listed(segment)}"
+            like = None if name.endswith(L.TXN_INDEX_SUFFIX) else segment.like
+            yield Write(f"{name}{L.CLEANED_SUFFIX}", content, why, like)
+    for files in reversed(contents):
+        for name, _ in files:
+            yield Rename(
+                f"{name}{L.CLEANED_SUFFIX}", f"{name}{L.SWAP_SUFFIX}", "complete, ready to be swapped in"
+            )
+    for segment in new:
+        for origin in segment.origins:
+            for name in origin.names:
+                yield _away(name, "its place is taken by the compacted segment", marks=marks)
+    for files in contents:
+        for name, _ in files:
+            yield Rename(f"{name}{L.SWAP_SUFFIX}", name, "the compacted segment")
+    for segment in new:
+        for origin in segment.origins:
+            if origin.snapshot is not None and origin.base_offset not in kept_bases:
+                yield _away(origin.snapshot, "no segment begins there any more", marks=marks)
+
+
+def _away(name: str, why: str, *, marks: bool) -> Step:
+    return Rename(name, f"{name}{L.DELETED_SUFFIX}", why) if marks else Remove(name, why)
+
+
+def _files(segment: Segment) -> list[tuple[str, Content]]:
+    side = segment.side_files
+    assert side is not None
+    log = Made(-1, segment.size_bytes, 0) if segment.log is None else segment.log.piece
+    datas = [side.offset_index, side.time_index, *([side.txn_index] if side.txn_index else [])]
+    contents = [content_of([log]), *(content_of([Fresh(data)]) for data in datas)]
+    return [
+        (segment_file_name(segment.base_offset, suffix), content)
+        for suffix, content in zip(_SUFFIXES, contents, strict=False)
+    ]
+
+
+def _listed(segment: Segment) -> str:
+    names = [origin.log_name for origin in segment.origins]
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if names else "the one before"

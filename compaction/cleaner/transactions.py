@@ -1,0 +1,90 @@
+"""Transactions while a pass goes over the batches: which data was aborted, and which markers nobody needs any more.
+
+(Kafka: CleanedTransactionMetadata; fact sheet §8.5.)
+
+1. Aborted transactions wait by first offset. One becomes ongoing for its producer when a batch is met that ends at or
+   behind its first offset; a second one of the same producer does not replace it.
+2. A transactional batch of a producer with an ongoing aborted transaction goes, and was seen. Any other one notes
+   that the producer has committed data.
+3. An ABORT marker ends the ongoing transaction. When batches of it were seen in this pass the marker is needed, and
+   so is the entry of the transaction index. A COMMIT marker is needed when committed data of its producer were seen since
+   the last one. A control batch without records is not needed; control records of other kinds are.
+
+Batches outside of transactions change nothing here, so the caller need not tell of them.
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kseg.segment import layout as L
+from kseg.segment.sidecar.txn_index import AbortedTxn
+
+ABORT, COMMIT = 0, 1
+
+
+@dataclass(slots=True)
+class _Ongoing:
+    entry: AbortedTxn
+    was_seen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerVerdict:
+    """is_needless: the marker may go once its delete horizon has passed. kept_entry: for the new transaction index."""
+
+    is_needless: bool
+    kept_entry: AbortedTxn | None = None
+
+
+class Transactions:
+    """The state of one pass; groups of segments share it."""
+
+    __slots__ = ("_committed", "_ongoing", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, AbortedTxn]] = []
+        self._ongoing: dict[int, _Ongoing] = {}
+        self._committed: set[int] = set()
+
+    def add(self, aborted: Iterable[AbortedTxn]) -> None:
+        """Transactions known to be aborted; ones that are known already do no harm."""
+        for entry in aborted:
+            heapq.heappush(self._waiting, (entry.first_offset, entry))
+
+    @property
+    def next_offset(self) -> int:
+        """Batches that end below this meet no further aborted transaction."""
+        return self._waiting[0][0] if self._waiting else L.INT64_MAX
+
+    def pass_to(self, last_offset: int) -> None:
+        """A batch that ends at `last_offset` was met."""
+        while self._waiting and self._waiting[0][0] <= last_offset:
+            entry = heapq.heappop(self._waiting)[1]
+            self._ongoing.setdefault(entry.producer_id, _Ongoing(entry))
+
+    def is_aborted(self, producer_id: int, last_offset: int) -> bool:
+        """A transactional data batch: whether it goes."""
+        self.pass_to(last_offset)
+        ongoing = self._ongoing.get(producer_id)
+        if ongoing is None:
+            self._committed.add(producer_id)
+            return False
+        ongoing.was_seen = True
+        return True
+
+    def judge_marker(self, producer_id: int, last_offset: int, kind: int | None) -> MarkerVerdict:
+        """A control batch. kind: of its first record, None when it has none."""
+        self.pass_to(last_offset)
+        if kind is None:
+            return MarkerVerdict(True)
+        if kind == ABORT:
+            ongoing = self._ongoing.pop(producer_id, None)
+            if ongoing is not None and ongoing.was_seen:
+                return MarkerVerdict(False, ongoing.entry)
+            return MarkerVerdict(True)
+        if kind == COMMIT:
+            has_data = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return MarkerVerdict(not has_data)
+        return MarkerVerdict(False)

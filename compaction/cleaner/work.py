@@ -1,0 +1,225 @@
+"""The work of `compact` on one partition: `compact(target, CompactOptions) -> Iterator[Event]`.
+
+1. A half-done change of `compact` is brought to its end first (--apply); without --apply it is in the way.
+2. What lies there (`evidence`), and between which offsets a cleaner would clean it now (`cleanable`).
+3. The rounds (`rounds`). With --apply or --output new logs are written as they come, to files without names; a plan alone
+   counts.
+4. The steps that put the new segments into place (`swapping`), carried out by the executor.
+
+Yields findings, a row for each step, and one result. Whoever runs this with `apply` holds the lock of the data
+directory, and writes its checkpoint afterwards (`whole`).
+"""
+
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+
+from kseg.compaction.cleaner import rows
+from kseg.compaction.cleaner.cleanable import Cleanable, cleanable, is_overdue
+from kseg.compaction.cleaner.evidence import Evidence, first_timestamps, gather, open_log
+from kseg.compaction.cleaner.options import CompactOptions, Damaged
+from kseg.compaction.cleaner.reading import DamagedSegment, survey
+from kseg.compaction.cleaner.rounds import Cleaned, Rounds
+from kseg.compaction.cleaner.rows import COMMAND, Row
+from kseg.compaction.cleaner.segments import between
+from kseg.compaction.cleaner.swapping import swap_steps
+from kseg.segment import events
+from kseg.segment.apply.together import LogTarget, TargetGroup, work_together
+from kseg.segment.errors import Refused, UsageError
+from kseg.segment.events import Event, Failure
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import PartitionState, Role, parse_file_name
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.steps import Plan
+from kseg.segment.targets import FileTarget, PartitionTarget
+
+
+def compact(target: LogTarget, options: CompactOptions) -> Iterator[Event]:
+    """Plan the compaction of one partition, and carry it out when the options say so.
+
+    Raises UsageError for a single file, UnreadableInput, Refused (a broker would first do something else, inputs
+    changed, half-done journal, output there already). A log with damage is a Failure with status 4.
+    """
+    yield from carry_out((yield from prepare(target, options)), options)
+
+
+def compact_group(group: TargetGroup, options: CompactOptions) -> Iterator[Event]:
+    """`compact` for each target of the group; what one raises becomes its Failure and stops no other."""
+    yield from work_together(group, options, prepare, carry_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A compaction that was planned and not yet carried out. result: its row so far. cleaned: holds the new logs."""
+
+    plan: Plan
+    result: Row
+    cleaned: Cleaned | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+
+def prepare(target: LogTarget, options: CompactOptions) -> Generator[Event, None, Prepared | None]:
+    """The first half: yields what is found and the steps; None for a log that a cleaner leaves alone."""
+    if isinstance(target, FileTarget):
+        raise UsageError(f"{target.path} is one file of a log; name its partition directory to compact it")
+    untouched = _untouched(target)
+    if untouched is not None:
+        yield untouched
+        return None
+    _settle(target.path, options)
+    inputs = inputs_of(target.path)
+    log, around = open_log(target, options)
+    with log:
+        if not log.segments:
+            yield Finding("not-compacted", target.path, "there is no segment")
+            return None
+        evidence = gather(log, around, inputs, options)
+        try:
+            return (yield from _planned(target, evidence, options))
+        except DamagedSegment as damaged:
+            yield from _refusal(target, evidence, damaged)
+            return None
+
+
+def carry_out(prepared: Prepared | None, options: CompactOptions) -> Iterator[Event]:
+    """The second half: the result, once the files are as planned. Raises Refused."""
+    if prepared is None:
+        return
+    try:
+        done = _carried_out(prepared.plan, options)
+    finally:
+        for segment in () if prepared.cleaned is None else prepared.cleaned.segments:
+            if segment.log is not None:
+                segment.log.close()
+    yield events.Row(prepared.result | done)
+
+
+def _carried_out(plan: Plan, options: CompactOptions) -> Row:
+    if options.output is not None:
+        from kseg.segment.apply.output import write_copy
+
+        copy = rows.copy_path(options.output, plan.directory)
+        write_copy(plan, copy, hard_link=options.hard_link)
+        return {"applied": True, "output": copy}
+    if not options.apply:
+        return {}
+    if plan.is_empty:
+        return {"applied": True}
+    from kseg.segment.apply.executor import apply_plan
+
+    done = apply_plan(plan, journal_id=options.run_id, quarantine=options.quarantine)
+    return {"applied": True, "journal": done.journal, "quarantine": done.quarantine}
+
+
+def _untouched(target: PartitionTarget) -> Finding | None:
+    """Why a broker's cleaner does not come to a directory."""
+    name = own_partition_name(target.path)
+    why = ""
+    if name is not None and name.is_metadata_log:
+        why = "the metadata log is shortened by its snapshots, not by compaction"
+    elif name is not None and name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
+        why = f"the directory was set aside ({name.state}), so a broker's cleaner does not come to it"
+    elif Role.ANCIENT_LOG in {parse_file_name(entry).role for entry in os.listdir(target.path)}:
+        why = "Kafka 0.7 knows neither keys nor compaction"
+    return Finding("not-compacted", target.path, why) if why else None
+
+
+def _settle(directory: str, options: CompactOptions) -> None:
+    from kseg.segment.apply.settle import refuse_half_done, settle
+
+    if options.apply:
+        settle(directory, COMMAND)
+    else:
+        refuse_half_done(directory)
+
+
+def _name(target: PartitionTarget) -> str:
+    """`topic-partition`, or the path of a directory that is named otherwise."""
+    name = own_partition_name(target.path)
+    return target.path if name is None else name.text
+
+
+def _planned(
+    target: PartitionTarget, evidence: Evidence, options: CompactOptions
+) -> Generator[Event, None, Prepared]:
+    yield from evidence.log.findings
+    range_ = cleanable(evidence.standing, options.settings)
+    if range_.is_reset:
+        noted = evidence.standing.noted_dirty_offset
+        message = f"the first dirty offset {noted} lies outside of the log; the log start counts"
+        yield Finding("dirty-offset-reset", target.path, message, first_offset=noted)
+    result = rows.result_row(_name(target), target.path, evidence, range_)
+    cleaned = None
+    if range_.is_due(options.settings, _is_overdue(evidence, range_, options)):
+        cleaned = _cleaned(target, evidence, range_, options)
+        yield from _findings(target, cleaned)
+        result |= rows.cleaned_row(evidence, cleaned)
+    segments = evidence.segments if cleaned is None else cleaned.segments
+    steps = swap_steps(evidence, segments, marks=options.output is None)
+    plan = Plan(command=COMMAND, directory=target.path, inputs=evidence.inputs, steps=steps)
+    result["steps"] = len(steps)
+    for row in rows.step_rows(_name(target), plan):
+        yield events.Row(row)
+    return Prepared(plan, result, cleaned)
+
+
+def _is_overdue(evidence: Evidence, range_: Cleanable, options: CompactOptions) -> bool:
+    if options.settings.max_compaction_lag_ms is None:
+        return False
+    active = evidence.segments[-1].base_offset
+    dirty = between(evidence.segments, range_.first_dirty_offset, active)
+    return is_overdue(first_timestamps(dirty, evidence.log), options.settings)
+
+
+def _cleaned(
+    target: PartitionTarget, evidence: Evidence, range_: Cleanable, options: CompactOptions
+) -> Cleaned:
+    scratch = None
+    if options.writes:
+        scratch = target.path if options.output is None else _existing(options.output)
+    rounds = Rounds(
+        evidence.segments,
+        options.settings,
+        evidence.standing.log_start_offset,
+        evidence.last_records,
+        scratch_directory=scratch,
+        skips=options.damaged is Damaged.SKIP,
+    )
+    return rounds.run(range_.first_dirty_offset, range_.first_uncleanable_offset, range_.dirty_bytes)
+
+
+def _existing(path: str) -> str:
+    """The directory itself, or the nearest one above it that is there."""
+    path = os.path.abspath(path)
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _findings(target: PartitionTarget, cleaned: Cleaned) -> Iterator[Finding]:
+    yield from cleaned.findings
+    tally = cleaned.tally
+    if tally.legacy_emptied:
+        count = tally.legacy_emptied
+        message = f"{count} batch of magic 0 or 1 lost all its records and ends the round; its offsets stay"
+        yield Finding("legacy-batch-emptied", target.path, message, numbers={"batches": count})
+    if tally.groups_skipped:
+        message = f"{tally.groups_skipped} groups of segments hold damage and were left as they are"
+        yield Finding("group-left-alone", target.path, message, numbers={"groups": tally.groups_skipped})
+
+
+def _refusal(target: PartitionTarget, evidence: Evidence, damaged: DamagedSegment) -> Iterator[Event]:
+    """All damage in the closed segments, and the command that mends it."""
+    found = list(damaged.findings)
+    known = {(finding.path, finding.position) for finding in found}
+    for segment in evidence.segments[:-1]:
+        if segment.log is None:
+            found += [each for each in survey(segment) if (each.path, each.position) not in known]
+    yield from found
+    yield Failure(
+        target.path,
+        f"{target.path} is damaged and was not compacted; `kseg recover {target.path}` says what can be saved, "
+        "--damaged skip leaves the segments alone that would be joined with damaged ones",
+        Refused.exit_status,
+    )
