@@ -19,7 +19,6 @@ cdef Py_ssize_t put_encoding(const unsigned char* buf, Py_ssize_t p, long long l
 @cython.locals(i=cython.Py_ssize_t, length=cython.longlong)
 cdef Py_ssize_t put_headers(const unsigned char* buf, Py_ssize_t p, Py_ssize_t count, int mode, unsigned char* out, Py_ssize_t o) noexcept
 
-cdef inline Py_ssize_t put_bool(unsigned char* out, Py_ssize_t o, long long value) noexcept
 cdef inline Py_ssize_t put_file(unsigned char* out, Py_ssize_t o, const unsigned char* file, Py_ssize_t file_length) noexcept
 
 @cython.locals(magic=cython.longlong, attributes=cython.longlong, flags=cython.longlong, base_offset=cython.longlong, last_offset=cython.longlong, count=cython.longlong, sequence=cython.longlong)

@@ -158,12 +158,6 @@ def put_headers(buf, p, count, mode, out, o):
     return o + 1
 
 
-def put_bool(out, o, value):
-    if value:
-        return views.put(out, o, b"true", 4)
-    return views.put(out, o, b"false", 5)
-
-
 def put_file(out, o, file, file_length):
     o = views.put(out, o, b',"file":', 8)
     o = views.put(out, o, file, file_length)
@@ -205,9 +199,9 @@ def put_batch_line(out, o, cells, capacity, row, file, file_length):
     o = views.put(out, o, b',"leader_epoch":', 16)
     o = text.put_number(out, o, cells[7 * capacity + row])
     o = views.put(out, o, b',"transactional":', 17)
-    o = put_bool(out, o, flags & 16)
+    o = text.put_bool(out, o, flags & 16)
     o = views.put(out, o, b',"control":', 11)
-    o = put_bool(out, o, flags & 32)
+    o = text.put_bool(out, o, flags & 32)
     o = views.put(out, o, b',"delete_horizon_ms":', 21)
     if flags & 64:
         o = text.put_number(out, o, cells[9 * capacity + row])
@@ -222,7 +216,7 @@ def put_batch_line(out, o, cells, capacity, row, file, file_length):
     o = views.put(out, o, b'","crc":', 8)
     o = text.put_number(out, o, cells[8 * capacity + row])
     o = views.put(out, o, b',"valid":', 9)
-    o = put_bool(out, o, cells[14 * capacity + row] == 1)
+    o = text.put_bool(out, o, cells[14 * capacity + row] == 1)
     return views.put(out, o, b"}\n", 2)
 
 
@@ -257,7 +251,7 @@ def put_record_line(buf, batches, batch_capacity, row, cells, capacity, at, mode
         o = views.put(out, o, b',"crc":', 7)
         o = text.put_number(out, o, cells[10 * capacity + at])
         o = views.put(out, o, b',"valid":', 9)
-        o = put_bool(out, o, cells[11 * capacity + at] == 1)
+        o = text.put_bool(out, o, cells[11 * capacity + at] == 1)
     return views.put(out, o, b"}\n", 2)
 
 
