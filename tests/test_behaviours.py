@@ -27,7 +27,17 @@ def written() -> str:
 
 def test_every_row_of_the_areas_is_listed() -> None:
     elsewhere = {"X15"}  # what a cleaner does, which comes with compaction
-    areas = (("F", 59), ("I", 22), ("D", 11), ("V", 16), ("L", 22), ("R", 44), ("P", 27), ("X", 16), ("T", 21))
+    areas = (
+        ("F", 59),
+        ("I", 22),
+        ("D", 11),
+        ("V", 16),
+        ("L", 22),
+        ("R", 44),
+        ("P", 27),
+        ("X", 16),
+        ("T", 21),
+    )
     for letter, last in areas:
         there = [f"{letter}{number:02}" for number in range(1, last + 1)]
         assert [row for row in behaviours.ROWS if row[0] == letter] == [
