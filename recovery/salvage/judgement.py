@@ -60,6 +60,10 @@ class Judgement:
             finding.severity == INFO and finding.id != "index-preallocated" for finding in self.findings
         )
 
+    def forget_leftovers(self) -> None:
+        """Marked files were still there when they were seen, and are gone now: whoever took them out tells it."""
+        self.findings = [finding for finding in self.findings if finding.id != "leftover-deleted"]
+
     def is_blamed(self, path: str, *kinds: str) -> bool:
         return not self.blamed.get(path, set()).isdisjoint(kinds)
 

@@ -12,8 +12,9 @@ Where a broker would lose what is whole, salvage decides otherwise:
 4. A finished replacement that is damaged gives way to the segments it was to replace, when these are still there.
 5. A replacement into whose range no live log reaches takes its place, finished or not: it is all there is.
 
-A `.deleted` log goes like the others. Whether retention was to delete it or a recovery threw it away cannot be told;
-the finding says which offsets are nowhere else, and the file lies in the quarantine, where no broker deletes it.
+A `.deleted` log goes like the others where anything is repaired. Whether retention was to delete it or a recovery threw
+it away cannot be told; the finding says which offsets are nowhere else, and the file lies in the quarantine, where no
+broker deletes it. Where nothing else is wrong marked files stay: a broker that was stopped cleanly leaves them, too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -58,6 +59,12 @@ class Leftovers:
         self._draft = draft
         self.findings: list[Finding] = []
         self.logs: list[SetAside] = []
+
+    @property
+    def are_marks_only(self) -> bool:
+        """Whether nothing lies there but files that are marked for deletion."""
+        states = {parse_file_name(name).state for name in self._draft.image}
+        return FileState.CLEANED not in states and FileState.SWAP not in states
 
     def settle(self) -> None:
         names = [parse_file_name(name) for name in self._draft.image]

@@ -3,7 +3,7 @@
 A broker keeps nothing behind the first byte it cannot read. Plan:
 
 1. Leftovers of cleanings, splits and deletions are settled as a broker does, unless whole batches would be lost by it
-   (`leftovers`).
+   (`leftovers`). Files marked for deletion wait: where nothing else is wrong they stay.
 2. One pass judges everything as `verify` does, and notes what of each log is valid: stretches of batches, damage, header
    fields outside the checksum that neighbours prove wrong (`judgement`, `watch`). Where nothing is wrong that is all.
 3. What is held twice is held once, by stated rules; offsets rise strictly (`overlaps`). Batches whose base offset
@@ -44,10 +44,15 @@ def salvage(
     """
     draft = Draft(directory, inputs)
     leftovers = Leftovers(draft)
-    leftovers.settle()
+    may_stay = leftovers.are_marks_only and not rebuild
+    if not may_stay:
+        leftovers.settle()
     judgement = judge(directory, draft.image, draft.identities, circumstances, settings)
-    if judgement.is_at_peace and not rebuild and not leftovers.findings and not leftovers.logs:
-        return _as_it_is(draft, judgement, circumstances)
+    if may_stay:
+        if judgement.is_at_peace:
+            return _as_it_is(draft, judgement, circumstances)
+        leftovers.settle()
+        judgement.forget_leftovers()
     from kseg.recovery.salvage.planning import Planning  # most partitions need none
 
     with Logs(judgement.logs) as logs:

@@ -105,6 +105,16 @@ def test_marked_files_go_and_the_only_copy_is_named(hurt: Path) -> None:
     assert repair.log_end_offset == 297
 
 
+def test_marked_files_stay_where_nothing_else_is_wrong(hurt: Path) -> None:
+    """A broker that was stopped cleanly leaves them, and takes them away at its next start."""
+    side_diseases.leftover_deleted(log(hurt))
+    marked = {file.name for file in hurt.glob("*.deleted")}
+    repair = plan(hurt)
+    assert marked and {name for name in repair.image if name.endswith(".deleted")} == marked
+    assert not repair.why and not repair.removed
+    assert {finding.severity for finding in repair.findings if finding.id == "leftover-deleted"} == {"info"}
+
+
 def test_the_snapshot_of_a_kraft_log_is_no_leftover(hurt: Path) -> None:
     name = f"{5:020d}-{1:010d}.checkpoint.deleted"
     (hurt / name).write_bytes(b"")
