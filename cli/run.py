@@ -31,13 +31,14 @@ def over_targets(
     alone: Callable[[int], object] | None = None,
     through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
     grouped: Callable[[Sequence[Target], int], Sequence[fanout.Named]] | None = None,
-    hold: "Callable[[Sequence[Target]], AbstractContextManager[object]] | None" = None,
+    hold: "Callable[[Sequence[Target]], AbstractContextManager[object | None]] | None" = None,
 ) -> int:
     """Run `work` over what the paths mean, show it, and return the exit status.
 
     alone: the options for one target that has all the jobs for itself; several are shared out among the processes.
     through: the last word on the stream of events before it is shown. hold: what is held while the targets are
-    worked on (a lock); a command with one looks for half-done changes itself, for all others they are shown first. A
+    worked on (a lock), giving the options to work with where holding changed them; a command with one looks for
+    half-done changes itself, for all others they are shown first. A
     path that cannot be read is a failure among others when there are several paths. Raises UsageError when no path
     was given or the narrowing leaves nothing.
     """
@@ -53,7 +54,7 @@ def over_targets(
     if alone is not None and len(targets) == 1:
         options = alone(jobs)
 
-    def work_on_all() -> int:
+    def work_on_all(options: object) -> int:
         if grouped is None:
             events = fanout.run(work, targets, options, jobs, tally.finish_target)
         else:
@@ -62,9 +63,9 @@ def over_targets(
         return show(through(events) if through else events, style, [target.path for target in targets], tally)
 
     if hold is None:
-        return work_on_all()
-    with hold(targets):
-        return work_on_all()
+        return work_on_all(options)
+    with hold(targets) as held:
+        return work_on_all(options if held is None else held)
 
 
 def _after(first: Sequence[Event], events: Iterator[Event]) -> Iterator[Event]:

@@ -25,7 +25,7 @@ def circumstances_of(directory: str, log_dir: str | None, options: RecoverOption
 
     is_clean = options.is_clean
     if is_clean is None:
-        is_clean = around is not None and around.is_clean
+        is_clean = around is not None and (around.is_clean or log_dir in options.marked)
     return Circumstances(
         is_clean=is_clean,
         recovery_point=chosen(options.recovery_point, Role.RECOVERY_POINTS),

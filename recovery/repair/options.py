@@ -47,6 +47,7 @@ class Circumstances:
 class RecoverOptions:
     """One run of `recover`. is_clean, recovery_point, log_start_offset: None asks the data directory.
 
+    marked: data directories that count as marked though this run, or a killed one before it, took their marker away.
     apply: change the files; output: make a repaired copy below this directory instead (None: neither, plan only).
     run_id: names the journals of this run. hard_link: unchanged files of the copy are links.
     rebuild: all side files anew. topic_id: to write a missing partition.metadata with. quarantine: where what is
@@ -58,6 +59,7 @@ class RecoverOptions:
     is_clean: bool | None = None
     recovery_point: int | None = None
     log_start_offset: int | None = None
+    marked: frozenset[str] = frozenset()
     apply: bool = False
     run_id: str = ""
     output: str | None = None

@@ -2,7 +2,8 @@
 
 1. Before: the locks of all data directories concerned (--apply). Where a clean-shutdown marker lies or is wanted, the
    partitions are planned first. With --mark-clean nothing is done unless all of them will be sound; when one of them
-   needs a repair, a marker that lies there is taken away before anything else changes.
+   needs a repair, a marker that lies there is taken away before anything else changes. To the partitions it is there
+   still: they are loaded as planned.
 2. The partitions (`work.recover`), here or in worker processes. Their result rows pass by, and are kept.
 3. After: the plan for each data directory's own files (`log_dir`). Every file of every partition is synced before the
    marker is written.
@@ -12,7 +13,7 @@ Only the rows tell what the partitions are like: workers are other processes.
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,8 @@ from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.rows import step_rows
 from kseg.recovery.repair.work import recover
 from kseg.segment import fanout
-from kseg.segment.errors import KsegError
+from kseg.segment.apply.probe import has_journal
+from kseg.segment.errors import KsegError, UnreadableInput
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.partition.directory import is_log_directory, own_partition_name
 from kseg.segment.plan.steps import Plan
@@ -45,15 +47,19 @@ class Run:
         self._was_marked: dict[str, bool] = {}
 
     @contextmanager
-    def held(self, targets: Sequence[Target]) -> Iterator[None]:
-        """Everything that must be so while the targets are worked on. Raises Refused when a broker is running."""
+    def held(self, targets: Sequence[Target]) -> Iterator[RecoverOptions]:
+        """Everything that must be so while the targets are worked on, and the options to work with. Raises Refused
+        when a broker is running."""
         found = [
             target.log_dir for target in targets if isinstance(target, PartitionTarget) and target.log_dir
         ]
         self._log_dirs = list(dict.fromkeys(found))
         if not self._options.apply:
-            self._was_marked = {log_dir: own_files.has_marker(log_dir) for log_dir in self._log_dirs}
-            yield
+            for log_dir in self._log_dirs:
+                self._was_marked[log_dir] = own_files.has_marker(log_dir)
+                with suppress(UnreadableInput):  # to be named when it is in the way
+                    self._was_marked[log_dir] |= _opening_of(log_dir) is not None
+            yield self._as_marked()
             return
         # imported by those who change something: a plan need not wait for the executor
         from kseg.segment.apply.lock import locked
@@ -62,11 +68,14 @@ class Run:
         with locked({*self._log_dirs, *_around_files(targets)}):
             for log_dir in self._log_dirs:
                 settle(log_dir, own_files.COMMAND)
-                self._was_marked[log_dir] = own_files.has_marker(log_dir)
                 self._resume(log_dir)
                 if self._was_marked[log_dir] or self._options.mark_clean:
                     self._look_ahead(log_dir, targets)
-            yield
+            yield self._as_marked()
+
+    def _as_marked(self) -> RecoverOptions:
+        marked = frozenset(log_dir for log_dir, was_marked in self._was_marked.items() if was_marked)
+        return replace(self._options, marked=marked)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the partitions, and behind them those of their data directories."""
@@ -100,7 +109,7 @@ class Run:
 
     def _look_ahead(self, log_dir: str, targets: Sequence[Target]) -> None:
         """Raises Refused when the data directory is to be marked clean and cannot be."""
-        planned = replace(self._options, apply=False)
+        planned = replace(self._as_marked(), apply=False)
         inside = [
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
@@ -128,23 +137,17 @@ class Run:
 
     def _resume(self, log_dir: str) -> None:
         """A run that was killed between taking the marker away and its end: this run ends it."""
-        from kseg.segment.apply.journal import State, journals_in
-
-        journals = journals_in(log_dir)
-        followed = {journal.header.get("after") for journal in journals}
-        for journal in journals:
-            saved = journal.place.old(own_files.MARKER)
-            is_opening = journal.command == own_files.COMMAND and journal.state is State.DONE
-            if is_opening and journal.place.id not in followed and os.path.exists(saved):
-                self._openings[log_dir] = journal.place.id
-                self._was_marked[log_dir] = True
+        opening = _opening_of(log_dir)
+        self._was_marked[log_dir] = own_files.has_marker(log_dir) or opening is not None
+        if opening is not None:
+            self._openings[log_dir] = opening
 
     def _close(self, log_dir: str) -> Iterator[Event]:
         options = self._options
         outcomes = self._outcomes.get(log_dir, [])
         mark_clean, was_marked = options.mark_clean, self._was_marked[log_dir]
-        if mark_clean:
-            own_files.refuse_unless_sound(log_dir, outcomes)
+        if mark_clean and own_files.doubts_about(log_dir, outcomes):
+            mark_clean = False  # all else is done nevertheless: the partitions are changed already
         if options.apply and own_files.will_mark(
             log_dir, outcomes, mark_clean=mark_clean, was_marked=was_marked
         ):
@@ -160,8 +163,17 @@ class Run:
             yield Row(row)
         changed = [os.path.basename(os.path.abspath(path)) for path in self._changed.get(log_dir, ())]
         opening = self._openings.get(log_dir)
-        if plan.is_empty and len(changed) < 2 and opening is None:
-            return  # the one journal there may be undoes all
+        # else the one journal there may be undoes all
+        if not plan.is_empty or len(changed) >= 2 or opening is not None:
+            yield Row(_log_dir_row(plan, self._carried_out(log_dir, plan, opening, changed)))
+        if options.mark_clean:
+            own_files.refuse_unless_sound(log_dir, outcomes)
+
+    def _carried_out(self, log_dir: str, plan: Plan, opening: str | None, changed: Sequence[str]) -> Values:
+        """What becomes of the plan for the data directory's own files.
+
+        opening: the id of the journal that has its marker. changed: names of the partitions with a journal."""
+        options = self._options
         done: Values = {"applied": False, "journal": None, "quarantine": None}
         if options.apply:
             from kseg.segment.apply.executor import apply_plan
@@ -173,7 +185,24 @@ class Run:
                 after=opening,
             )
             done = {"applied": True, "journal": applied.journal, "quarantine": applied.quarantine}
-        yield Row(_log_dir_row(plan, done))
+        return done
+
+
+def _opening_of(log_dir: str) -> str | None:
+    """The id of the journal in which a run that never came to its end took the marker away."""
+    from kseg.segment.apply.journal import State, journals_in
+
+    if not has_journal(log_dir):
+        return None
+    journals = journals_in(log_dir)
+    followed = {journal.header.get("after") for journal in journals}
+    found = None
+    for journal in journals:
+        is_opening = journal.command == own_files.COMMAND and journal.state is State.DONE
+        saved = journal.place.old(own_files.MARKER)
+        if is_opening and journal.place.id not in followed and os.path.exists(saved):
+            found = journal.place.id
+    return found
 
 
 def _log_dir_row(plan: Plan, done: Values) -> Values:

@@ -40,7 +40,7 @@ def _directories(targets: Sequence[Target]) -> Iterator[str]:
                 log_dirs[target.path] = None
             case _:
                 partitions[os.path.dirname(target.path) or os.curdir] = None
-    yield from (path for path in log_dirs if _has_journal(path))
+    yield from (path for path in log_dirs if has_journal(path))
     yield from (path for path in partitions if is_known_to_kseg(path))
 
 
@@ -49,7 +49,8 @@ def is_known_to_kseg(partition_path: str) -> bool:
     return os.path.lexists(os.path.join(partition_path, KSEG_DIRECTORY))
 
 
-def _has_journal(log_dir: str) -> bool:
+def has_journal(log_dir: str) -> bool:
+    """Whether a journal lies in a data directory, of a change that is done or not."""
     with suppress(OSError), os.scandir(log_dir) as entries:  # whoever reads it says why it cannot be read
         return any(entry.name.startswith(_PREFIX) for entry in entries)
     return False
