@@ -4,6 +4,7 @@ A file may hold what `kafka-configs.sh` shows of a topic, or a broker's server.p
 first, then the broker's name for the same, in the order in which a broker asks them.
 """
 
+import math
 from collections.abc import Mapping
 
 from kseg.segment.errors import FormatError, UsageError
@@ -38,6 +39,19 @@ class TopicConfig:
         number = parse_integer(text.strip(), LONG_BITS)
         if number is None:
             raise UsageError(f"{self.path}: {name} is no whole number: {text!r}")
+        return number
+
+    def number(self, name: str) -> float | None:
+        """A decimal number, None when it is not there. Raises UsageError for anything else, also for what is none."""
+        text = self._pairs.get(name)
+        if text is None:
+            return None
+        try:
+            number = float(text.strip())
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise UsageError(f"{self.path}: {name} is no number: {text!r}")
         return number
 
     def words(self, name: str) -> tuple[str, ...] | None:

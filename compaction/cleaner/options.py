@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kseg.segment import layout as L
+from kseg.segment.errors import UsageError
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
 
 DAY_MS = 86_400_000
@@ -34,6 +35,15 @@ class CleanSettings:
     index_interval_bytes: int = L.DEFAULT_INDEX_INTERVAL_BYTES
     map_bytes: int = DEFAULT_MAP_BYTES
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+
+    def check(self) -> None:
+        """Raises UsageError for a map that takes no key (Kafka's cleaner refuses it too), or one beyond all bounds."""
+        if self.map_keys < 1 or self.map_keys >= self.map_slots:
+            raise UsageError(
+                f"a map of {self.map_bytes} bytes holds no key; give it {3 * SLOT_BYTES} at least"
+            )
+        if self.map_slots > L.INT32_MAX:
+            raise UsageError(f"a map cannot have {self.map_bytes} bytes")
 
     @property
     def map_slots(self) -> int:

@@ -22,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 SAMPLES = {
     "N": "7",
+    "N|checkpoint": "7",
     "E": "3",
+    "R": "0.5",
     "TIME": "2024-05-01T12:00Z",
     "DURATION": "5m",
     "SIZE": "64KiB",

@@ -1,0 +1,67 @@
+"""The settings of the cleaner from a file of properties: the topic's name for each first, then the broker's.
+
+Sources: Kafka's TopicConfig, ServerTopicConfigSynonyms, CleanerConfig. What stands there and does not matter to the
+result is told by `notes_on`: the cleaner packs a batch with the codec it had, whatever compression.type says, and grows its
+buffers beyond max.message.bytes.
+"""
+
+from dataclasses import replace
+
+from kseg.compaction.cleaner.options import CleanSettings
+from kseg.compaction.config import TopicConfig
+from kseg.segment.errors import UsageError
+
+_WHOLE = {
+    "delete_retention_ms": ("delete.retention.ms", "log.cleaner.delete.retention.ms"),
+    "min_compaction_lag_ms": ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
+    "max_compaction_lag_ms": ("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    "segment_bytes": ("internal.segment.bytes", "segment.bytes", "log.segment.bytes"),
+    "segment_index_bytes": ("segment.index.bytes", "log.index.size.max.bytes"),
+    "index_interval_bytes": ("index.interval.bytes", "log.index.interval.bytes"),
+    "map_bytes": ("log.cleaner.dedupe.buffer.size",),
+    "producer_id_expiration_ms": ("producer.id.expiration.ms",),
+}
+_RATIO = ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio")
+_POLICY = ("cleanup.policy", "log.cleanup.policy")
+_WITHOUT_EFFECT = ("compression.type", "compression.", "max.message.bytes", "message.max.bytes")
+
+
+def configured(config: TopicConfig, settings: CleanSettings) -> CleanSettings:
+    """The settings with what the file says. Raises UsageError for values that Kafka would not take."""
+    for field, names in _WHOLE.items():
+        for name in names:
+            value = config.integer(name)
+            if value is not None:
+                if value < 0:
+                    raise UsageError(f"{config.path}: {name} cannot be negative")
+                settings = replace(settings, **{field: value})
+                break
+    for name in _RATIO:
+        ratio = config.number(name)
+        if ratio is not None:
+            if not 0 <= ratio <= 1:
+                raise UsageError(f"{config.path}: {name} lies between 0 and 1")
+            return replace(settings, min_cleanable_dirty_ratio=ratio)
+    return settings
+
+
+def is_compacted(config: TopicConfig) -> bool:
+    """Whether the topic is one that a cleaner comes to; True when the file does not say."""
+    for name in _POLICY:
+        words = config.words(name)
+        if words is not None:
+            return "compact" in words
+    return True
+
+
+def notes_on(config: TopicConfig) -> tuple[str, ...]:
+    """What a file says that the cleaner does not go by, and what it says against cleaning."""
+    notes = []
+    if not is_compacted(config):
+        notes.append(f"{config.path}: cleanup.policy is without compact: a broker would not clean this topic")
+    ignored = config.named(*_WITHOUT_EFFECT)
+    if ignored:
+        notes.append(
+            f"{config.path}: {', '.join(ignored)}: without effect, as in a broker's cleaner: a batch keeps its codec"
+        )
+    return tuple(notes)
