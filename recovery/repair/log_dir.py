@@ -21,6 +21,7 @@ away: only a run that changes something takes it away.
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from kseg.recovery.repair.checkpoints import AlignedCheckpoint, PartitionOutcome, align
 from kseg.recovery.repair.options import Policy
@@ -39,7 +40,7 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Fresh, content_of
+from kseg.segment.plan.pieces import Content, Fresh, content_of
 from kseg.segment.plan.steps import Plan, Remove, Write
 from kseg.segment.sidecar.checkpoint import encode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import CleanShutdown, encode_clean_shutdown
@@ -91,7 +92,7 @@ def doubts_about(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> list[str
     """
     seen = {outcome.name: outcome for outcome in outcomes}
     doubts = []
-    for directory, name in _partitions(log_dir):
+    for directory, name in partitions_in(log_dir):
         if name.state is PartitionState.DELETE:
             continue
         outcome = seen.get(name)
@@ -153,8 +154,7 @@ def closing_plan(
     ]
     steps = [*steps_between(before, after, why)]
     if is_clean and MARKER not in before:
-        content = content_of([Fresh(encode_clean_shutdown(CleanShutdown()))])
-        steps.append(Write(MARKER, content, "every log of the data directory is sound and synced"))
+        steps.append(Write(MARKER, _empty_marker(), "every log of the data directory is sound and synced"))
     return Plan(
         command=COMMAND,
         directory=log_dir,
@@ -164,7 +164,26 @@ def closing_plan(
     )
 
 
-def _partitions(log_dir: str) -> list[tuple[str, PartitionName]]:
+def plan_of_copy(plan: Plan, outcomes: Sequence[PartitionOutcome]) -> Plan:
+    """The closing plan for a copy: without lock and journals, which are of the original, and with a marker only where
+    there was one and all that was copied is sound; an empty one when anything was changed."""
+    steps = list(plan.steps)
+    for file in plan.inputs:
+        if parse_file_name(file.name).role in (Role.LOCK, Role.KSEG_JOURNAL):
+            steps.append(Remove(file.name, "it is of the original"))
+    if any(file.name == MARKER for file in plan.inputs):
+        if any(outcome.doubt for outcome in outcomes):
+            steps.append(Remove(MARKER, "not every log of the copy is sound"))
+        elif any(outcome.changed for outcome in outcomes):
+            steps.append(Write(MARKER, _empty_marker(), "every log of the copy is sound and synced"))
+    return replace(plan, steps=tuple(steps))
+
+
+def _empty_marker() -> Content:
+    return content_of([Fresh(encode_clean_shutdown(CleanShutdown()))])
+
+
+def partitions_in(log_dir: str) -> list[tuple[str, PartitionName]]:
     """(directory, what its name says) of every partition in a data directory, by name."""
     found = []
     try:
@@ -192,7 +211,7 @@ def _aligned(
     """Writes into the image the checkpoints that need it, and says what was wrong with them."""
     present = frozenset(
         (name.topic, name.partition)
-        for _, name in _partitions(log_dir)
+        for _, name in partitions_in(log_dir)
         if name.state in (PartitionState.LIVE, PartitionState.FUTURE)
     )
     for role in OFFSET_CHECKPOINT_ROLES:

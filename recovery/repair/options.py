@@ -1,5 +1,6 @@
 """What `recover` was asked for, and what a broker would hand its log loading for one partition."""
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,7 +50,8 @@ class RecoverOptions:
 
     marked: data directories that count as marked though this run, or a killed one before it, took their marker away.
     apply: change the files; output: make a repaired copy below this directory instead (None: neither, plan only).
-    run_id: names the journals of this run. hard_link: unchanged files of the copy are links.
+    is_nested: the copies of several data directories lie each in a directory of its name below `output`. run_id: names
+    the journals of this run. hard_link: unchanged files of the copy are links.
     rebuild: all side files anew. topic_id: to write a missing partition.metadata with. quarantine: where what is
     taken out goes (None: beside the journal).
     """
@@ -63,9 +65,16 @@ class RecoverOptions:
     apply: bool = False
     run_id: str = ""
     output: str | None = None
+    is_nested: bool = False
     hard_link: bool = False
     quarantine: str | None = None
     rebuild: bool = False
     mark_clean: bool = False
     topic_id: str | None = None
     drop_cache: bool = False
+
+    def copy_of(self, log_dir: str | None) -> str | None:
+        """Where the copy of a data directory goes, and those of its partitions below it; None without --output."""
+        if self.output is None or log_dir is None or not self.is_nested:
+            return self.output
+        return os.path.join(self.output, os.path.basename(os.path.abspath(log_dir)))

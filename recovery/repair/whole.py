@@ -75,7 +75,7 @@ class Run:
 
     def _as_marked(self) -> RecoverOptions:
         marked = frozenset(log_dir for log_dir, was_marked in self._was_marked.items() if was_marked)
-        return replace(self._options, marked=marked)
+        return replace(self._options, marked=marked, is_nested=len(self._log_dirs) > 1)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the partitions, and behind them those of their data directories."""
@@ -163,11 +163,25 @@ class Run:
             yield Row(row)
         changed = [os.path.basename(os.path.abspath(path)) for path in self._changed.get(log_dir, ())]
         opening = self._openings.get(log_dir)
+        copy = replace(options, is_nested=len(self._log_dirs) > 1).copy_of(log_dir)
+        if copy is not None:
+            if self._is_whole(log_dir):
+                yield Row(_log_dir_row(plan, self._copied(plan, copy, outcomes)))
         # else the one journal there may be undoes all
-        if not plan.is_empty or len(changed) >= 2 or opening is not None:
+        elif not plan.is_empty or len(changed) >= 2 or opening is not None:
             yield Row(_log_dir_row(plan, self._carried_out(log_dir, plan, opening, changed)))
         if options.mark_clean:
             own_files.refuse_unless_sound(log_dir, outcomes)
+
+    def _is_whole(self, log_dir: str) -> bool:
+        """Whether all partitions of a data directory were worked on, and not some that were picked."""
+        return len(self._outcomes.get(log_dir, ())) == len(own_files.partitions_in(log_dir))
+
+    def _copied(self, plan: Plan, copy: str, outcomes: Sequence[PartitionOutcome]) -> Values:
+        from kseg.segment.apply.output import write_files
+
+        write_files(own_files.plan_of_copy(plan, outcomes), copy, hard_link=self._options.hard_link)
+        return {"applied": True, "journal": None, "quarantine": None, "output": copy}
 
     def _carried_out(self, log_dir: str, plan: Plan, opening: str | None, changed: Sequence[str]) -> Values:
         """What becomes of the plan for the data directory's own files.

@@ -159,10 +159,11 @@ def _death(subject: Subject, repair: Repair) -> Iterator[Event]:
 
 def _carried_out(subject: Subject, plan: Plan, options: RecoverOptions) -> rows.Row:
     """What changes in the result when the plan is carried out."""
-    if options.output is not None:
+    around = options.copy_of(subject.log_dir)
+    if around is not None:
         from kseg.segment.apply.output import write_copy
 
-        copy = os.path.join(options.output, os.path.basename(os.path.abspath(subject.directory)))
+        copy = os.path.join(around, os.path.basename(os.path.abspath(subject.directory)))
         write_copy(plan, copy, hard_link=options.hard_link)
         return {"applied": True, "output": copy}
     if not options.apply:

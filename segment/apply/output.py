@@ -30,6 +30,8 @@ from kseg.segment.errors import Refused
 from kseg.segment.plan.pieces import Content, Span, length_of
 from kseg.segment.plan.steps import Plan, Write
 
+_OWN_FILES = ".own-files.kseg"
+
 
 @dataclass(slots=True)
 class Copied:
@@ -61,6 +63,28 @@ def write_copy(plan: Plan, target: str, *, hard_link: bool = False, disk: Disk =
     except OSError as error:
         where = target if error.filename is None else error.filename
         raise Refused(f"cannot write {where}: {error.strerror}; there is no copy") from error
+
+
+def write_files(plan: Plan, target: str, *, hard_link: bool = False, disk: Disk = DISK) -> None:
+    """The files of a planned directory, as they would become, into `target`, which may hold the copies of its
+    sub-directories already. Raises Refused when a name is taken there, otherwise as `write_copy`."""
+    folder = os.path.join(os.path.abspath(target), _OWN_FILES)
+    try:
+        taken = set(disk.names(target)) & set(Course(plan.inputs, plan.steps).end)
+        if taken:
+            raise Refused(f"{os.path.join(target, min(taken))} is there already")
+        if disk.status(folder) is not None:  # left by a run that was killed
+            _remove(folder, disk)
+        write_copy(plan, folder, hard_link=hard_link, disk=disk)
+        for name in disk.names(folder):
+            disk.rename(os.path.join(folder, name), os.path.join(target, name))
+        disk.remove_directory(folder)
+        disk.sync_directory(target)
+    except OSError as error:
+        where = target if error.filename is None else error.filename
+        raise Refused(
+            f"cannot write {where}: {error.strerror}; the copy lacks files of {plan.directory}"
+        ) from error
 
 
 def _prefix(target: str) -> str:

@@ -149,11 +149,27 @@ def test_a_copy_is_repaired_and_the_input_stays(
         "metro-none-0",
         "metro-zstd-0",
     ]
-    assert run(["verify", str(copy / "metro-zstd-0")]) == 0
+    assert run(["verify", str(copy)]) == 0
+    own, copied = files_of(log_dir), files_of(copy)
+    # the copy is marked clean as the original is, by an empty marker: what it says of a broker's epoch is not ours
+    assert copied.pop(".kafka_cleanshutdown") == b"" != own.pop(".kafka_cleanshutdown")
+    assert copied.keys() == own.keys() - {".lock"} and copied["meta.properties"] == own["meta.properties"]
     assert files_of(copy / "fares-0") == files_of(log_dir / "fares-0")
     capfd.readouterr()
     with unchanged(copy):
         assert run(["recover", "--output", str(copy), str(log_dir)]) == 4  # it is there already
+
+
+def test_copies_of_several_data_directories_lie_side_by_side(
+    log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(log_dir, log_dir.parent / "other")
+    hurt(log_dir.parent / "other" / "fares-0" / FIRST)
+    copy = tmp_path / "copy"
+    assert run(["recover", "--output", str(copy), str(log_dir), str(log_dir.parent / "other")]) == 0
+    assert sorted(child.name for child in copy.iterdir()) == ["data", "other"]
+    assert files_of(copy / "data" / "fares-0") == files_of(log_dir / "fares-0")
+    assert run(["verify", "--quick", str(copy)]) == 0
 
 
 def test_where_a_broker_dies_policy_kafka_refuses(
