@@ -11,7 +11,8 @@ The plan when there are several targets and several jobs:
    in the output; it reads the others only while less than `AHEAD_BYTES` wait for their turn. A worker that is not
    read blocks in its pipe: that is the back pressure, and the bound on memory.
 4. A worker that dies costs its target a `Failure`; a fresh worker takes what was queued behind it.
-5. Whatever ends the run (all done, Ctrl-C, the consumer leaving) stops the workers.
+5. Whatever ends the run (all done, Ctrl-C, the consumer leaving) stops the workers. So does the parent's death, at
+   once and not when a target is finished: with the parent goes the broker's lock that it held for them.
 
 What a target's work raises never stops the others: every exception becomes a `Failure` that names the target.
 """
@@ -294,12 +295,32 @@ def _serve(
     """
     for other in inherited:
         other.close()
+    _end_with_the_parent(connection)
     try:
         while True:
             number = int.from_bytes(connection.recv_bytes(), "little")
             _send_events(connection, number, targets[number], work, options)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         os._exit(0)  # the parent is gone or has had enough; nothing here needs an orderly end
+
+
+def _end_with_the_parent(connection: "Connection") -> None:
+    """Have this process ended as `stop` ends it as soon as the other end of its pipe is closed, whatever it is at."""
+    import select
+    import signal
+    import threading
+
+    if not hasattr(select, "poll"):
+        return
+    hang_up = select.poll()
+    hang_up.register(connection.fileno(), 0)  # asks for no event: only the end of the connection wakes it
+
+    def wait() -> None:
+        while not hang_up.poll():
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _send_events(connection: "Connection", number: int, target: T, work: Work[T, O], options: O) -> None:

@@ -183,3 +183,31 @@ def test_leaving_early_stops_the_workers(tmp_path: Path) -> None:
     for worker in tmp_path.iterdir():
         with pytest.raises(ProcessLookupError):
             os.kill(int(worker.name), 0)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks /proc who is alive")
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """The lock on a data directory is the parent's: without it nobody may go on changing files there."""
+    parent = os.fork()
+    if parent == 0:
+        for _ in fanout.run(note_and_wait, toys(9), str(tmp_path), 3):
+            pass
+        os._exit(0)
+    while len(workers := list(tmp_path.iterdir())) < 3:
+        time.sleep(0.01)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+
+    deadline = time.monotonic() + 10
+    for worker in workers:
+        while is_at_work(int(worker.name)):
+            assert time.monotonic() < deadline, "a worker goes on without its parent"
+            time.sleep(0.01)
+
+
+def is_at_work(process: int) -> bool:
+    """Whether a process lives; one that has ended and that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
