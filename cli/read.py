@@ -43,10 +43,10 @@ def command(
             help="At most so many bytes, in whole batches.",
         ),
     ] = 1024 * 1024,
-    max_message_size: Annotated[
+    max_message_bytes: Annotated[
         int,
         Option(
-            "--max-message-size",
+            "--max-message-bytes",
             metavar="SIZE",
             read=read_size_of_int,
             help="How far --max-bytes may be doubled until a whole message fits.",
@@ -82,7 +82,7 @@ def command(
     """Read what a broker's fetch would return: whole batches from the one holding an offset.
 
     When not even one message fits into --max-bytes, that size is doubled until one does, up to
-    --max-message-size. With --raw the bytes go to stdout, otherwise the records.
+    --max-message-bytes. With --raw the bytes go to stdout, otherwise the records.
     """  # fmt: skip
     from kseg.cli.render import Style
     from kseg.cli.run import over_targets
@@ -94,7 +94,7 @@ def command(
     query = ReadQuery(
         offset=offset,
         max_bytes=max_bytes,
-        max_message_bytes=max_message_size,
+        max_message_bytes=max_message_bytes,
         grow=not no_grow,
         raw=raw,
         framing=framing,

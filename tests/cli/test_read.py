@@ -36,6 +36,13 @@ def test_raw_bytes_are_whole_batches_of_the_segment(
     assert capfdbinary.readouterr().out == data[:100]
 
 
+def test_the_doubling_ends_where_it_is_told_to(metro: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["read", "--offset", "0", "--max-bytes", "100", "--quiet", "--raw", str(metro)]
+    assert run([*words, "--max-message-bytes", "800"]) == 1  # the first batch has 874 bytes
+    assert run([*words, "--max-message-bytes", "874"]) == 0
+    capfd.readouterr()
+
+
 def test_records_in_words_and_as_json(metro: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["read", "--offset", "3", "--max-bytes", "900", str(metro)]) == 0
     lines = capfd.readouterr().out.splitlines()
