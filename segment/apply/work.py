@@ -5,15 +5,26 @@ from collections.abc import Iterator
 
 from kseg.segment.apply.disk import DISK
 from kseg.segment.apply.executor import finish
-from kseg.segment.apply.journal import Place, is_there, journals_in, place_of
+from kseg.segment.apply.journal import (
+    Journal,
+    Place,
+    State,
+    former_place,
+    is_there,
+    journals_in,
+    place_of,
+    read_journal,
+)
 from kseg.segment.apply.lock import locked
 from kseg.segment.apply.undo import undo
 from kseg.segment.errors import KsegError, Refused, UnreadableInput
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.partition.directory import is_log_directory
-from kseg.segment.partition.names import KSEG_DIRECTORY
+from kseg.segment.partition.names import KSEG_DIRECTORY, NAME_BY_ROLE, Role
 
 COMMAND = "undo"
+_MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
+_SECOND = len("20260101T120000Z")  # of a run's id
 
 
 def undo_journal(path: str, go_on: bool) -> Iterator[Event]:
@@ -23,11 +34,14 @@ def undo_journal(path: str, go_on: bool) -> Iterator[Event]:
     """
     try:
         place = _journal_at(path)
-        with locked(_log_dirs_of(place)):
+        log_dirs = _log_dirs_of(place)
+        with locked(log_dirs):
             if go_on:
                 for applied in finish(place):
                     yield Row(_row(applied.journal, "finished") | {"quarantine": applied.quarantine})
             else:
+                for log_dir in log_dirs:
+                    _refuse_below_a_marker(place, log_dir)
                 for undone in undo(place):
                     row = {"undid": undone.command, "files": list(undone.files)}
                     yield Row(_row(undone.journal, "undone") | row)
@@ -69,3 +83,30 @@ def _log_dirs_of(place: Place) -> list[str]:
         return [place.directory]
     parent = os.path.dirname(os.path.abspath(place.directory))
     return [parent] if is_log_directory(parent) else []
+
+
+def _refuse_below_a_marker(place: Place, log_dir: str) -> None:
+    """Raises Refused when a data directory was marked clean on the strength of a repair that is to be taken back: the
+    broker would believe the marker, and a log that it does not check can lose its records (fact sheet §6.3d).
+
+    A marker that only came back, behind the journal that took it away, lay there before the repair too."""
+    marker = os.path.join(log_dir, _MARKER)
+    if place.in_log_dir or not os.path.lexists(marker):
+        return
+    command = read_journal(place).command
+    for journal in journals_in(log_dir):
+        is_since = journal.place.id[:_SECOND] >= place.id[:_SECOND]
+        is_new = former_place(journal) is None
+        if is_since and is_new and journal.command == command and _has_written(journal, _MARKER):
+            raise Refused(
+                f"{marker} was written because of this repair, and would not be true without it: "
+                f"`kseg undo {journal.path}` takes back both; without the marker this can be undone alone"
+            )
+
+
+def _has_written(journal: Journal, name: str) -> bool:
+    """Whether a change that is done wrote a file of this name."""
+    steps = journal.header.get("steps") or ()
+    return journal.state is State.DONE and any(
+        isinstance(step, dict) and (step.get("do"), step.get("file")) == ("write", name) for step in steps
+    )

@@ -244,3 +244,36 @@ def test_verify_does_not_take_journals_for_foreign_files(
     )
     assert list(data.glob("kseg-journal-*-old-*"))
     assert not [line for line in complaints() - before if "kseg" in line]
+
+
+def test_a_repair_is_not_taken_back_below_the_marker_that_vouches_for_it(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker would believe the marker and not look at the damage (fact sheet §6.3d)."""
+    (data / ".kafka_cleanshutdown").unlink()
+    partition = data / "metro-none-0"
+    os.truncate(partition / f"{72:020}.log", 4000)
+    before = state(data)
+    assert run(["recover", "--apply", "--mark-clean", "--quiet", str(data)]) == 0
+    assert (data / ".kafka_cleanshutdown").exists()
+    repaired = state(data)
+    capfd.readouterr()
+    (whole,) = data.glob("kseg-journal-*.jsonl")
+
+    assert run(["undo", str(partition)]) == 4
+    assert f"`kseg undo {whole}` takes back both" in capfd.readouterr().err
+    assert_as_before(data, repaired)
+
+    assert run(["undo", "--quiet", str(whole)]) == 0
+    assert_as_before(data, before)
+
+
+def test_without_the_marker_one_partition_can_be_taken_back_alone(data: Path) -> None:
+    (data / ".kafka_cleanshutdown").unlink()
+    partition = data / "metro-none-0"
+    os.truncate(partition / f"{72:020}.log", 4000)
+    before = state(partition)
+    assert run(["recover", "--apply", "--mark-clean", "--quiet", str(data)]) == 0
+    (data / ".kafka_cleanshutdown").unlink()
+    assert run(["undo", "--quiet", str(partition)]) == 0
+    assert state(partition) == before
