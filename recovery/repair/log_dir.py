@@ -120,11 +120,15 @@ def will_mark(
     """Whether `closing_plan` calls the data directory clean: then every partition looked at has to be synced before.
 
     A marker that was taken away comes back when all that was looked at is sound; of other partitions it says what it
-    said before. One that lies there still was not touched. Raises UnreadableInput."""
+    said before. Where nothing changes it is not touched. Raises UnreadableInput."""
     if mark_clean:
         return True
-    was_taken_away = was_marked and not has_marker(log_dir)
-    return was_taken_away and not any(outcome.doubt for outcome in outcomes)
+    return _is_taken_away(log_dir, outcomes, was_marked) and not any(outcome.doubt for outcome in outcomes)
+
+
+def _is_taken_away(log_dir: str, outcomes: Iterable[PartitionOutcome], was_marked: bool) -> bool:
+    """Whether the marker is away while partitions change; where they are only planned it lies there still."""
+    return was_marked and (not has_marker(log_dir) or any(outcome.changed for outcome in outcomes))
 
 
 def closing_plan(
@@ -138,7 +142,9 @@ def closing_plan(
     """What the data directory's own files need once its partitions are as in `outcomes`.
 
     mark_clean: write the marker. was_marked: there was one before the run (`has_marker`); it comes
-    back under the same conditions, else it stays away. The caller has synced every partition when `will_mark` is true.
+    back under the same conditions, else it stays away. Where the partitions are only planned the marker is still there,
+    and the plan has the step that makes it what it will be.
+    The caller has synced every partition when `will_mark` is true.
     Raises Refused when `mark_clean` cannot be (nothing is planned then), UnreadableInput.
     """
     inputs = inputs_of(log_dir)
@@ -153,8 +159,11 @@ def closing_plan(
         *_without_leftovers(log_dir, after, why),
     ]
     steps = [*steps_between(before, after, why)]
-    if is_clean and MARKER not in before:
+    is_away = _is_taken_away(log_dir, outcomes, was_marked)
+    if is_clean and (is_away or MARKER not in before):
         steps.append(Write(MARKER, _empty_marker(), "every log of the data directory is sound and synced"))
+    elif is_away and MARKER in before:
+        steps.append(Remove(MARKER, "not every log of the data directory is sound"))
     return Plan(
         command=COMMAND,
         directory=log_dir,
@@ -166,16 +175,18 @@ def closing_plan(
 
 def plan_of_copy(plan: Plan, outcomes: Sequence[PartitionOutcome]) -> Plan:
     """The closing plan for a copy: without lock and journals, which are of the original, and with a marker only where
-    there was one and all that was copied is sound; an empty one when anything was changed."""
+    there was one and all that was copied is sound."""
     steps = list(plan.steps)
     for file in plan.inputs:
         if parse_file_name(file.name).role in (Role.LOCK, Role.KSEG_JOURNAL):
             steps.append(Remove(file.name, "it is of the original"))
-    if any(file.name == MARKER for file in plan.inputs):
-        if any(outcome.doubt for outcome in outcomes):
-            steps.append(Remove(MARKER, "not every log of the copy is sound"))
-        elif any(outcome.changed for outcome in outcomes):
-            steps.append(Write(MARKER, _empty_marker(), "every log of the copy is sound and synced"))
+    is_marked = any(file.name == MARKER for file in plan.inputs)
+    if (
+        is_marked
+        and any(outcome.doubt for outcome in outcomes)
+        and all(step.name != MARKER for step in steps)
+    ):
+        steps.append(Remove(MARKER, "not every log of the copy is sound"))
     return replace(plan, steps=tuple(steps))
 
 

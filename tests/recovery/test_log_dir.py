@@ -224,6 +224,10 @@ def test_a_marker_comes_back_only_where_all_is_sound(tmp_path: Path) -> None:
     (place / MARKER).write_text('{"version":0,"brokerEpoch":17}')
     assert has_marker(str(place))
     assert closing(place, outcome("a-0", 0, 10), was_marked=True).is_empty  # it lies there still
+    changing = closing(place, outcome("a-0", 0, 10, changed=True), was_marked=True)
+    assert written(changing) == {MARKER: ""}  # only planned so far
+    doubtful = closing(place, outcome("a-0", 0, 10, changed=True, doubt="has damage at 3"), was_marked=True)
+    assert [step.name for step in doubtful.steps if isinstance(step, Remove)] == [MARKER]
     (place / MARKER).unlink()
     assert not has_marker(str(place))
     unsound = outcome("a-0", 0, 10, doubt="cannot be loaded")

@@ -42,11 +42,11 @@ def marked(capture_small: Path, tmp_path: Path) -> Path:
 
 
 def steps_of(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """The steps for partitions."""
+    """The steps for partitions and for the data directory's own files."""
     run(["recover", "--policy", "kafka", "--json", "--now", NOW_MS, *(str(word) for word in words)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert rows
-    return [row for row in rows if row["type"] == "step" and row["partition"].startswith("metro")]
+    return [row for row in rows if row["type"] == "step"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -58,6 +58,7 @@ def test_logs_are_loaded_as_planned_though_the_marker_is_away(
     planned = steps_of("--jobs", str(jobs), marked, capfd=capfd)
     assert any(step["partition"] == "metro-zstd-0" and step["file"].endswith(".index") for step in planned)
     assert not any(step["file"].endswith(".log") for step in planned)
+    assert planned[-1]["file"] == MARKER  # it comes back, and no longer tells an epoch
     assert steps_of("--apply", "--jobs", str(jobs), marked, capfd=capfd) == planned
     assert log.read_bytes() == before
 
@@ -90,7 +91,7 @@ def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevert
     with whole.held(targets):
         told = list(whole.through(events()))
     (own,) = [event.values for event in told if isinstance(event, Row) and "log_dir" in event.values]
-    assert own["steps"] == 1
+    assert own["steps"] == 2  # the checkpoint, and the marker that goes
     failure = told[-1]
     assert isinstance(failure, Failure) and failure.exit_status == 4
     assert "not marked clean" in failure.sentence and "the disk is full" in failure.sentence
