@@ -62,7 +62,7 @@ def _cost(cost: Values) -> str:
     left = cost.get("damaged_bytes_left", 0)
     stays = f"; leaves {counted(int(left), 'damaged byte')} where they are" if left else ""
     if not lost_bytes and not batches:
-        return f"loses nothing{stays}"
+        return f"takes out nothing{stays}" if left else "loses nothing"
     valid = f", {batches:,} valid {'batch' if batches == 1 else 'batches'} among them" if batches else ""
     return (
         f"takes out {counted(int(lost_bytes), 'byte')}{valid}; {counted(int(offsets), 'offset')} lost{stays}"

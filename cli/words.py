@@ -153,11 +153,13 @@ def _place(values: Values) -> str:
 
 
 def _step(step: Any) -> str:
-    """`time-index orders-0/….timeindex: slot 2, offset 83`."""
+    """`time-index orders-0/….timeindex: slot 2, offset 83`, or `no slot`."""
     if not isinstance(step, Mapping):
         return str(step)
     numbers = ", ".join(
-        f"{name.replace('_', ' ')} {value}" for name, value in step.items() if name not in ("step", "file")
+        f"no {name.replace('_', ' ')}" if value is None else f"{name.replace('_', ' ')} {value}"
+        for name, value in step.items()
+        if name not in ("step", "file")
     )
     head = f"{step.get('step', '')} {step.get('file', '')}".strip()
     return f"{head}: {numbers}" if numbers else head

@@ -15,7 +15,8 @@ def test_an_answer_says_where_it_lies_and_how_it_was_found() -> None:
         "type": "lookup", "partition": "p-0", "query": {"kind": "offset", "offset": 7}, "found": True, "offset": 7,
         "timestamp": 1714564800123, "leader_epoch": 3, "segment": "p-0/0.log", "position": 4096,
         "batch_base_offset": 5, "batch_last_offset": 9, "bytes_read": 12345,
-        "path": [{"step": "offset-index", "file": "p-0/0.index", "slot": 2, "offset": 5}, {"step": "open", "file": "x"}],
+        "path": [{"step": "offset-index", "file": "p-0/0.index", "slot": 2, "offset": 5}, {"step": "open", "file": "x"},
+                 {"step": "time-index", "file": "y", "slot": None}],
         "record": RECORD,
     }  # fmt: skip
     assert list(lookup_words(answer)) == [
@@ -25,6 +26,7 @@ def test_an_answer_says_where_it_lies_and_how_it_was_found() -> None:
         "  12,345 bytes read",
         "    offset-index p-0/0.index: slot 2, offset 5",
         "    open x",
+        "    time-index y: no slot",
     ]
 
 
