@@ -1,0 +1,233 @@
+"""Transactions in a compacted log: rows C27 and C29 … C39 of Kafka's own tests, and X15."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kseg.segment.model import NewBatch
+from kseg.segment.state.control import control_key
+from tests.compaction.compacting import (
+    DAY_MS,
+    SETTINGS,
+    T0,
+    Topic,
+    aborted,
+    batches,
+    clean,
+    ends,
+    kept,
+    log,
+)
+
+NOW = SETTINGS.now_ms
+SOON = T0 + 1000  # producers are active still
+
+
+def close(topic: Topic) -> Path:
+    topic.roll()
+    return topic.close()
+
+
+@pytest.mark.behaviour("C27")
+def test_the_last_sequence_of_an_aborted_transaction_stays(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "a"), producer=7, transactional=True)
+    topic.send((2, "a"), (3, "a"), producer=7, transactional=True)
+    topic.end(7, abort=True)
+    directory = close(topic)
+    clean(directory, now_ms=SOON)
+    assert [(b.last_offset, b.count) for b in batches(directory)] == [(2, 0), (3, 1)]
+    assert batches(directory)[0].last_sequence == 2
+
+
+@pytest.mark.behaviour("C29")
+def test_interleaved_transactions_of_two_producers(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "p1"), (2, "p1"), producer=1, transactional=True)
+    topic.send((2, "p2"), (3, "p2"), producer=2, transactional=True)
+    topic.send((3, "p1"), producer=1, transactional=True)
+    topic.send((1, "p2"), producer=2, transactional=True)
+    topic.end(1, abort=True)
+    topic.end(2)
+    topic.send((2, "plain"))
+    directory = close(topic)
+    outcome = clean(directory)
+    assert kept(directory) == [(3, "3", "p2"), (5, "1", "p2"), (8, "2", "plain")]
+    assert [b.last_offset for b in batches(directory) if b.is_control] == [6, 7]
+    assert outcome.result["markers_kept"] == 2
+    assert [entry.first_offset for entry in aborted(directory)] == [0]
+
+
+@pytest.mark.behaviour("C30")
+def test_a_commit_marker_without_data_goes_behind_its_horizon(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "a"), producer=1, transactional=True)
+    topic.end(1)
+    topic.send((1, "b"))
+    directory = close(topic)
+    clean(directory, now_ms=NOW)  # data goes, the marker has seen it
+    assert ends(directory) == [1, 2]
+    assert batches(directory)[0].delete_horizon_ms is None
+    clean(directory, now_ms=NOW)
+    assert batches(directory)[0].delete_horizon_ms == NOW + DAY_MS
+    clean(directory, now_ms=NOW + DAY_MS - 1)
+    assert ends(directory) == [1, 2]
+    outcome = clean(directory, now_ms=NOW + DAY_MS)
+    assert ends(directory) == [2]
+    assert outcome.result["markers_removed"] == 1
+
+
+@pytest.mark.behaviour("C31")
+def test_a_commit_marker_stays_beside_the_empty_batch_of_its_producer(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "a"), producer=1, transactional=True)
+    topic.end(1)
+    topic.send((1, "b"))
+    directory = close(topic)
+    for _ in range(3):
+        clean(directory, now_ms=SOON)
+        assert [(b.last_offset, b.count, b.delete_horizon_ms) for b in batches(directory)] == [
+            (0, 0, None),
+            (1, 1, None),
+            (2, 1, None),
+        ]
+
+
+@pytest.mark.behaviour("C32")
+@pytest.mark.behaviour("X15")
+def test_an_abort_marker_goes_in_three_passes(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "a"), producer=1, transactional=True)
+    topic.end(1, abort=True)
+    topic.send((1, "b"))
+    directory = close(topic)
+    clean(directory, now_ms=NOW)
+    assert (ends(directory), [entry.last_offset for entry in aborted(directory)]) == ([1, 2], [1])
+    clean(directory, now_ms=NOW)
+    assert (ends(directory), aborted(directory)) == ([1, 2], [])
+    assert not list(directory.glob("*.txnindex"))
+    assert batches(directory)[0].delete_horizon_ms == NOW + DAY_MS
+    clean(directory, now_ms=NOW + DAY_MS)
+    assert ends(directory) == [2]
+
+
+@pytest.mark.behaviour("C33")
+@pytest.mark.behaviour("X15")
+def test_an_abort_marker_stays_beside_the_empty_batch_of_its_producer(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "a"), producer=1, transactional=True)
+    topic.end(1, abort=True)
+    topic.send((1, "b"))
+    directory = close(topic)
+    for _ in range(3):
+        clean(directory, now_ms=SOON)
+        assert [(b.last_offset, b.count) for b in batches(directory)] == [(0, 0), (1, 1), (2, 1)]
+        assert [entry.last_offset for entry in aborted(directory)] == [1]
+
+
+@pytest.mark.behaviour("C34")
+def test_an_abort_in_a_later_segment(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "a"), producer=1, transactional=True)
+    topic.roll()
+    topic.send((2, "a"), producer=1, transactional=True)
+    topic.end(1, abort=True)
+    directory = close(topic)
+    outcome = clean(directory, now_ms=SOON, segment_bytes=1)
+    assert kept(directory) == []
+    assert [(b.last_offset, b.count) for b in batches(directory)] == [(1, 0), (2, 1)]
+    assert outcome.bases == [0, 1, 3]
+    assert log(directory, 0).stat().st_size == 0
+
+
+@pytest.mark.behaviour("C35")
+def test_a_commit_in_a_later_segment(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "a"), producer=1, transactional=True)
+    topic.roll()
+    topic.send((2, "a"), producer=1, transactional=True)
+    topic.roll()
+    topic.end(1)
+    directory = close(topic)
+    for _ in range(2):
+        clean(directory, segment_bytes=1)
+        assert kept(directory) == [(0, "1", "a"), (1, "2", "a")]
+        assert [b.delete_horizon_ms for b in batches(directory)] == [None, None, None]
+
+
+@pytest.mark.behaviour("C36")
+def test_cleaned_up_to_the_undecided_and_then_on(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "old"))
+    topic.send((1, "a"), producer=1, transactional=True)
+    topic.roll()
+    topic.send((2, "a"), producer=1, transactional=True)
+    topic.roll()
+    topic.send((1, "new"))
+    topic.roll()
+    topic.send((9, "x"))
+    directory = topic.close()
+    assert clean(directory).result["passes"] == 0  # the first segment holds the open transaction
+    other = Topic(tmp_path / "more")
+    other.send((1, "old"))
+    other.roll()
+    other.send((1, "a"), producer=1, transactional=True)
+    other.roll()
+    other.send((1, "new"), producer=1, transactional=True)
+    other.end(1)
+    directory = close(other)
+    clean(directory)
+    assert kept(directory) == [(2, "1", "new")]
+
+
+@pytest.mark.behaviour("C37")
+def test_batches_of_which_no_record_is_read(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "a"), producer=1, transactional=True)
+    topic.end(1, abort=True)
+    topic.send((2, "b"), producer=1, transactional=True)
+    topic.send((2, "c"), producer=1, transactional=True)
+    topic.end(1)
+    topic.send((3, "end"))
+    directory = close(topic)
+    clean(directory, now_ms=NOW)
+    assert ends(directory) == [1, 3, 4, 5]
+    clean(directory, now_ms=NOW)
+    clean(directory, now_ms=NOW + DAY_MS)
+    assert ends(directory) == [3, 4, 5]
+
+
+@pytest.mark.behaviour("C38")
+def test_a_control_batch_that_is_empty_already(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.put(
+        NewBatch(
+            base_offset=0,
+            last_offset=0,
+            max_timestamp_ms=T0,
+            transactional=True,
+            control=True,
+            producer_id=1,
+            producer_epoch=0,
+        )
+    )
+    topic.send((1, "a"))
+    directory = close(topic)
+    for _ in range(3):
+        clean(directory)
+        assert ends(directory) == [1]
+
+
+@pytest.mark.behaviour("C39")
+def test_user_keys_that_look_like_markers(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    key = control_key("COMMIT")
+    topic.send((key, "user"))
+    topic.send((1, "a"), producer=1, transactional=True)
+    topic.end(1)
+    topic.send((2, "b"))
+    directory = close(topic)
+    clean(directory)
+    assert ends(directory) == [0, 1, 2, 3]
