@@ -177,9 +177,9 @@ def plan_of_copy(plan: Plan, outcomes: Sequence[PartitionOutcome]) -> Plan:
     """The closing plan for a copy: without lock and journals, which are of the original, and with a marker only where
     there was one and all that was copied is sound."""
     steps = list(plan.steps)
-    for file in plan.inputs:
-        if parse_file_name(file.name).role in (Role.LOCK, Role.KSEG_JOURNAL):
-            steps.append(Remove(file.name, "it is of the original"))
+    inputs = [
+        file for file in plan.inputs if parse_file_name(file.name).role not in (Role.LOCK, Role.KSEG_JOURNAL)
+    ]
     is_marked = any(file.name == MARKER for file in plan.inputs)
     if (
         is_marked
@@ -187,7 +187,7 @@ def plan_of_copy(plan: Plan, outcomes: Sequence[PartitionOutcome]) -> Plan:
         and all(step.name != MARKER for step in steps)
     ):
         steps.append(Remove(MARKER, "not every log of the copy is sound"))
-    return replace(plan, steps=tuple(steps))
+    return replace(plan, inputs=tuple(inputs), steps=tuple(steps))
 
 
 def _empty_marker() -> Content:

@@ -140,6 +140,7 @@ def test_a_copy_is_repaired_and_the_input_stays(
     log_dir: Path, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     hurt(log_dir / "metro-zstd-0" / FIRST)
+    (log_dir / ".lock").touch()  # as a broker that was killed leaves it
     copy = tmp_path / "copy"
     with unchanged(log_dir):
         assert run(["recover", "--output", str(copy), str(log_dir)]) == 0
