@@ -77,8 +77,12 @@ def _carry_out(
         except (BadLine, KeyboardInterrupt, GeneratorExit) as error:
             ended = error
         with undisturbed():
-            job.close()
-            protection.finish(job.log_end_offset)
+            if ended is not None and not job.has_appended:
+                job.let_go()
+                protection.take_back()
+            else:
+                job.close()
+                protection.finish(job.log_end_offset)
     except BaseException:
         with undisturbed():
             job.let_go()
@@ -118,6 +122,10 @@ class Job(Protocol):
 
     @property
     def log_end_offset(self) -> int: ...
+
+    @property
+    def has_appended(self) -> bool:
+        """Whether a batch was taken."""
 
     def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
         """Append everything, batch by batch. Raises BadLine for the first line that cannot be; what stood before it
@@ -213,6 +221,10 @@ class LogAppending:
     @property
     def log_end_offset(self) -> int:
         return self._partition.next_offset
+
+    @property
+    def has_appended(self) -> bool:
+        return self._batches > 0
 
     def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
         for made in self._batcher.batches(rows):

@@ -116,6 +116,10 @@ class AncientAppending:
     def log_end_offset(self) -> int:
         return self._first_offset if self._writer is None else self._writer.end_offset
 
+    @property
+    def has_appended(self) -> bool:
+        return self._batches > 0
+
     def take(self, rows: Iterable[tuple[int, Line]]) -> Iterator[None]:
         for number, new in self._sets.sets(rows):
             with undisturbed():

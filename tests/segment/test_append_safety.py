@@ -119,10 +119,12 @@ def test_0_7_takes_only_what_it_knows(tmp_path: Path, appended: Appended) -> Non
             appended(target, [line], options={"ancient": True})
     with pytest.raises(BadLine, match="no codec zstd"):
         appended(target, [{"value": "a"}], options={"ancient": True}, codec=4)
-    appended(target, [{"value": "a"}, {"value": "b"}], codec=1)  # it is 0.7 by what lies there
+    assert not target.exists()
+    appended(target, [{"value": "a"}], options={"ancient": True}, codec=1)
+    appended(target, [{"value": "b"}], codec=1)  # it is 0.7 by what lies there
     (file,) = target.glob("*.kafka")
     file.write_bytes(file.read_bytes()[:-1])
-    with trees.unchanged(target), pytest.raises(Refused, match="is valid up to byte 0 only"):
+    with trees.unchanged(target), pytest.raises(Refused, match="is valid up to byte [1-9][0-9]* only"):
         appended(target, [{"value": "c"}])
 
 
@@ -249,6 +251,16 @@ def test_nothing_to_append_changes_nothing(tmp_path: Path, appended: Appended) -
     result = appended(log_dir / "metro-0", b'{"type":"summary"}\n')
     assert changes(before, log_dir) == []
     assert (result["records"], result["journal"]) == (0, None)
+
+
+def test_a_first_line_that_cannot_be_appended_changes_nothing(tmp_path: Path, appended: Appended) -> None:
+    log_dir = healthy.log_dir(tmp_path / "data")
+    before = trees.tree_state(log_dir)
+    for partition in ("metro-0", "new-0"):
+        line = {"offset": 0 if partition == "metro-0" else -5, "value": "a"}
+        with pytest.raises(BadLine, match="line 1"):
+            appended(log_dir / partition, [line, {"value": "b"}])
+        assert changes(before, log_dir) == []
 
 
 def test_a_failing_disk_leaves_everything_as_it_was(
