@@ -17,9 +17,6 @@ from tests.segment.disks import CHANGES, Held, QuickDisk, assert_no_byte_is_lost
 
 FIRST = "00000000000000000000.log"
 HURT = ("metro-none-0", "metro-zstd-0")
-STRIDE = (
-    5  # the changes of one plan are killed at each by test_apply_crash; here their sequence is what counts
-)
 
 
 @pytest.fixture
