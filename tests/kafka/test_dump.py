@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kseg.cli.main import run
 from tests.kafka.dump_cases import LOG_FLAGS, compare, dumpable, hurt_copies, our_text
 from tests.kafka.oracle import Oracle
 from tests.trees import unchanged
@@ -16,6 +17,15 @@ from tests.trees import unchanged
 pytestmark = pytest.mark.kafka
 
 DAMAGED_FILES = int(os.environ.get("KSEG_DAMAGED_FILES", "150"))
+FLAGS = (
+    ("--deep-iteration",),
+    ("--print-data-log",),
+    ("--skip-record-metadata",),
+    ("--verify-index-only",),
+    ("--index-sanity-check",),
+    ("--max-bytes", "1500"),
+    ("--max-message-size", "2000"),
+)
 
 
 @pytest.mark.behaviour("D01", "D02", "D03", "D04", "D05", "D06", "D07", "D08", "D11", "F42")
@@ -59,3 +69,18 @@ def test_damaged_files(
                 assert ours.startswith(answer.stdout), (seed, case, flags, answer.exception)
 
     assert died > DAMAGED_FILES // 4 and survived > DAMAGED_FILES // 4
+
+
+def test_flags_together_on_the_command_line(
+    oracle: Oracle, capture_small: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Whatever is put together, also flags that mean nothing for a file, and several files in one run."""
+    chance = random.Random(11)
+    files = dumpable(capture_small / "data")
+    for _ in range(60):
+        words = [word for flag in FLAGS if chance.random() < 0.33 for word in flag]
+        words += ["--files", ",".join(map(str, chance.sample(files, chance.choice((1, 1, 2)))))]
+        answer = oracle.dump(words)
+        assert answer.exception is None, words
+        assert run(["dump", *words]) == 0
+        assert capfdbinary.readouterr().out == answer.stdout, words
