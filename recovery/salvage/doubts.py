@@ -9,7 +9,8 @@ doubtful batch, against all batches without doubts:
    of them): it is where its header says. Unless it fills the hole between its neighbours exactly with one bit
    changed, and no hole exactly as it is: then
 3. it was altered. One bit away from a probable value that nobody else holds, or with an offset that is none of the
-   log's, it stays at that value; else it competes for the offsets it claims. When there is no value, it goes.
+   log's, or where that value joins the batches around it without a gap, it stays at that value; else it competes for
+   the offsets it claims. When there is no value, it goes.
 
 In front of damage the neighbours miss one: a batch that ends a stretch above where the file goes on, or far above all
 that is before the end, is doubtful when the order holds without it.
@@ -155,7 +156,12 @@ class _Doubts:
                 if self._is_at_home(doubt):
                     self._watches[claimed.log].rescue(claimed)
                     yield claimed
-            elif self._is_at_home(doubt) or self._has_copy(claimed) or self._is_rival(doubt):
+            elif self._is_at_home(doubt) or self._has_copy(claimed):
+                _set_fix(self._logs, claimed, base_offset=None)
+                yield claimed
+            elif corrected is not None and self._joins_neighbours(corrected):
+                yield corrected
+            elif self._is_rival(doubt):
                 _set_fix(self._logs, claimed, base_offset=None)
                 yield claimed
             elif corrected is not None and self._is_free(corrected):
@@ -195,6 +201,11 @@ class _Doubts:
         """Whether its offsets touch those of both neighbours."""
         before, behind, _ = self._around(stretch)
         return before + 1 == stretch.first_offset and behind in (stretch.last_offset + 1, L.INT64_MAX)
+
+    def _joins_neighbours(self, stretch: Stretch) -> bool:
+        """Whether it fills a hole between two batches: none misses an offset then, and none is too many."""
+        before, behind, _ = self._around(stretch)
+        return before + 1 == stretch.first_offset and behind == stretch.last_offset + 1
 
     def _has_copy(self, claimed: Stretch) -> bool:
         _, behind, holder = self._around(claimed)

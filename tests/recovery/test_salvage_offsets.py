@@ -1,0 +1,90 @@
+"""Salvage of base offsets that were overwritten with another batch's: no record moves, and no sound batch makes room."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fixtures import healthy
+from fixtures.diseases import put
+from tests.recovery.salvaging import batches, lay_down, logs, plan, salvaged
+
+
+class Place(NamedTuple):
+    """Where a batch lies, and its offsets."""
+
+    log: Path
+    position: int
+    first: int
+    last: int
+
+
+@pytest.fixture(scope="module")
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy before writing."""
+    return healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
+
+
+def places(partition: Path) -> list[Place]:
+    found = []
+    for log in logs(partition):
+        for position, batch in batches(log):
+            first, delta = struct.unpack_from(">q", batch)[0], struct.unpack_from(">i", batch, 23)[0]
+            found.append(Place(log, position, first, first + delta))
+    return found
+
+
+def tight(partition: Path) -> list[tuple[Place, Place, Place]]:
+    """Batches that leave no offset free before or behind them, each between its neighbours."""
+    found = places(partition)
+    return [
+        (before, place, behind)
+        for before, place, behind in zip(found, found[1:], found[2:], strict=False)
+        if before.last + 1 == place.first and place.last + 1 == behind.first
+    ]
+
+
+def contents(partition: Path) -> dict[str, bytes]:
+    return {log.name: log.read_bytes() for log in logs(partition)}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda before, place, behind: 0,
+        lambda before, place, behind: before.first,
+        lambda before, place, behind: max(0, place.first - 40),
+        lambda before, place, behind: behind.first,
+        lambda before, place, behind: behind.last + 1000,
+    ],
+    ids=["zero", "the one before", "far before", "the one behind", "further behind"],
+)
+def test_a_base_offset_of_another_batch(
+    partition: Path, tmp_path: Path, wrong: Callable[[Place, Place, Place], int]
+) -> None:
+    original = contents(partition)
+    found = tight(partition)
+    assert len(found) > 20
+    for number, (before, place, behind) in enumerate(found):
+        hurt = Path(shutil.copytree(partition, tmp_path / str(number) / "metro-0"))
+        put(hurt / place.log.name, place.position, struct.pack(">q", wrong(before, place, behind)))
+        repair = plan(hurt)
+        assert repair.removed == (), (place, repair.removed)
+        assert contents(lay_down(repair, hurt, tmp_path / str(number) / "result")) == original, place
+
+
+def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_path: Path) -> None:
+    """The higher leader epoch made it win against the batch that the offset belongs to."""
+    _, place, _ = tight(partition)[-1]
+    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    put(hurt / place.log.name, place.position, bytes(8))
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert contents(tmp_path / "result" / "metro-0") == contents(partition)
+    assert [finding.id for finding in repair.findings if finding.severity == "error"] == [
+        "altered-base-offset"
+    ]
