@@ -46,9 +46,11 @@ def over_targets(
         raise UsageError(f"kseg {style.command} needs at least one PATH")
     targets, failures = _resolve(paths, expand, topics, partition)
     if not targets and not failures:
-        raise UsageError(
-            f"no target is left in {', '.join(paths)}: --topic or --partition match nothing there"
+        is_narrowed = bool(topics) or partition is not None
+        why = (
+            "--topic or --partition match nothing there" if is_narrowed else "nothing of this kind lies there"
         )
+        raise UsageError(f"no target is left in {', '.join(paths)}: {why}")
     tally = Tally(len(targets) + len(failures), errors_settle=style.remains is None)
     jobs = jobs or default_jobs()
     if alone is not None and len(targets) == 1:

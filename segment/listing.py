@@ -27,7 +27,7 @@ from kseg.segment.partition.directory import (
     PartitionDirectory,
     SegmentFiles,
     SubDirectory,
-    list_directory,
+    list_log_directory,
     list_partition,
     segment_order,
 )
@@ -319,9 +319,7 @@ def _ancient_row(target: PartitionTarget, directory: PartitionDirectory, name: s
 
 
 def _log_dir(path: str) -> Iterator[Event]:
-    directory = list_directory(path)
-    if not isinstance(directory, LogDirectory):
-        raise UnreadableInput(f"{path} is no data directory of Kafka's")
+    directory = list_log_directory(path)
     for entry in directory.entries:
         yield _file_row(entry, None)
     for child in directory.other_directories:

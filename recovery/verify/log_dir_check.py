@@ -22,7 +22,7 @@ from kseg.segment.partition.directory import (
     LogDirectory,
     PartitionDirectory,
     SegmentFiles,
-    list_directory,
+    list_log_directory,
     list_partition,
 )
 from kseg.segment.partition.names import (
@@ -43,9 +43,7 @@ _SMALL_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
 
 def verify_log_dir(target: LogDirTarget, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
     """Everything there is to say about one data directory beside its partitions. Raises UnreadableInput."""
-    directory = list_directory(target.path)
-    if not isinstance(directory, LogDirectory):
-        raise UnreadableInput(f"{target.path} is no data directory")
+    directory = list_log_directory(target.path)
     yield from names_check.log_dir_names(directory.entries)
     for child in (*directory.partitions, *directory.other_directories):
         yield from names_check.sub_directory(child)

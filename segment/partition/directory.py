@@ -171,6 +171,16 @@ def list_directory(path: str) -> Directory:
     )
 
 
+def list_log_directory(path: str) -> LogDirectory:
+    """The inventory of a data directory, also of one that others lie in. Raises UnreadableInput when it is none."""
+    directory = list_directory(path)
+    around = directory.log_directories if isinstance(directory, ParentDirectory) else (directory,)
+    for found in around:
+        if isinstance(found, LogDirectory) and found.path == path:
+            return found
+    raise UnreadableInput(f"{path} is no data directory of Kafka's")
+
+
 def list_partition(path: str) -> PartitionDirectory:
     """The inventory of a directory that is known to be a partition's; a failure is told in `problem`."""
     try:

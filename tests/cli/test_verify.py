@@ -84,3 +84,22 @@ def test_a_file_alone_can_be_verified(partition: Path, capfd: pytest.CaptureFixt
     assert run(["verify", "--json", str(partition / LOG)]) == 0
     summary = rows(capfd)[-1]
     assert (summary["files"], summary["bytes_total"]) == (1, (partition / LOG).stat().st_size)
+
+
+@pytest.mark.parametrize("command", ["verify", "list"])
+def test_a_data_directory_that_others_lie_in(
+    command: str, ancient_small: Path, unchanged: Unchanged, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ancient_small / "taps-0", tmp_path / "taps-0")
+    shutil.copytree(ancient_small / "taps-0", tmp_path / "copy" / "taps-0")
+    with unchanged(tmp_path):
+        assert run([command, str(tmp_path)]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_nothing_to_work_on_is_no_fault_of_filters(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "orders-0").mkdir()
+    assert run(["dump", str(tmp_path / "orders-0")]) == 2
+    assert "nothing of this kind lies there" in capfd.readouterr().err
+    assert run(["dump", "--partition", "7", str(tmp_path / "orders-0")]) == 2
+    assert "--topic or --partition match nothing there" in capfd.readouterr().err

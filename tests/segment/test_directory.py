@@ -13,6 +13,7 @@ from kseg.segment.partition.directory import (
     PartitionDirectory,
     is_log_directory,
     list_directory,
+    list_log_directory,
     list_partition,
 )
 from kseg.segment.partition.names import FileState, PartitionState, Role
@@ -128,6 +129,9 @@ def test_parent_that_holds_partitions_as_well(tmp_path: Path) -> None:
     assert isinstance(parent, ParentDirectory)
     assert [child.path for child in parent.log_directories] == [str(tmp_path), str(tmp_path / "copy")]
     assert [sub.name for sub in parent.log_directories[0].partitions] == ["foo-0"]
+    assert list_log_directory(str(tmp_path)) == parent.log_directories[0]
+    with pytest.raises(UnreadableInput, match="is no data directory"):
+        list_log_directory(str(tmp_path / "foo-0"))
 
 
 def test_partition_under_a_foreign_name(tmp_path: Path) -> None:
