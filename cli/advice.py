@@ -1,7 +1,8 @@
-"""The next command to type, from the hint that the catalogue gives for a finding."""
+"""The next command to type: from the hint that the catalogue gives for a finding, or what carries a plan out."""
 
 import os
 import shlex
+from collections.abc import Mapping, Sequence
 
 from kseg.cli.commands import COMMANDS
 from kseg.segment.errors import FormatError
@@ -17,6 +18,22 @@ def next_command(finding: Finding, running: str) -> str:
     if hint.startswith("kseg recover") and not _can_be_recovered(finding.path):
         hint = _INSTEAD.get(running, "")
     return hint.format(**_places(finding.path)) if hint else ""
+
+
+def apply_command(
+    command: str, given: Mapping[str, object], topics: Sequence[str], paths: Sequence[str]
+) -> str:
+    """The command that carries out the plan that was shown, quoted for a shell. given: the options that the plan hangs
+    on, by name; True is a flag, None and False were not given."""
+    words = ["kseg", command, "--apply"]
+    for name, value in given.items():
+        if value is True:
+            words.append(name)
+        elif value is not None and value is not False:
+            words += [name, str(value)]
+    for topic in topics:
+        words += ["--topic", topic]
+    return " ".join(shlex.quote(word) for word in [*words, *paths])
 
 
 def hint_of(hint: str, running: str) -> str:

@@ -1,7 +1,5 @@
 """`kseg compact`: what a broker's log cleaner would do, offline; a plan first."""
 
-import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -277,6 +275,7 @@ def command(
         raise UsageError("--hard-link goes with --output")
     if quarantine is not None and not apply:
         raise UsageError("--quarantine goes with --apply")
+    from kseg.cli.advice import apply_command
     from kseg.cli.compacted import compact_words, is_due
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
@@ -354,7 +353,9 @@ def command(
         findings_are_result=True,
         words=compact_words,
         remains=is_due,
-        advice=lambda tally: _apply_it(paths, topics, said) if run.is_due and not tally.failures else "",
+        advice=lambda tally: (
+            apply_command("compact", said, topics, paths) if run.is_due and not tally.failures else ""
+        ),
     )
     return over_targets(
         compact_group,
@@ -369,16 +370,3 @@ def command(
         grouped=groups_of,
         hold=run.held,
     )
-
-
-def _apply_it(paths: tuple[str, ...], topics: tuple[str, ...], said: Mapping[str, object]) -> str:
-    """The command that carries the shown plan out."""
-    words = ["kseg", "compact", "--apply"]
-    for name, value in said.items():
-        if value is True:
-            words.append(name)
-        elif value is not None and value is not False:
-            words += [name, str(value)]
-    for topic in topics:
-        words += ["--topic", topic]
-    return " ".join(shlex.quote(word) for word in [*words, *paths])

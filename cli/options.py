@@ -57,6 +57,13 @@ def read_count(text: str) -> int:
     return int(text)
 
 
+def read_offset(text: str) -> int:
+    """A place in a log."""
+    if not text.isascii() or not text.isdigit() or int(text) > INT64_MAX:
+        raise ValueError("takes an offset, a whole number from 0")
+    return int(text)
+
+
 def read_partition(text: str) -> int:
     """A partition number as it stands in directory names."""
     if not text.isascii() or not text.isdigit() or int(text) > INT32_MAX:

@@ -1,6 +1,5 @@
 """`kseg recover`: make a log sound again, as a broker would or keeping every valid batch; a plan first."""
 
-import shlex
 from typing import Annotated
 
 from kseg.cli.declare import Option
@@ -16,6 +15,7 @@ from kseg.cli.options import (
     Topics,
     default_jobs,
     read_duration,
+    read_offset,
     read_size,
 )
 from kseg.segment.errors import UsageError
@@ -38,6 +38,11 @@ EXAMPLES = (
 CHANGE = "What is changed"
 BROKER = "What the broker would know"
 
+DEFAULT_POLICY = "salvage"
+INDEX_INTERVAL_BYTES = 4096
+SEGMENT_INDEX_BYTES = 10 * 1024 * 1024
+PRODUCER_ID_EXPIRATION_MS = 86_400_000
+
 
 def command(
     *,
@@ -49,7 +54,7 @@ def command(
             choices=("salvage", "kafka"),
             help="salvage keeps every valid batch; kafka leaves what a broker's log loading leaves.",
         ),
-    ] = "salvage",
+    ] = DEFAULT_POLICY,
     apply: Annotated[bool, Option("--apply", help="Carry the plan out, in place.", panel=CHANGE)] = False,
     output: Annotated[
         str | None,
@@ -108,6 +113,7 @@ def command(
         Option(
             "--recovery-point",
             metavar="N",
+            read=read_offset,
             help="Up to here the log is known to be on disk. Default: the data directory's checkpoint, else 0.",
             panel=BROKER,
         ),
@@ -117,6 +123,7 @@ def command(
         Option(
             "--log-start-offset",
             metavar="N",
+            read=read_offset,
             help="Where the log starts. Default: the data directory's checkpoint, else 0.",
             panel=BROKER,
         ),
@@ -130,7 +137,7 @@ def command(
             help="Kafka's index.interval.bytes.",
             panel=BROKER,
         ),
-    ] = 4096,
+    ] = INDEX_INTERVAL_BYTES,
     segment_index_bytes: Annotated[
         int,
         Option(
@@ -140,7 +147,7 @@ def command(
             help="Kafka's segment.index.bytes.",
             panel=BROKER,
         ),
-    ] = 10 * 1024 * 1024,
+    ] = SEGMENT_INDEX_BYTES,
     producer_id_expiration_ms: Annotated[
         int,
         Option(
@@ -150,7 +157,7 @@ def command(
             help="Kafka's producer.id.expiration.ms.",
             panel=BROKER,
         ),
-    ] = 86_400_000,
+    ] = PRODUCER_ID_EXPIRATION_MS,
     json: Json = False,
     topics: Topics = (),
     partition: Partition = None,
@@ -173,6 +180,7 @@ def command(
         raise UsageError("--hard-link goes with --output")
     if quarantine is not None and not apply:
         raise UsageError("--quarantine goes with --apply")
+    from kseg.cli.advice import apply_command
     from kseg.cli.recovered import is_due, recover_words
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
@@ -196,7 +204,7 @@ def command(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         apply=apply,
-        run_id=new_run_id(now_ms) if apply else "",
+        run_id=new_run_id(clock_ms()) if apply else "",
         output=output,
         hard_link=hard_link,
         quarantine=quarantine,
@@ -205,6 +213,25 @@ def command(
         topic_id=topic_id,
         drop_cache=drop_cache,
     )
+    given = {
+        "--policy": policy if policy != DEFAULT_POLICY else None,
+        "--rebuild": rebuild,
+        "--mark-clean": mark_clean,
+        "--topic-id": topic_id,
+        "--clean-shutdown": clean_shutdown is True,
+        "--unclean-shutdown": clean_shutdown is False,
+        "--recovery-point": recovery_point,
+        "--log-start-offset": log_start_offset,
+        "--index-interval-bytes": index_interval_bytes
+        if index_interval_bytes != INDEX_INTERVAL_BYTES
+        else None,
+        "--segment-index-bytes": segment_index_bytes if segment_index_bytes != SEGMENT_INDEX_BYTES else None,
+        "--producer-id-expiration-ms": (
+            producer_id_expiration_ms if producer_id_expiration_ms != PRODUCER_ID_EXPIRATION_MS else None
+        ),
+        "--partition": partition,
+        "--now": now,
+    }
     run = Run(options, jobs or default_jobs())
     style = Style(
         command="recover",
@@ -215,7 +242,7 @@ def command(
         words=recover_words,
         remains=is_due,
         advice=lambda tally: (
-            _apply_it(paths, policy, rebuild) if tally.remaining and not tally.failures else ""
+            apply_command("recover", given, topics, paths) if tally.remaining and not tally.failures else ""
         ),
     )
     return over_targets(
@@ -231,9 +258,3 @@ def command(
         grouped=groups_of,
         hold=run.held,
     )
-
-
-def _apply_it(paths: tuple[str, ...], policy: str, rebuild: bool) -> str:
-    """The command that carries the shown plan out."""
-    words = ["kseg", "recover", "--apply", *(["--policy", policy] if policy != "salvage" else [])]
-    return " ".join(shlex.quote(word) for word in [*words, *(["--rebuild"] if rebuild else []), *paths])

@@ -1,7 +1,5 @@
 """`kseg retain`: what a broker's retention would delete, and why; marking it, purging it, taking it back."""
 
-import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -162,6 +160,7 @@ def command(
     """
     if unmark and (purge or what_if or retention_ms is not None or retention_bytes is not None or config):
         raise UsageError("--unmark goes with no limit and not with --purge or --what-if")
+    from kseg.cli.advice import apply_command
     from kseg.cli.render import Style
     from kseg.cli.retained import retain_words
     from kseg.cli.run import clock_ms, over_targets
@@ -230,7 +229,9 @@ def command(
         progress=not no_progress,
         findings_are_result=True,
         words=retain_words,
-        advice=lambda tally: _apply_it(paths, topics, given) if run.is_due and not tally.failures else "",
+        advice=lambda tally: (
+            apply_command("retain", given, topics, paths) if run.is_due and not tally.failures else ""
+        ),
     )
     return over_targets(
         retain_group,
@@ -245,16 +246,3 @@ def command(
         grouped=groups_of,
         hold=run.held,
     )
-
-
-def _apply_it(paths: tuple[str, ...], topics: tuple[str, ...], given: Mapping[str, object]) -> str:
-    """The command that carries the shown plan out."""
-    words = ["kseg", "retain", "--apply"]
-    for name, value in given.items():
-        if value is True:
-            words.append(name)
-        elif value is not None and value is not False:
-            words += [name, str(value)]
-    for topic in topics:
-        words += ["--topic", topic]
-    return " ".join(shlex.quote(word) for word in [*words, *paths])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -207,6 +208,8 @@ def test_one_segment_alone(log_dir: Path, unchanged: Unchanged, capfd: pytest.Ca
         (["--quarantine", "x"], "--quarantine goes with --apply"),
         (["--policy", "both"], "--policy"),
         (["--topic-id", "nonsense", "--apply"], "nonsense"),
+        (["--recovery-point", "-5"], "--recovery-point takes an offset"),
+        (["--log-start-offset", "-1"], "--log-start-offset takes an offset"),
     ],
 )
 def test_mistakes_are_told(
@@ -220,3 +223,29 @@ def test_mistakes_are_told(
 def test_a_file_of_no_segment_is_a_mistake(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["recover", str(log_dir / "fares-0" / "leader-epoch-checkpoint")]) == 2
     assert "no file of a segment" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--policy", "kafka", "--unclean-shutdown", "--recovery-point", "0"],
+        ["--policy", "kafka", "--unclean-shutdown", "--recovery-point", "0", "--now", "1900000000000",
+         "--producer-id-expiration-ms", "1d"],
+        ["--topic", "metro-*", "--partition", "0", "--log-start-offset", "12"],
+        ["--rebuild", "--index-interval-bytes", "512", "--topic", "metro-zstd"],
+        ["--mark-clean"],
+    ],
+)  # fmt: skip
+def test_the_next_command_carries_out_the_plan_that_was_shown(
+    log_dir: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("metro-none-0", "metro-zstd-0"):
+        hurt(log_dir / name / FIRST)
+    assert run(["recover", "--json", *words, str(log_dir)]) == 1
+    out, err = capfd.readouterr()
+    (advice,) = [line.removeprefix("next: kseg ") for line in err.splitlines() if line.startswith("next: ")]
+    steps = [row for row in map(json.loads, out.splitlines()) if row["type"] == "step"]
+    status, rows = json_run(*shlex.split(advice), capfd=capfd)
+    assert status == 0
+    assert [row for row in rows if row["type"] == "step"] == steps
