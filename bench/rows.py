@@ -1,7 +1,7 @@
 """The rows of the race: what kseg does, what the real Kafka does, and what is asked of the ratio.
 
 Start-up is `kseg verify --quick` of an empty segment. How the programs are called: bench/tools.py; the rows about
-repair: bench/recover_rows.py; about retention: bench/retain_rows.py.
+repair: bench/recover_rows.py; about compaction: bench/compact_rows.py; about retention: bench/retain_rows.py.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench import measure, sparse
+from bench.compact_rows import compact_rows
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Row
 from bench.measure import MIB
 from bench.recover_rows import recover_rows
@@ -32,6 +33,7 @@ def rows(tools: Tools) -> Iterator[Row]:
     yield from _lookups(tools)
     yield from _records_only(tools)
     yield from recover_rows(tools)
+    yield from compact_rows(tools)
     yield from retain_rows(tools)
 
 

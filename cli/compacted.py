@@ -22,8 +22,8 @@ def compact_words(values: Values) -> Iterator[str]:
                 yield f"  {name}: {counted(values['size'], 'byte')}, {visible(str(values['why']))}"
         case "horizon":
             yield (
-                f"  {counted(values['tombstones'], 'tombstone')} may go at {values['delete_horizon_ms']} "
-                f"({values['words']})"
+                f"  {counted(values['tombstones'], 'tombstone')} may go at {values['delete_horizon_ms']}, "
+                f"in {values['words']}"
             )
         case "key":
             shown = visible(str(values["key"]))

@@ -10,6 +10,7 @@ For each batch, in this order:
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 
 from kseg.compaction.cleaner.new_log import Buffers, NewLog, Rules
@@ -18,6 +19,7 @@ from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.producers import LastRecords
 from kseg.compaction.cleaner.reading import DamagedSegment, control_kind, outside, problem_of, tables
 from kseg.compaction.cleaner.segments import Segment
+from kseg.compaction.cleaner.top_keys import KeySketch
 from kseg.compaction.cleaner.transactions import Transactions
 from kseg.segment import columns as C
 from kseg.segment import layout as L
@@ -30,7 +32,7 @@ from kseg.segment.sidecar.txn_index import AbortedTxn
 
 class Cleaning:
     """One second pass. totals: of judged records (`keymap.J_…`). counts: of new segments (`rewrite.S_…`). records_read:
-    as the headers declare."""
+    as the headers declare. horizons: tombstones that stay by when they may go. sketch: is told what is superseded."""
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Cleaning:
         last_records: LastRecords,
         upper_offset: int,
         legacy_horizon_ms: int,
+        sketch: KeySketch | None = None,
     ) -> None:
         self._map = offset_map
         self._now_ms = settings.now_ms
@@ -50,8 +53,11 @@ class Cleaning:
         self.transactions = Transactions()
         self.totals = memoryview(array("q", bytes(8 * K.J_WIDTH)))
         self.counts = [0] * W.S_WIDTH
+        self.horizons: Counter[int] = Counter()
         self.records_read = 0
         self.markers_kept = self.markers_removed = self.markers_stamped = 0
+        self._sketch = sketch
+        self._runs = memoryview(array("q"))
         self._again = memoryview(array("q", bytes(8 * K.J_WIDTH)))
         self._flags = bytearray(RECORDS_PER_TABLE)
         self._keeps_legacy = True
@@ -137,12 +143,16 @@ class Cleaning:
         while row < stop:
             end = W.fitting_run(table.cells, table.capacity, row, stop, most)
             if end > row:
+                tombstones = self.totals[K.J_TOMBSTONES_KEPT]
                 for chunk in self._decoder.chunks(table, row, end):
                     self._judge_chunk(table, tallies, chunk, self.totals)
                     self._new.emit(chunk, self._flags, table, tallies)
+                if self.totals[K.J_TOMBSTONES_KEPT] > tombstones:
+                    self._note_horizons(table, tallies, row, end)
                 row = end
             else:
                 self._large(table, tallies, row)
+                self._note_horizons(table, tallies, row, row + 1)
                 row += 1
 
     def _judge_chunk(self, table: Columns, tallies: memoryview, chunk: Chunk, totals: memoryview) -> None:
@@ -165,6 +175,17 @@ class Cleaning:
             tallies,
             totals,
         )
+        if self._sketch is not None and totals is self.totals:
+            self._sketch.count(chunk, self._map, self._flags, table, self._segment.base_offset)
+
+    def _note_horizons(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
+        if len(self._runs) < 2 * table.capacity:
+            self._runs = memoryview(array("q", bytes(16 * table.capacity)))
+        runs = W.horizon_runs(
+            table.cells, table.capacity, row, stop, tallies, self.rules.new_horizon_ms, self._runs
+        )
+        for at in range(runs):
+            self.horizons[self._runs[2 * at]] += self._runs[2 * at + 1]
 
     def _large(self, table: Columns, tallies: memoryview, row: int) -> None:
         """One batch that may have more records than a table: judged as a whole, then decoded once more if need be."""

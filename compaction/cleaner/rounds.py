@@ -12,6 +12,7 @@ pass, which then begins again.
 A segment whose offsets do not all fit its index is split first, as a broker splits it, and the cleaning begins again.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ from kseg.compaction.cleaner.producers import LastRecords
 from kseg.compaction.cleaner.reading import DamagedSegment, survey
 from kseg.compaction.cleaner.segments import Segment, SideFiles, aborted_in, floor_at
 from kseg.compaction.cleaner.splitting import Overflowed, split
+from kseg.compaction.cleaner.top_keys import KeySketch, TopKey
 from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import keymap as K
@@ -62,18 +64,21 @@ class Tally:
 
 @dataclass(slots=True)
 class Cleaned:
-    """The log after all rounds. next_dirty_offset: what the cleaner checkpoint says then."""
+    """The log after all rounds. next_dirty_offset: what the cleaner checkpoint says then. horizons: tombstones that
+    stay by when they may go. top_keys: those whose old values took most room, when that was asked for."""
 
     segments: list[Segment]
     next_dirty_offset: int
     tally: Tally
     findings: list[Finding] = field(default_factory=list)
+    horizons: Counter[int] = field(default_factory=Counter)
+    top_keys: list[TopKey] = field(default_factory=list)
 
 
 class Rounds:
     """The cleaning of one log. segments: all of it, the active one last. scratch_directory: where new logs are written;
     None for a plan: then they are only counted, and where a later round has to read them they go where the system keeps
-    temporary files. skips: damage is left alone."""
+    temporary files. skips: damage is left alone. top_keys: how many keys to name, of the first round."""
 
     def __init__(
         self,
@@ -84,6 +89,7 @@ class Rounds:
         *,
         scratch_directory: str | None,
         skips: bool,
+        top_keys: int = 0,
     ) -> None:
         self._segments = list(segments)
         self._settings = settings
@@ -91,6 +97,9 @@ class Rounds:
         self._records = records
         self._directory = scratch_directory
         self._skips = skips
+        self._wanted_keys = top_keys
+        self._top_keys: list[TopKey] = []
+        self._horizons: Counter[int] = Counter()
         self._findings: list[Finding] = []
         self._tally = Tally()
 
@@ -111,7 +120,7 @@ class Rounds:
         while dirty < upper:
             dirty = self._round(offset_map, dirty, upper)
         tally.bytes_after = _bytes_below(self._segments, upper)
-        return Cleaned(self._segments, dirty, tally, self._findings)
+        return Cleaned(self._segments, dirty, tally, self._findings, self._horizons, self._top_keys)
 
     def _round(self, offset_map: OffsetMap, first_dirty: int, upper: int) -> int:
         clean = [segment for segment in self._segments if segment.base_offset < first_dirty]
@@ -135,7 +144,8 @@ class Rounds:
         is_last: bool,
     ) -> Cleaning:
         while True:
-            cleaning = Cleaning(offset_map, self._settings, self._records, upper, legacy_horizon_ms)
+            sketch = KeySketch() if self._wanted_keys and not self._tally.rounds else None
+            cleaning = Cleaning(offset_map, self._settings, self._records, upper, legacy_horizon_ms, sketch)
             self._tally.groups_skipped = 0
             made: list[Segment] = []
             try:
@@ -147,6 +157,8 @@ class Rounds:
                     raise
                 self._survey(error, work)
             else:
+                if sketch is not None:
+                    self._top_keys = list(sketch.top(self._wanted_keys, work))
                 _discard(work, made)
                 self._segments[: len(work)] = made
                 return cleaning
@@ -202,6 +214,7 @@ class Rounds:
 
     def _count(self, cleaning: Cleaning, offset_map: OffsetMap) -> None:
         tally, totals = self._tally, cleaning.totals
+        self._horizons = cleaning.horizons
         tally.rounds += 1
         if tally.rounds == 1:
             tally.records_before = cleaning.records_read

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from kseg.compaction.cleaner.cleanable import Cleanable
 from kseg.compaction.cleaner.evidence import Evidence
 from kseg.compaction.cleaner.rounds import Cleaned
+from kseg.compaction.retention.ages import duration_words
+from kseg.segment.dump.rows import show_bytes
 from kseg.segment.plan.steps import Plan, step_row, step_words
 
 Row = dict[str, object]
 
 COMMAND = "compact"
+_MOST_HORIZONS = 100
 
 
 def step_rows(partition: str, plan: Plan) -> Iterator[Row]:
@@ -113,6 +116,32 @@ def cleaned_row(evidence: Evidence, cleaned: Cleaned) -> Row:
         "batches_removed": tally.batches_removed,
         "groups_skipped": tally.groups_skipped,
     }
+
+
+def detail_rows(partition: str, cleaned: Cleaned, now_ms: int) -> Iterator[Row]:
+    """When tombstones may go, and which keys had most old values."""
+    horizons = sorted(cleaned.horizons.items())
+    for horizon_ms, tombstones in horizons[:_MOST_HORIZONS]:
+        yield {
+            "type": "horizon",
+            "command": COMMAND,
+            "partition": partition,
+            "delete_horizon_ms": horizon_ms,
+            "wait_ms": max(0, horizon_ms - now_ms),
+            "words": duration_words(max(0, horizon_ms - now_ms)),
+            "tombstones": tombstones,
+        }
+    for top in cleaned.top_keys:
+        key, encoding = show_bytes(top.key, "auto")
+        yield {
+            "type": "key",
+            "command": COMMAND,
+            "partition": partition,
+            "key": key,
+            "key_encoding": encoding,
+            "bytes": top.bytes_superseded,
+            "records": top.values,
+        }
 
 
 def log_dir_row(log_dir: str, offsets: dict[str, int], done: Row) -> Row:

@@ -155,6 +155,8 @@ def _planned(
         cleaned = _cleaned(target, evidence, range_, options)
         yield from _findings(target, cleaned)
         result |= rows.cleaned_row(evidence, cleaned)
+        for row in rows.detail_rows(_name(target), cleaned, options.settings.now_ms):
+            yield events.Row(row)
     segments = evidence.segments if cleaned is None else cleaned.segments
     steps = swap_steps(evidence, segments, marks=options.output is None)
     plan = Plan(command=COMMAND, directory=target.path, inputs=evidence.inputs, steps=steps)
@@ -185,6 +187,7 @@ def _cleaned(
         evidence.last_records,
         scratch_directory=scratch,
         skips=options.damaged is Damaged.SKIP,
+        top_keys=0 if options.writes else options.top_keys,
     )
     return rounds.run(range_.first_dirty_offset, range_.first_uncleanable_offset, range_.dirty_bytes)
 

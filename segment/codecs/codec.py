@@ -39,6 +39,7 @@ _MODULES = {
     L.ZSTD: "kseg.segment.codecs.zstd_frames",
 }
 _readers: dict[int, Reader] = {}
+_writers: dict[int, Writer] = {}
 
 
 def decompress(codec: int, magic: int, data: "Buffer", limit_bytes: int) -> memoryview:
@@ -61,7 +62,9 @@ def compress(codec: int, magic: int, data: bytes, level: int | None = None) -> b
     """
     if codec == L.NONE:
         return data
-    writer = cast(Writer, importlib.import_module(_module_of(codec)).compress)
+    writer = _writers.get(codec)
+    if writer is None:
+        writer = _writers[codec] = cast(Writer, importlib.import_module(_module_of(codec)).compress)
     return writer(data, magic, level)
 
 

@@ -292,3 +292,44 @@ def judge_rows(
                 of_batch[2 * batch_capacity + batch] = of_batch[2 * batch_capacity + batch] + 1
         row = row + 1
     return 0
+
+
+def tally_keys(cells, capacity, count, hashes, flags, batches, batch_capacity, segment, sketch, places):
+    """Count the values that went, by key, in a sketch of `places`: of the keys with most bytes none is missed.
+
+    sketch: columns hash, hash, weight, bytes, values, segment, position of the batch, offset. A key has one place, which it
+    holds as long as the bytes of others there do not outweigh its own; what it had before it came is not counted.
+    """
+    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(hashes) or count > len(flags):
+        raise ValueError("a table is smaller than its capacity says")
+    if places < 1 or 8 * places > len(sketch) or 15 * batch_capacity > len(batches):
+        raise ValueError("the sketch is smaller than its capacity says")
+    row = 0
+    while row < count:
+        if flags[row] == 0 and cells[4 * capacity + row] >= 0 and cells[6 * capacity + row] >= 0:
+            batch = cells[row]
+            if batch < 0 or batch >= batch_capacity:
+                raise ValueError("a record belongs to no batch of the table")
+            weight = cells[4 * capacity + row] + cells[6 * capacity + row] + 1
+            at = home_of(hashes[2 * row + 1], places) // 3
+            is_known = sketch[at] == hashes[2 * row] and sketch[places + at] == hashes[2 * row + 1]
+            if is_known or sketch[2 * places + at] < weight:
+                if not is_known:
+                    weight = weight - sketch[2 * places + at]
+                    sketch[at] = hashes[2 * row]
+                    sketch[places + at] = hashes[2 * row + 1]
+                    sketch[2 * places + at] = 0
+                    sketch[3 * places + at] = 0
+                    sketch[4 * places + at] = 0
+                    sketch[5 * places + at] = segment
+                    sketch[6 * places + at] = batches[batch]
+                    sketch[7 * places + at] = cells[capacity + row]
+                sketch[2 * places + at] = sketch[2 * places + at] + weight
+                sketch[3 * places + at] = (
+                    sketch[3 * places + at] + cells[4 * capacity + row] + cells[6 * capacity + row]
+                )
+                sketch[4 * places + at] = sketch[4 * places + at] + 1
+            else:
+                sketch[2 * places + at] = sketch[2 * places + at] - weight
+        row = row + 1
+    return 0

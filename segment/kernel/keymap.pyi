@@ -55,3 +55,15 @@ def judge_rows(
     tallies: memoryview,
     totals: memoryview,
 ) -> int: ...
+def tally_keys(
+    cells: memoryview,
+    capacity: int,
+    count: int,
+    hashes: memoryview,
+    flags: bytearray,
+    batches: memoryview,
+    batch_capacity: int,
+    segment: int,
+    sketch: memoryview,
+    places: int,
+) -> int: ...

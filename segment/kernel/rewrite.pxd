@@ -77,6 +77,9 @@ cpdef Py_ssize_t encode_rows(const unsigned char[::1] body, const long long[::1]
 @cython.locals(old=cython.p_const_uchar, rows=cython.p_const_longlong, sums=cython.p_const_longlong, new=cython.p_uchar, written=cython.p_longlong, at_work=cython.p_longlong, room=cython.Py_ssize_t, short=cython.longlong, row=cython.Py_ssize_t, due=cython.int)
 cpdef int move_rows(const unsigned char[::1] view, const long long[::1] batches, Py_ssize_t batch_capacity, Py_ssize_t stop, int empties, const long long[::1] tallies, const long long[::1] params, const long long[::1] protected, unsigned char[::1] out, long long[::1] table, Py_ssize_t table_capacity, long long[::1] state) except -1
 
+@cython.locals(runs=cython.Py_ssize_t, horizon_ms=cython.longlong)
+cpdef Py_ssize_t horizon_runs(const long long[::1] batches, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop, const long long[::1] tallies, long long new_horizon_ms, long long[::1] pairs) except -1
+
 @cython.locals(left=cython.Py_ssize_t, row=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong)
 cpdef Py_ssize_t seal_small(unsigned char[::1] out, long long[::1] table, Py_ssize_t table_capacity, Py_ssize_t count, long long limit_bytes, const unsigned int[::1] castagnoli) except -1
 

@@ -626,6 +626,28 @@ def move_rows(
     return due
 
 
+def horizon_runs(batches, capacity, row, stop, tallies, new_horizon_ms, pairs):
+    """How many tombstones wait for which delete horizon, in rows of judged batches: runs of (horizon, tombstones) into
+    `pairs`, which has room for one a row; how many runs there are."""
+    if row < 0 or stop > capacity or 15 * capacity > len(batches) or 8 * capacity > len(tallies):
+        raise ValueError("the rows lie outside their tables")
+    if 2 * (stop - row) > len(pairs):
+        raise ValueError("there is no room for the horizons")
+    runs = 0
+    while row < stop:
+        if tallies[2 * capacity + row] > 0:
+            horizon_ms = new_horizon_ms
+            if batches[2 * capacity + row] >= 2 and batches[6 * capacity + row] & 64:
+                horizon_ms = batches[9 * capacity + row]
+            if runs == 0 or pairs[2 * runs - 2] != horizon_ms:
+                pairs[2 * runs] = horizon_ms
+                pairs[2 * runs + 1] = 0
+                runs = runs + 1
+            pairs[2 * runs - 1] = pairs[2 * runs - 1] + tallies[2 * capacity + row]
+        row = row + 1
+    return runs
+
+
 # --- checksums
 
 

@@ -90,6 +90,15 @@ def move_rows(
     table_capacity: int,
     state: memoryview,
 ) -> int: ...
+def horizon_runs(
+    batches: memoryview,
+    capacity: int,
+    row: int,
+    stop: int,
+    tallies: memoryview,
+    new_horizon_ms: int,
+    pairs: memoryview,
+) -> int: ...
 def seal_small(
     out: bytearray,
     table: memoryview,

@@ -400,3 +400,33 @@ def test_counts(tmp_path: Path) -> None:
     assert done["bytes_after"] == sum(path.stat().st_size for path in directory.glob("*.log"))
     assert done["live_keys"] == 3
     assert done["dirty_ratio"] == 1.0
+
+
+def test_a_plan_says_when_tombstones_may_go(tmp_path: Path) -> None:
+    directory = tombstones(tmp_path).close()
+    clean(directory, now_ms=T0 + 5000, delete_retention_ms=1000)
+    topic_rows = clean(directory, now_ms=T0 + 5600, delete_retention_ms=7000, apply=False).rows
+    assert [
+        (row["delete_horizon_ms"], row["wait_ms"], row["tombstones"])
+        for row in topic_rows
+        if row["type"] == "horizon"
+    ] == [(T0 + 6000, 400, 1)]
+
+
+@pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
+def test_a_plan_names_the_keys_with_most_old_values(tmp_path: Path, codec: int) -> None:
+    topic = Topic(tmp_path)
+    for n in range(300):
+        topic.send((f"k{n}", n), ("busy", "x" * 50), (b"\xff\xfe", "y" * (n % 40)), codec=codec)
+    topic.send(*[(f"k{n}", "last") for n in range(300)])
+    topic.roll()
+    topic.send(("z", 0))
+    topic.close()
+    outcome = clean(topic.directory, apply=False, top_keys=2)
+    keys = [row for row in outcome.rows if row["type"] == "key"]
+    assert [(row["key"], row["key_encoding"], row["records"]) for row in keys] == [
+        ("busy", "utf8", 299),
+        ("//4=", "base64", 299),
+    ]
+    assert keys[0]["bytes"] == 299 * 54
+    assert not [row for row in clean(topic.directory).rows if row["type"] == "key"]

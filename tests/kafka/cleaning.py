@@ -223,10 +223,18 @@ def has_packed(data: bytes) -> bool:
     return any(fields[4] & L.CODEC_MASK for fields, _ in records_of(data))
 
 
+def all_records(files: dict[str, bytes]) -> list[tuple[Any, ...]]:
+    names = sorted(name for name in files if name.endswith(L.LOG_SUFFIX))
+    return [batch for name in names for batch in records_of(files[name])]
+
+
 def assert_same(theirs: Path, ours: Path) -> None:
     """Equal byte for byte, or, where a compressor had a choice, in everything but the bytes."""
     real, made = files_of(theirs), files_of(ours)
-    assert sorted(real) == sorted(made)
+    if sorted(real) != sorted(made):  # other sizes after a first round make other groups in the second
+        assert any(has_packed(data) for name, data in real.items() if name.endswith(L.LOG_SUFFIX))
+        assert all_records(real) == all_records(made)
+        return
     for name, data in real.items():
         if data == made[name]:
             continue

@@ -1,0 +1,84 @@
+"""The keys whose old values take most room: found in one pass, named afterwards.
+
+A sketch of fixed size keeps one key a place (`keymap.tally_keys`); so a key that shares its place with a weightier one is not
+named, and what a key had before it held its place is not counted: the figures are at least what they say. The name is
+read from the log again, from the first old value that was counted.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kseg.compaction.cleaner.offset_map import OffsetMap
+from kseg.compaction.cleaner.segments import Segment
+from kseg.segment import columns as C
+from kseg.segment.columns import Columns
+from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel.walk import walk
+from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+
+_PLACES = 1 << 16
+_WIDTH = 8
+_BYTES, _VALUES, _SEGMENT, _POSITION, _OFFSET = range(3, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class TopKey:
+    """A key, and how many bytes (keys and values) of old values it has at least."""
+
+    key: bytes
+    bytes_superseded: int
+    values: int
+
+
+class KeySketch:
+    """Counts values that go."""
+
+    def __init__(self) -> None:
+        self._cells = memoryview(array("q", bytes(8 * _WIDTH * _PLACES)))
+
+    def count(
+        self, chunk: Chunk, offset_map: OffsetMap, flags: bytearray, table: Columns, base_offset: int
+    ) -> None:
+        """The judged records of a chunk of the segment that begins at `base_offset`."""
+        records = chunk.records
+        K.tally_keys(
+            records.cells,
+            records.capacity,
+            records.count,
+            offset_map.hashes,
+            flags,
+            table.cells,
+            table.capacity,
+            base_offset,
+            self._cells,
+            _PLACES,
+        )
+
+    def top(self, most: int, segments: Sequence[Segment]) -> Iterator[TopKey]:
+        """The weightiest first. segments: those that were counted, as they were."""
+        weights = self._column(_BYTES)
+        by_base = {segment.base_offset: segment for segment in segments}
+        heaviest = sorted((at for at in range(_PLACES) if weights[at]), key=lambda at: -weights[at])
+        for at in heaviest[:most]:
+            segment = by_base[self._column(_SEGMENT)[at]]
+            key = _key_at(segment, self._column(_POSITION)[at], self._column(_OFFSET)[at])
+            if key is not None:
+                yield TopKey(key, weights[at], self._column(_VALUES)[at])
+
+    def _column(self, field: int) -> memoryview:
+        return self._cells[field * _PLACES : (field + 1) * _PLACES]
+
+
+def _key_at(segment: Segment, position: int, offset: int) -> bytes | None:
+    """The key of a record, from the batch at `position`."""
+    with segment.opened() as view:
+        table = Columns(C.BATCH_WIDTH, 1)
+        state = memoryview(array("q", [position, 0]))
+        walk(view, len(view), table.cells, 1, state)
+        table.count = state[1]
+        for chunk in Decoder(view).chunks(table):
+            for at in range(chunk.records.count):
+                if chunk.records.at(C.R_OFFSET, at) == offset:
+                    return record_at(chunk, at).key
+    return None
