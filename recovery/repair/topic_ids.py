@@ -1,6 +1,7 @@
-"""`--topic-id`: a partition.metadata that is missing, written.
+"""`--topic-id`: a partition.metadata that is missing or cannot be read, written.
 
-A KRaft broker (3.7 and later) sets a log without a topic id aside as stray. The id itself is nowhere in the log: it
+A KRaft broker (3.7 and later) sets a log without a topic id aside as stray, and dies of a file that it cannot read
+(Kafka: PartitionMetadataFile). The id itself is nowhere in the log: it
 stands in the metadata log of the cluster and, where they lie here, in the other partitions of the topic. So the user
 names it, and what can be checked is checked: that it is an id, that the partition has no other one, that no other
 topic of this data directory has it, and that the topic's other partitions have the same.
@@ -10,9 +11,10 @@ import os
 from dataclasses import replace
 
 from kseg.recovery.repair.outcome import Repair
-from kseg.recovery.verify.topic_ids import METADATA_FILE, missing_metadata, topic_ids
+from kseg.recovery.verify.topic_ids import METADATA_FILE, known_topic_id, missing_metadata, topic_ids
 from kseg.segment.errors import FormatError, Refused, UsageError
 from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.names import PartitionName
 from kseg.segment.partition.surroundings import surroundings
@@ -23,20 +25,20 @@ from kseg.segment.sidecar.metadata_files import (
     encode_partition_metadata,
 )
 
-_MISSING = "partition-metadata-missing"
+_MISSING, _CORRUPT = "partition-metadata-missing", "partition-metadata-corrupt"
 
 
 def with_topic_id(repair: Repair, directory: str, log_dir: str | None, topic_id: str | None) -> Repair:
     """The repair of a partition directory, with partition.metadata written when `topic_id` is given; without, with the
-    finding that it is missing (and the id other partitions of the topic have).
+    finding that it is missing or cannot be read (and the id other partitions of the topic have).
 
     log_dir: the data directory around it, None when unknown. Raises UsageError for what is no topic's id, Refused for
     one that contradicts the partition or the data directory, UnreadableInput.
     """
-    others = tuple(finding for finding in repair.findings if finding.id != _MISSING)
+    others = tuple(finding for finding in repair.findings if finding.id not in (_MISSING, _CORRUPT))
     if topic_id is None:
         if METADATA_FILE in repair.image:
-            return repair
+            return _unless_readable(repair, directory, log_dir, others)
         meta_version = None if log_dir is None else surroundings(log_dir).meta_version
         missing = missing_metadata(list_partition(directory), meta_version)
         if missing is None:
@@ -50,8 +52,24 @@ def with_topic_id(repair: Repair, directory: str, log_dir: str | None, topic_id:
     if log_dir is not None and name is not None:
         refuse_foreign_topic_id(log_dir, name, topic_id)
     if why is None:
-        return repair
+        return repair  # it says so already
     return replace(repair, image=image, why={**repair.why, METADATA_FILE: why}, findings=others)
+
+
+def _unless_readable(
+    repair: Repair, directory: str, log_dir: str | None, others: tuple[Finding, ...]
+) -> Repair:
+    path = os.path.join(directory, METADATA_FILE)
+    data = read_small(path)
+    try:
+        decode_partition_metadata(data)
+    except FormatError as error:
+        message = f"{error}{known_topic_id(own_partition_name(directory), log_dir)[0]}"
+        corrupt = Finding(_CORRUPT, path, message, 0, len(data))
+        return replace(
+            repair, findings=(*others, corrupt), doubt=repair.doubt or "has no topic id that can be read"
+        )
+    return repair
 
 
 def partition_metadata_step(image: DirectoryImage, topic_id: str, found: bytes | None) -> str | None:

@@ -18,6 +18,7 @@ from kseg.recovery.repair import rows
 from kseg.recovery.repair.circumstances import circumstances_of
 from kseg.recovery.repair.options import Circumstances, Policy, RecoverOptions
 from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.repair.remaining import with_doubt
 from kseg.recovery.repair.subject import Subject, subject_of
 from kseg.recovery.repair.topic_ids import with_topic_id
 from kseg.segment.apply.probe import is_known_to_kseg
@@ -110,7 +111,9 @@ def _repair(subject: Subject, policy: Policy, around: Circumstances, options: Re
     else:
         from kseg.recovery.salvage.salvage import salvage
 
-        repair = salvage(subject.directory, subject.inputs, around, options.settings, rebuild=options.rebuild)
+        repair = with_doubt(
+            salvage(subject.directory, subject.inputs, around, options.settings, rebuild=options.rebuild)
+        )
     return repair
 
 

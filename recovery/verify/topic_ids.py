@@ -61,14 +61,19 @@ def missing_metadata(directory: PartitionDirectory, meta_version: int | None) ->
     log_dir = os.path.dirname(os.path.abspath(directory.path))
     if not directory.segments or not _needs_topic_id(directory, log_dir, meta_version):
         return None
-    message = "there is no partition.metadata"
-    sibling = next(topic_ids(log_dir, directory.name.topic), None) if directory.name is not None else None
-    numbers: dict[str, int | str | bool | None] = {"topic_id": None}
-    if sibling is not None:
-        name, topic_id = sibling
-        message += f"; {name.text} has the topic id {topic_id} (kseg recover --topic-id {topic_id})"
-        numbers = {"topic_id": topic_id}
-    return Finding("partition-metadata-missing", directory.path, message, numbers=numbers)
+    words, topic_id = known_topic_id(directory.name, log_dir)
+    message = f"there is no partition.metadata{words}"
+    return Finding("partition-metadata-missing", directory.path, message, numbers={"topic_id": topic_id})
+
+
+def known_topic_id(name: PartitionName | None, log_dir: str | None) -> tuple[str, str | None]:
+    """The id that another partition of the topic has in the data directory: as words to end a sentence with ("" when
+    there is none), and itself."""
+    if name is None or log_dir is None:
+        return "", None
+    for other, topic_id in topic_ids(log_dir, name.topic):
+        return f"; {other.text} has the topic id {topic_id} (kseg recover --topic-id {topic_id})", topic_id
+    return "", None
 
 
 def _needs_topic_id(directory: PartitionDirectory, log_dir: str, meta_version: int | None) -> bool:

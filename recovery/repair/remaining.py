@@ -1,0 +1,41 @@
+"""What salvage leaves as it is though it does harm: a doubt about the partition, so that nobody calls it sound.
+
+A batch under a right checksum stays (`recovery.salvage.salvage`), also when a broker's load dies of it or no consumer
+gets past it. Nothing here can set such a batch right; a directory that holds one is not marked clean.
+"""
+
+import os
+from dataclasses import replace
+
+from kseg.recovery.repair.outcome import Repair
+from kseg.segment.findings import Finding
+
+# What a repair cannot help, by what it does to the partition.
+_HARM = {
+    "undecodable-batch": "records that cannot be read",
+    "record-count-mismatch": "records that cannot be read",
+    "offset-outside-batch": "records that cannot be read",
+    "bad-control-record": "records that cannot be read",
+    "non-transactional-in-transaction": "a batch that a broker does not load",
+    "transaction-collision": "a batch that a broker does not load",
+}
+
+
+def with_doubt(repair: Repair) -> Repair:
+    """The same repair, with a doubt when a batch stays that does harm."""
+    if repair.doubt:
+        return repair
+    for finding in repair.findings:
+        if finding.id in _HARM and not _goes(repair, finding):
+            return replace(repair, doubt=f"holds {_HARM[finding.id]} ({finding.id})")
+    return repair
+
+
+def _goes(repair: Repair, finding: Finding) -> bool:
+    """Whether the bytes that a finding is about are taken out."""
+    position = finding.position
+    return position is not None and any(
+        os.path.basename(finding.path) == removed.file
+        and removed.position <= position < removed.position + removed.length
+        for removed in repair.removed
+    )
