@@ -18,6 +18,8 @@ from typing import NamedTuple, NoReturn
 
 from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.compaction.retention.work import retain
+from kseg.recovery.repair.options import LoadSettings, Policy, RecoverOptions
+from kseg.recovery.repair.work import recover
 from kseg.recovery.verify.options import LEVELS, VerifyOptions
 from kseg.recovery.verify.work import verify
 from kseg.segment.crc import crc32, crc32c
@@ -109,6 +111,15 @@ class Stage:
         for target in targets:
             level = lots.choice(LEVELS)
             yield f"verify {level} {target}", verify(target, VerifyOptions(level=level, now_ms=NOW_MS))
+        if not isinstance(whole, LogDirTarget):
+            policy, is_clean = lots.choice(tuple(Policy)), lots.choice((None, True, False))
+            repair = RecoverOptions(
+                settings=LoadSettings(now_ms=NOW_MS),
+                policy=policy,
+                is_clean=is_clean,
+                rebuild=lots.random() < 0.2,
+            )
+            yield f"recover {policy} {is_clean}", recover(whole, repair)
         yield "list", list_target(lots.choice(targets), ListOptions(now_ms=NOW_MS))
         if partition == self.root and not file.name.endswith(".checkpoint"):
             return

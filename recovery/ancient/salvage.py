@@ -144,16 +144,17 @@ def _tidy(done: list[Run]) -> None:
 
 
 def _overwritten(work: _Work, link: Link, run: Bad, size_bytes: int) -> list[Piece]:
-    missing = max(0, run.end_position - max(run.position, size_bytes))
+    held = max(0, min(run.end_position, size_bytes) - run.position)
+    missing = run.length - held
     what = f"{run.length} bytes at position {run.position} hold no message"
     if missing:
         what += f" ({missing} of them are missing)"
     if run.length < LEAST_BYTES or run.length > work.room_bytes:
         reason = "no entry is that small" if run.length < LEAST_BYTES else "that is more than is overwritten"
         message = f"{what}; {reason}, they stay as they are"
-        work.findings.append(_finding(work, link, run, message))
+        work.findings.append(_finding(work, link, run, message, held))
         work.doubts.append(f"{link.name}: {message}")
-        return [Span(link.name, run.position, max(0, min(run.end_position, size_bytes) - run.position))]
+        return [Span(link.name, run.position, held)]
     work.room_bytes -= run.length
     if run.entries:
         what += f", {run.entries} valid beside them counted in"
@@ -161,9 +162,8 @@ def _overwritten(work: _Work, link: Link, run: Bad, size_bytes: int) -> list[Pie
     message = (
         f"{what}; an entry of the same length takes their place, so that offsets behind it stay ({seen})"
     )
-    work.findings.append(_finding(work, link, run, message))
-    held = min(run.end_position, size_bytes) - run.position
-    if held > 0:
+    work.findings.append(_finding(work, link, run, message, held))
+    if held:
         work.removed.append(_removed(link, run, held))
     return [Fresh(filler(run.length))]
 
@@ -183,10 +183,11 @@ def _restored(work: _Work, link: Link, run: Altered, view: memoryview) -> list[P
     return [front, Fresh(bytes([run.magic])), Span(link.name, place + 1, run.end_position - place - 1)]
 
 
-def _finding(work: _Work, link: Link, run: Bad, message: str) -> Finding:
+def _finding(work: _Work, link: Link, run: Bad, message: str, held: int | None = None) -> Finding:
+    """held: how many of the bytes are in the file, None for all."""
     path = os.path.join(work.directory, link.name)
     first, last = link.base_offset + run.position, link.base_offset + run.end_position - 1
-    return Finding(run.kind, path, message, run.position, run.length, first, last)
+    return Finding(run.kind, path, message, run.position, run.length if held is None else held, first, last)
 
 
 def _removed(link: Link, run: Bad, length: int) -> Removed:

@@ -350,3 +350,17 @@ def test_an_entry_that_is_too_small_for_its_magic(tmp_path: Path) -> None:
     assert recovered(place, Policy.KAFKA).death is not None
     _, made = salvaged(place, tmp_path / "made")
     assert files(made)[f"{0:020}.kafka"] == encode_message(b"x" * 30)
+
+
+def test_a_finding_names_no_byte_behind_the_end_of_its_file(ancient_small: Path, tmp_path: Path) -> None:
+    """The offsets of what is missing are lost too; its bytes are nowhere."""
+    found = copy_tree(ancient_small / "taps-0", tmp_path / "taps-0")
+    file = kafka_names(found)[1]
+    size, base = file.stat().st_size, int(file.stem)
+    with file.open("r+b") as stream:
+        stream.truncate(size - 500)
+    repair, _ = salvaged(found, tmp_path / "out" / "taps-0")
+    (damage,) = (finding for finding in repair.findings if finding.position is not None)
+    assert damage.position is not None and damage.length is not None
+    assert damage.position + damage.length == size - 500
+    assert damage.last_offset == base + size - 1
