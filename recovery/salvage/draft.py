@@ -21,12 +21,20 @@ class Draft:
         self.found = DirectoryImage.of(self.identities.values())
         self.image = self.found.copy()
         self._why: dict[str, str] = {}
+        self._renamed: dict[str, str] = {}  # the name as found: an empty file has no bytes that tell it
 
     def path(self, name: str) -> str:
         """Of the file as found whose bytes a file consists of; where it would be when it is made anew."""
         content = self.image.content(name) if name in self.image else ()
-        source = content[0].name if len(content) == 1 and isinstance(content[0], Span) else name
+        source = self._renamed.get(name, name)
+        if len(content) == 1 and isinstance(content[0], Span):
+            source = content[0].name
         return os.path.join(self.directory, source)
+
+    def sources(self) -> dict[str, FileIdentity]:
+        """The file as found that each file is, by the name that it would have; before anything else is planned than
+        to rename and remove."""
+        return {name: self.identities[self._renamed.get(name, name)] for name in self.image}
 
     def read(self, name: str) -> bytes:
         """A side file as it would be before anything is written. Raises UnreadableInput."""
@@ -59,10 +67,12 @@ class Draft:
 
     def remove(self, name: str, why: str) -> None:
         self.image.remove(name)
+        self._renamed.pop(name, None)
         self._why[name] = why
 
     def rename(self, name: str, new_name: str, why: str) -> None:
         self.image.rename(name, new_name)
+        self._renamed[new_name] = self._renamed.pop(name, name)
         self._why[name] = self._why[new_name] = why
 
     def _is_as_found(self, name: str) -> bool:

@@ -30,8 +30,6 @@ from kseg.segment.partition.directory import (
 )
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.surroundings import Surroundings, surroundings
-from kseg.segment.plan.image import DirectoryImage
-from kseg.segment.plan.pieces import Span
 from kseg.segment.plan.steps import FileIdentity
 from kseg.segment.state.producer import ProducerState
 
@@ -75,13 +73,12 @@ def recovery_point(circumstances: Circumstances, end_offset: int) -> int:
 
 def judge(
     directory: str,
-    image: DirectoryImage,
-    identities: Mapping[str, FileIdentity],
+    files: Mapping[str, FileIdentity],
     circumstances: Circumstances,
     settings: LoadSettings,
 ) -> Judgement:
-    """Raises UnreadableInput when a log cannot be read."""
-    partition = partition_of(directory, _entries(directory, image, identities))
+    """files: as found, by the names that they would have. Raises UnreadableInput when a log cannot be read."""
+    partition = partition_of(directory, _entries(directory, files))
     judgement = Judgement(partition, _around(partition, circumstances))
     logs = [segment.log for segment in partition.segments]
     logs += [entry for entry in partition.orphans if entry.name.role is Role.LOG]
@@ -160,14 +157,9 @@ def _weighed(finding: Finding, watch_of: Mapping[str, Watch]) -> Finding:
     return replace(finding, message=message, numbers=numbers)
 
 
-def _entries(
-    directory: str, image: DirectoryImage, identities: Mapping[str, FileIdentity]
-) -> Iterator[Entry]:
-    for name in image:
-        content = image.content(name)
-        source = content[0].name if content and isinstance(content[0], Span) else name
-        found = identities[source]
-        path = os.path.join(directory, source)
+def _entries(directory: str, files: Mapping[str, FileIdentity]) -> Iterator[Entry]:
+    for name, found in files.items():
+        path = os.path.join(directory, found.name)
         yield Entry(path, found.size_bytes, found.mtime_ns // 1_000_000, parse_file_name(name))
 
 

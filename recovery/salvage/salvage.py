@@ -47,7 +47,7 @@ def salvage(
     may_stay = leftovers.are_marks_only and not rebuild
     if not may_stay:
         leftovers.settle()
-    judgement = judge(directory, draft.image, draft.identities, circumstances, settings)
+    judgement = judge(directory, draft.sources(), circumstances, settings)
     if may_stay:
         if judgement.is_at_peace:
             return _as_it_is(draft, judgement, circumstances)

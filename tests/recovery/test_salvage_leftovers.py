@@ -49,6 +49,21 @@ def test_a_finished_replacement_is_completed(hurt: Path, tmp_path: Path) -> None
     assert [(entry.file, entry.first_offset) for entry in replaced] == [(f"{MIDDLE}.log", None)]
 
 
+def test_a_replacement_that_the_cleaner_emptied(hurt: Path, tmp_path: Path) -> None:
+    """Killed between taking the old segment away and giving the new one, of which nothing is left, its name."""
+    first = f"{0:020}"
+    for suffix in (".log", ".index", ".timeindex"):
+        (hurt / f"{first}{suffix}").unlink()
+        (hurt / f"{first}{suffix}.swap").write_bytes(b"")
+    (hurt / f"{first}.txnindex").unlink(missing_ok=True)
+    before = all_batches(hurt)
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    result = tmp_path / "result" / "metro-0"
+    assert (result / f"{first}.log").read_bytes() == b""
+    assert all_batches(result) == before and repair.removed == ()
+    assert not list(result.glob("*.swap"))
+
+
 def test_a_replacement_of_two_segments(hurt: Path, tmp_path: Path) -> None:
     """The range of a replacement reaches to its last offset; segments that begin in it are replaced."""
     both = log(hurt).read_bytes() + log(hurt, NEXT).read_bytes()
