@@ -41,6 +41,7 @@ class Run:
         self._jobs = jobs
         self._log_dirs: list[str] = []
         self._outcomes: dict[str, list[PartitionOutcome]] = {}
+        self._looked_at: dict[str, int] = {}  # partitions, also those without a log
         self._directories: dict[str, list[str]] = {}
         self._changed: dict[str, list[str]] = {}
         self._openings: dict[str, str] = {}  # by data directory, the id of the journal that has the marker
@@ -100,11 +101,12 @@ class Run:
                 self._changed.setdefault(log_dir, []).append(directory)
 
     def _note_outcome(self, directory: str, outcome: PartitionOutcome | None) -> str | None:
-        """The data directory it counts for, None when it counts for none."""
+        """The data directory it lies in. outcome: None where there is no log, which counts for no checkpoint."""
         log_dir = next((each for each in self._log_dirs if _lies_in(directory, each)), None)
-        if log_dir is None or outcome is None:
-            return None
-        self._outcomes.setdefault(log_dir, []).append(outcome)
+        if log_dir is not None:
+            self._looked_at[log_dir] = self._looked_at.get(log_dir, 0) + 1
+            if outcome is not None:
+                self._outcomes.setdefault(log_dir, []).append(outcome)
         return log_dir
 
     def _look_ahead(self, log_dir: str, targets: Sequence[Target]) -> None:
@@ -175,7 +177,7 @@ class Run:
 
     def _is_whole(self, log_dir: str) -> bool:
         """Whether all partitions of a data directory were worked on, and not some that were picked."""
-        return len(self._outcomes.get(log_dir, ())) == len(own_files.partitions_in(log_dir))
+        return self._looked_at.get(log_dir) == len(own_files.partitions_in(log_dir))
 
     def _copied(self, plan: Plan, copy: str, outcomes: Sequence[PartitionOutcome]) -> Values:
         from kseg.segment.apply.output import write_files

@@ -142,11 +142,13 @@ def test_a_copy_is_repaired_and_the_input_stays(
 ) -> None:
     hurt(log_dir / "metro-zstd-0" / FIRST)
     (log_dir / ".lock").touch()  # as a broker that was killed leaves it
+    (log_dir / "empty-0.0123456789abcdef0123456789abcdef-stray").mkdir()
     copy = tmp_path / "copy"
     with unchanged(log_dir):
         assert run(["recover", "--output", str(copy), str(log_dir)]) == 0
     capfd.readouterr()
     assert sorted(child.name for child in copy.iterdir() if child.is_dir()) == [
+        "empty-0.0123456789abcdef0123456789abcdef-stray",
         "fares-0",
         "metro-none-0",
         "metro-zstd-0",
@@ -159,7 +161,8 @@ def test_a_copy_is_repaired_and_the_input_stays(
     assert files_of(copy / "fares-0") == files_of(log_dir / "fares-0")
     capfd.readouterr()
     with unchanged(copy):
-        assert run(["recover", "--output", str(copy), str(log_dir)]) == 4  # it is there already
+        # they are there already, and the empty one may be filled
+        assert run(["recover", "--output", str(copy), str(log_dir)]) == 5
 
 
 def test_copies_of_several_data_directories_lie_side_by_side(
