@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
+from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
+from kseg.compaction.cleaner.work import compact
 from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.compaction.retention.work import retain
 from kseg.recovery.repair.options import LoadSettings, Policy, RecoverOptions
@@ -143,6 +145,19 @@ class Stage:
             limits=limits, now_ms=NOW_MS, what_if=True, purge=True, unmark=lots.random() < 0.2
         )
         yield f"retain {plan}", retain(asked[-1], plan)
+        settings = CleanSettings(
+            now_ms=NOW_MS,
+            segment_bytes=lots.choice([1000, 1 << 30]),
+            map_bytes=lots.choice([24 * 100, 1 << 20]),
+            min_compaction_lag_ms=lots.choice([0, 1000]),
+        )
+        wish = CompactOptions(
+            settings=settings,
+            first_dirty_offset=lots.choice([None, _offset(lots)]),
+            include_active=True,
+            damaged=lots.choice(list(Damaged)),
+        )
+        yield f"compact {wish}", compact(asked[-1], wish)
 
 
 def _kind(file: Path) -> str:

@@ -128,7 +128,7 @@ class Rounds:
         legacy_horizon_ms = clean[-1].mtime_ms - retention_ms if clean and first_dirty > 0 else 0
         found = self._findings if self._skips else None
         Mapping(self._segments, offset_map, self._log_start, found).run(first_dirty, upper)
-        end = offset_map.latest_offset + 1
+        end = min(offset_map.latest_offset + 1, upper)  # a batch may claim to reach beyond its segment
         work = [segment for segment in self._segments if segment.base_offset < end]
         cleaning = self._second_pass(offset_map, legacy_horizon_ms, work, upper, is_last=end >= upper)
         self._count(cleaning, offset_map)

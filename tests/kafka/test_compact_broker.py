@@ -1,0 +1,105 @@
+"""A real broker opens what compaction left: consumers end with the same last value of each key, producers go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker
+from tests.kafka.recovering import recovered_lines
+from tests.trees import copy_tree
+
+if TYPE_CHECKING:
+    from tests.kafka.broker import Consumed
+    from tests.kafka.scenario import Written
+
+pytestmark = pytest.mark.kafka
+
+
+def compact(data: Path, *words: str) -> list[dict[str, Any]]:
+    """`kseg compact --apply` of a data directory; the results of its partitions."""
+    command = [sys.executable, "-m", "kseg", "compact", "--json", "--apply", *words, str(data)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return [row for row in rows if row["type"] == "result" and "partition" in row]
+
+
+def last_values(given: list[Consumed]) -> dict[bytes, tuple[int, bytes]]:
+    """What a consumer that keeps a table ends with."""
+    table: dict[bytes, tuple[int, bytes]] = {}
+    for record in given:
+        if record.key is None:
+            continue
+        if record.value is None:
+            table.pop(record.key, None)
+        else:
+            table[record.key] = (record.offset, record.value)
+    return table
+
+
+@pytest.mark.behaviour("C54")
+@pytest.mark.behaviour("C59")
+def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
+    data = copy_tree(everything.stopped, tmp_path / "data")
+    results = compact(data, "--include-active", "--map-memory", "1MiB")
+    assert sum(result["superseded_records"] for result in results) > 500
+    with Broker(tmp_path / "broker", data) as broker:
+        assert recovered_lines(broker) == []
+        for (topic, partition), given in everything.committed.items():
+            now = broker.consume(topic, partition, committed=True)
+            assert last_values(now) == last_values(given), topic
+            assert {record.offset for record in now} <= {record.offset for record in given}, topic
+            producer = broker.producer()
+            producer.produce(topic, b"on", b"a new key")
+            assert producer.flush(CLIENT_LIMIT_S) == 0
+            assert broker.consume(topic, partition)[-1].key == b"a new key"
+
+
+def test_transactions_of_many_producers(tmp_path: Path) -> None:
+    """Random transactions over few keys, compacted three times with a clock that moves, between which the broker writes."""
+    rng = random.Random(20)
+    with Broker(tmp_path / "broker") as broker:
+        broker.create_topic("table", internal_segment_bytes="3000")
+        _write(broker, rng)
+        given = broker.consume("table", committed=True)
+        broker.stop()
+        copy = broker.copy_data(tmp_path / "data-0")
+    for number, now in enumerate(("2030-01-01", "2031-01-01", "2032-01-01")):
+        compact(copy, "--topic", "table", "--include-active", "--now", now)
+        with Broker(tmp_path / f"broker-{number}", copy) as broker:
+            assert recovered_lines(broker) == []
+            assert last_values(broker.consume("table", committed=True)) == last_values(given)
+            _write(broker, rng)
+            given = broker.consume("table", committed=True)
+            broker.stop()
+            copy = broker.copy_data(tmp_path / f"data-{number + 1}")
+
+
+def _write(broker: Broker, rng: random.Random) -> None:
+    producers = [
+        broker.producer(transactional_id=f"tx-{n}", compression_type=codec)
+        for n, codec in enumerate(("none", "lz4", "zstd"))
+    ]
+    for producer in producers:
+        producer.init_transactions(CLIENT_LIMIT_S)
+    for n in range(40):
+        producer = rng.choice(producers)
+        producer.begin_transaction()
+        for _ in range(rng.randint(1, 6)):
+            value = None if rng.random() < 0.15 else b"%d " % n + bytes(rng.randrange(60))
+            producer.produce("table", value, b"key-%d" % rng.randrange(12))
+        if rng.random() < 0.3:
+            producer.abort_transaction(CLIENT_LIMIT_S)
+        else:
+            producer.commit_transaction(CLIENT_LIMIT_S)
