@@ -37,8 +37,10 @@ def compact_words(values: Values) -> Iterator[str]:
 
 
 def is_due(values: Values) -> bool:
-    """Whether something remains to be done after this row: a plan that was not carried out."""
-    return values.get("type") == "result" and bool(values.get("steps")) and not values.get("applied")
+    """Whether something remains to be done after this row: a plan that was not carried out, damage that was skipped."""
+    if values.get("type") != "result":
+        return False
+    return bool(values.get("groups_skipped")) or (bool(values.get("steps")) and not values.get("applied"))
 
 
 def _result(values: Values) -> Iterator[str]:

@@ -1,0 +1,186 @@
+"""`kseg compact` as it is typed: the plan and its status, settings from a file, refusals, what is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from tests.compaction.compacting import T0, Topic, kept, log
+from tests.trees import unchanged
+
+Say = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str]) -> Say:
+    def call(*words: str | Path) -> tuple[int, str, str]:
+        status = run(["compact", *map(str, words)])
+        said = capfd.readouterr()
+        return status, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    topic = Topic(tmp_path / "data")
+    topic.send(("a", 1), ("b", 2), ("a", None))
+    topic.roll()
+    topic.send(("b", 3), ("c", 4))
+    topic.roll()
+    (tmp_path / "data" / "meta.properties").write_text(
+        "version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n"
+    )
+    return topic.close()
+
+
+def rows(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_a_plan_changes_nothing_and_says_how_to_go_on(partition: Path, say: Say) -> None:
+    with unchanged(partition.parent):
+        status, out, err = say("--now", T0, partition)
+    assert status == 1
+    assert "accounts-0: a compaction is due:" in out
+    assert "5 records to 3: 2 replaced by later ones" in out
+    assert f"kseg compact --apply --now {T0} {partition}" in out + err
+
+
+def test_json_lines(partition: Path, say: Say) -> None:
+    status, out, _ = say("--json", "--now", T0, "--delete-retention-ms", "1h", partition)
+    found = rows(out)
+    assert status == 1
+    assert {row["type"] for row in found} == {"horizon", "key", "step", "result"}
+    horizon = next(row for row in found if row["type"] == "horizon")
+    assert (horizon["delete_horizon_ms"], horizon["wait_ms"], horizon["words"]) == (
+        T0 + 3_600_000,
+        3_600_000,
+        "1 h",
+    )
+    result = next(row for row in found if row["type"] == "result")
+    wanted = {
+        "partition",
+        "applied",
+        "next_dirty_offset",
+        "segments_before",
+        "segments_after",
+        "bytes_before",
+        "bytes_after",
+    }
+    wanted |= {"records_before", "records_after", "tombstones_kept", "tombstones_removed", "invalid_records"}
+    assert wanted <= set(result)
+    assert (result["applied"], result["next_dirty_offset"], result["passes"]) == (False, 5, 1)
+    log_dir = found[-1]
+    assert log_dir["next_dirty_offsets"] == {"accounts-0": 5}
+
+
+def test_applied_and_again(partition: Path, say: Say) -> None:
+    status, out, _ = say("--apply", "--now", T0, partition)
+    assert status == 0
+    assert "undo with: kseg undo" in out
+    assert kept(partition) == [(2, "a", None), (3, "b", "3"), (4, "c", "4")]
+    assert (partition.parent / "cleaner-offset-checkpoint").read_text() == "0\n1\naccounts 0 5\n"
+    with unchanged(partition.parent):
+        status, out, _ = say("--apply", "--now", T0, "--first-dirty-offset", "checkpoint", partition)
+    assert status == 0
+    assert "nothing to clean below offset 5 (active segment)" in out
+
+
+def test_a_copy(partition: Path, tmp_path: Path, say: Say) -> None:
+    with unchanged(partition.parent):
+        status, out, _ = say("--output", tmp_path / "copy", "--now", T0, partition)
+    assert status == 0
+    assert "copied to" in out
+    assert kept(tmp_path / "copy" / "accounts-0") == [(2, "a", None), (3, "b", "3"), (4, "c", "4")]
+
+
+def test_settings_from_a_file(partition: Path, tmp_path: Path, say: Say) -> None:
+    config = tmp_path / "topic.properties"
+    config.write_text(
+        "cleanup.policy=compact\ndelete.retention.ms=5000\nsegment.bytes=1\nlog.segment.bytes=9999999\n"
+        "min.cleanable.dirty.ratio=0.5\ncompression.type=zstd\nmax.message.bytes=10\n"
+    )
+    _, out, err = say("--json", "--now", T0, "--config", config, partition)
+    result = next(row for row in rows(out) if row["type"] == "result")
+    assert result["segments_after"] == 3
+    assert [row["wait_ms"] for row in rows(out) if row["type"] == "horizon"] == [5000]
+    assert "compression.type, max.message.bytes: without effect" in err
+    _, out, _ = say("--json", "--now", T0, "--config", config, "--segment-bytes", "1MiB", partition)
+    assert next(row for row in rows(out) if row["type"] == "result")["segments_after"] == 2
+    config.write_text("cleanup.policy=delete\nmin.cleanable.dirty.ratio=1\n")
+    status, out, err = say("--now", T0, "--config", config, partition)
+    assert status == 0
+    assert "a broker would not clean this topic" in err
+    assert "not due: 100% of its bytes are dirty" in out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "segment.bytes=-1",
+        "min.cleanable.dirty.ratio=2",
+        "min.cleanable.dirty.ratio=x",
+        "delete.retention.ms=soon",
+    ],
+)
+def test_settings_that_no_broker_takes(line: str, partition: Path, tmp_path: Path, say: Say) -> None:
+    config = tmp_path / "topic.properties"
+    config.write_text(line)
+    assert say("--config", config, partition)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--apply", "--output", "x"],
+        ["--hard-link"],
+        ["--quarantine", "x"],
+        ["--map-memory", "10"],
+        ["--first-dirty-offset", "soon"],
+        ["--min-cleanable-dirty-ratio", "1.5"],
+        ["--damaged", "launder"],
+    ],
+)
+def test_wrong_usage(words: list[str], partition: Path, say: Say) -> None:
+    with unchanged(partition.parent):
+        assert say(*words, partition)[0] == 2
+
+
+def test_a_file_is_no_partition(partition: Path, say: Say) -> None:
+    assert say(log(partition, 0))[0] == 2
+
+
+def test_damage_is_refused_with_the_command_that_mends_it(partition: Path, say: Say) -> None:
+    path = log(partition, 0)
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    with unchanged(partition.parent):
+        status, out, err = say("--apply", partition)
+    assert status == 4
+    assert f"kseg recover {partition}" in out + err
+    status, out, _ = say("--apply", "--damaged", "skip", "--segment-bytes", "1", "--now", T0, partition)
+    assert status == 1
+    assert path.read_bytes() == bytes(data)
+
+
+def test_several_partitions_at_once(tmp_path: Path, say: Say) -> None:
+    for number in range(4):
+        topic = Topic(tmp_path / "data", name=f"accounts-{number}")
+        topic.send(("a", 1), ("a", 2))
+        topic.roll()
+        topic.close()
+    (tmp_path / "data" / "meta.properties").write_text(
+        "version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n"
+    )
+    assert say("--apply", "--jobs", "2", "--quiet", tmp_path / "data")[0] == 0
+    for number in range(4):
+        assert kept(tmp_path / "data" / f"accounts-{number}") == [(1, "a", "2")]
+    noted = (tmp_path / "data" / "cleaner-offset-checkpoint").read_text().splitlines()
+    assert noted == ["0", "4", *(f"accounts {number} 2" for number in range(4))]
