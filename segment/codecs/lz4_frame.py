@@ -30,6 +30,7 @@ _STORED = 0x80000000
 _HEADER = struct.Struct("<IBBB")
 _HEADER_AND_SIZE = struct.Struct("<7sI")
 _SIZE = struct.Struct("<I")
+_END_MARK = bytes(4)
 _JAVA_FLG, _JAVA_BD, _JAVA_HC = 0x60, 0x40, 0x82
 _JAVA_HEADER = _HEADER.pack(_FRAME_MAGIC, _JAVA_FLG, _JAVA_BD, _JAVA_HC)
 _HC_MAGIC_V0 = 0x1A  # what old Java clients wrote, over the frame magic too
@@ -39,6 +40,7 @@ _DEFAULT_LEVEL, _MAX_LEVEL, _LIBRARY_MAX_LEVEL = 9, 17, 12
 _MAX_RATIO = 255  # one byte of a length extension yields at most 255 bytes
 
 _block_content = lz4.block.decompress
+_pack_block = lz4.block.compress
 _BlockError = lz4.block.LZ4BlockError
 
 
@@ -155,6 +157,10 @@ def _header_checksum(descriptor: bytes) -> int:
 
 def compress(data: bytes, magic: int, level: int | None = None) -> bytes:
     """One frame as Java writes it: 64 KiB blocks, no checksums; magic 0 gets the wrong header checksum it had."""
+    if level is None and magic and 0 < len(data) <= _WRITTEN_BLOCK:  # the usual batch
+        packed = _pack_block(data, store_size=False)
+        if len(packed) < len(data):
+            return b"".join((_JAVA_HEADER, _SIZE.pack(len(packed)), packed, _END_MARK))
     level = _DEFAULT_LEVEL if level is None else level
     check_level("lz4", level, 1, _MAX_LEVEL)
     pieces = [_HEADER.pack(_FRAME_MAGIC, _JAVA_FLG, _JAVA_BD, _JAVA_HC if magic else _HC_MAGIC_V0)]
@@ -172,5 +178,5 @@ def compress(data: bytes, magic: int, level: int | None = None) -> bytes:
             pieces += (_SIZE.pack(len(packed)), packed)
         else:
             pieces += (_SIZE.pack(len(block) | _STORED), block)
-    pieces.append(bytes(4))
+    pieces.append(_END_MARK)
     return b"".join(pieces)
