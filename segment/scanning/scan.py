@@ -47,6 +47,7 @@ _LEAST_ROWS = 16
 _BYTES_PER_ROW = 128
 REMEMBERED_VERDICTS = 4096
 ZEROS_CHUNK_BYTES = 64 * 1024
+_ZEROS = bytes(ZEROS_CHUNK_BYTES)
 LEAST_ZERO_TAIL_BYTES = 64
 
 
@@ -272,6 +273,9 @@ class Scanner:
         start = end
         while start > 0:
             chunk = bytes(self.view[max(0, start - ZEROS_CHUNK_BYTES) : start])
+            if chunk == _ZEROS:  # ten times as fast as to strip them, and a preallocated segment has many
+                start -= len(chunk)
+                continue
             left = len(chunk.rstrip(b"\0"))
             start -= len(chunk) - left
             if left:
