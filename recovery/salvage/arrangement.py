@@ -7,7 +7,7 @@
 3. A group before or behind that which is all that stays of its log is a file of its own: a segment in a wrong place,
    or one whose beginning another segment holds. A mere part of a log goes into the file beside it.
 4. A file keeps the base offset of its name when that lies between the end of the file before and its first batch;
-   otherwise it is named by its first batch, as a broker names a new segment.
+   otherwise it is named by its first batch, as a broker names a new segment. No two files have one name.
 5. An offset that lies too far from the base (2^31 - 1), or more bytes than a broker can open (2 GiB), begins a new file
    at that batch, as a broker's split does.
 6. A log of which no batch stays: emptied when nothing but damage was in it (a broker does the same, and the offsets
@@ -64,7 +64,8 @@ def arrange(
         first = logs.true_first_offset(draft.stretches[0]) if draft.stretches else named
         if not draft.stretches and (named < end or named < least):
             continue
-        base = named if max(end, least) <= named <= first else first
+        # where the inner offsets of an old wrapper reach below what is before it, its file begins behind that
+        base = named if max(end, least) <= named <= first else max(first, end)
         for segment in _split(logs, Segment(base, draft.stretches, draft.origin), max_bytes):
             segments.append(segment)
             end, least = segment.end_offset, segment.base_offset + 1
@@ -121,10 +122,12 @@ def _split(logs: Logs, segment: Segment, max_bytes: int) -> Iterator[Segment]:
                 parts.append(head)
                 size += head.length
             if rest is not None:
+                least = 0
                 if parts:
                     yield Segment(base, tuple(parts), origin)
+                    least = parts[-1].last_offset + 1
                     size, parts, origin = 0, [], None
-                base, is_new = logs.true_first_offset(rest), True
+                base, is_new = max(logs.true_first_offset(rest), least), True
     yield Segment(base, tuple(parts), origin)
 
 

@@ -12,6 +12,9 @@ import pytest
 
 from fixtures import healthy
 from fixtures.diseases import put
+from kseg.segment import layout as L
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.writing.batch_writer import encode_batch
 from tests.recovery.salvaging import batches, lay_down, logs, plan, salvaged
 
 
@@ -88,3 +91,18 @@ def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_pa
     assert [finding.id for finding in repair.findings if finding.severity == "error"] == [
         "altered-base-offset"
     ]
+
+
+def test_two_logs_that_begin_at_one_offset(tmp_path: Path) -> None:
+    """An old wrapper says only where it ends; what is behind another log by that may begin where the other does."""
+    partition = tmp_path / "metro-0"
+    partition.mkdir()
+    records = [Record(offset, -1, None, b"%d" % offset) for offset in range(48)]
+    wrapper = encode_batch(NewBatch(records=tuple(records[:24]), magic=0, codec=L.GZIP))
+    wrapper += encode_batch(NewBatch(records=tuple(records[24:]), magic=0, codec=L.GZIP))
+    plain = encode_batch(NewBatch(records=tuple(records[:10]), magic=0))
+    (partition / f"{0:020}.log").write_bytes(wrapper)
+    (partition / f"{48:020}.log").write_bytes(plain)  # in a wrong place, or of another partition
+    repair, _ = salvaged(partition, tmp_path / "result")
+    assert repair.removed == ()
+    assert sorted(contents(tmp_path / "result" / "metro-0").values()) == sorted((wrapper, plain))
