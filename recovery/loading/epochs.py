@@ -21,6 +21,7 @@ class LoadedEpochs:
 
     def __init__(self, place: Workplace) -> None:
         self._place = place
+        self._reasons: dict[str, str] = {}  # of each kind of change the last
         if FILE_NAME not in place.image:
             place.write(FILE_NAME, b"", "made where it was missing")
             if FILE_NAME not in place.found:
@@ -44,22 +45,25 @@ class LoadedEpochs:
         except FormatError as error:
             raise KafkaThrows(ILLEGAL_ARGUMENT, str(error)) from error
         if changed:
-            self._save(f"epoch {epoch} begins at offset {start_offset}")
+            self._save("assign", f"epoch {epoch} begins at offset {start_offset}")
 
     def truncate_from_end(self, end_offset: int) -> None:
         if self._history.truncate_from_end(end_offset):
-            self._save(f"epochs that begin at or behind the log end {end_offset} are dropped")
+            self._save("end", f"epochs that begin at or behind the log end {end_offset} are dropped")
 
     def truncate_from_start(self, start_offset: int) -> None:
         if self._history.truncate_from_start(start_offset):
-            self._save(f"the first epoch begins at the log start {start_offset}")
+            self._save("start", f"the first epoch begins at the log start {start_offset}")
 
     def clear(self) -> None:
         self._history.clear()
-        self._save("the log is empty")
+        self._save("clear", "the log is empty")
 
-    def _save(self, why: str) -> None:
-        self._place.write(FILE_NAME, encode_leader_epochs(self._history.entries), why)
+    def _save(self, kind: str, why: str) -> None:
+        self._reasons[kind] = why
+        self._place.write(
+            FILE_NAME, encode_leader_epochs(self._history.entries), "; ".join(self._reasons.values())
+        )
         if _TEMPORARY in self._place.image:
             self._place.remove(_TEMPORARY, "overwritten and renamed when the checkpoint was written")
 
