@@ -291,7 +291,7 @@ class Beside:
             return
         history = made.epochs
         history.truncate_from_end(end_offset)
-        history.truncate_from_start(self._circumstances.log_start_offset)
+        history.truncate_from_start(min(self._circumstances.log_start_offset, end_offset))
         filed = None if self._rebuild or self._are_epochs_flawed() else self._filed_epochs()
         if filed is not None and _agrees(filed, history):
             if not any(entry.start_offset > end_offset for entry in filed.entries):

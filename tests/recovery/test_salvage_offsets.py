@@ -12,6 +12,7 @@ import pytest
 
 from fixtures import healthy
 from fixtures.diseases import put
+from kseg.recovery.repair.options import Circumstances
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.writing.batch_writer import encode_batch
@@ -106,3 +107,15 @@ def test_two_logs_that_begin_at_one_offset(tmp_path: Path) -> None:
     repair, _ = salvaged(partition, tmp_path / "result")
     assert repair.removed == ()
     assert sorted(contents(tmp_path / "result" / "metro-0").values()) == sorted((wrapper, plain))
+
+
+def test_leader_epochs_of_a_log_that_lost_its_start(partition: Path, tmp_path: Path) -> None:
+    """Everything from below the checkpointed log start on is lost: the log starts where it ends now, and so do its epochs."""
+    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    for log in logs(hurt)[1:]:
+        log.unlink()
+    (hurt / "leader-epoch-checkpoint").unlink()
+    around = Circumstances(is_clean=True, log_start_offset=places(partition)[-1].first)
+    repair, verdict = salvaged(hurt, tmp_path / "result", circumstances=around)
+    assert repair.log_start_offset == repair.log_end_offset < around.log_start_offset
+    assert not verdict.ids("error")
