@@ -70,3 +70,6 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
     else:
         files = counted(len(values["files"]), "file")
         yield f"{where}: as it was before {values['undid']} ({files})"
+        if values.get("whole_run"):
+            journal = visible(shlex.quote(str(values["whole_run"])))
+            yield f"  the data directory's own files stay as that run set them; take them back with: kseg undo {journal}"

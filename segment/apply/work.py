@@ -42,9 +42,11 @@ def undo_journal(path: str, go_on: bool) -> Iterator[Event]:
             else:
                 for log_dir in log_dirs:
                     _refuse_below_a_marker(place, log_dir)
+                whole = next(filter(None, (_journal_around(place, log_dir) for log_dir in log_dirs)), None)
                 for undone in undo(place):
                     row = {"undid": undone.command, "files": list(undone.files)}
-                    yield Row(_row(undone.journal, "undone") | row)
+                    more = {} if whole is None else {"whole_run": whole}
+                    yield Row(_row(undone.journal, "undone") | row | more)
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
 
@@ -53,6 +55,15 @@ def _row(journal: str, state: str) -> dict[str, object]:
     place = place_of(journal)
     directory = os.path.dirname(journal) if place is None else place.directory
     return {"type": "result", "command": COMMAND, "directory": directory, "journal": journal, "state": state}
+
+
+def _journal_around(place: Place, log_dir: str) -> str | None:
+    """The journal of the data directory's own files that the run of a partition's journal left: they stay as it set
+    them when only the partition is taken back."""
+    if place.in_log_dir:
+        return None
+    ours = [journal for journal in journals_in(log_dir) if journal.place.id.split("-end")[0] == place.id]
+    return ours[-1].path if ours else None
 
 
 def _journal_at(path: str) -> Place:

@@ -137,6 +137,22 @@ def test_a_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.
     assert files_of(log_dir) == own
 
 
+def test_undoing_one_partition_of_a_run_names_the_whole(
+    log_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    for name in ("metro-zstd-0", "metro-none-0"):
+        hurt(log_dir / name / FIRST)
+    _, rows = json_run("recover", "--apply", log_dir, capfd=capfd)
+    results = [row for row in rows if row["type"] == "result"]
+    (whole,) = [row["journal"] for row in results if "log_dir" in row]
+    one = next(row["journal"] for row in results if row.get("partition") == "metro-none-0")
+    _, (undone,) = json_run("undo", one, capfd=capfd)
+    assert undone["whole_run"] == whole
+    _, rows = json_run("undo", whole, capfd=capfd)
+    assert rows and not any("whole_run" in row for row in rows)
+
+
 def test_a_copy_is_repaired_and_the_input_stays(
     log_dir: Path, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
