@@ -135,7 +135,7 @@ class Leftovers:
         self._draft.rename(name.name, new_name, "a finished cleaning or split is completed")
 
     def _live_logs(self, begin: int, end: int) -> Iterator[str]:
-        """Live logs of which a batch may lie in begin … end - 1."""
+        """Live logs of which a batch may lie in begin … end - 1, and those that a replacement of this range takes away."""
         live = sorted(
             (parsed.base_offset, name)
             for name in self._draft.image
@@ -149,7 +149,8 @@ class Leftovers:
                 contents = self._look(name)
                 if contents.first_offset is None or contents.last_offset is None:
                     continue
-                if contents.first_offset < end and contents.last_offset >= begin:
+                is_replaced = begin <= base < end
+                if is_replaced or (contents.first_offset < end and contents.last_offset >= begin):
                     yield name
 
     # --- what goes
@@ -213,7 +214,7 @@ def set_aside_findings(
 
 
 def _range(logs: list[FileName], contents: dict[str, Contents]) -> tuple[int, int]:
-    """From the smallest base to behind the last offset."""
+    """From the smallest base to behind the last offset. Where nothing is valid it takes the one name at least."""
     bases = [name.base_offset or 0 for name in logs]
     lasts = (contents[name.name].last_offset for name in logs)
-    return min(bases), max((*bases, *(last + 1 for last in lasts if last is not None)))
+    return min(bases), max((*bases, *(last for last in lasts if last is not None))) + 1

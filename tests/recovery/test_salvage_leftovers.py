@@ -64,6 +64,21 @@ def test_a_replacement_that_the_cleaner_emptied(hurt: Path, tmp_path: Path) -> N
     assert not list(result.glob("*.swap"))
 
 
+def test_a_replacement_in_which_nothing_is_valid_replaces_nothing(hurt: Path, tmp_path: Path) -> None:
+    (hurt / f"{MIDDLE}.log.swap").write_bytes(b"\xff" * 100)
+    before = all_batches(hurt)
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert all_batches(tmp_path / "result" / "metro-0") == before and repair.removed == ()
+
+
+def test_a_log_that_the_cleaner_emptied_is_told(hurt: Path, tmp_path: Path) -> None:
+    """An empty replacement is a finished one like others; what it takes the place of is in the list of what goes."""
+    (hurt / f"{MIDDLE}.log.swap").write_bytes(b"")
+    size = log(hurt).stat().st_size
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert [(entry.file, entry.length) for entry in repair.removed] == [(f"{MIDDLE}.log", size)]
+
+
 def test_a_replacement_of_two_segments(hurt: Path, tmp_path: Path) -> None:
     """The range of a replacement reaches to its last offset; segments that begin in it are replaced."""
     both = log(hurt).read_bytes() + log(hurt, NEXT).read_bytes()
