@@ -9,12 +9,15 @@ from kseg.compaction.cleaner.segments import Segment, aborted_in, between
 from kseg.compaction.cleaner.transactions import Transactions
 from kseg.segment import columns as C
 from kseg.segment import layout as L
+from kseg.segment.codecs.codec import decompress
 from kseg.segment.columns import Columns
+from kseg.segment.errors import CodecError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
+from kseg.segment.kernel import keymap as K
 from kseg.segment.kernel.rewrite import plain_stop, same_transaction
-from kseg.segment.kernel.walk import walk
-from kseg.segment.scanning.decode import Decoder
+from kseg.segment.kernel.walk import plain_run, walk
+from kseg.segment.scanning.decode import Decoder, Problem
 from kseg.segment.sidecar.index import OffsetIndex
 
 
@@ -90,6 +93,62 @@ class Mapping:
         return False
 
     def _rows(self, segment: Segment, decoder: Decoder, table: Columns, row: int, stop: int) -> bool:
+        """Put the records of these batches into the map; whether it is full."""
+        while row < stop:
+            if table.at(C.MAGIC, row) < L.MAGIC_V2:
+                end = max(plain_run(table.cells, table.capacity, row, stop), row + 1)
+                if self._decoded(segment, decoder, table, row, end):
+                    return True
+            elif table.at(C.ATTRIBUTES, row) & L.CODEC_MASK:
+                end = row + 1
+                if self._packed(segment, decoder, table, row):
+                    return True
+            else:
+                end = plain_run(table.cells, table.capacity, row, stop)
+                if self._plain(segment, decoder, table, row, end):
+                    return True
+            row = end
+        return False
+
+    def _plain(self, segment: Segment, decoder: Decoder, table: Columns, row: int, stop: int) -> bool:
+        while row < stop:
+            said = self._map.map_rows(decoder.view, table, row, stop, self._start, is_packed=False)
+            if said == K.MAPPED:
+                return False
+            if said == K.FULL:
+                self._reach_into(table, self._map.stopped)
+                return True
+            row = self._map.stopped
+            self._tell(segment, decoder, table, row)
+            row += 1
+        return False
+
+    def _packed(self, segment: Segment, decoder: Decoder, table: Columns, row: int) -> bool:
+        if not table.at(C.COUNT, row):
+            return False
+        start, end = table.at(C.POSITION, row), table.at(C.POSITION, row) + table.at(C.SIZE, row)
+        codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
+        try:
+            packed = decoder.view[start + L.BATCH_HEADER : end]
+            body = decompress(codec, L.MAGIC_V2, packed, decoder.limit_bytes)
+        except CodecError as error:
+            self._report(problem_of(segment, table, Problem(row, None, str(error))))
+            return False
+        said = self._map.map_rows(body, table, row, row + 1, self._start, is_packed=True)
+        if said == K.BAD:
+            self._tell(segment, decoder, table, row)
+        elif said == K.FULL:
+            self._reach_into(table, row)
+        return said == K.FULL
+
+    def _tell(self, segment: Segment, decoder: Decoder, table: Columns, row: int) -> None:
+        """What is wrong with a batch whose records cannot be walked over."""
+        for chunk in decoder.chunks(table, row, row + 1):
+            if chunk.problem is not None:
+                self._report(problem_of(segment, table, chunk.problem))
+
+    def _decoded(self, segment: Segment, decoder: Decoder, table: Columns, row: int, stop: int) -> bool:
+        """Messages of magic 0 and 1."""
         for chunk in decoder.chunks(table, row, stop):
             if chunk.problem is not None or not self._map.hash(chunk):
                 problem = chunk.problem or outside(chunk.last_row)

@@ -12,12 +12,17 @@ Memory is a row of slots of 24 bytes, untouched pages cost nothing; `kernel.keym
 import os
 from array import array
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
 from kseg.segment import columns as C
+from kseg.segment.columns import Columns
 from kseg.segment.files import PrivateMemory
 from kseg.segment.kernel import keymap as K
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _NOTHING_PUT = -1
 _LARGE_BYTES = 64 << 20
@@ -44,6 +49,7 @@ class OffsetMap:
         self._first = int.from_bytes(os.urandom(8))
         self._second = int.from_bytes(os.urandom(8))
         self.hashes = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
+        self._pending = memoryview(array("q", bytes(32 * K.PENDING)))
         self._state = memoryview(array("q", bytes(8 * K.P_WIDTH)))
         self.latest_offset = -1
 
@@ -93,6 +99,33 @@ class OffsetMap:
             self._state,
         )
         return None if stopped == records.count else Full(stopped)
+
+    def map_rows(
+        self, body: "Buffer", table: Columns, row: int, stop: int, start_offset: int, *, is_packed: bool
+    ) -> int:
+        """Put the records of batches of magic 2 into the map: those that lie in the file `body`, or that of one batch
+        whose decompressed records it is. MAPPED, FULL or BAD of the kernel; `stopped` says where."""
+        return K.map_rows(
+            body,
+            is_packed,
+            row,
+            stop,
+            table.cells,
+            table.capacity,
+            start_offset,
+            self._first,
+            self._second,
+            self.slots,
+            self.slot_count,
+            self.limit,
+            self._pending,
+            self._state,
+        )
+
+    @property
+    def stopped(self) -> int:
+        """The row of the batch at which `map_rows` stopped."""
+        return int(self._state[K.P_STOPPED])
 
     def last_put_in(self, row: int) -> int | None:
         """The last offset put, when that was a record of batch `row` of the table at work."""

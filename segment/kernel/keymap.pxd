@@ -27,6 +27,12 @@ cdef long long touched(const long long* slots, long long slot_count, const long 
 @cython.locals(table=cython.p_longlong, words=cython.p_longlong, touched_to=cython.Py_ssize_t, offset=cython.longlong, at=cython.Py_ssize_t)
 cpdef Py_ssize_t put_rows(long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count, long long[::1] hashes, long long start_offset, long long[::1] slots, long long slot_count, long long limit, long long[::1] state) except -1
 
+@cython.locals(total=cython.longlong, at=cython.Py_ssize_t, place=cython.Py_ssize_t)
+cdef int put_pending(const long long* pending, Py_ssize_t count, long long* slots, long long slot_count, long long limit, long long* state) noexcept
+
+@cython.locals(source=cython.p_const_uchar, table=cython.p_longlong, waiting=cython.p_longlong, at_work=cython.p_longlong, count=cython.Py_ssize_t, p=cython.Py_ssize_t, end=cython.Py_ssize_t, records=cython.longlong, base=cython.longlong, is_bad=cython.bint, packed=cython.longlong, after=cython.Py_ssize_t, offset=cython.longlong, length=cython.longlong)
+cpdef int map_rows(const unsigned char[::1] body, bint is_packed, Py_ssize_t row, Py_ssize_t stop, const long long[::1] batches, Py_ssize_t capacity, long long start_offset, unsigned long long first, unsigned long long second, long long[::1] slots, long long slot_count, long long limit, long long[::1] pending, long long[::1] state) except -1
+
 @cython.locals(table=cython.p_longlong, words=cython.p_longlong, rows=cython.p_longlong, of_batch=cython.p_longlong, row=cython.Py_ssize_t, touched_to=cython.Py_ssize_t, batch=cython.Py_ssize_t, offset=cython.longlong, has_key=cython.bint, has_value=cython.bint, keep=cython.int, at=cython.Py_ssize_t, timestamp=cython.longlong, kept=cython.longlong)
 cpdef int judge_rows(long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count, long long[::1] hashes, long long[::1] slots, long long slot_count, long long latest_offset, long long now_ms, int keeps_legacy, const long long[::1] batches, Py_ssize_t batch_capacity, unsigned char[::1] flags, long long[::1] tallies, long long[::1] totals) except -1
 

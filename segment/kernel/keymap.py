@@ -11,15 +11,18 @@ A slot is searched from where the hash points to, on to the next ones. Where it 
 waiting for one after the other would cost more than all the rest; so the places of a group of records are touched
 first, which the processor does for many of them at once.
 
-`hash_rows`, `put_rows` and `judge_rows` go over tables of records (`columns`); a secret is two unsigned numbers of 64
-bits. What is kept and why: `compaction.cleaner.rules`.
+`map_rows` goes over bodies of batches of magic 2, of which it reads keys and offsets only. `hash_rows`, `put_rows` and
+`judge_rows` go over tables of records (`columns`). A secret is two unsigned numbers of 64 bits. What is kept and why:
+`compaction.cleaner.cleaning`.
 """
 
 from kseg.segment.kernel import views
 
 SLOT_WIDTH = 3
-P_SIZE, P_OFFSET, P_ROW, P_TOUCHED = range(4)  # the state of `put_rows`
-P_WIDTH = 4
+P_SIZE, P_OFFSET, P_ROW, P_TOUCHED, P_STOPPED = range(5)  # the state of `put_rows` and `map_rows`
+P_WIDTH = 5
+MAPPED, FULL, BAD = range(3)  # what `map_rows` says
+PENDING = 32
 (
     T_RECORDS,  # tallies of a batch: its records
     T_KEPT,
@@ -85,13 +88,14 @@ def hash_key(body, p, end, first, second, hashes, at):
             word = word_at(body, p)
             p = p + 8
         elif step == words:
-            word = length & 255
-            n = 6
-            while n >= 0:
-                word = word << 8
-                if p + n < end:
-                    word = word | body[p + n]
-                n = n - 1
+            n = end - p
+            if words and n:  # the last bytes are those of the last eight
+                word = word_at(body, end - 8) >> (8 * (8 - n))
+            else:
+                while n > 0:
+                    n = n - 1
+                    word = (word << 8) | body[p + n]
+            word = word | (as_word(length & 255) << 56)
         elif step == words + 1:
             v2 = v2 ^ 238
         elif step == words + 4:
@@ -176,7 +180,7 @@ def put_rows(cells, capacity, row, count, hashes, start_offset, slots, slot_coun
     buildOffsetMapForSegment); returns its row, `count` when there was room for all. limit: below `slot_count`.
     state: P_SIZE keys in the map, P_OFFSET and P_ROW the last record put and the row of its batch.
     """
-    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(hashes) or len(state) < 4:
+    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(hashes) or len(state) < 5:
         raise ValueError("a table is smaller than its capacity says")
     if row < 0 or slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots):
         raise ValueError("the map is smaller than its capacity says")
@@ -203,6 +207,117 @@ def put_rows(cells, capacity, row, count, hashes, start_offset, slots, slot_coun
             state[2] = cells[row]
         row = row + 1
     return count
+
+
+def put_pending(pending, count, slots, slot_count, limit, state):
+    # hash, hash, offset, row of each; 1 when one met a full map
+    total = 0
+    at = 0
+    while at < count:
+        total = total ^ slots[home_of(pending[4 * at], slot_count) + 2]
+        at = at + 1
+    state[3] = total
+    at = 0
+    while at < count:
+        if state[0] >= limit:
+            state[4] = pending[4 * at + 3]
+            return 1
+        place = find_slot(slots, slot_count, pending[4 * at], pending[4 * at + 1])
+        if slots[place + 2] == 0:
+            slots[place] = pending[4 * at]
+            slots[place + 1] = pending[4 * at + 1]
+            state[0] = state[0] + 1
+        slots[place + 2] = pending[4 * at + 2] + 1
+        state[1] = pending[4 * at + 2]
+        state[2] = pending[4 * at + 3]
+        at = at + 1
+    return 0
+
+
+def map_rows(
+    body,
+    is_packed,
+    row,
+    stop,
+    batches,
+    capacity,
+    start_offset,
+    first,
+    second,
+    slots,
+    slot_count,
+    limit,
+    pending,
+    state,
+):
+    """Put the keyed records of batches of magic 2 at or above `start_offset` into the map, as `put_rows` does.
+
+    body: the file in which uncompressed batches lie; with `is_packed` the decompressed body of the one batch `row`.
+    pending: room for 4 × PENDING numbers. Returns MAPPED; FULL, and in state[P_STOPPED] the row of the record that met a
+    full map; BAD, and there the row of a batch whose records cannot be walked over: those before it are in the map.
+    """
+    if slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots) or len(state) < 5:
+        raise ValueError("the map is smaller than its capacity says")
+    if row < 0 or stop > capacity or 15 * capacity > len(batches) or len(pending) < 128:
+        raise ValueError("a table is smaller than its capacity says")
+    source = views.bytes_in(body)
+    table = views.table_in(slots)
+    waiting = views.table_in(pending)
+    at_work = views.table_in(state)
+    count = 0
+    while row < stop:
+        p = 0
+        end = len(body)
+        if not is_packed:
+            p = batches[row] + 61
+            end = batches[row] + batches[capacity + row]
+            if batches[row] < 0 or batches[capacity + row] < 61 or end > len(body):
+                raise ValueError("a batch lies outside the buffer")
+        records = batches[5 * capacity + row]
+        base = batches[3 * capacity + row]
+        is_bad = records < 0
+        while records > 0:
+            packed = views.varint(source, p, end)
+            after = p + (packed & 15) + (packed >> 4)
+            p = p + (packed & 15) + 1
+            if packed == 0 or after < p or after > end:
+                is_bad = True
+                break
+            while p < after and source[p] > 127:  # the timestamp
+                p = p + 1
+            p = p + 1
+            packed = views.varint(source, p, after)
+            if packed == 0:
+                is_bad = True
+                break
+            offset = views.add_long(base, packed >> 4)
+            p = p + (packed & 15)
+            packed = views.varint(source, p, after)
+            length = packed >> 4
+            p = p + (packed & 15)
+            if packed == 0 or length > after - p:
+                is_bad = True
+                break
+            if length >= 0 and offset >= start_offset:
+                hash_key(source, p, p + length, first, second, waiting, 4 * count)
+                waiting[4 * count + 2] = offset
+                waiting[4 * count + 3] = row
+                count = count + 1
+                if count == 32:
+                    if put_pending(waiting, count, table, slot_count, limit, at_work):
+                        return FULL
+                    count = 0
+            p = after
+            records = records - 1
+        if is_bad or (batches[5 * capacity + row] > 0 and p != end):
+            if put_pending(waiting, count, table, slot_count, limit, at_work):
+                return FULL
+            state[4] = row
+            return BAD
+        row = row + 1
+    if put_pending(waiting, count, table, slot_count, limit, at_work):
+        return FULL
+    return MAPPED
 
 
 def judge_rows(

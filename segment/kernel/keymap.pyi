@@ -5,7 +5,12 @@ P_SIZE: int
 P_OFFSET: int
 P_ROW: int
 P_TOUCHED: int
+P_STOPPED: int
 P_WIDTH: int
+MAPPED: int
+FULL: int
+BAD: int
+PENDING: int
 T_RECORDS: int
 T_KEPT: int
 T_TOMBSTONES: int
@@ -37,6 +42,22 @@ def put_rows(
     slots: memoryview,
     slot_count: int,
     limit: int,
+    state: memoryview,
+) -> int: ...
+def map_rows(
+    body: Buffer,
+    is_packed: bool,
+    row: int,
+    stop: int,
+    batches: memoryview,
+    capacity: int,
+    start_offset: int,
+    first: int,
+    second: int,
+    slots: memoryview,
+    slot_count: int,
+    limit: int,
+    pending: memoryview,
     state: memoryview,
 ) -> int: ...
 def judge_rows(
