@@ -24,6 +24,7 @@ from kseg.compaction.cleaner.transactions import Transactions
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
+from kseg.segment.kernel import batch_runs as B
 from kseg.segment.kernel import keymap as K
 from kseg.segment.kernel import rewrite as W
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
@@ -90,7 +91,7 @@ class Cleaning:
             decoder = Decoder(view)
             for table in tables(segment, view, 0, []):
                 row = 0
-                while (row := W.plain_stop(table.cells, table.capacity, row, table.count)) < table.count:
+                while (row := B.plain_stop(table.cells, table.capacity, row, table.count)) < table.count:
                     self._see(segment, view, decoder, table, row)
                     row += 1
 
@@ -108,12 +109,12 @@ class Cleaning:
     # --- a table of batches
 
     def _table(self, table: Columns) -> None:
-        self.records_read += W.declared_records(table.cells, table.capacity, 0, table.count)
+        self.records_read += B.declared_records(table.cells, table.capacity, 0, table.count)
         tallies = self._tallies(table)
         W.clear_tallies(tallies, table.capacity, 0, table.count)
         row, state = 0, self.transactions
         while row < table.count:
-            stop = W.plain_stop(table.cells, table.capacity, row, table.count)
+            stop = B.plain_stop(table.cells, table.capacity, row, table.count)
             self._judge(table, tallies, row, stop)
             row = stop
             if row >= table.count:
@@ -123,7 +124,7 @@ class Cleaning:
                 row += 1
                 continue
             is_aborted = state.is_aborted(table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row))
-            stop = W.same_transaction(table.cells, table.capacity, row, table.count, state.next_offset)
+            stop = B.same_transaction(table.cells, table.capacity, row, table.count, state.next_offset)
             stop = max(stop, row + 1)
             if is_aborted:
                 self._new.drop(table, tallies, row, stop)
@@ -141,7 +142,7 @@ class Cleaning:
         """Batches whose records the map decides on."""
         most = self._decoder.records.capacity
         while row < stop:
-            end = W.fitting_run(table.cells, table.capacity, row, stop, most)
+            end = B.fitting_run(table.cells, table.capacity, row, stop, most)
             if end > row:
                 tombstones = self.totals[K.J_TOMBSTONES_KEPT]
                 for chunk in self._decoder.chunks(table, row, end):
@@ -181,7 +182,7 @@ class Cleaning:
     def _note_horizons(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
         if len(self._runs) < 2 * table.capacity:
             self._runs = memoryview(array("q", bytes(16 * table.capacity)))
-        runs = W.horizon_runs(
+        runs = B.horizon_runs(
             table.cells, table.capacity, row, stop, tallies, self.rules.new_horizon_ms, self._runs
         )
         for at in range(runs):

@@ -15,7 +15,7 @@ from kseg.segment.errors import CodecError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import keymap as K
-from kseg.segment.kernel.rewrite import plain_stop, same_transaction
+from kseg.segment.kernel.batch_runs import packed_stop, plain_stop, same_transaction
 from kseg.segment.kernel.walk import plain_run, walk
 from kseg.segment.scanning.decode import Decoder, Problem
 from kseg.segment.sidecar.index import OffsetIndex
@@ -100,8 +100,8 @@ class Mapping:
                 if self._decoded(segment, decoder, table, row, end):
                     return True
             elif table.at(C.ATTRIBUTES, row) & L.CODEC_MASK:
-                end = row + 1
-                if self._packed(segment, decoder, table, row):
+                end = packed_stop(table.cells, table.capacity, row, stop)
+                if self._packed(segment, decoder, table, row, end):
                     return True
             else:
                 end = plain_run(table.cells, table.capacity, row, stop)
@@ -123,23 +123,32 @@ class Mapping:
             row += 1
         return False
 
-    def _packed(self, segment: Segment, decoder: Decoder, table: Columns, row: int) -> bool:
-        if not table.at(C.COUNT, row):
-            return False
-        start, end = table.at(C.POSITION, row), table.at(C.POSITION, row) + table.at(C.SIZE, row)
-        codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
-        try:
-            packed = decoder.view[start + L.BATCH_HEADER : end]
-            body = decompress(codec, L.MAGIC_V2, packed, decoder.limit_bytes)
-        except CodecError as error:
-            self._report(problem_of(segment, table, Problem(row, None, str(error))))
-            return False
-        said = self._map.map_rows(body, table, row, row + 1, self._start, is_packed=True)
-        if said == K.BAD:
-            self._tell(segment, decoder, table, row)
-        elif said == K.FULL:
-            self._reach_into(table, row)
-        return said == K.FULL
+    def _packed(self, segment: Segment, decoder: Decoder, table: Columns, first: int, stop: int) -> bool:
+        view, limit_bytes, put, start_offset = (
+            decoder.view,
+            decoder.limit_bytes,
+            self._map.map_rows,
+            self._start,
+        )
+        # as little as possible around each call of the library
+        columns = (C.POSITION, C.SIZE, C.ATTRIBUTES, C.COUNT)
+        fields = (table.column(column)[first:stop].tolist() for column in columns)
+        for row, (start, size, attributes, count) in enumerate(zip(*fields, strict=True), first):
+            if not count:
+                continue
+            packed = view[start + L.BATCH_HEADER : start + size]
+            try:
+                body = decompress(attributes & L.CODEC_MASK, L.MAGIC_V2, packed, limit_bytes)
+            except CodecError as error:
+                self._report(problem_of(segment, table, Problem(row, None, str(error))))
+                continue
+            said = put(body, table, row, row + 1, start_offset, is_packed=True)
+            if said == K.FULL:
+                self._reach_into(table, row)
+                return True
+            if said == K.BAD:
+                self._tell(segment, decoder, table, row)
+        return False
 
     def _tell(self, segment: Segment, decoder: Decoder, table: Columns, row: int) -> None:
         """What is wrong with a batch whose records cannot be walked over."""

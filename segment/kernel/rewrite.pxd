@@ -1,42 +1,12 @@
 cimport cython
-from kseg.segment.kernel cimport records as walked, views
+from kseg.segment.kernel cimport recode, views
 from kseg.segment.kernel.checksum cimport crc_of
-
-
-@cython.locals(records=cython.longlong, declared=cython.longlong)
-cpdef Py_ssize_t fitting_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop, long long most) except -1
-
-cpdef Py_ssize_t plain_stop(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) except -1
-
-@cython.locals(producer=cython.longlong, attributes=cython.longlong)
-cpdef Py_ssize_t same_transaction(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop, long long next_offset) except -1
-
-@cython.locals(records=cython.longlong)
-cpdef long long declared_records(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) except -1
-
-cdef inline int put_int(unsigned char* out, Py_ssize_t at, long long value) noexcept
-cdef inline int put_long(unsigned char* out, Py_ssize_t at, long long value) noexcept
-cdef inline int put_short(unsigned char* out, Py_ssize_t at, long long value) noexcept
-
-@cython.locals(size=cython.Py_ssize_t)
-cdef inline Py_ssize_t varint_size(long long number) noexcept
-
-@cython.locals(last=cython.longlong, low=cython.longlong)
-cdef inline Py_ssize_t put_varint(unsigned char* out, Py_ssize_t o, long long number) noexcept
-
-cdef int put_batch_header(unsigned char* out, Py_ssize_t o, long long size, long long base, long long last, long long attributes, long long base_ms, long long max_ms, long long count, const long long* batches, Py_ssize_t capacity, Py_ssize_t row) noexcept
 
 @cython.locals(row=cython.Py_ssize_t)
 cdef inline int put_row(long long* table, Py_ssize_t capacity, long long* state, long long size, long long last, long long max_ms, long long count, long long start) noexcept
 
 cdef inline long long base_time(const long long* batches, Py_ssize_t capacity, Py_ssize_t row, long long horizon_ms, long long first_ms) noexcept
 cdef inline long long horizon_of(const long long* batches, Py_ssize_t capacity, Py_ssize_t row, const long long* tallies, long long new_horizon_ms) noexcept
-
-@cython.locals(key_length=cython.longlong, value_length=cython.longlong, headers_start=cython.longlong, header_count=cython.longlong, headers_length=cython.longlong, time_delta=cython.longlong, offset_delta=cython.longlong, size=cython.longlong)
-cdef Py_ssize_t put_records(const unsigned char* body, Py_ssize_t end, const long long* cells, Py_ssize_t capacity, Py_ssize_t count, Py_ssize_t row, Py_ssize_t at, const unsigned char* flags, long long base, long long base_ms, unsigned char* out, Py_ssize_t o, Py_ssize_t room) noexcept
-
-@cython.locals(i=cython.Py_ssize_t)
-cdef inline Py_ssize_t copied(unsigned char* out, Py_ssize_t o, const unsigned char* source, Py_ssize_t start, Py_ssize_t length) noexcept
 
 @cython.locals(length=cython.longlong)
 cdef int flush_span(const unsigned char* view, unsigned char* out, Py_ssize_t room, long long short, long long* state) noexcept
@@ -76,9 +46,6 @@ cpdef Py_ssize_t encode_rows(const unsigned char[::1] body, const long long[::1]
 
 @cython.locals(old=cython.p_const_uchar, rows=cython.p_const_longlong, sums=cython.p_const_longlong, new=cython.p_uchar, written=cython.p_longlong, at_work=cython.p_longlong, room=cython.Py_ssize_t, short=cython.longlong, row=cython.Py_ssize_t, due=cython.int)
 cpdef int move_rows(const unsigned char[::1] view, const long long[::1] batches, Py_ssize_t batch_capacity, Py_ssize_t stop, int empties, const long long[::1] tallies, const long long[::1] params, const long long[::1] protected, unsigned char[::1] out, long long[::1] table, Py_ssize_t table_capacity, long long[::1] state) except -1
-
-@cython.locals(runs=cython.Py_ssize_t, horizon_ms=cython.longlong)
-cpdef Py_ssize_t horizon_runs(const long long[::1] batches, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop, const long long[::1] tallies, long long new_horizon_ms, long long[::1] pairs) except -1
 
 @cython.locals(left=cython.Py_ssize_t, row=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong)
 cpdef Py_ssize_t seal_small(unsigned char[::1] out, long long[::1] table, Py_ssize_t table_capacity, Py_ssize_t count, long long limit_bytes, const unsigned int[::1] castagnoli) except -1

@@ -20,8 +20,7 @@ is due, VALID −1 and in CRC where in `out` it starts).
 `table`, AT record at work, ROW batch at work, BODY_START and BODY_END of a body to be compressed, and counts.
 """
 
-from kseg.segment.kernel import records as walked
-from kseg.segment.kernel import views
+from kseg.segment.kernel import recode, views
 from kseg.segment.kernel.checksum import crc_of
 
 (
@@ -45,121 +44,6 @@ S_WIDTH = 15
 P_UPPER, P_HORIZON, P_SHORT, P_PROTECTED = range(4)  # what applies to all: see `emit_rows`
 P_WIDTH = 4
 ALL, NO_ROOM, SPAN_DUE, PACK_DUE = range(4)
-
-
-# --- which rows go together
-
-
-def fitting_run(cells, capacity, row, stop, most):
-    """The end of the run of rows from `row` on that declare at most `most` records together; wrappers declare none."""
-    records = 0
-    while row < stop:
-        declared = cells[5 * capacity + row]
-        if declared < 0 or declared > most - records:
-            break
-        records = records + declared
-        row = row + 1
-    return row
-
-
-def plain_stop(cells, capacity, row, stop):
-    """The first row from `row` on that is a control batch or part of a transaction."""
-    while row < stop:
-        if cells[2 * capacity + row] >= 2 and cells[6 * capacity + row] & 48:
-            break
-        row = row + 1
-    return row
-
-
-def same_transaction(cells, capacity, row, stop, next_offset):
-    """The end of the run of data batches of the producer and kind of `row` that end below `next_offset`."""
-    producer = cells[11 * capacity + row]
-    while row < stop:
-        attributes = cells[6 * capacity + row]
-        if cells[2 * capacity + row] < 2 or attributes & 48 != 16:
-            break
-        if cells[11 * capacity + row] != producer or cells[4 * capacity + row] >= next_offset:
-            break
-        row = row + 1
-    return row
-
-
-def declared_records(cells, capacity, row, stop):
-    """How many records the headers of these rows declare."""
-    records = 0
-    while row < stop:
-        if cells[5 * capacity + row] > 0:
-            records = records + cells[5 * capacity + row]
-        row = row + 1
-    return records
-
-
-# --- bytes
-
-
-def put_int(out, at, value):
-    out[at] = (value >> 24) & 255
-    out[at + 1] = (value >> 16) & 255
-    out[at + 2] = (value >> 8) & 255
-    out[at + 3] = value & 255
-    return 0
-
-
-def put_long(out, at, value):
-    put_int(out, at, value >> 32)
-    put_int(out, at + 4, value)
-    return 0
-
-
-def put_short(out, at, value):
-    out[at] = (value >> 8) & 255
-    out[at + 1] = value & 255
-    return 0
-
-
-def varint_size(number):
-    # of the zigzag form: what counts is how far the number is from 0 or −1
-    if number < 0:
-        number = -(number + 1)
-    size = 1
-    number = number >> 6
-    while number > 0:
-        number = number >> 7
-        size = size + 1
-    return size
-
-
-def put_varint(out, o, number):
-    last = 0
-    if number < 0:
-        number = -(number + 1)
-        last = 1
-    low = ((number & 63) << 1) | last
-    number = number >> 6
-    while number > 0:
-        out[o] = low | 128
-        o = o + 1
-        low = number & 127
-        number = number >> 7
-    out[o] = low
-    return o + 1
-
-
-def put_batch_header(out, o, size, base, last, attributes, base_ms, max_ms, count, batches, capacity, row):
-    put_long(out, o, base)
-    put_int(out, o + 8, size - 12)
-    put_int(out, o + 12, batches[7 * capacity + row])
-    out[o + 16] = 2
-    put_int(out, o + 17, 0)
-    put_short(out, o + 21, attributes)
-    put_int(out, o + 23, last - base)
-    put_long(out, o + 27, base_ms)
-    put_long(out, o + 35, max_ms)
-    put_long(out, o + 43, batches[11 * capacity + row])
-    put_short(out, o + 51, batches[12 * capacity + row])
-    put_int(out, o + 53, batches[13 * capacity + row])
-    put_int(out, o + 57, count)
-    return 0
 
 
 def put_row(table, capacity, state, size, last, max_ms, count, start):
@@ -198,52 +82,6 @@ def horizon_of(batches, capacity, row, tallies, new_horizon_ms):
     return -1
 
 
-def put_records(body, end, cells, capacity, count, row, at, flags, base, base_ms, out, o, room):
-    """Encode the kept records of batch `row`, from record `at` on; the position behind them, −1 when `out` is too small."""
-    while at < count and cells[at] == row:
-        if flags[at]:
-            key_length = cells[4 * capacity + at]
-            value_length = cells[6 * capacity + at]
-            headers_start = cells[7 * capacity + at]
-            header_count = cells[8 * capacity + at]
-            headers_length = 0
-            if header_count > 0:
-                headers_length = walked.headers_end(body, headers_start, end, header_count) - headers_start
-            time_delta = cells[2 * capacity + at] - base_ms
-            offset_delta = cells[capacity + at] - base
-            size = 1 + varint_size(time_delta) + varint_size(offset_delta) + varint_size(key_length)
-            size = size + varint_size(value_length) + varint_size(header_count) + headers_length
-            if key_length > 0:
-                size = size + key_length
-            if value_length > 0:
-                size = size + value_length
-            if size + 10 > room - o:
-                return -1
-            o = put_varint(out, o, size)
-            out[o] = 0
-            o = put_varint(out, o + 1, time_delta)
-            o = put_varint(out, o, offset_delta)
-            o = put_varint(out, o, key_length)
-            if key_length > 0:
-                o = copied(out, o, body, cells[3 * capacity + at], key_length)
-            o = put_varint(out, o, value_length)
-            if value_length > 0:
-                o = copied(out, o, body, cells[5 * capacity + at], value_length)
-            o = put_varint(out, o, header_count)
-            if headers_length > 0:
-                o = copied(out, o, body, headers_start, headers_length)
-        at = at + 1
-    return o
-
-
-def copied(out, o, source, start, length):
-    i = 0
-    while i < length:
-        out[o + i] = source[start + i]
-        i = i + 1
-    return o + length
-
-
 def flush_span(view, out, room, short, state):
     """Copy a pending span to `out`; ALL, or why that is the caller's: SPAN_DUE, NO_ROOM."""
     length = state[2] - state[1]
@@ -253,7 +91,7 @@ def flush_span(view, out, room, short, state):
         return 2
     if length > room - state[0]:
         return 1
-    state[0] = copied(out, state[0], view, state[1], length)
+    state[0] = recode.copied(out, state[0], view, state[1], length)
     state[1] = state[2]
     return 0
 
@@ -318,7 +156,7 @@ def empty_row(view, batches, capacity, row, tallies, out, room, short, table, ta
         state[14] = state[14] + 1
     last = batches[4 * capacity + row]
     max_ms = batches[10 * capacity + row]
-    put_batch_header(out, o, 61, base, last, attributes, -1, max_ms, 0, batches, capacity, row)
+    recode.put_batch_header(out, o, 61, base, last, attributes, -1, max_ms, 0, batches, capacity, row)
     put_row(table, table_capacity, state, 61, last, max_ms, 0, o)
     state[0] = o + 61
     state[12] = state[12] + 1
@@ -345,7 +183,9 @@ def finish(o, end, batches, capacity, row, tallies, new_horizon_ms, out, table, 
         attributes = attributes | 64
     count = tallies[capacity + row]
     size = end - o
-    put_batch_header(out, o, size, base, last, attributes, base_ms, max_ms, count, batches, capacity, row)
+    recode.put_batch_header(
+        out, o, size, base, last, attributes, base_ms, max_ms, count, batches, capacity, row
+    )
     put_row(table, table_capacity, state, size, last, max_ms, count, o)
     state[0] = end
     state[11] = state[11] + 1
@@ -368,7 +208,7 @@ def body_of(
         base = tallies[5 * batch_capacity + row]
     horizon_ms = horizon_of(batches, batch_capacity, row, tallies, new_ms)
     base_ms = base_time(batches, batch_capacity, row, horizon_ms, tallies[4 * batch_capacity + row])
-    return put_records(body, end, cells, capacity, count, row, at, flags, base, base_ms, out, o, room)
+    return recode.put_records(body, end, cells, capacity, count, row, at, flags, base, base_ms, out, o, room)
 
 
 def clear_tallies(tallies, capacity, row, stop):
@@ -626,28 +466,6 @@ def move_rows(
     return due
 
 
-def horizon_runs(batches, capacity, row, stop, tallies, new_horizon_ms, pairs):
-    """How many tombstones wait for which delete horizon, in rows of judged batches: runs of (horizon, tombstones) into
-    `pairs`, which has room for one a row; how many runs there are."""
-    if row < 0 or stop > capacity or 15 * capacity > len(batches) or 8 * capacity > len(tallies):
-        raise ValueError("the rows lie outside their tables")
-    if 2 * (stop - row) > len(pairs):
-        raise ValueError("there is no room for the horizons")
-    runs = 0
-    while row < stop:
-        if tallies[2 * capacity + row] > 0:
-            horizon_ms = new_horizon_ms
-            if batches[2 * capacity + row] >= 2 and batches[6 * capacity + row] & 64:
-                horizon_ms = batches[9 * capacity + row]
-            if runs == 0 or pairs[2 * runs - 2] != horizon_ms:
-                pairs[2 * runs] = horizon_ms
-                pairs[2 * runs + 1] = 0
-                runs = runs + 1
-            pairs[2 * runs - 1] = pairs[2 * runs - 1] + tallies[2 * capacity + row]
-        row = row + 1
-    return runs
-
-
 # --- checksums
 
 
@@ -666,7 +484,9 @@ def seal_small(out, table, table_capacity, count, limit_bytes, castagnoli):
             if size > limit_bytes:
                 left = left + 1
             else:
-                put_int(views.room_in(out), start + 17, crc_of(out, start + 21, start + size, castagnoli))
+                recode.put_int(
+                    views.room_in(out), start + 17, crc_of(out, start + 21, start + size, castagnoli)
+                )
                 table[14 * table_capacity + row] = 1
         row = row + 1
     return left
@@ -684,7 +504,7 @@ def seal_large(view, out, table, table_capacity, count, castagnoli):
             if start < 0 or size < 61 or start > len(out) - size:
                 raise ValueError("a batch lies outside the buffer")
             crc = castagnoli(view[start + 21 : start + size])
-            put_int(views.room_in(out), start + 17, crc)
+            recode.put_int(views.room_in(out), start + 17, crc)
             table[14 * table_capacity + row] = 1
         row = row + 1
     return 0

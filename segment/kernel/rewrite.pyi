@@ -28,10 +28,6 @@ NO_ROOM: int
 SPAN_DUE: int
 PACK_DUE: int
 
-def fitting_run(cells: memoryview, capacity: int, row: int, stop: int, most: int) -> int: ...
-def plain_stop(cells: memoryview, capacity: int, row: int, stop: int) -> int: ...
-def same_transaction(cells: memoryview, capacity: int, row: int, stop: int, next_offset: int) -> int: ...
-def declared_records(cells: memoryview, capacity: int, row: int, stop: int) -> int: ...
 def clear_tallies(tallies: memoryview, capacity: int, row: int, stop: int) -> int: ...
 def emit_rows(
     view: memoryview,
@@ -89,15 +85,6 @@ def move_rows(
     table: memoryview,
     table_capacity: int,
     state: memoryview,
-) -> int: ...
-def horizon_runs(
-    batches: memoryview,
-    capacity: int,
-    row: int,
-    stop: int,
-    tallies: memoryview,
-    new_horizon_ms: int,
-    pairs: memoryview,
 ) -> int: ...
 def seal_small(
     out: bytearray,

@@ -1,0 +1,78 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""Which rows of a table of batches go together while a log is cleaned, and what they add up to.
+
+Rows are those of `columns`; nothing is read but the table.
+"""
+
+
+def fitting_run(cells, capacity, row, stop, most):
+    """The end of the run of rows from `row` on that declare at most `most` records together; wrappers declare none."""
+    records = 0
+    while row < stop:
+        declared = cells[5 * capacity + row]
+        if declared < 0 or declared > most - records:
+            break
+        records = records + declared
+        row = row + 1
+    return row
+
+
+def packed_stop(cells, capacity, row, stop):
+    """The end of the run of rows from `row` on that are compressed batches of magic 2."""
+    while row < stop and cells[2 * capacity + row] >= 2 and cells[6 * capacity + row] & 7:
+        row = row + 1
+    return row
+
+
+def plain_stop(cells, capacity, row, stop):
+    """The first row from `row` on that is a control batch or part of a transaction."""
+    while row < stop:
+        if cells[2 * capacity + row] >= 2 and cells[6 * capacity + row] & 48:
+            break
+        row = row + 1
+    return row
+
+
+def same_transaction(cells, capacity, row, stop, next_offset):
+    """The end of the run of data batches of the producer and kind of `row` that end below `next_offset`."""
+    producer = cells[11 * capacity + row]
+    while row < stop:
+        attributes = cells[6 * capacity + row]
+        if cells[2 * capacity + row] < 2 or attributes & 48 != 16:
+            break
+        if cells[11 * capacity + row] != producer or cells[4 * capacity + row] >= next_offset:
+            break
+        row = row + 1
+    return row
+
+
+def declared_records(cells, capacity, row, stop):
+    """How many records the headers of these rows declare."""
+    records = 0
+    while row < stop:
+        if cells[5 * capacity + row] > 0:
+            records = records + cells[5 * capacity + row]
+        row = row + 1
+    return records
+
+
+def horizon_runs(batches, capacity, row, stop, tallies, new_horizon_ms, pairs):
+    """How many tombstones wait for which delete horizon, in rows of judged batches: runs of (horizon, tombstones) into
+    `pairs`, which has room for one a row; how many runs there are."""
+    if row < 0 or stop > capacity or 15 * capacity > len(batches) or 8 * capacity > len(tallies):
+        raise ValueError("the rows lie outside their tables")
+    if 2 * (stop - row) > len(pairs):
+        raise ValueError("there is no room for the horizons")
+    runs = 0
+    while row < stop:
+        if tallies[2 * capacity + row] > 0:
+            horizon_ms = new_horizon_ms
+            if batches[2 * capacity + row] >= 2 and batches[6 * capacity + row] & 64:
+                horizon_ms = batches[9 * capacity + row]
+            if runs == 0 or pairs[2 * runs - 2] != horizon_ms:
+                pairs[2 * runs] = horizon_ms
+                pairs[2 * runs + 1] = 0
+                runs = runs + 1
+            pairs[2 * runs - 1] = pairs[2 * runs - 1] + tallies[2 * capacity + row]
+        row = row + 1
+    return runs

@@ -1,0 +1,3 @@
+from typing import Any
+
+def put_int(out: Any, at: int, value: int) -> int: ...
