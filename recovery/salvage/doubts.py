@@ -6,37 +6,43 @@ doubtful batch, against all batches without doubts:
 
 1. A byte-equal batch holds the claimed offsets: it is a copy, and the copies are settled like any others.
 2. Nobody holds one of the claimed offsets, and they lie inside the log (or join its end, or files beside the log know
-   of them): it is where its header says. Unless it fills the hole between its neighbours exactly with one bit
-   changed, and no hole exactly as it is: then
-3. it was altered. One bit away from a probable value that nobody else holds, or with an offset that is none of the
-   log's, or where that value joins the batches around it without a gap, it stays at that value; else it competes for
-   the offsets it claims. When there is no value, it goes.
+   of them): it was moved, and is where its header says. Unless it fills the hole between its neighbours exactly with
+   one bit changed, and no hole exactly as it is: then
+3. it was altered. Where its value is certain, because it joins the batches around it without a gap (or is one bit away
+   from an offset that is far from all that the log ever held), it stays at that value. Else it competes for the
+   offsets it claims when they are the log's, or it goes: no valid batch gets an offset that is a guess.
+
+Doubtful batches whose claims nobody contests count as neighbours and as holders of their offsets for one another: of
+two batches that changed places each fills the hole that the other seems to have.
 
 In front of damage the neighbours miss one: a batch that ends a stretch above where the file goes on, or far above all
 that is before the end, is doubtful when the order holds without it.
 
-Then leader epochs: one that was corrected by neighbours in the file is right again where other neighbours have room
-for it, because they or the batch were moved.
+Then the leader epochs are judged in the order that stays (`epochs`).
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from kseg.recovery.salvage.epochs import judge_epochs
 from kseg.recovery.salvage.found import HeaderFix, Logs, Stretch, stretch_of
 from kseg.recovery.salvage.overlaps import Joiner, in_order
 from kseg.recovery.salvage.watch import Doubtful, Loss, Watch
 from kseg.recovery.verify.neighbours import fit_offset, flipped_bit
 from kseg.segment import columns as C
 from kseg.segment import layout as L
+from kseg.segment.state.epochs import EpochHistory
 
 # The last batch of a damaged log is believed when no more offsets than these are missing before it.
 BELIEVABLE_GAP = 1 << 24
 
 
-def settled_order(logs: Logs, watches: Sequence[Watch], witness: int | None) -> Joiner:
+def settled_order(
+    logs: Logs, watches: Sequence[Watch], witness: int | None, epochs: EpochHistory | None
+) -> Joiner:
     """All that stays, in order, with every doubt settled: fixes that are none are dropped, what goes is a loss of its
-    watch. witness: the greatest offset that files beside the log know of."""
+    watch. witness: the greatest offset that files beside the log know of. epochs: the leader-epoch checkpoint."""
     for watch in watches:
         _doubt_outliers(logs, watch, watch is watches[-1])
     plain = [stretch for watch in watches for stretch in watch.stretches if stretch.is_believed]
@@ -51,7 +57,7 @@ def settled_order(logs: Logs, watches: Sequence[Watch], witness: int | None) -> 
     if doubtful:
         settled = _Doubts(logs, watches, order, witness).settled(doubtful)
         order = in_order(logs, [*plain, *strange, *settled])
-    _forget_epochs(logs, order.kept)
+    judge_epochs(logs, order.kept, epochs)
     return order
 
 
@@ -71,7 +77,7 @@ def _doubt_outliers(logs: Logs, watch: Watch, is_last: bool) -> None:
         if (behind is not None or ends_in_damage) and (number or stretch.batches > 1):
             rest, outlier = _without_last(logs, stretch)
             lower = before if rest is None else rest.last_offset
-            doubt = _outlier(watch, lower, outlier, behind)
+            doubt = _outlier(logs, watch, lower, outlier, behind)
             if doubt is not None:
                 watch.doubtful.append(doubt)
                 watch.stretches[number : number + 1] = [] if rest is None else [rest]
@@ -79,7 +85,9 @@ def _doubt_outliers(logs: Logs, watch: Watch, is_last: bool) -> None:
         number += 1
 
 
-def _outlier(watch: Watch, lower: int, outlier: Stretch, behind: Stretch | None) -> Doubtful | None:
+def _outlier(
+    logs: Logs, watch: Watch, lower: int, outlier: Stretch, behind: Stretch | None
+) -> Doubtful | None:
     """The doubt about a batch above `lower`, None when there is none."""
     first, width = outlier.first_offset, outlier.last_offset - outlier.first_offset + 1
     if behind is None:
@@ -94,7 +102,7 @@ def _outlier(watch: Watch, lower: int, outlier: Stretch, behind: Stretch | None)
         is_above = behind is not None and first > behind.last_offset
         return Doubtful(outlier) if is_above else None
     fix = HeaderFix(base_offset=value)
-    watch.log.fixes[outlier.position] = fix.over(watch.log.fixes.get(outlier.position))
+    logs.set_fix(outlier.log, outlier.position, fix.over(watch.log.fixes.get(outlier.position)))
     corrected = replace(outlier, first_offset=value, last_offset=value + width - 1)
     return Doubtful(outlier, corrected, is_one_bit=True)
 
@@ -147,9 +155,11 @@ class _Doubts:
         self._watches = watches
         self._order = order
         self._witness = witness
+        self._company: list[Stretch] = []
 
     def settled(self, doubtful: Sequence[Doubtful]) -> Iterator[Stretch]:
         """Those that stay, as stretches of one batch."""
+        self._company = self._uncontested([doubt.claimed for doubt in doubtful if not doubt.is_inside])
         for doubt in doubtful:
             claimed, corrected = doubt.claimed, doubt.corrected
             if doubt.is_inside:
@@ -159,22 +169,39 @@ class _Doubts:
             elif self._is_at_home(doubt) or self._has_copy(claimed):
                 _set_fix(self._logs, claimed, base_offset=None)
                 yield claimed
-            elif corrected is not None and self._joins_neighbours(corrected):
+            elif corrected is not None and self._is_certain(doubt):
                 yield corrected
             elif self._is_rival(doubt):
                 _set_fix(self._logs, claimed, base_offset=None)
                 yield claimed
-            elif corrected is not None and self._is_free(corrected):
-                yield corrected
             else:
-                self._logs[claimed.log].fixes.pop(claimed.position, None)
+                self._logs.set_fix(claimed.log, claimed.position, HeaderFix())
                 loss = Loss(claimed.log, claimed.position, claimed.length, "altered-base-offset", 1)
                 self._watches[claimed.log].losses.append(loss)
+
+    def _uncontested(self, claims: Sequence[Stretch]) -> list[Stretch]:
+        """The claims to offsets of the log that nobody else holds or claims, in order."""
+        by_offset = sorted(claims, key=lambda claim: claim.first_offset)
+        kept = self._order.kept
+        low = min([self._logs[0].base_offset, *(stretch.first_offset for stretch in kept[:1])])
+        end = max(self._order.last_offset, -1 if self._witness is None else self._witness)
+        found, reach = list[Stretch](), -1
+        for number, claim in enumerate(by_offset):
+            following = by_offset[number + 1].first_offset if number + 1 < len(by_offset) else L.INT64_MAX
+            is_alone = reach < claim.first_offset and claim.last_offset < following
+            reach = max(reach, claim.last_offset)
+            is_inside = low <= claim.first_offset and (
+                claim.last_offset <= end or claim.first_offset == end + 1
+            )
+            if is_alone and is_inside and self._is_free(claim):
+                found.append(claim)
+                end = max(end, claim.last_offset)
+        return found
 
     def _is_at_home(self, doubt: Doubtful) -> bool:
         """Whether the claimed offsets are the batch's own (rule 2)."""
         claimed, kept = doubt.claimed, self._order.kept
-        before, behind, _ = self._around(claimed)
+        before, behind = self._beside(claimed, claimed)
         lowest = min([self._logs[0].base_offset, *(stretch.first_offset for stretch in kept[:1])])
         if claimed.first_offset < lowest or behind <= claimed.last_offset:
             return False
@@ -183,7 +210,7 @@ class _Doubts:
             return is_known or claimed.first_offset == before + 1
         if self._fills_a_hole(claimed) or not doubt.is_one_bit or doubt.corrected is None:
             return True
-        return not self._fills_a_hole(doubt.corrected)
+        return not self._is_certain(doubt)
 
     def _is_rival(self, doubt: Doubtful) -> bool:
         """Whether the batch may be right and another wrong (rule 3): it claims offsets of the log, and not one bit
@@ -199,13 +226,39 @@ class _Doubts:
 
     def _fills_a_hole(self, stretch: Stretch) -> bool:
         """Whether its offsets touch those of both neighbours."""
-        before, behind, _ = self._around(stretch)
+        before, behind = self._beside(stretch, stretch)
         return before + 1 == stretch.first_offset and behind in (stretch.last_offset + 1, L.INT64_MAX)
 
-    def _joins_neighbours(self, stretch: Stretch) -> bool:
-        """Whether it fills a hole between two batches: none misses an offset then, and none is too many."""
+    def _is_certain(self, doubt: Doubtful) -> bool:
+        """Whether it fills, as corrected, the hole between two batches: none misses an offset then, and none is too
+        many. Behind the last one of all there is no second neighbour; there one bit or a file beside the log must tell
+        it as well. Where no log of this partition can have had the claimed offset, the one bit is enough."""
+        stretch = doubt.corrected
+        assert stretch is not None
+        highest = max(self._order.last_offset, -1 if self._witness is None else self._witness)
+        if doubt.is_one_bit and doubt.claimed.first_offset > highest + BELIEVABLE_GAP:
+            return self._is_free(stretch)
+        before, behind = self._beside(stretch, doubt.claimed)
+        if behind == L.INT64_MAX and stretch.last_offset == self._witness:
+            return before < stretch.first_offset
+        if doubt.is_wrapper or before + 1 != stretch.first_offset:
+            return False
+        return doubt.is_one_bit if behind == L.INT64_MAX else behind == stretch.last_offset + 1
+
+    def _beside(self, stretch: Stretch, itself: Stretch) -> tuple[int, int]:
+        """`_around` with the uncontested claims of other doubtful batches: the last offset before, the first behind."""
         before, behind, _ = self._around(stretch)
-        return before + 1 == stretch.first_offset and behind == stretch.last_offset + 1
+        company = self._company
+        at = bisect_left(company, stretch.first_offset, key=lambda found: found.last_offset)
+        for claim in reversed(company[max(0, at - 2) : at]):
+            if claim.position != itself.position or claim.log != itself.log:
+                before = max(before, claim.last_offset)
+                break
+        for claim in company[at : at + 2]:
+            if claim.position != itself.position or claim.log != itself.log:
+                behind = min(behind, claim.first_offset)
+                break
+        return before, behind
 
     def _has_copy(self, claimed: Stretch) -> bool:
         _, behind, holder = self._around(claimed)
@@ -236,41 +289,6 @@ class _Doubts:
 
 
 def _set_fix(logs: Logs, stretch: Stretch, **values: None) -> None:
-    fixes = logs[stretch.log].fixes
-    fix = fixes.get(stretch.position)
-    if fix is None:
-        return
-    fixes[stretch.position] = replace(fix, **values)
-    if fixes[stretch.position] == HeaderFix():
-        del fixes[stretch.position]
-
-
-# --- leader epochs
-
-
-def _forget_epochs(logs: Logs, kept: Sequence[Stretch]) -> None:
-    for at, stretch in enumerate(kept):
-        fix = logs[stretch.log].fixes.get(stretch.position)
-        if fix is None or fix.leader_epoch is None:
-            continue
-        before = kept[at - 1] if at else None
-        behind = kept[at + 1] if at + 1 < len(kept) else None
-        if _is_natural(before, stretch) and (behind is None or _is_natural(stretch, behind)):
-            continue
-        field = logs.view(stretch.log)[
-            stretch.position + L.ENTRY_OVERHEAD : stretch.position + L.MAGIC_POSITION
-        ]
-        raw = int.from_bytes(field, "big", signed=True)
-        lowest = L.NO_LEADER_EPOCH if before is None else before.last_epoch
-        highest = L.INT32_MAX if behind is None or behind.first_epoch < 0 else behind.first_epoch
-        if raw >= 0 and lowest <= raw <= highest:
-            _set_fix(logs, stretch, leader_epoch=None)
-
-
-def _is_natural(before: Stretch | None, after: Stretch) -> bool:
-    """Whether the second lies right behind the first in the files as well."""
-    if before is None:
-        return after.log == 0
-    if before.log == after.log:
-        return before.end_position == after.position
-    return before.log + 1 == after.log
+    fix = logs[stretch.log].fixes.get(stretch.position)
+    if fix is not None:
+        logs.set_fix(stretch.log, stretch.position, replace(fix, **values))

@@ -174,6 +174,15 @@ class Logs:
             position = stretch.end_position
         return position == self._logs[number].size_bytes and not self._logs[number].fixes
 
+    def set_fix(self, number: int, position: int, fix: HeaderFix) -> None:
+        """What the header of that batch should say from now on; nothing but None drops it."""
+        fixes = self._logs[number].fixes
+        if fix == HeaderFix():
+            fixes.pop(position, None)
+        else:
+            fixes[position] = fix
+        self._fixed.pop(number, None)
+
     def _repair(self, number: int, table: Columns) -> None:
         positions = table.column(C.POSITION)
         fixes: Mapping[int, HeaderFix] = self._logs[number].fixes
@@ -193,7 +202,7 @@ class Logs:
         if not fixes:
             return []
         known = self._fixed.get(number)
-        if known is None or len(known) != len(fixes):
+        if known is None:
             known = self._fixed[number] = sorted(fixes)
         return known[bisect_left(known, start) : bisect_left(known, end)]
 

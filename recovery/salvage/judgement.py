@@ -31,6 +31,7 @@ from kseg.segment.partition.directory import (
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.surroundings import Surroundings, surroundings
 from kseg.segment.plan.steps import FileIdentity
+from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import ProducerState
 
 # Where in a batch the field lies that such a finding is about.
@@ -40,7 +41,7 @@ _ALTERED = {"altered-base-offset": 0, "altered-leader-epoch": L.ENTRY_OVERHEAD}
 @dataclass(slots=True)
 class Judgement:
     """partition: the inventory. logs, watches: of every `.log`, by base offset. facts: of the segments among them.
-    producers: at the log end. findings: those to be shown, in the order met. blamed: ids of all findings by path."""
+    epochs: the leader-epoch checkpoint, None when there is none to trust. producers: at the log end. findings: those to be shown, in the order met. blamed: ids of all findings by path."""
 
     partition: PartitionDirectory
     around: Surroundings | None
@@ -48,6 +49,7 @@ class Judgement:
     watches: list[Watch] = field(default_factory=list)
     facts: list[SegmentFacts] = field(default_factory=list)
     producers: ProducerState = field(default_factory=ProducerState)
+    epochs: EpochHistory | None = None
     findings: list[Finding] = field(default_factory=list)
     blamed: dict[str, set[str]] = field(default_factory=dict)
 
@@ -114,7 +116,7 @@ def _look(judgement: Judgement, settings: LoadSettings) -> None:
         judgement.blamed.setdefault(event.path, set()).add(event.id)
         if ledger.admit(event):
             shown.append(event)
-    judgement.facts, judgement.producers = check.facts, check.replay.state
+    judgement.facts, judgement.producers, judgement.epochs = check.facts, check.replay.state, check.epochs
     judgement.findings = [*shown, *ledger.overflow()]
 
 

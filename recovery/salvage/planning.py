@@ -43,7 +43,7 @@ class Planning:
 
     def repair(self) -> Repair:
         """The answer of the policy."""
-        order = settled_order(self._logs, self._judgement.watches, self._known_end())
+        order = settled_order(self._logs, self._judgement.watches, self._known_end(), self._judgement.epochs)
         segments = arrange(self._logs, order.kept, self._emptied(order))
         changed = self._lay(segments)
         end_offset = segments[-1].end_offset if segments else self._circumstances.log_start_offset

@@ -70,12 +70,13 @@ class Loss:
 class Doubtful:
     """A batch whose base offset contradicts its neighbours in the file. claimed: as its header has it. corrected: as
     it fits between them, None when several values would. is_one_bit: the two differ in one bit. is_inside: it lies
-    in a span of damage."""
+    in a span of damage. is_wrapper: a compressed set of an old format, so how many offsets it holds is not known."""
 
     claimed: Stretch
     corrected: Stretch | None = None
     is_one_bit: bool = False
     is_inside: bool = False
+    is_wrapper: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +197,11 @@ class Watch:
             assert isinstance(found, int)
             width = stretch.last_offset - stretch.first_offset
             claimed = replace(stretch, first_offset=found, last_offset=found + width)
+            is_wrapper = table.at(C.MAGIC, row) < L.MAGIC_V2 and table.at(C.COUNT, row) < 0
             has_value = claim.numbers["probable_base_offset"] is not None
             is_one_bit = claim.numbers["flipped_bit"] is not None
-            self.doubtful.append(Doubtful(claimed, stretch if has_value else None, is_one_bit))
+            corrected = stretch if has_value else None
+            self.doubtful.append(Doubtful(claimed, corrected, is_one_bit, is_wrapper=is_wrapper))
         self._is_cut = True
 
     def _take_ordered(self, table: Columns, first: int, stop: int) -> None:

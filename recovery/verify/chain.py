@@ -165,11 +165,9 @@ class Chain:
     def _offset(self, row: int, upper: int | None) -> None:
         """The batch in `row` does not start above the end of the one before it."""
         table = self.table
-        first = N.first_of(table, row)
-        following = N.first_of(table, row + 1) if row + 1 < table.count else upper
-        if row + 1 < table.count and following is not None:
-            following = min(following, self._limit)
-        this = N.fit_offset(first, N.width_of(table, row), self._last_before(row), self._open(following))
+        first, before = N.first_of(table, row), self._last_before(row)
+        following = self._open(self._following(row, upper))
+        this = N.fit_offset(first, N.width_of(table, row), before, following)
         former = N.Fit(0)
         if row:
             lower = self._last_before(row - 1)
@@ -179,13 +177,34 @@ class Chain:
                 self._out_of_order(row)
                 return
             former = self._as_indexed(former, row - 1, lower, first)
-        this = self._as_indexed(this, row, self._last_before(row), following)
+        this = self._as_indexed(this, row, before, following)
+        if following is not None:
+            former, this = self._by_room(former, this, row, following)
         if former.strength > this.strength:
             self._alter(row - 1, former.value, "the batch behind it does not start above its end")
         elif this.strength > former.strength:
             self._alter(row, this.value, "the batch before it ends above that")
-        elif row + 1 < table.count or upper is None or not self._as_known(row, self._last_before(row)):
+        elif row + 1 < table.count or upper is None or not self._as_known(row, before):
             self._out_of_order(row)
+
+    def _following(self, row: int, upper: int | None) -> int | None:
+        """The offset below which the batch must end, unless all around it is beyond the segment's bound as well."""
+        if row + 1 >= self.table.count:
+            return upper
+        behind = N.first_of(self.table, row + 1)
+        return behind if self._last_before(row) >= self._limit else min(behind, self._limit)
+
+    def _by_room(self, former: N.Fit, this: N.Fit, row: int, following: int) -> tuple[N.Fit, N.Fit]:
+        """Where both may be altered there are legal gaps, and a tight fit tells nothing. The altered one has left its
+        place: where more room is than needed, a batch is likelier missing."""
+        if not former.strength or not this.strength or N.CERTAIN in (former.strength, this.strength):
+            return former, this
+        lower = self._last_before(row - 1)
+        spare_here = following - self._last_before(row) - N.width_of(self.table, row)
+        spare_before = N.first_of(self.table, row) - lower - N.width_of(self.table, row - 1)
+        if spare_here == spare_before:
+            return former, this
+        return (former, N.Fit(0)) if spare_before > spare_here else (N.Fit(0), this)
 
     def _as_indexed(self, fit: N.Fit, row: int, lower: int, upper: int | None) -> N.Fit:
         """A hypothesis in the light of the offset index, if that has an entry for the batch."""

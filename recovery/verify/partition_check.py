@@ -69,6 +69,11 @@ class PartitionCheck:
         self._wants_side_files = options.level != "quick"
         self._gaps: list[tuple[str, int, int]] = []
 
+    @property
+    def epochs(self) -> EpochHistory | None:
+        """The leader-epoch checkpoint, once `events` has passed it; None when there is none to trust."""
+        return self._witness.epochs
+
     def events(self) -> Iterator[Event]:
         directory = self._directory
         if directory.problem is not None:
