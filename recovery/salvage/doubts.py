@@ -94,7 +94,7 @@ def _outlier(
         if first - lower <= BELIEVABLE_GAP:
             return None
     elif not lower < behind.first_offset <= outlier.last_offset:
-        return None
+        return Doubtful(outlier) if first - max(lower, behind.last_offset) > BELIEVABLE_GAP else None
     fit = fit_offset(first, width, lower, None if behind is None else behind.first_offset)
     value = fit.value
     is_one_bit = flipped_bit(first, value, 64) is not None
@@ -207,7 +207,9 @@ class _Doubts:
             return False
         if not kept or claimed.first_offset > kept[-1].last_offset:
             is_known = self._witness is not None and claimed.last_offset <= self._witness
-            return is_known or claimed.first_offset == before + 1
+            gap = claimed.first_offset - before - 1
+            is_near = doubt.corrected is None and gap <= claimed.last_offset - claimed.first_offset
+            return is_known or not gap or is_near
         if self._fills_a_hole(claimed) or not doubt.is_one_bit or doubt.corrected is None:
             return True
         return not self._is_certain(doubt)
