@@ -181,7 +181,8 @@ class _Doubts:
 
     def _uncontested(self, claims: Sequence[Stretch]) -> list[Stretch]:
         """The claims to offsets of the log that nobody else holds or claims, in order."""
-        by_offset = sorted(claims, key=lambda claim: claim.first_offset)
+        copies = {_likeness(claim): claim for claim in claims}
+        by_offset = sorted(copies.values(), key=lambda claim: claim.first_offset)
         kept = self._order.kept
         low = min([self._logs[0].base_offset, *(stretch.first_offset for stretch in kept[:1])])
         end = max(self._order.last_offset, -1 if self._witness is None else self._witness)
@@ -253,11 +254,11 @@ class _Doubts:
         company = self._company
         at = bisect_left(company, stretch.first_offset, key=lambda found: found.last_offset)
         for claim in reversed(company[max(0, at - 2) : at]):
-            if claim.position != itself.position or claim.log != itself.log:
+            if _likeness(claim) != _likeness(itself):
                 before = max(before, claim.last_offset)
                 break
         for claim in company[at : at + 2]:
-            if claim.position != itself.position or claim.log != itself.log:
+            if _likeness(claim) != _likeness(itself):
                 behind = min(behind, claim.first_offset)
                 break
         return before, behind
@@ -288,6 +289,11 @@ class _Doubts:
                 first = self._logs.first_offset(kept[at].log, table, row)
                 return before, first, stretch_of(kept[at].log, table, row, row + 1)
         raise AssertionError("a stretch ends with its last offset")
+
+
+def _likeness(claim: Stretch) -> tuple[int, int, int]:
+    """What copies of one batch have in common."""
+    return claim.first_offset, claim.last_offset, claim.length
 
 
 def _set_fix(logs: Logs, stretch: Stretch, **values: None) -> None:

@@ -29,7 +29,21 @@ TODAY = datetime.now(UTC).date().toordinal()  # the same in all processes of a r
 FIRST_SEED = int(os.environ.get("KSEG_SALVAGE_SEED", TODAY * 10_000))
 # Damages that were salvaged wrongly once: batches that changed places were renumbered, an intact batch made room for
 # an altered one, leader epochs were judged beside batches that had been moved.
-WRONG_ONCE = (880084, 880240, 880277, 880513, 881277, 881332, 881787, 881970, 900474, 900763, 903749, 903980)
+WRONG_ONCE = (
+    880084,
+    880240,
+    880277,
+    880513,
+    881277,
+    881332,
+    881787,
+    881970,
+    900474,
+    900763,
+    903749,
+    903980,
+    904243,
+)
 PARTS = 6
 
 
