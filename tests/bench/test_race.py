@@ -122,13 +122,16 @@ def test_private_memory_is_what_the_kernel_calls_anonymous() -> None:
 
 
 def fake_kseg(directory: Path) -> Path:
-    """A program called kseg that prints its words; asked for a lookup, an answer; asked to recover, makes indexes."""
+    """A program called kseg that prints its words; asked for a lookup, an answer; asked to recover or to
+    compact, makes files."""
     script = directory / "kseg"
     answer = '{"type":"lookup","found":true,"record":{},"bytes_read":100}'
     script.write_text(
         f"#!{sys.executable}\nimport pathlib, sys\n"
         "for log in pathlib.Path(sys.argv[-1]).glob('*/*.log') if '--apply' in sys.argv else ():\n"
         "    log.with_suffix('.index').touch()\n"
+        "for log in pathlib.Path(sys.argv[-1]).glob('*.log') if sys.argv[1] == 'compact' else ():\n"
+        "    log.with_suffix('.log.deleted').touch()\n"
         f"print({answer!r} if sys.argv[1] == 'lookup' else ' '.join(sys.argv[1:]))\n"
         "sys.exit(9 if '--bad' in sys.argv else 0)\n"
     )
@@ -162,7 +165,8 @@ def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
     java = scratch / "java"
     java.write_text(
         '#!/bin/sh\ncase "$*" in *kseg.oracle.Warm*) echo \'{"batches":1,"records":1,"bytes":1,"seconds":0.1}\';;\n'
-        '*kseg.oracle.Load*) echo \'{"partitions":1,"log_end_offsets":1,"seconds":0.1}\';; esac\n'
+        '*kseg.oracle.Load*) echo \'{"partitions":1,"log_end_offsets":1,"seconds":0.1}\';;\n'
+        '*kseg.oracle.Clean*) echo \'{"next_dirty_offset":1,"bytes_after":1,"seconds":0.1}\';; esac\n'
     )
     java.chmod(0o755)
     contestants = Tools(fake_kseg(tmp_path), java, {}, corpus, scratch)

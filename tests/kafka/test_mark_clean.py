@@ -77,7 +77,8 @@ def test_planning_writes_nothing(killed: Killed, tmp_path: Path) -> None:
     with unchanged(data):
         rows = recover("--mark-clean", data, status=1)
     steps = [row["file"] for row in rows if row["type"] == "step" and "offset-checkpoint" in row["file"]]
-    assert steps == [RECOVERY]
+    # a broker that is killed while it writes a checkpoint leaves a .tmp, too
+    assert [name for name in steps if not name.endswith(".tmp")] == [RECOVERY]
 
 
 @pytest.mark.parametrize("name", [RECOVERY, "replication-offset-checkpoint"])
