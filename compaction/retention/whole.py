@@ -1,137 +1,43 @@
-"""What a run of `retain` does around the partitions: the lock, and the log start offsets of the data directories.
+"""What a run of `retain` does around the partitions (`around`): it keeps log-start-offset-checkpoint in line.
 
-1. Before: the locks of all data directories concerned (--apply), so that no broker is running and none starts.
-2. The partitions (`work.retain`), here or in worker processes. Their result rows pass by, and are kept.
-3. After: log-start-offset-checkpoint of each data directory whose logs start elsewhere now. As a broker has it, a log
-   has an entry only when it starts inside its first segment (LogManager.checkpointLogStartOffsets). Until this is
-   written an entry may be too low, which a broker mends when it loads the log.
-
-Only the rows tell what the partitions are like: workers are other processes.
+As a broker has it, a log has an entry only when it starts inside its first segment (LogManager.
+checkpointLogStartOffsets). Until this is written an entry may be too low, which a broker mends when it loads the log.
 """
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-from kseg.compaction.retention.options import RetainOptions
+from kseg.compaction.around import CheckpointRun, Entries, Values
 from kseg.compaction.retention.rows import COMMAND
-from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.lock import locked
-from kseg.segment.errors import FormatError, KsegError, Refused
-from kseg.segment.events import Event, Failure, Row
-from kseg.segment.files import read_small
-from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import NAME_BY_ROLE, Role
-from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Fresh, content_of
-from kseg.segment.plan.steps import Plan, Step, Write
-from kseg.segment.sidecar.checkpoint import (
-    decode_offset_checkpoint,
-    encode_offset_checkpoint,
-    with_offsets,
-)
-from kseg.segment.targets import PartitionTarget, Target
+from kseg.segment.partition.names import PartitionName, Role
 
-Values = dict[str, Any]
-Key = tuple[str, int]
-
-_CHECKPOINT = NAME_BY_ROLE[Role.LOG_START_OFFSETS]
+_CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")
 
 
-class Run:
-    """One run of `retain` over many targets. is_due: something was planned and not carried out."""
+class Run(CheckpointRun):
+    """One run of `retain` over many targets."""
 
-    def __init__(self, options: RetainOptions) -> None:
-        self._options = options
-        self.is_due = False
-        self._log_dirs: list[str] = []
-        self._starts: dict[str, dict[Key, int | None]] = {}
-        self._changed: dict[str, list[str]] = {}
+    command = COMMAND
+    role = Role.LOG_START_OFFSETS
+    why = "log start offsets as the logs are"
 
-    @contextmanager
-    def held(self, targets: Sequence[Target]) -> Iterator[None]:
-        """The locks while the targets are worked on. Raises Refused when a broker is running."""
-        found = [
-            target.log_dir for target in targets if isinstance(target, PartitionTarget) and target.log_dir
-        ]
-        self._log_dirs = list(dict.fromkeys(found))
-        with locked(self._log_dirs if self._options.apply else ()):
-            if self._options.apply:
-                self._settle()
-            yield
+    def is_left(self, result: Mapping[str, Any]) -> bool:
+        return any(result[name] for name in _CHANGES)
 
-    def _settle(self) -> None:
-        from kseg.segment.apply.settle import settle
+    def is_concerned(self, result: Mapping[str, Any]) -> bool:
+        return result["first_base_offset"] is not None
 
-        for log_dir in self._log_dirs:
-            settle(log_dir, COMMAND)
+    def entry_of(self, result: Mapping[str, Any], name: PartitionName) -> tuple[bool, int | None]:
+        is_said = bool(result["log_start_moved"] or result["deleted"])
+        start, first = result["log_start_offset"], result["first_base_offset"]
+        return is_said, start if is_said and start > first else None
 
-    def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events of the partitions, and behind them those of their data directories."""
-        for event in events:
-            if isinstance(event, Row) and event.values.get("type") == "result":
-                self._note(dict(event.values))
-            yield event
-        for log_dir in self._log_dirs:
-            try:
-                yield from self._close(log_dir)
-            except KsegError as error:
-                yield Failure(log_dir, str(error), error.exit_status)
-
-    def _note(self, result: Values) -> None:
-        due = ("deleted", "unmarked", "purged", "log_start_moved")
-        self.is_due = self.is_due or (not result["applied"] and any(result[name] for name in due))
-        directory = os.path.abspath(str(result["directory"]))
-        log_dir = next(
-            (each for each in self._log_dirs if os.path.abspath(each) == os.path.dirname(directory)), None
-        )
-        name = own_partition_name(directory)
-        if log_dir is None or name is None or result["first_base_offset"] is None:
-            return
-        if result["journal"]:
-            self._changed.setdefault(log_dir, []).append(os.path.basename(directory))
-        if result["log_start_moved"] or result["deleted"]:
-            start, first = result["log_start_offset"], result["first_base_offset"]
-            entry = start if start > first else None
-            self._starts.setdefault(log_dir, {})[name.topic, name.partition] = entry
-
-    def _close(self, log_dir: str) -> Iterator[Event]:
-        options, changed = self._options, self._changed.get(log_dir, [])
-        starts = self._starts.get(log_dir, {})
-        plan = _plan(log_dir, starts)
-        if plan.is_empty and len(changed) < 2:
-            return  # the one journal there may be undoes all
-        done: Values = {"applied": False, "journal": None}
-        if options.apply:
-            applied = apply_plan(plan, journal_id=options.run_id, partitions=changed)
-            done = {"applied": True, "journal": applied.journal}
-        yield Row(
-            {
-                "type": "result",
-                "command": COMMAND,
-                "log_dir": log_dir,
-                "directory": log_dir,
-                "log_start_offsets": {f"{topic}-{number}": at for (topic, number), at in starts.items()},
-                **done,
-            }
-        )
-
-
-def _plan(log_dir: str, starts: dict[Key, int | None]) -> Plan:
-    """Raises Refused when the checkpoint cannot be read: then nobody knows what else stood in it."""
-    inputs = inputs_of(log_dir)
-    steps: tuple[Step, ...] = ()
-    is_there = any(file.name == _CHECKPOINT for file in inputs)
-    data = read_small(os.path.join(log_dir, _CHECKPOINT)) if is_there and starts else b""
-    try:
-        found = decode_offset_checkpoint(data)
-    except FormatError as error:
-        path = os.path.join(log_dir, _CHECKPOINT)
-        raise Refused(f"{path} cannot be read ({error}); `kseg recover {log_dir}` writes it anew") from error
-    wanted = with_offsets(found, starts)
-    if wanted != found:
-        content = content_of([Fresh(encode_offset_checkpoint(wanted))])
-        why = "log start offsets as the logs are"
-        steps = (Write(_CHECKPOINT, content, why, _CHECKPOINT if is_there else None),)
-    return Plan(command=COMMAND, directory=log_dir, inputs=inputs, steps=steps)
+    def row_of(self, log_dir: str, entries: Entries, done: Values) -> Values:
+        return {
+            "type": "result",
+            "command": COMMAND,
+            "log_dir": log_dir,
+            "directory": log_dir,
+            "log_start_offsets": {f"{topic}-{number}": at for (topic, number), at in entries.items()},
+            **done,
+        }
