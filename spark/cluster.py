@@ -1,0 +1,22 @@
+"""Which cluster to work on, as plain values: what the command line hands over, free of pyspark.
+
+Nothing here imports pyspark, so that the options of a command can be read without it; `session` turns them into a
+Spark session.
+"""
+
+from dataclasses import dataclass
+
+LOCAL_MASTER = "local[*]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """master: Spark's URL of the cluster. conf: settings of Spark, as (name, value), later ones win. py_files, archives,
+    jars: files for the executors, as spark-submit takes them. packages: Maven coordinates of further jars."""
+
+    master: str = LOCAL_MASTER
+    conf: tuple[tuple[str, str], ...] = ()
+    py_files: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+    jars: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
