@@ -184,8 +184,9 @@ def command(
     from kseg.cli.recovered import is_due, recover_words
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
+    from kseg.recovery.policy import LoadSettings, Policy
     from kseg.recovery.repair.group import recover_group
-    from kseg.recovery.repair.options import LoadSettings, Policy, RecoverOptions
+    from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.whole import Run
     from kseg.segment.apply.journal import new_run_id
     from kseg.segment.apply.together import groups_of

@@ -20,7 +20,8 @@ from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damag
 from kseg.compaction.cleaner.work import compact
 from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.compaction.retention.work import retain
-from kseg.recovery.repair.options import LoadSettings, Policy, RecoverOptions
+from kseg.recovery.policy import LoadSettings, Policy
+from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.work import recover
 from kseg.recovery.verify.options import LEVELS, VerifyOptions
 from kseg.recovery.verify.work import verify

@@ -10,7 +10,7 @@ import os
 
 from kseg.recovery.ancient.chain import Link
 from kseg.recovery.ancient.survey import Bad, Kept, runs
-from kseg.recovery.repair.outcome import Death, Removed, Repair
+from kseg.recovery.policy import Death, Removed, Repair
 from kseg.segment.ancient.messages import AncientEnd, valid_prefix
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding

@@ -1,8 +1,7 @@
 """`recover` on a 0.7 partition: the chain of its files, then one of the two policies."""
 
 from kseg.recovery.ancient.chain import chain_of
-from kseg.recovery.repair.options import Circumstances, Policy
-from kseg.recovery.repair.outcome import Death, Repair
+from kseg.recovery.policy import Circumstances, Death, Policy, Repair
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.steps import FileIdentity

@@ -25,7 +25,7 @@ from kseg.recovery.ancient.chain import Link
 from kseg.recovery.ancient.filler import LEAST_BYTES, filler, is_invisible
 from kseg.recovery.ancient.loading import gap_finding
 from kseg.recovery.ancient.survey import Altered, Bad, Kept, Run, runs
-from kseg.recovery.repair.outcome import Removed, Repair
+from kseg.recovery.policy import Removed, Repair
 from kseg.segment.ancient.messages import SIZE_FIELD, AncientEntry, walk
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding

@@ -12,7 +12,7 @@ from kseg.recovery.loading.losses import report_whole
 from kseg.recovery.loading.segment import LoadedSegment
 from kseg.recovery.loading.throws import KafkaThrows
 from kseg.recovery.loading.workplace import Workplace, offset_in_name
-from kseg.recovery.repair.options import LoadSettings
+from kseg.recovery.policy import LoadSettings
 from kseg.segment import layout as L
 
 _KRAFT_SNAPSHOT_DELETED = L.CHECKPOINT_SUFFIX + L.DELETED_SUFFIX

@@ -34,8 +34,7 @@ from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments
 from kseg.recovery.loading.segment_recovery import recover
 from kseg.recovery.loading.throws import OUT_OF_ORDER, OVERFLOW, KafkaThrows
 from kseg.recovery.loading.workplace import Workplace, numbered, offset_in_name
-from kseg.recovery.repair.options import Circumstances, LoadSettings
-from kseg.recovery.repair.outcome import Death, Removed, Repair
+from kseg.recovery.policy import Circumstances, Death, LoadSettings, Removed, Repair
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import PartitionState

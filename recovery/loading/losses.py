@@ -5,7 +5,7 @@ count the valid batches among them.
 """
 
 from kseg.recovery.loading.workplace import Workplace
-from kseg.recovery.repair.outcome import Removed
+from kseg.recovery.policy import Removed
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.dump.damage import damage_finding

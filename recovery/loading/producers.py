@@ -19,7 +19,7 @@ from kseg.recovery.loading.replaying import Together
 from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments, LogRange
 from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, KafkaThrows
 from kseg.recovery.loading.workplace import Workplace, numbered
-from kseg.recovery.repair.options import LoadSettings
+from kseg.recovery.policy import LoadSettings
 from kseg.segment import layout as L
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.sidecar.snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot

@@ -13,7 +13,7 @@ from kseg.recovery.loading.index_files import TimeIndexFile, TxnIndexFile, offse
 from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
 from kseg.recovery.loading.walk import LogWalk, WalkedBatch
 from kseg.recovery.loading.workplace import Workplace, numbered
-from kseg.recovery.repair.options import LoadSettings
+from kseg.recovery.policy import LoadSettings
 from kseg.segment import layout as L
 from kseg.segment.partition.names import SUFFIX_BY_ROLE, Role
 from kseg.segment.sidecar.index import TimeIndexEntry

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from kseg.recovery.loading.throws import NUMBER_FORMAT, KafkaThrows
-from kseg.recovery.repair.outcome import Removed
+from kseg.recovery.policy import Removed
 from kseg.segment import layout as L
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding

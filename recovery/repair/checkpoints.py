@@ -21,7 +21,7 @@ broker writes only what it has loaded; they alone are no reason to write it. The
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from kseg.recovery.repair.options import Policy
+from kseg.recovery.policy import Policy
 from kseg.segment.errors import FormatError
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
 from kseg.segment.sidecar.checkpoint import (

@@ -1,6 +1,7 @@
 """What a broker would know of a partition before it loads it, unless the user says otherwise."""
 
-from kseg.recovery.repair.options import Circumstances, RecoverOptions
+from kseg.recovery.policy import Circumstances
+from kseg.recovery.repair.options import RecoverOptions
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import Role
 from kseg.segment.partition.surroundings import surroundings

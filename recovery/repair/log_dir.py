@@ -23,8 +23,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from kseg.recovery.policy import Policy
 from kseg.recovery.repair.checkpoints import AlignedCheckpoint, PartitionOutcome, align
-from kseg.recovery.repair.options import Policy
 from kseg.segment.errors import FormatError, Refused, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding

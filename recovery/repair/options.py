@@ -1,47 +1,9 @@
-"""What `recover` was asked for, and what a broker would hand its log loading for one partition."""
+"""What `recover` was asked for."""
 
 import os
 from dataclasses import dataclass
-from enum import StrEnum
 
-from kseg.segment import layout as L
-from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
-
-
-class Policy(StrEnum):
-    """salvage: every valid batch stays. kafka: what a broker's log loading leaves."""
-
-    SALVAGE = "salvage"
-    KAFKA = "kafka"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadSettings:
-    """The settings of a broker that its log loading depends on, under the names of the command's options.
-
-    now_ms: the clock that producers expire by.
-    """
-
-    now_ms: int
-    index_interval_bytes: int = L.DEFAULT_INDEX_INTERVAL_BYTES
-    segment_index_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES
-    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
-    """What a broker knows of a partition before it opens it (Kafka: LogManager.loadLog; fact sheet §6.1).
-
-    is_clean: the clean-shutdown marker was there. recovery_point, log_start_offset: from the checkpoints, 0 when
-    they say nothing. high_watermark: from its checkpoint, None when it says nothing (the log end stands in). log_dir:
-    the data directory they are of, None when it is not known or not to be asked.
-    """
-
-    is_clean: bool = False
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    high_watermark: int | None = None
-    log_dir: str | None = None
+from kseg.recovery.policy import LoadSettings, Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

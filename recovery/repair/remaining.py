@@ -7,7 +7,7 @@ gets past it. Nothing here can set such a batch right; a directory that holds on
 import os
 from dataclasses import replace
 
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Repair
 from kseg.segment.findings import Finding
 
 # What a repair cannot help, by what it does to the partition.

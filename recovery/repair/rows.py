@@ -3,8 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from kseg.recovery.repair.options import Policy
-from kseg.recovery.repair.outcome import Removed, Repair
+from kseg.recovery.policy import Policy, Removed, Repair
 from kseg.segment import layout as L
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.image import DirectoryImage

@@ -10,7 +10,7 @@ topic of this data directory has it, and that the topic's other partitions have 
 import os
 from dataclasses import replace
 
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Repair
 from kseg.recovery.verify.topic_ids import METADATA_FILE, known_topic_id, missing_metadata, topic_ids
 from kseg.segment.errors import FormatError, Refused, UsageError
 from kseg.segment.files import read_small

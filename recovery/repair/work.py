@@ -14,10 +14,10 @@ import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
+from kseg.recovery.policy import Circumstances, Policy, Repair
 from kseg.recovery.repair import rows
 from kseg.recovery.repair.circumstances import circumstances_of
-from kseg.recovery.repair.options import Circumstances, Policy, RecoverOptions
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.remaining import with_doubt
 from kseg.recovery.repair.subject import Subject, subject_of
 from kseg.recovery.repair.topic_ids import with_topic_id

@@ -12,7 +12,7 @@ Everything else is left alone. `rebuild` writes all of them, as a load does that
 
 from collections.abc import Iterator
 
-from kseg.recovery.repair.options import Circumstances, LoadSettings
+from kseg.recovery.policy import Circumstances, LoadSettings
 from kseg.recovery.salvage.arrangement import Segment
 from kseg.recovery.salvage.draft import Draft
 from kseg.recovery.salvage.found import Logs

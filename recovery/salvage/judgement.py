@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from kseg.recovery.repair.options import Circumstances, LoadSettings
+from kseg.recovery.policy import Circumstances, LoadSettings
 from kseg.recovery.salvage.found import FoundLog
 from kseg.recovery.salvage.watch import Watch
 from kseg.recovery.verify.ledger import Ledger

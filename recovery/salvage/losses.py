@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kseg.recovery.repair.outcome import Removed
+from kseg.recovery.policy import Removed
 from kseg.recovery.salvage.found import Logs, Stretch
 from kseg.recovery.salvage.leftovers import SetAside
 from kseg.recovery.salvage.overlaps import Beaten

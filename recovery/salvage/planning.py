@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from kseg.recovery.repair.options import Circumstances, LoadSettings
-from kseg.recovery.repair.outcome import Removed, Repair
+from kseg.recovery.policy import Circumstances, LoadSettings, Removed, Repair
 from kseg.recovery.salvage.arrangement import Segment, arrange
 from kseg.recovery.salvage.beside import Beside
 from kseg.recovery.salvage.doubts import settled_order

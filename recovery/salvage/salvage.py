@@ -21,8 +21,7 @@ A batch under a right checksum stays even when it does harm: a data batch outsid
 with the position, and left to the operator. Transactions whose end may lie among the lost bytes are named.
 """
 
-from kseg.recovery.repair.options import Circumstances, LoadSettings
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Circumstances, LoadSettings, Repair
 from kseg.recovery.salvage.draft import Draft
 from kseg.recovery.salvage.found import Logs
 from kseg.recovery.salvage.judgement import Judgement, judge, recovery_point

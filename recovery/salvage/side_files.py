@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kseg.recovery.repair.options import LoadSettings
+from kseg.recovery.policy import LoadSettings
 from kseg.recovery.salvage.arrangement import Segment
 from kseg.recovery.salvage.found import Logs
 from kseg.recovery.verify.producer_check import Replay

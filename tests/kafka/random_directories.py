@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kseg.recovery.repair.options import Circumstances, LoadSettings
+from kseg.recovery.policy import Circumstances, LoadSettings
 from kseg.segment import layout as L
 from kseg.segment.errors import KsegError
 from kseg.segment.writing.segment_writer import PartitionWriter, RollRules

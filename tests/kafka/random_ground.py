@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from fixtures.healthy import T0
-from kseg.recovery.repair.options import LoadSettings
+from kseg.recovery.policy import LoadSettings
 from kseg.segment import layout as L
 from tests.kafka.random_logs import DAY_MS
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kseg.recovery.ancient.recover import recover_ancient
-from kseg.recovery.repair.options import Circumstances, Policy
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Circumstances, Policy, Repair
 from kseg.segment.ancient.messages import AncientEntry, encode_message, encode_set, walk
 from kseg.segment.plan.inputs import inputs_of
 from tests.kafka.oracle import KafkaRaised, Oracle

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.healthy import T0
-from kseg.recovery.repair.options import Circumstances, LoadSettings
+from kseg.recovery.policy import Circumstances, LoadSettings
 from kseg.segment.partition.names import Role, parse_file_name
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_directories import Case

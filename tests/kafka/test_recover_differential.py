@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kseg.recovery.loading.loader import load_as_broker
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Repair
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Content, Fresh, Span

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Repair
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.pieces import Fresh, Span
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from fixtures.healthy import T0
 from kseg.recovery.loading.loader import load_as_broker
-from kseg.recovery.repair.options import Circumstances, LoadSettings
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Circumstances, LoadSettings, Repair
 from kseg.segment import layout as L
 from kseg.segment.model import Batch, NewBatch, Record
 from kseg.segment.partition.names import segment_file_name

@@ -7,8 +7,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from kseg.recovery.repair.options import Circumstances, LoadSettings
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Circumstances, LoadSettings, Repair
 from kseg.recovery.salvage.salvage import salvage
 from kseg.segment.crc import crc32, crc32c
 from kseg.segment.plan.image import DirectoryImage, steps_between

@@ -13,7 +13,7 @@ from kseg.recovery.loading.throws import KafkaThrows
 from kseg.recovery.loading.walk import LogWalk
 from kseg.recovery.loading.workplace import Workplace
 from kseg.recovery.loading.wrapper import first_offset
-from kseg.recovery.repair.options import LoadSettings
+from kseg.recovery.policy import LoadSettings
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.plan.inputs import inputs_of

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kseg.recovery.policy import Policy, Repair
 from kseg.recovery.repair.checkpoints import PartitionOutcome
 from kseg.recovery.repair.log_dir import closing_plan, doubts_about, has_marker, opening_plan
-from kseg.recovery.repair.options import Policy
-from kseg.recovery.repair.outcome import Repair
 from kseg.recovery.repair.topic_ids import (
     partition_metadata_step,
     refuse_foreign_topic_id,

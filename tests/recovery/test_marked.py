@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from kseg.recovery.repair.options import LoadSettings, RecoverOptions
+from kseg.recovery.policy import LoadSettings
+from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.whole import Run
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.targets import PartitionTarget

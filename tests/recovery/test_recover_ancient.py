@@ -12,8 +12,7 @@ import pytest
 from kseg.recovery.ancient.filler import LEAST_BYTES, filler, is_invisible
 from kseg.recovery.ancient.recover import recover_ancient
 from kseg.recovery.ancient.salvage import MOST_FILLED_BYTES
-from kseg.recovery.repair.options import Circumstances, Policy
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Circumstances, Policy, Repair
 from kseg.recovery.repair.rows import cost_row
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.work import verify

@@ -12,8 +12,7 @@ import pytest
 
 from fixtures import diseases, healthy
 from fixtures.diseases import batch_spans, put
-from kseg.recovery.repair.options import Circumstances
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Circumstances, Repair
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh

@@ -12,7 +12,7 @@ import pytest
 
 from fixtures import healthy
 from fixtures.diseases import put
-from kseg.recovery.repair.options import Circumstances
+from kseg.recovery.policy import Circumstances
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.writing.batch_writer import encode_batch

@@ -18,8 +18,7 @@ import pytest
 
 from fixtures import healthy
 from fixtures.diseases import batch_spans, put
-from kseg.recovery.repair.options import Circumstances
-from kseg.recovery.repair.outcome import Repair
+from kseg.recovery.policy import Circumstances, Repair
 from kseg.segment.layout import HEADER_TO_MAGIC
 from tests.recovery.salvaging import all_batches, is_at_peace, lay_down, logs, offsets, plan, salvaged
 

@@ -1,15 +1,55 @@
-"""What a policy makes of one partition: the directory as it would be, what that costs, and why.
+"""What a policy is asked and what it answers: the values that `recover` and its policies exchange.
 
-Both policies answer with the same value, so that the command can say what either would cost and carry out the one
-that was asked for.
+asked       which of the two policies; the settings of a broker and what it would know of the partition
+answered    the directory as it would be, what that costs, and why; both policies answer with the same value, so that
+            the command can say what either would cost and carry out the one that was asked for
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Self
 
+from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.plan.image import DirectoryImage
+from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
+
+
+class Policy(StrEnum):
+    """salvage: every valid batch stays. kafka: what a broker's log loading leaves."""
+
+    SALVAGE = "salvage"
+    KAFKA = "kafka"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """The settings of a broker that its log loading depends on, under the names of the command's options.
+
+    now_ms: the clock that producers expire by.
+    """
+
+    now_ms: int
+    index_interval_bytes: int = L.DEFAULT_INDEX_INTERVAL_BYTES
+    segment_index_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES
+    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a broker knows of a partition before it opens it (Kafka: LogManager.loadLog; fact sheet §6.1).
+
+    is_clean: the clean-shutdown marker was there. recovery_point, log_start_offset: from the checkpoints, 0 when
+    they say nothing. high_watermark: from its checkpoint, None when it says nothing (the log end stands in). log_dir:
+    the data directory they are of, None when it is not known or not to be asked.
+    """
+
+    is_clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int | None = None
+    log_dir: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
