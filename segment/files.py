@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from kseg.segment.errors import Refused, UnreadableInput
 
@@ -86,6 +86,40 @@ class MappedFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class OpenFile(Protocol):
+    """The bytes of a file as long as it is open: a `MappedFile`, or what stands in for one."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def view(self) -> memoryview: ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Reader:
+    """By whom files are opened that may be on no disk yet: this one reads what lies there, others answer for files as
+    they would be. Raises UnreadableInput."""
+
+    def open(self, path: str, drop_cache: bool = False) -> OpenFile:
+        """A `MappedFile`."""
+        return MappedFile(path, drop_cache)
+
+    def read_small(self, path: str) -> bytes:
+        """The whole content of a side file."""
+        return read_small(path)
+
+
+DISK = Reader()
 
 
 def shared_memory(size_bytes: int) -> memoryview:

@@ -5,21 +5,28 @@ What would be written anew and is there as it is stays, so that salvage of its o
 
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from kseg.segment.files import read_small
+from kseg.segment.files import DISK, Reader
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Piece, Span, content_of
 from kseg.segment.plan.steps import FileIdentity
 
+if TYPE_CHECKING:
+    from kseg.recovery.salvage.losses import Kept
+
 
 class Draft:
-    """directory: as shown to the user. found: the files as they lie there. image: as they would be."""
+    """directory: as shown to the user. found: the files as they lie there. image: as they would be. reader: opens the
+    files as found. kept: the offsets that stay, once that is settled."""
 
-    def __init__(self, directory: str, inputs: Iterable[FileIdentity]) -> None:
+    def __init__(self, directory: str, inputs: Iterable[FileIdentity], reader: Reader = DISK) -> None:
         self.directory = directory
+        self.reader = reader
         self.identities = {file.name: file for file in inputs}
         self.found = DirectoryImage.of(self.identities.values())
         self.image = self.found.copy()
+        self.kept: Kept | None = None
         self._why: dict[str, str] = {}
         self._renamed: dict[str, str] = {}  # the name as found: an empty file has no bytes that tell it
 
@@ -38,7 +45,7 @@ class Draft:
 
     def read(self, name: str) -> bytes:
         """A side file as it would be before anything is written. Raises UnreadableInput."""
-        return b"" if not self.image.content(name) else read_small(self.path(name))
+        return b"" if not self.image.content(name) else self.reader.read_small(self.path(name))
 
     def put(self, name: str, data: bytes, why: str) -> None:
         """Make or replace a side file, unless it has these bytes; a beginning of what it was is a cut."""

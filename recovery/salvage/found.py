@@ -22,7 +22,7 @@ from kseg.recovery.verify.neighbours import first_of, set_offset
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
-from kseg.segment.files import MappedFile
+from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.kernel.walk import walk
 from kseg.segment.plan.pieces import Fresh, Piece, Span
 from kseg.segment.scanning.decode import Decoder
@@ -106,9 +106,10 @@ def stretch_of(log: int, table: Columns, first: int, stop: int) -> Stretch:
 class Logs:
     """All found logs of a partition, by number; a context manager. Few are mapped at a time."""
 
-    def __init__(self, logs: Sequence[FoundLog]) -> None:
+    def __init__(self, logs: Sequence[FoundLog], reader: Reader = DISK) -> None:
         self._logs = logs
-        self._open: OrderedDict[int, MappedFile] = OrderedDict()
+        self._reader = reader
+        self._open: OrderedDict[int, OpenFile] = OrderedDict()
         self._fixed: dict[int, list[int]] = {}
 
     def __getitem__(self, number: int) -> FoundLog:
@@ -121,7 +122,7 @@ class Logs:
         """The bytes of a log. Raises UnreadableInput."""
         file = self._open.pop(number, None)
         if file is None:
-            file = MappedFile(self._logs[number].path)
+            file = self._reader.open(self._logs[number].path)
             if len(self._open) >= _MOST_OPEN:
                 _, oldest = self._open.popitem(last=False)
                 oldest.close()

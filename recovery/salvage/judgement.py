@@ -20,7 +20,7 @@ from kseg.recovery.verify.segment_check import SegmentCheck, SegmentFacts
 from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event
-from kseg.segment.files import MappedFile
+from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import INFO, Finding
 from kseg.segment.partition.directory import (
     Entry,
@@ -78,8 +78,10 @@ def judge(
     files: Mapping[str, FileIdentity],
     circumstances: Circumstances,
     settings: LoadSettings,
+    reader: Reader = DISK,
 ) -> Judgement:
-    """files: as found, by the names that they would have. Raises UnreadableInput when a log cannot be read."""
+    """files: as found, by the names that they would have. reader: opens them. Raises UnreadableInput when a log cannot
+    be read."""
     partition = partition_of(directory, _entries(directory, files))
     judgement = Judgement(partition, _around(partition, circumstances))
     logs = [segment.log for segment in partition.segments]
@@ -91,11 +93,11 @@ def judge(
         next_base = next((base for base in bases if base > log.base_offset), None)
         judgement.watches.append(Watch(len(judgement.logs), log, next_base))
         judgement.logs.append(log)
-    _look(judgement, settings)
+    _look(judgement, settings, reader)
     return judgement
 
 
-def _look(judgement: Judgement, settings: LoadSettings) -> None:
+def _look(judgement: Judgement, settings: LoadSettings, reader: Reader) -> None:
     watch_of = {watch.log.path: watch for watch in judgement.watches}
     options = VerifyOptions(level="default", now_ms=settings.now_ms)
     ledger = Ledger()
@@ -103,9 +105,9 @@ def _look(judgement: Judgement, settings: LoadSettings) -> None:
     def watch(segment: SegmentFiles) -> Watch:
         return watch_of[segment.log.path]
 
-    check = PartitionCheck(judgement.partition, judgement.around, options, ledger, watch)
+    check = PartitionCheck(judgement.partition, judgement.around, options, ledger, watch, reader)
     shown: list[Finding] = []
-    for event in _everything(judgement, check, options, ledger, watch_of):
+    for event in _everything(judgement, check, options, ledger, watch_of, reader):
         if not isinstance(event, Finding):
             continue
         watched = watch_of.get(event.path)
@@ -126,11 +128,12 @@ def _everything(
     options: VerifyOptions,
     ledger: Ledger,
     watch_of: Mapping[str, Watch],
+    reader: Reader,
 ) -> Iterator[Event]:
     yield from check.events()
     for entry in judgement.partition.orphans:
         if entry.name.role is Role.LOG:  # a second spelling of a number, or none at all
-            with MappedFile(entry.path) as file:
+            with reader.open(entry.path) as file:
                 place = Place(entry.path, _base(entry), is_last=False)
                 yield from SegmentCheck(file.view, place, options, ledger, [watch_of[entry.path]]).events()
 

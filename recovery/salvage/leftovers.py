@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from kseg.recovery.salvage.draft import Draft
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import FileName, FileState, Role, parse_file_name
 from kseg.segment.scanning.scan import Damage, Scanner
@@ -173,7 +172,7 @@ class Leftovers:
         batches, is_damaged = 0, False
         first: int | None = None
         last: int | None = None
-        with MappedFile(self._draft.path(name)) as file:
+        with self._draft.reader.open(self._draft.path(name)) as file:
             for block in Scanner(file.view, parse_file_name(name).base_offset or 0).blocks():
                 if isinstance(block, Damage):
                     is_damaged = True

@@ -43,6 +43,7 @@ class Planning:
     def repair(self) -> Repair:
         """The answer of the policy."""
         order = settled_order(self._logs, self._judgement.watches, self._known_end(), self._judgement.epochs)
+        self._draft.kept = Kept(order.kept)
         segments = arrange(self._logs, order.kept, self._emptied(order))
         changed = self._lay(segments)
         end_offset = segments[-1].end_offset if segments else self._circumstances.log_start_offset
@@ -157,7 +158,7 @@ class Planning:
         if not judgement.partition.segments:
             return None
         reach = max((*lasts, judgement.partition.segments[-1].base_offset)) + L.INT32_MAX
-        known = known_last_offsets(judgement.partition, judgement.around)
+        known = known_last_offsets(judgement.partition, judgement.around, self._draft.reader)
         return max((offset for offset in known if offset < reach), default=None)
 
     def _witness(self, end_offset: int) -> Witnessed | None:

@@ -15,6 +15,8 @@ A broker keeps nothing behind the first byte it cannot read. Plan:
    (`side_files`); entries that are true stay, also those that a rebuild would write otherwise. Snapshots behind a change
    are rebuilt, those behind the log end go.
 6. Everything that goes is accounted for: bytes kept + bytes removed = bytes found (`losses`).
+7. What would be left is judged in the same way, until nothing would change any more (`rounds`): what was set right or
+   put elsewhere may be what tells of something else.
 
 A batch under a right checksum stays even when it does harm: a data batch outside the open transaction of its producer
 (its marker was lost) makes a broker's load die, a header that contradicts its records stops consumers. That is said,
@@ -42,11 +44,21 @@ def salvage(
     rebuild: all side files anew. Raises UnreadableInput when a log cannot be read.
     """
     draft = Draft(directory, inputs)
+    repair = look(draft, circumstances, settings, rebuild=rebuild)
+    if repair.image == draft.found:
+        return repair
+    from kseg.recovery.salvage.rounds import settled  # most partitions need none
+
+    return settled(repair, draft, circumstances, settings)
+
+
+def look(draft: Draft, circumstances: Circumstances, settings: LoadSettings, *, rebuild: bool) -> Repair:
+    """The steps 1 to 6, once."""
     leftovers = Leftovers(draft)
     may_stay = leftovers.are_marks_only and not rebuild
     if not may_stay:
         leftovers.settle()
-    judgement = judge(directory, draft.sources(), circumstances, settings)
+    judgement = judge(draft.directory, draft.sources(), circumstances, settings, draft.reader)
     if may_stay:
         if judgement.is_at_peace:
             return _as_it_is(draft, judgement, circumstances)
@@ -54,7 +66,7 @@ def salvage(
         judgement.forget_leftovers()
     from kseg.recovery.salvage.planning import Planning  # most partitions need none
 
-    with Logs(judgement.logs) as logs:
+    with Logs(judgement.logs, draft.reader) as logs:
         return Planning(draft, leftovers, judgement, logs, circumstances, settings, rebuild).repair()
 
 

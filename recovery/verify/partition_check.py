@@ -26,7 +26,7 @@ from kseg.recovery.verify.txn_check import TxnIndexCheck
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.events import Event
-from kseg.segment.files import MappedFile, read_small
+from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
 from kseg.segment.partition.names import Role
@@ -44,8 +44,8 @@ class PartitionCheck:
     """The judgement of one partition directory; `events` once.
 
     directory: its files; where they lie is told by the path of each, so they may be called otherwise on disk. around:
-    what the data directory says, None when it is not known. watch: gives a further consumer for each segment. facts,
-    replay: what was found, complete when `events` has ended.
+    what the data directory says, None when it is not known. watch: gives a further consumer for each segment. reader:
+    opens the files. facts, replay: what was found, complete when `events` has ended.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class PartitionCheck:
         options: VerifyOptions,
         ledger: Ledger,
         watch: Callable[[SegmentFiles], Consumer] | None = None,
+        reader: Reader = DISK,
     ) -> None:
         self.facts: list[SegmentFacts] = []
         self.replay = Replay(None, True)
@@ -63,6 +64,7 @@ class PartitionCheck:
         self._directory = directory
         self._around = around
         self._watch = watch
+        self._reader = reader
         self._last_batch: FormerBatch | None = None
         self._epochs: EpochCheck | None = None
         self._witness = Witness()
@@ -88,7 +90,7 @@ class PartitionCheck:
             for at in range(len(directory.segments)):
                 yield from self._segment(at)
             yield from self._end_of_log()
-        yield from partition_files.metadata_files(directory, self._around, self._ledger)
+        yield from partition_files.metadata_files(directory, self._around, self._ledger, self._reader)
         if directory.name is not None and directory.name.is_metadata_log:
             from kseg.recovery.verify.raft_check import raft_files
 
@@ -98,7 +100,7 @@ class PartitionCheck:
 
     def _prepare(self) -> Iterator[Finding]:
         segments, name = self._directory.segments, self._directory.name
-        entries, problem = partition_files.leader_epochs(self._directory, self._ledger)
+        entries, problem = partition_files.leader_epochs(self._directory, self._ledger, self._reader)
         if problem is not None:
             yield problem
         history = None
@@ -108,7 +110,7 @@ class PartitionCheck:
                 self._epochs = EpochCheck(self._epoch_entry_path(), entries)
             except FormatError as error:
                 yield Finding("leader-epoch-file-corrupt", self._epoch_entry_path(), str(error))
-        lasts = partition_files.known_last_offsets(self._directory, self._around)
+        lasts = partition_files.known_last_offsets(self._directory, self._around, self._reader)
         self._witness = Witness(lasts, history)
         first = segments[0].base_offset
         self.replay = Replay(ProducerState(first), is_exact=first == 0)
@@ -178,7 +180,7 @@ class PartitionCheck:
         if entry.problem is not None:
             return None  # told with the names
         try:
-            return stack.enter_context(MappedFile(entry.path, self._options.drop_cache)).view
+            return stack.enter_context(self._reader.open(entry.path, self._options.drop_cache)).view
         except UnreadableInput as error:
             yield Finding("unreadable-file", entry.path, str(error))
             return None
@@ -250,7 +252,7 @@ class PartitionCheck:
 
     def _snapshot(self, entry: Entry) -> tuple[tuple[ProducerSnapshotEntry, ...] | None, Finding | None]:
         try:
-            data = read_small(entry.path)
+            data = self._reader.read_small(entry.path)
         except UnreadableInput as error:
             return None, Finding("unreadable-file", entry.path, str(error))
         try:

@@ -8,7 +8,7 @@ from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.recovery.verify.topic_ids import missing_metadata
 from kseg.segment.errors import FormatError, UnreadableInput
-from kseg.segment.files import MappedFile, read_small
+from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
@@ -35,14 +35,14 @@ def live(directory: PartitionDirectory, role: Role) -> Entry | None:
 
 
 def leader_epochs(
-    directory: PartitionDirectory, ledger: Ledger
+    directory: PartitionDirectory, ledger: Ledger, reader: Reader = DISK
 ) -> tuple[tuple[EpochEntry, ...] | None, Finding | None]:
     """The entries of leader-epoch-checkpoint, None when it is absent or cannot be read."""
     entry = live(directory, Role.LEADER_EPOCHS)
     if entry is None:
         return None, None
     try:
-        data = read_small(entry.path)
+        data = reader.read_small(entry.path)
     except UnreadableInput as error:
         return None, Finding("unreadable-file", entry.path, str(error))
     try:
@@ -55,7 +55,7 @@ def leader_epochs(
 
 
 def metadata_files(
-    directory: PartitionDirectory, around: Surroundings | None, ledger: Ledger
+    directory: PartitionDirectory, around: Surroundings | None, ledger: Ledger, reader: Reader = DISK
 ) -> Iterator[Finding]:
     """partition.metadata: readable, and present where a broker needs it."""
     entry = live(directory, Role.PARTITION_METADATA)
@@ -65,7 +65,7 @@ def metadata_files(
             yield finding
         return
     try:
-        data = read_small(entry.path)
+        data = reader.read_small(entry.path)
     except UnreadableInput as error:
         yield Finding("unreadable-file", entry.path, str(error))
         return
@@ -78,7 +78,9 @@ def metadata_files(
     ledger.account(len(data))
 
 
-def known_last_offsets(directory: PartitionDirectory, around: Surroundings | None) -> frozenset[int]:
+def known_last_offsets(
+    directory: PartitionDirectory, around: Surroundings | None, reader: Reader = DISK
+) -> frozenset[int]:
     """Offsets at which a batch of the last segment ends according to what lies beside it."""
     segment = directory.segments[-1]
     known = {
@@ -88,7 +90,7 @@ def known_last_offsets(directory: PartitionDirectory, around: Surroundings | Non
     }
     for entry, width, at in ((segment.offset_index, 8, 0), (segment.time_index, 12, 8)):
         if entry is not None:
-            known |= _last_indexed(entry, width, at, segment.base_offset)
+            known |= _last_indexed(reader, entry, width, at, segment.base_offset)
     if around is not None and directory.name is not None:
         for role in (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS):
             offset = around.offset(role, directory.name.topic, directory.name.partition)
@@ -97,9 +99,9 @@ def known_last_offsets(directory: PartitionDirectory, around: Surroundings | Non
     return frozenset(known)
 
 
-def _last_indexed(entry: Entry, width: int, at: int, base_offset: int) -> set[int]:
+def _last_indexed(reader: Reader, entry: Entry, width: int, at: int, base_offset: int) -> set[int]:
     try:
-        with MappedFile(entry.path) as file:
+        with reader.open(entry.path) as file:
             used = used_slots(file.view, width)
             return {
                 base_offset

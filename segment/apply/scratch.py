@@ -30,7 +30,7 @@ class ScratchFile:
     """
 
     def __init__(self, directory: str | None, disk: Disk = DISK) -> None:
-        self._where = tempfile.gettempdir() if directory is None else directory
+        self._where = directory or "the directory for temporary files"
         self._disk = disk
         self._map: mmap.mmap | None = None
         self._source = -1
@@ -38,6 +38,7 @@ class ScratchFile:
         self.size_bytes = 0
         self.crc = 0
         try:
+            self._where = tempfile.gettempdir() if directory is None else directory
             self._descriptor = _nameless(self._where)
         except OSError as error:
             raise Refused(f"cannot write {self._where}: {error.strerror}") from error
