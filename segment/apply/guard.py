@@ -54,20 +54,26 @@ class Guard:
         replaces: Iterable[str] = (),
         creates: Iterable[str] = (),
         is_new: bool = False,
+        in_log_dir: bool | None = None,
         partitions: Sequence[str] = (),
         disk: Disk = DISK,
     ) -> None:
         """grows: files that are there and will only grow. replaces: those that may change anywhere, or go. creates:
-        names that are not there. is_new: the directory was made for this, and goes with its way back. partitions:
-        for the journal of a data directory, the names of the partitions that change with it, and are undone with
-        it. The lock of the data directory is the caller's."""
+        names that are not there. is_new: the directory was made for this, and goes with its way back. in_log_dir:
+        whether it is a data directory; None: what it holds tells. partitions: for the journal of a data directory,
+        the names of the partitions that change with it, and are undone with it. The lock of the data directory is
+        the caller's."""
         self._disk = disk
         self._stack = ExitStack()
         self._created: set[str] = set()
         self._grows = sorted(set(grows))
         self._replaces = sorted(set(replaces))
         self._is_new, self._partitions = is_new, list(partitions)
-        self.place = place_for(directory, journal_id)
+        self.place = (
+            place_for(directory, journal_id)
+            if in_log_dir is None
+            else Place(directory, journal_id, in_log_dir=in_log_dir)
+        )
         try:
             self._stack.enter_context(claimed(directory))
             clear_the_way(directory, disk)

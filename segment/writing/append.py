@@ -10,7 +10,7 @@ fails takes back what was written (`protection`).
 """
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -19,8 +19,7 @@ from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.events import Advance, Event, Row
 from kseg.segment.files import read_blocks
 from kseg.segment.partition.directory import is_log_directory, list_partition, own_partition_name
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
-from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.names import PartitionState
 from kseg.segment.targets import PartitionTarget
 from kseg.segment.undisturbed import listening, undisturbed
 from kseg.segment.writing.append_options import AppendOptions
@@ -28,7 +27,7 @@ from kseg.segment.writing.batching import Batcher, BatchRules, Made, Producer
 from kseg.segment.writing.from_json import BadLine, base_offset_of_file, json_rows
 from kseg.segment.writing.from_json import Row as Line
 from kseg.segment.writing.protection import COMMAND, Protection
-from kseg.segment.writing.reopen import reopen_partition
+from kseg.segment.writing.reopen import TakenUp, take_up
 from kseg.segment.writing.segment_writer import OpenPartition, PartitionWriter
 
 COUNTED = ("batch", "record")  # the types of lines that are appended
@@ -192,21 +191,12 @@ class LogAppending:
     ) -> None:
         self._target, self._options, self._protection = target, options, protection
         now_ms = options.batches.now_ms
-        self._active: Mapping[Role, str] = {}
-        self._existing: frozenset[str] = frozenset()
         self._log_start_offset = _start_offset(first, options)
-        partition = None
+        self._taken = TakenUp(OpenPartition(self._log_start_offset, options.rolls, now_ms=now_ms))
         if is_there:
-            with PartitionLog(target) as log:
-                partition = reopen_partition(log, options.rolls, now_ms)
-                if log.segments:
-                    self._log_start_offset = log.start_offset
-                    self._active = dict(log.segments[-1].paths)
-                else:
-                    self._log_start_offset = max(self._log_start_offset, log.start_offset)
-                    partition = None
-            self._existing = frozenset(os.listdir(target.path))
-        self._partition = partition or OpenPartition(self._log_start_offset, options.rolls, now_ms=now_ms)
+            self._taken = take_up(target, options.rolls, self._log_start_offset, now_ms)
+            self._log_start_offset = self._taken.log_start_offset
+        self._partition = self._taken.partition
         self._first_offset = self._partition.next_offset
         self._records = self._batches = 0
         latest = self._partition.epochs.latest
@@ -245,7 +235,7 @@ class LogAppending:
         if self._batches:
             for made in self._batcher.give_up(self.log_end_offset):
                 self._append(made)
-        if self._batches or not self._existing:
+        if self._batches or not self._taken.existing:
             self._opened().close()
 
     def let_go(self) -> None:
@@ -255,20 +245,14 @@ class LogAppending:
     def _opened(self) -> PartitionWriter:
         """The writer; from its first use on the partition changes."""
         if self._writer is None:
-            active = {role: os.path.basename(path) for role, path in self._active.items()}
-            epochs = NAME_BY_ROLE[Role.LEADER_EPOCHS]
-            log = active.pop(Role.LOG, None)
-            self._protection.begin(
-                grows=[] if log is None else [log],
-                replaces=[*active.values(), *({epochs} & self._existing)],
-            )
+            self._protection.begin(grows=self._taken.grows, replaces=self._taken.replaces)
             self._writer = PartitionWriter(
                 self._target.path,
                 topic_id=self._options.topic_id,
                 fsync=True,
                 flush=self._options.flush,
                 partition=self._partition,
-                existing=self._existing,
+                existing=self._taken.existing,
                 announce=self._protection.will_create,
             )
         return self._writer

@@ -29,3 +29,13 @@ def with_offset(data: bytes, name: PartitionName, offset: int) -> bytes:
     if ours not in entries:
         entries.append(ours)
     return encode_offset_checkpoint(entries)
+
+
+def without_offset(data: bytes, name: PartitionName) -> bytes:
+    """The checkpoint file `data` without one partition. Raises FormatError when it cannot be read."""
+    entries = [
+        entry
+        for entry in decode_offset_checkpoint(data)
+        if (entry.topic, entry.partition) != (name.topic, name.partition)
+    ]
+    return encode_offset_checkpoint(entries)

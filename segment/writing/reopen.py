@@ -15,6 +15,7 @@ What a load tidies up besides (snapshots of former log ends, files marked as del
 Every refusal names the file and the command that repairs it. The older segments are believed, as by a broker.
 """
 
+import os
 from dataclasses import dataclass
 from itertools import chain
 from operator import le
@@ -28,12 +29,13 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.log_state import epoch_history, producer_state
-from kseg.segment.partition.names import FileState, PartitionState, Role
+from kseg.segment.partition.names import NAME_BY_ROLE, FileState, PartitionState, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.scan import Damage, Scanner
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.index_writer import can_index_offset
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
+from kseg.segment.targets import PartitionTarget
 from kseg.segment.writing.segment_writer import OpenPartition, OpenSegment, RollRules
 
 _UNFINISHED = (FileState.CLEANED, FileState.SWAP)
@@ -46,6 +48,42 @@ class _Content:
     size_bytes: int
     first_timestamp_ms: int | None
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenUp:
+    """A partition to go on with. existing: the names of its files. grows, replaces: those of them that the next batch
+    makes grow, and those that are put anew in their place (side files of the active segment, leader epochs)."""
+
+    partition: OpenPartition
+    log_start_offset: int = 0
+    existing: frozenset[str] = frozenset()
+    grows: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+
+
+def take_up(
+    target: PartitionTarget, rules: RollRules, start_offset: int = 0, now_ms: int | None = None
+) -> TakenUp:
+    """A partition directory as it lies (`reopen_partition`). start_offset: where it begins when it has no segment yet,
+    at least; now_ms: see there. Nothing is written. Raises as `reopen_partition`."""
+    with PartitionLog(target) as log:
+        partition = reopen_partition(log, rules, now_ms)
+        log_start_offset = log.start_offset
+        active = dict(log.segments[-1].paths) if log.segments else {}
+        if not log.segments:
+            log_start_offset = max(start_offset, log_start_offset)
+            partition = OpenPartition(log_start_offset, rules, now_ms=now_ms)
+    existing = frozenset(os.listdir(target.path))
+    names = {role: os.path.basename(path) for role, path in active.items()}
+    grown = names.pop(Role.LOG, None)
+    return TakenUp(
+        partition,
+        log_start_offset,
+        existing,
+        grows=() if grown is None else (grown,),
+        replaces=(*names.values(), *({NAME_BY_ROLE[Role.LEADER_EPOCHS]} & existing)),
+    )
 
 
 def reopen_partition(log: PartitionLog, rules: RollRules, now_ms: int | None = None) -> OpenPartition:
