@@ -1,0 +1,421 @@
+"""The options of `kafka-log`, from words to values.
+
+Names, forms and rules are those of Spark's own Kafka source wherever that has the option, so that a query needs
+another format and a path instead of `kafka.bootstrap.servers`, and nothing else. What only a connection needs
+(`kafka.…`, `groupIdPrefix`, …) is accepted and means nothing. A word that is none of these is refused: an option
+that is silently ignored is a wrong answer later.
+
+Names do not distinguish upper and lower case, as everywhere in Spark. All that is wrong raises UsageError with one
+sentence. Nothing here looks at a file, and nothing here needs Spark.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from kseg.segment.errors import UsageError
+
+TopicPartition = tuple[str, int]
+
+EARLIEST, LATEST = "earliest", "latest"
+EARLIEST_OFFSET, LATEST_OFFSET = -2, -1  # as they are written in JSON
+READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
+RECORDS, FINDINGS = "records", "findings"
+
+MIB: Final = 1 << 20
+DEFAULT_RECORDS_PER_BATCH = 8192
+DEFAULT_BYTES_PER_BATCH = 8 * MIB
+DEFAULT_PARTITION_BYTES = 128 * MIB
+_LONG_MAX = 2**63 - 1
+_INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class AtEnd:
+    """One end of every log: `earliest` or `latest`."""
+
+    which: Literal["earliest", "latest"]
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """An offset for each partition; EARLIEST_OFFSET and LATEST_OFFSET stand for the ends of its log."""
+
+    by_partition: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first offset whose timestamp is not below this one, in each partition."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimes:
+    """The same, with a time of its own for each partition."""
+
+    by_partition: Mapping[TopicPartition, int]
+
+
+Bound = AtEnd | AtOffsets | AtTime | AtTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which partitions. All three None: every one that lies there. pattern: matches the whole name of a topic."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] | None = None
+
+    def accepts(self, topic: str, partition: int) -> bool:
+        if self.topics is not None:
+            return topic in self.topics
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return self.partitions is None or (topic, partition) in self.partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What a read was asked, checked. paths: at least one, as the user wrote them. Units stand in the names.
+
+    min_partitions, records_per_partition: None when not given. latest_when_no_match: what a starting time that no
+    record reaches stands for (False: an error).
+    """
+
+    paths: tuple[str, ...]
+    subscription: Subscription = field(default_factory=Subscription)
+    starting: Bound = field(default_factory=lambda: AtEnd("earliest"))
+    ending: Bound = field(default_factory=lambda: AtEnd("latest"))
+    latest_when_no_match: bool = False
+    read_committed: bool = False
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    records_per_partition: int | None = None
+    partition_bytes: int = DEFAULT_PARTITION_BYTES
+    records_per_batch: int = DEFAULT_RECORDS_PER_BATCH
+    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH
+    include_key: bool = True
+    include_value: bool = True
+    include_headers: bool = False
+    include_meta: bool = True
+    include_control: bool = False
+    include_invalid: bool = False
+    use_indexes: bool = True
+    table: str = RECORDS
+
+
+# The names as they are written; what stands behind the first group are words of Spark's own source that only a
+# connection or a stream needs.
+READ_NAMES: Final = (
+    "path",
+    "paths",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "isolation.level",
+    "kafka.isolation.level",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxPartitionBytes",
+    "maxRecordsPerBatch",
+    "maxBytesPerBatch",
+    "includeKey",
+    "includeValue",
+    "includeHeaders",
+    "includeMeta",
+    "includeControl",
+    "includeInvalid",
+    "useIndexes",
+    "table",
+)
+STREAM_NAMES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+MEANINGLESS_NAMES: Final = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+_MEANINGLESS_PREFIX = "kafka."
+_SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
+
+
+class Words:
+    """Options as they came, asked by name in whatever case."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+
+    def get(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def refuse_unknown(self, known: Iterable[str]) -> None:
+        """Raise UsageError for a name that is none of `known` and none that only a connection needs."""
+        allowed = {name.lower(): name for name in (*known, *MEANINGLESS_NAMES)}
+        for name in self._given:
+            if name not in allowed and not name.startswith(_MEANINGLESS_PREFIX):
+                raise UsageError(f"kafka-log has no option {name}; it has {', '.join(sorted(known))}")
+
+    def boolean(self, name: str, default: bool) -> bool:
+        text = self.get(name)
+        if text is None:
+            return default
+        if text.strip().lower() not in ("true", "false"):
+            raise UsageError(f"the option {name} is true or false, not {text!r}")
+        return text.strip().lower() == "true"
+
+    def number(self, name: str, most: int = _LONG_MAX) -> int | None:
+        """A whole number above 0; None when the option was not given."""
+        text = self.get(name)
+        if text is None:
+            return None
+        value = whole_number(text)
+        if value is None or not 0 < value <= most:
+            raise UsageError(f"the option {name} is a whole number from 1 to {most}, not {text!r}")
+        return value
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """One of `choices`; the first when the option was not given."""
+        text = self.get(name)
+        if text is None:
+            return choices[0]
+        if text.strip().lower() not in choices:
+            raise UsageError(f"the option {name} is {' or '.join(choices)}, not {text!r}")
+        return text.strip().lower()
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
+    """The options of a read. streaming: as a stream reads them, where `latest` is a start (and the default one) and
+    ends are not allowed. Raises UsageError."""
+    words = Words(given)
+    words.refuse_unknown((*READ_NAMES, *STREAM_NAMES))
+    levels = (READ_UNCOMMITTED, READ_COMMITTED)
+    level = "isolation.level" if words.get("isolation.level") is not None else "kafka.isolation.level"
+    strategy = words.choice("startingOffsetsByTimestampStrategy", ("error", LATEST))
+    starting = _starting(words, streaming)
+    ending = _ending(words, streaming)
+    _check_order(starting, ending)
+    return SourceOptions(
+        paths=paths_of(words),
+        subscription=_subscription(words),
+        starting=starting,
+        ending=ending,
+        latest_when_no_match=strategy == LATEST,
+        read_committed=words.choice(level, levels) == READ_COMMITTED,
+        fail_on_data_loss=words.boolean("failOnDataLoss", True),
+        min_partitions=words.number("minPartitions", _INT_MAX),
+        records_per_partition=words.number("maxRecordsPerPartition"),
+        partition_bytes=words.number("maxPartitionBytes") or DEFAULT_PARTITION_BYTES,
+        records_per_batch=words.number("maxRecordsPerBatch", _INT_MAX) or DEFAULT_RECORDS_PER_BATCH,
+        bytes_per_batch=words.number("maxBytesPerBatch", _INT_MAX) or DEFAULT_BYTES_PER_BATCH,
+        include_key=words.boolean("includeKey", True),
+        include_value=words.boolean("includeValue", True),
+        include_headers=words.boolean("includeHeaders", False),
+        include_meta=words.boolean("includeMeta", True),
+        include_control=words.boolean("includeControl", False),
+        include_invalid=words.boolean("includeInvalid", False),
+        use_indexes=words.boolean("useIndexes", True),
+        table=words.choice("table", (RECORDS, FINDINGS)),
+    )
+
+
+def paths_of(words: Words) -> tuple[str, ...]:
+    """What `load` was given, one path or several. Raises UsageError for none, and for a place that is no path."""
+    several = words.get("paths")
+    if several is not None:
+        paths = _json(several, "paths")
+        if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+            raise UsageError(f"the option paths is a JSON list of paths, not {several!r}")
+    else:
+        one = words.get("path")
+        paths = [] if one is None else [one]
+    if not paths or not all(paths):
+        raise UsageError("kafka-log needs a path: load(path) of a data directory, a partition or a segment")
+    return tuple(_local_path(path) for path in paths)
+
+
+def _local_path(path: str) -> str:
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", path)
+    if scheme is None:
+        return path
+    if scheme[1].lower() != "file":
+        raise UsageError(f"kafka-log reads directories that every machine sees as its own, not {path}")
+    rest = path[len(scheme[0]) - 1 :]
+    return "/" + rest.lstrip("/")
+
+
+# --- partitions
+
+
+def _subscription(words: Words) -> Subscription:
+    given = [name for name in _SUBSCRIPTIONS if words.get(name) is not None]
+    if len(given) > 1:
+        raise UsageError(f"only one of the options {', '.join(_SUBSCRIPTIONS)} can be given")
+    if not given:
+        return Subscription()
+    text = words.get(given[0]) or ""
+    if given[0] == "subscribe":
+        topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
+        if not topics:
+            raise UsageError(f"the option subscribe is a list of topics with commas between, not {text!r}")
+        return Subscription(topics=topics)
+    if given[0] == "subscribePattern":
+        return Subscription(pattern=_pattern(text.strip()))
+    return Subscription(partitions=_assigned(text))
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise UsageError(
+            f"the option subscribePattern is no regular expression ({error}): {text!r}"
+        ) from None
+    if not text:
+        raise UsageError("the option subscribePattern is empty")
+    return text
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    example = '{"orders":[0,1]}'
+    parsed = _json(text, "assign", example)
+    wrong = UsageError(f"the option assign is JSON like {example}, not {text!r}")
+    if not isinstance(parsed, dict) or not parsed:
+        raise wrong
+    found = []
+    for topic, partitions in parsed.items():
+        if not isinstance(partitions, list):
+            raise wrong
+        for partition in partitions:
+            if not _is_whole(partition) or not 0 <= partition <= _INT_MAX:
+                raise wrong
+            found.append((topic, partition))
+    if not found:
+        raise wrong
+    return tuple(dict.fromkeys(found))
+
+
+# --- from where to where
+
+
+def _starting(words: Words, streaming: bool) -> Bound:
+    time = _time_bound(words, "starting")
+    if time is not None:
+        return time
+    text = words.get("startingOffsets")
+    if text is None:
+        return AtEnd("latest" if streaming else "earliest")
+    if text.strip().lower() == EARLIEST:
+        return AtEnd("earliest")
+    if text.strip().lower() == LATEST:
+        if not streaming:
+            raise UsageError("startingOffsets cannot be latest: a batch query would read nothing")
+        return AtEnd("latest")
+    offsets = _by_partition(text, "startingOffsets", '{"orders":{"0":23,"1":-2}}', EARLIEST_OFFSET)
+    latest = next((where for where, offset in offsets.items() if offset == LATEST_OFFSET), None)
+    if latest is not None and not streaming:
+        raise UsageError(f"startingOffsets of {_named(latest)} cannot be -1 (latest) in a batch query")
+    return AtOffsets(offsets)
+
+
+def _ending(words: Words, streaming: bool) -> Bound:
+    if streaming:
+        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+            if words.get(name) is not None:
+                raise UsageError(f"{name} has no meaning in a streaming query")
+        return AtEnd("latest")
+    time = _time_bound(words, "ending")
+    if time is not None:
+        return time
+    text = words.get("endingOffsets")
+    if text is None or text.strip().lower() == LATEST:
+        return AtEnd("latest")
+    if text.strip().lower() == EARLIEST:
+        raise UsageError("endingOffsets cannot be earliest: a batch query would read nothing")
+    offsets = _by_partition(text, "endingOffsets", '{"orders":{"0":50,"1":-1}}', EARLIEST_OFFSET)
+    earliest = next((where for where, offset in offsets.items() if offset == EARLIEST_OFFSET), None)
+    if earliest is not None:
+        raise UsageError(f"endingOffsets of {_named(earliest)} cannot be -2 (earliest)")
+    return AtOffsets(offsets)
+
+
+def _time_bound(words: Words, side: str) -> AtTime | AtTimes | None:
+    """`startingTimestamp` before `startingOffsetsByTimestamp`, as Spark's source prefers them."""
+    text = words.get(f"{side}Timestamp")
+    if text is not None:
+        timestamp_ms = whole_number(text)
+        if timestamp_ms is None or not 0 <= timestamp_ms <= _LONG_MAX:
+            raise UsageError(f"{side}Timestamp is a number of milliseconds since 1970, not {text!r}")
+        return AtTime(timestamp_ms)
+    name = f"{side}OffsetsByTimestamp"
+    text = words.get(name)
+    if text is None:
+        return None
+    return AtTimes(_by_partition(text, name, '{"orders":{"0":1700000000000}}', 0))
+
+
+def _by_partition(text: str, name: str, example: str, least: int) -> dict[TopicPartition, int]:
+    parsed = _json(text, name, example)
+    wrong = UsageError(f"the option {name} is JSON like {example}, not {text!r}")
+    if not isinstance(parsed, dict):
+        raise wrong
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in parsed.items():
+        if not isinstance(numbers, dict):
+            raise wrong
+        for key, number in numbers.items():
+            partition = whole_number(key)
+            if partition is None or not 0 <= partition <= _INT_MAX or not _is_whole(number):
+                raise wrong
+            if not least <= number <= _LONG_MAX:
+                raise wrong
+            found[topic, partition] = number
+    return found
+
+
+def _check_order(starting: Bound, ending: Bound) -> None:
+    """Bounds that are both written out name the same partitions, and none ends before it starts."""
+    if not isinstance(starting, AtOffsets | AtTimes) or type(starting) is not type(ending):
+        return
+    assert isinstance(ending, AtOffsets | AtTimes)
+    if starting.by_partition.keys() != ending.by_partition.keys():
+        raise UsageError("starting and ending offsets name different partitions")
+    for where, start in starting.by_partition.items():
+        end = ending.by_partition[where]
+        if start > end >= 0:
+            raise UsageError(f"{_named(where)} starts at {start}, behind its end {end}")
+
+
+# --- single values
+
+
+def whole_number(text: str) -> int | None:
+    """A decimal number as Java's parsers take it; None when it is none."""
+    return int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text, re.ASCII) else None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _json(text: str, name: str, example: str = "[...]") -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise UsageError(f"the option {name} is JSON like {example}, not {text!r}") from None
+
+
+def _named(where: TopicPartition) -> str:
+    return f"{where[0]}-{where[1]}"

@@ -1,0 +1,116 @@
+"""The columns of `kafka-log`.
+
+The first eight are those of Spark's own Kafka source, name for name and type for type (`headers` with
+`includeHeaders`). `_meta` says where in which file a record lies and what its batch says of itself; nothing in it is
+null, the format's own −1 stands for "none", and so Spark need not ask. Python data sources are given no column
+pruning, but a read may name its schema: any of these columns in any order, of `_meta` any fields. So
+
+    spark.read.format("kafka-log").schema("offset BIGINT, _meta STRUCT<crc: BIGINT>").load(path)
+
+reads neither keys nor values.
+"""
+
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kseg.segment.errors import UsageError
+from kseg.spark.source.options import FINDINGS, SourceOptions
+
+HEADERS_TYPE: Final = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+
+# position: of the batch (of a message of magic 0 or 1 that lies alone: of the message), in bytes. crc: as stored.
+META_TYPE: Final = StructType(
+    [
+        StructField("file", StringType(), False),
+        StructField("position", LongType(), False),
+        StructField("base_offset", LongType(), False),
+        StructField("leader_epoch", IntegerType(), False),
+        StructField("producer_id", LongType(), False),
+        StructField("producer_epoch", IntegerType(), False),
+        StructField("sequence", IntegerType(), False),
+        StructField("transactional", BooleanType(), False),
+        StructField("control", BooleanType(), False),
+        StructField("codec", StringType(), False),
+        StructField("crc", LongType(), False),
+        StructField("valid", BooleanType(), False),
+    ]
+)
+META: Final = "_meta"
+
+RECORD_FIELDS: Final = (
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+    StructField("headers", HEADERS_TYPE),
+    StructField(META, META_TYPE, False),
+)
+
+# `numbers`: the figures of the message by name, as JSON
+FINDING_FIELDS: Final = (
+    StructField("id", StringType(), False),
+    StructField("severity", StringType(), False),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("path", StringType(), False),
+    StructField("position", LongType()),
+    StructField("length", LongType()),
+    StructField("first_offset", LongType()),
+    StructField("last_offset", LongType()),
+    StructField("message", StringType(), False),
+    StructField("numbers", StringType(), False),
+)
+
+
+def default_schema(options: SourceOptions) -> StructType:
+    """The columns of a read whose schema the user did not name."""
+    if options.table == FINDINGS:
+        return StructType(list(FINDING_FIELDS))
+    absent = {
+        "key": not options.include_key,
+        "value": not options.include_value,
+        "headers": not options.include_headers,
+        META: not options.include_meta,
+    }
+    return StructType([each for each in RECORD_FIELDS if not absent.get(each.name, False)])
+
+
+def check_schema(schema: StructType, options: SourceOptions) -> None:
+    """Raises UsageError unless `schema` consists of columns there are, with the types that they have."""
+    known = {each.name: each for each in (FINDING_FIELDS if options.table == FINDINGS else RECORD_FIELDS)}
+    for asked in schema.fields:
+        there_is = known.get(asked.name)
+        if there_is is None:
+            raise UsageError(f"kafka-log has no column {asked.name}; it has {', '.join(known)}")
+        if not _fits(asked.dataType, there_is.dataType, is_meta=asked.name == META):
+            raise UsageError(
+                f"the column {asked.name} is {there_is.dataType.simpleString()}, "
+                f"not {asked.dataType.simpleString()}"
+            )
+    if len(set(schema.names)) != len(schema.names):
+        raise UsageError("the schema names a column twice")
+
+
+def _fits(asked: DataType, there_is: DataType, *, is_meta: bool = False) -> bool:
+    if is_meta and isinstance(asked, StructType) and asked.fields:
+        members = {each.name: each.dataType for each in META_TYPE.fields}
+        distinct = len(set(asked.names)) == len(asked.names)
+        return distinct and all(members.get(each.name) == each.dataType for each in asked.fields)
+    return asked == there_is

@@ -1,0 +1,192 @@
+"""The options of `kafka-log`: the words of Spark's own Kafka source, and one sentence for what is none of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from kseg.segment.errors import UsageError
+from kseg.spark.source.options import (
+    AtEnd,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    SourceOptions,
+    Subscription,
+    read_options,
+)
+
+PATH = {"path": "/data"}
+
+
+def options(**given: str) -> SourceOptions:
+    return read_options(PATH | {name.replace("_", "."): value for name, value in given.items()})
+
+
+def test_what_a_read_does_when_it_is_told_nothing() -> None:
+    assert read_options(PATH) == SourceOptions(paths=("/data",))
+    told = options()
+    assert (told.starting, told.ending) == (AtEnd("earliest"), AtEnd("latest"))
+    assert told.fail_on_data_loss and not told.read_committed and not told.include_headers
+
+
+def test_names_do_not_know_upper_and_lower_case() -> None:
+    given = {
+        "PATH": "/data",
+        "STARTINGoffsets": "Earliest",
+        "FailOnDataLoss": "FALSE",
+        "includeheaders": "True",
+    }
+    assert read_options(given) == SourceOptions(
+        paths=("/data",), fail_on_data_loss=False, include_headers=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "paths"),
+    [
+        ({"path": "file:/data/a"}, ("/data/a",)),
+        ({"path": "file:///data/a"}, ("/data/a",)),
+        ({"path": "relative/a b"}, ("relative/a b",)),
+        ({"paths": json.dumps(["/a", "file:/b"])}, ("/a", "/b")),
+    ],
+)
+def test_paths(given: Mapping[str, str], paths: tuple[str, ...]) -> None:
+    assert read_options(given).paths == paths
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ({"subscribe": " a, b ,,a"}, Subscription(topics=("a", "b"))),
+        ({"subscribePattern": " orders.* "}, Subscription(pattern="orders.*")),
+        ({"assign": '{"a":[0,2],"b":[1,1]}'}, Subscription(partitions=(("a", 0), ("a", 2), ("b", 1)))),
+        ({}, Subscription()),
+    ],
+)
+def test_subscriptions(given: Mapping[str, str], asked: Subscription) -> None:
+    assert options(**given).subscription == asked
+
+
+def test_what_a_subscription_accepts() -> None:
+    assert Subscription().accepts("a", 0)
+    assert [Subscription(topics=("a", "b")).accepts(topic, 5) for topic in ("a", "b", "c")] == [
+        True,
+        True,
+        False,
+    ]
+    whole = Subscription(pattern="ord")
+    assert [whole.accepts(topic, 0) for topic in ("ord", "orders")] == [True, False]
+    one = Subscription(partitions=(("a", 1),))
+    assert [one.accepts("a", partition) for partition in (0, 1)] == [False, True]
+
+
+def test_offsets_for_each_partition() -> None:
+    told = options(startingOffsets='{"a":{"0":23,"1":-2}}', endingOffsets='{"a":{"0":50,"1":-1}}')
+    assert told.starting == AtOffsets({("a", 0): 23, ("a", 1): -2})
+    assert told.ending == AtOffsets({("a", 0): 50, ("a", 1): -1})
+
+
+def test_a_time_is_preferred_to_offsets_as_in_sparks_own_source() -> None:
+    told = options(
+        startingTimestamp=" 1000 ",
+        startingOffsetsByTimestamp='{"a":{"0":7}}',
+        startingOffsets="earliest",
+        endingOffsetsByTimestamp='{"a":{"0":2000}}',
+        endingOffsets="latest",
+        startingOffsetsByTimestampStrategy="latest",
+    )
+    assert told.starting == AtTime(1000)
+    assert told.ending == AtTimes({("a", 0): 2000})
+    assert told.latest_when_no_match
+
+
+@pytest.mark.parametrize("name", ["isolation.level", "kafka.isolation.level"])
+def test_isolation(name: str) -> None:
+    assert read_options(PATH | {name: "read_committed"}).read_committed
+    assert not read_options(PATH | {name: "read_uncommitted"}).read_committed
+
+
+def test_what_only_a_connection_needs_means_nothing() -> None:
+    given = {"kafka.bootstrap.servers": "host:9092", "groupIdPrefix": "g", "fetchOffset.numRetries": "3"}
+    assert read_options({**PATH, **given}) == read_options(PATH)
+
+
+def test_numbers() -> None:
+    told = options(
+        minPartitions="8",
+        maxRecordsPerPartition="1000",
+        maxPartitionBytes="1048576",
+        maxRecordsPerBatch="100",
+        maxBytesPerBatch="65536",
+    )
+    assert (told.min_partitions, told.records_per_partition, told.partition_bytes) == (8, 1000, 1 << 20)
+    assert (told.records_per_batch, told.bytes_per_batch) == (100, 65536)
+
+
+def test_a_stream_starts_at_the_end_and_has_none() -> None:
+    assert read_options(PATH, streaming=True).starting == AtEnd("latest")
+    started = read_options(PATH | {"startingOffsets": '{"a":{"0":-1}}'}, streaming=True)
+    assert started.starting == AtOffsets({("a", 0): -1})
+    with pytest.raises(UsageError, match="endingOffsets has no meaning in a streaming query"):
+        read_options(PATH | {"endingOffsets": "latest"}, streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"startingOffset": "earliest"}, "kafka-log has no option startingoffset; it has .*startingOffsets"),
+        (
+            {"subscribe": "a", "assign": '{"a":[0]}'},
+            "only one of the options subscribe, subscribePattern, assign",
+        ),
+        ({"subscribe": " , "}, "a list of topics"),
+        ({"subscribePattern": "("}, "no regular expression"),
+        ({"subscribePattern": " "}, "is empty"),
+        ({"assign": "orders"}, "the option assign is JSON like"),
+        ({"assign": '{"a":0}'}, "the option assign is JSON like"),
+        ({"assign": '{"a":["0"]}'}, "the option assign is JSON like"),
+        ({"assign": "{}"}, "the option assign is JSON like"),
+        ({"startingOffsets": "latest"}, "cannot be latest"),
+        ({"startingOffsets": '{"a":{"0":-1}}'}, r"startingOffsets of a-0 cannot be -1 \(latest\)"),
+        ({"startingOffsets": "first"}, "startingOffsets is JSON like"),
+        ({"startingOffsets": '{"a":{"0":-3}}'}, "startingOffsets is JSON like"),
+        ({"startingOffsets": '{"a":{"x":3}}'}, "startingOffsets is JSON like"),
+        ({"startingOffsets": '{"a":{"0":true}}'}, "startingOffsets is JSON like"),
+        ({"endingOffsets": "earliest"}, "cannot be earliest"),
+        ({"endingOffsets": '{"a":{"0":-2}}'}, r"cannot be -2 \(earliest\)"),
+        ({"endingOffsets": "[" * 100_000}, "endingOffsets is JSON like"),
+        (
+            {"startingOffsets": '{"a":{"0":5}}', "endingOffsets": '{"a":{"0":4}}'},
+            "a-0 starts at 5, behind its end 4",
+        ),
+        (
+            {"startingOffsets": '{"a":{"0":5}}', "endingOffsets": '{"a":{"1":9}}'},
+            "name different partitions",
+        ),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp is a number of milliseconds"),
+        ({"endingOffsetsByTimestamp": '{"a":{"0":-5}}'}, "endingOffsetsByTimestamp is JSON like"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
+        ({"isolation.level": "committed"}, "read_uncommitted or read_committed"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss is true or false"),
+        ({"minPartitions": "0"}, "minPartitions is a whole number from 1"),
+        ({"minPartitions": "many"}, "minPartitions is a whole number from 1"),
+        ({"maxRecordsPerBatch": str(2**31)}, "maxRecordsPerBatch is a whole number from 1 to 2147483647"),
+        ({"maxBytesPerBatch": str(2**31)}, "maxBytesPerBatch is a whole number from 1 to 2147483647"),
+        ({"table": "damage"}, "records or findings"),
+        ({"path": "s3a://bucket/data"}, "not s3a://bucket/data"),
+        ({"path": ""}, "needs a path"),
+        ({"paths": "/a,/b"}, "a JSON list of paths|is JSON like"),
+    ],
+)
+def test_what_is_refused_in_one_sentence(given: Mapping[str, str], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence) as refused:
+        read_options({**PATH, **given})
+    assert "\n" not in str(refused.value)
+
+
+def test_no_path() -> None:
+    with pytest.raises(UsageError, match="needs a path"):
+        read_options({})
