@@ -19,6 +19,7 @@ from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.producers import LastRecords
 from kseg.compaction.cleaner.reading import DamagedSegment, control_kind, outside, problem_of, tables
 from kseg.compaction.cleaner.segments import Segment
+from kseg.compaction.cleaner.sums import Sums
 from kseg.compaction.cleaner.top_keys import KeySketch
 from kseg.compaction.cleaner.transactions import Transactions
 from kseg.segment import columns as C
@@ -32,8 +33,8 @@ from kseg.segment.sidecar.txn_index import AbortedTxn
 
 
 class Cleaning:
-    """One second pass. totals: of judged records (`keymap.J_…`). counts: of new segments (`rewrite.S_…`). records_read:
-    as the headers declare. horizons: tombstones that stay by when they may go. sketch: is told what is superseded."""
+    """One second pass, or the part of one that a group is. sketch: is told what is superseded. `sums` says what was
+    done."""
 
     def __init__(
         self,
@@ -80,6 +81,19 @@ class Cleaning:
             new.end()
             self._view = memoryview(b"")
             del self._decoder
+
+    @property
+    def sums(self) -> Sums:
+        """What was done so far."""
+        return Sums(
+            tuple(self.totals),
+            tuple(self.counts),
+            self.records_read,
+            self.markers_kept,
+            self.markers_removed,
+            self.markers_stamped,
+            self.horizons,
+        )
 
     def add_counts(self, new: NewLog) -> None:
         """A new segment is complete."""
