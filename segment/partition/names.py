@@ -176,7 +176,8 @@ NAME_BY_ROLE = {role: name for name, role in _ROLE_BY_NAME.items()}
 
 _STATES = {f".{state}": state for state in FileState if state is not FileState.LIVE}
 # compiled when a name first looks like one of them: compiling takes longer than reading a name
-_JOURNAL_PREFIX = "kseg-journal-"  # also of the files that belong to one
+STAGED_PREFIX = "kseg-staged-"  # what tasks of a cluster have written, until it is joined (`writing.runs`)
+_OWN_PREFIXES = ("kseg-journal-", STAGED_PREFIX)  # the first also of the files that belong to a journal
 _METADATA_SNAPSHOT = r"([0-9]{20,})-([0-9]{10,})(-[^.]+)?"
 _REMOTE_INDEX = r"([0-9]+)_([A-Za-z0-9_-]{22})"
 
@@ -212,7 +213,7 @@ def parse_file_name(name: str) -> FileName:
     role = _ROLE_BY_NAME.get(stem)
     if role is not None:
         return FileName(name, None, role, state, stem=stem)
-    if name.startswith(_JOURNAL_PREFIX):
+    if name.startswith(_OWN_PREFIXES):
         return FileName(name, None, Role.KSEG_JOURNAL, stem=name)
     body, dot, suffix = stem.rpartition(".")
     if dot and f".{suffix}" == L.CHECKPOINT_SUFFIX:

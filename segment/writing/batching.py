@@ -204,7 +204,7 @@ class Batcher:
             yield from self._close()
             yield self._marker(record, number)
             return
-        size_bytes = _size_of(record)
+        size_bytes = record_bytes(record)
         if self._records and self._is_full(record, size_bytes):
             yield from self._close()
         if not self._records:
@@ -278,7 +278,8 @@ class Batcher:
         return Made(number, new)
 
 
-def _size_of(record: Record) -> int:
+def record_bytes(record: Record) -> int:
+    """The most that a record takes in an uncompressed batch, as Kafka's producer estimates it."""
     size_bytes = _RECORD_OVERHEAD
     if record.key is not None:
         size_bytes += len(record.key)

@@ -22,7 +22,8 @@ from kseg.segment.errors import FormatError
 from kseg.segment.files import read_small, sync_directory
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
-from kseg.segment.writing.checkpoints import checkpoints_of_append, with_offset, without_offset
+from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, encode_offset_checkpoint, with_offsets
+from kseg.segment.writing.checkpoints import checkpoints_of_append
 
 _OF_FORMER_LOGS = (Role.LOG_START_OFFSETS, Role.CLEANER_OFFSETS)
 
@@ -155,11 +156,10 @@ class LogDirProtection:
         path = self._path(role)
         if not offsets or not os.path.isfile(path):
             return
+        changes = {(name.topic, name.partition): offset for name, offset in offsets.items()}
         found = read_small(path)
         try:
-            data = found
-            for name, offset in offsets.items():
-                data = without_offset(data, name) if offset is None else with_offset(data, name, offset)
+            data = encode_offset_checkpoint(with_offsets(decode_offset_checkpoint(found), changes))
         except FormatError as error:
             self.findings.append(
                 Finding("checkpoint-corrupt", path, f"the checkpoint cannot be read: {error}")
