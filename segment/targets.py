@@ -64,6 +64,11 @@ class LogDirTarget:
 Target = FileTarget | PartitionTarget | LogDirTarget
 
 
+def directory_of(target: Target) -> str:
+    """The directory that a target is, or lies in."""
+    return target.path if not isinstance(target, FileTarget) else os.path.dirname(target.path) or os.curdir
+
+
 class Expansion(StrEnum):
     """What a directory stands for (see the module's table)."""
 

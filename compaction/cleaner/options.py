@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kseg.segment import layout as L
+from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import UsageError
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
 
@@ -62,6 +63,7 @@ class CompactOptions:
 
     apply: change the files; output: make a compacted copy below this directory instead (None: neither, plan only).
     run_id: names the journals. quarantine: where what is taken out goes. top_keys: how many to tell of.
+    shared: the work is done by attempts in other processes.
     """
 
     settings: CleanSettings
@@ -77,6 +79,7 @@ class CompactOptions:
     hard_link: bool = False
     quarantine: str | None = None
     top_keys: int = 10
+    shared: Shared | None = None
 
     @property
     def writes(self) -> bool:

@@ -1,6 +1,5 @@
 """What `compact` says: a row for each step, each delete horizon and each key worth naming, and one result (docs/json.md)."""
 
-import os
 from collections.abc import Iterator
 
 from kseg.compaction.cleaner.cleanable import Cleanable
@@ -154,8 +153,3 @@ def log_dir_row(log_dir: str, offsets: dict[str, int], done: Row) -> Row:
         "next_dirty_offsets": offsets,
         **done,
     }
-
-
-def copy_path(output: str, directory: str) -> str:
-    """Where the compacted copy of a partition goes."""
-    return os.path.join(output, os.path.basename(os.path.abspath(directory)))

@@ -12,7 +12,6 @@ directory, and writes its checkpoint afterwards (`whole`).
 
 import os
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
 
 from kseg.compaction.cleaner import rows
 from kseg.compaction.cleaner.cleanable import Cleanable, cleanable, is_overdue
@@ -20,10 +19,11 @@ from kseg.compaction.cleaner.evidence import Evidence, first_timestamps, gather,
 from kseg.compaction.cleaner.options import CompactOptions, Damaged
 from kseg.compaction.cleaner.reading import DamagedSegment, survey
 from kseg.compaction.cleaner.rounds import Cleaned, Rounds
-from kseg.compaction.cleaner.rows import COMMAND, Row
+from kseg.compaction.cleaner.rows import COMMAND
 from kseg.compaction.cleaner.segments import between
 from kseg.compaction.cleaner.swapping import swap_steps
 from kseg.segment import events
+from kseg.segment.apply.prepared import Prepared, carried_out, copy_path, settle_before
 from kseg.segment.apply.together import LogTarget, TargetGroup, work_together
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.events import Event, Failure
@@ -49,16 +49,6 @@ def compact_group(group: TargetGroup, options: CompactOptions) -> Iterator[Event
     yield from work_together(group, options, prepare, carry_out)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A compaction that was planned and not yet carried out. result: its row so far. cleaned: holds the new logs."""
-
-    plan: Plan
-    result: Row
-    cleaned: Cleaned | None = None
-    findings: list[Finding] = field(default_factory=list)
-
-
 def prepare(target: LogTarget, options: CompactOptions) -> Generator[Event, None, Prepared | None]:
     """The first half: yields what is found and the steps; None for a log that a cleaner leaves alone."""
     if isinstance(target, FileTarget):
@@ -67,7 +57,7 @@ def prepare(target: LogTarget, options: CompactOptions) -> Generator[Event, None
     if untouched is not None:
         yield untouched
         return None
-    _settle(target.path, options)
+    settle_before(target.path, COMMAND, options)
     inputs = inputs_of(target.path)
     log, around = open_log(target, options)
     with log:
@@ -84,32 +74,8 @@ def prepare(target: LogTarget, options: CompactOptions) -> Generator[Event, None
 
 def carry_out(prepared: Prepared | None, options: CompactOptions) -> Iterator[Event]:
     """The second half: the result, once the files are as planned. Raises Refused."""
-    if prepared is None:
-        return
-    try:
-        done = _carried_out(prepared.plan, options)
-    finally:
-        for segment in () if prepared.cleaned is None else prepared.cleaned.segments:
-            if segment.log is not None:
-                segment.log.close()
-    yield events.Row(prepared.result | done)
-
-
-def _carried_out(plan: Plan, options: CompactOptions) -> Row:
-    if options.output is not None:
-        from kseg.segment.apply.output import write_copy
-
-        copy = rows.copy_path(options.output, plan.directory)
-        write_copy(plan, copy, hard_link=options.hard_link)
-        return {"applied": True, "output": copy}
-    if not options.apply:
-        return {}
-    if plan.is_empty:
-        return {"applied": True}
-    from kseg.segment.apply.executor import apply_plan
-
-    done = apply_plan(plan, journal_id=options.run_id, quarantine=options.quarantine)
-    return {"applied": True, "journal": done.journal, "quarantine": done.quarantine}
+    if prepared is not None:
+        yield events.Row(prepared.result | carried_out(prepared, options))
 
 
 def _untouched(target: PartitionTarget) -> Finding | None:
@@ -123,15 +89,6 @@ def _untouched(target: PartitionTarget) -> Finding | None:
     elif Role.ANCIENT_LOG in {parse_file_name(entry).role for entry in os.listdir(target.path)}:
         why = "Kafka 0.7 knows neither keys nor compaction"
     return Finding("not-compacted", target.path, why) if why else None
-
-
-def _settle(directory: str, options: CompactOptions) -> None:
-    from kseg.segment.apply.settle import refuse_half_done, settle
-
-    if options.apply:
-        settle(directory, COMMAND)
-    else:
-        refuse_half_done(directory)
 
 
 def _name(target: PartitionTarget) -> str:
@@ -163,7 +120,14 @@ def _planned(
     result["steps"] = len(steps)
     for row in rows.step_rows(_name(target), plan):
         yield events.Row(row)
-    return Prepared(plan, result, cleaned)
+    return Prepared(
+        plan=plan,
+        result=result,
+        copy=None if options.output is None else copy_path(options.output, target.path),
+        hard_link=options.hard_link,
+        quarantine=options.quarantine,
+        sources=tuple(segment.log for segment in segments if cleaned and segment.log is not None),
+    )
 
 
 def _is_overdue(evidence: Evidence, range_: Cleanable, options: CompactOptions) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kseg.compaction.config import TopicConfig
+from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import UsageError
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
@@ -51,7 +52,8 @@ class RetainOptions:
     high_watermark: None asks the data directory.
 
     apply: change the files; run_id names the journals. purge: delete files that were marked long enough ago.
-    unmark: bring marked segments back instead. what_if: say what other limits would free.
+    unmark: bring marked segments back instead. what_if: say what other limits would free. shared: the
+    work is done by attempts in other processes.
     """
 
     limits: Limits
@@ -64,6 +66,11 @@ class RetainOptions:
     unmark: bool = False
     file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
     what_if: bool = False
+    shared: Shared | None = None
+
+    @property
+    def output(self) -> None:
+        """There is no copy to be made."""
 
 
 def policies_of(words: tuple[str, ...]) -> frozenset[Policy]:

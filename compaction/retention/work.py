@@ -11,7 +11,6 @@ with `apply` holds the lock of the data directory, and writes its checkpoint aft
 
 import os
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 
 from kseg.compaction.retention import rows
 from kseg.compaction.retention.ancient import ancient_steps, decide_ancient, gather_ancient
@@ -22,6 +21,7 @@ from kseg.compaction.retention.rules import Candidate, Decision, Standing, decid
 from kseg.compaction.retention.verdicts import Stamp, StampOf, Verdict, verdicts
 from kseg.segment import events
 from kseg.segment import layout as L
+from kseg.segment.apply.prepared import Prepared, carried_out, settle_before
 from kseg.segment.apply.together import LogTarget, TargetGroup, work_together
 from kseg.segment.errors import UsageError
 from kseg.segment.events import Event
@@ -45,15 +45,7 @@ def retain(target: LogTarget, options: RetainOptions) -> Iterator[Event]:
 
 def retain_group(group: TargetGroup, options: RetainOptions) -> Iterator[Event]:
     """`retain` for each target of the group; what one raises becomes its Failure and stops no other."""
-    yield from work_together(group, options, prepare, carry_out, is_writing=options.apply)
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A plan that was not yet carried out. result: its row so far."""
-
-    plan: Plan
-    result: Row
+    yield from work_together(group, options, prepare, carry_out)
 
 
 def prepare(target: LogTarget, options: RetainOptions) -> Generator[Event, None, Prepared | None]:
@@ -66,7 +58,7 @@ def prepare(target: LogTarget, options: RetainOptions) -> Generator[Event, None,
     if untouched is not None:
         yield untouched
         return None
-    _settle(target.path, options)
+    settle_before(target.path, COMMAND, options)
     inputs = inputs_of(target.path)
     result = rows.result_row(_name(target), target.path, options)
     if options.unmark:
@@ -80,12 +72,8 @@ def carry_out(prepared: Prepared | None, options: RetainOptions) -> Iterator[Eve
     """The second half: the result, once the files are as planned. Raises Refused."""
     if prepared is None:
         return
-    done: Row = {"applied": options.apply}
-    if options.apply and not prepared.plan.is_empty:
-        from kseg.segment.apply.executor import apply_plan
-
-        applied = apply_plan(prepared.plan, journal_id=options.run_id)
-        done["journal"] = applied.journal
+    marked = carried_out(prepared, options)
+    done = {"applied": options.apply, "journal": marked.get("journal")}
     if options.purge:
         done |= yield from _purged(prepared, options)
     yield events.Row(prepared.result | done)
@@ -118,15 +106,6 @@ def _is_ancient(inputs: tuple[FileIdentity, ...]) -> bool:
     )
 
 
-def _settle(directory: str, options: RetainOptions) -> None:
-    from kseg.segment.apply.settle import refuse_half_done, settle
-
-    if options.apply:
-        settle(directory, COMMAND)
-    else:
-        refuse_half_done(directory)
-
-
 def _plan(target: PartitionTarget, inputs: tuple[FileIdentity, ...], steps: tuple[Step, ...]) -> Plan:
     return Plan(command=COMMAND, directory=target.path, inputs=inputs, steps=steps)
 
@@ -156,7 +135,7 @@ def _marked(
     result |= _outcome(evidence.standing, decision)
     result["files_bytes"] = sum(aged.files_bytes for aged in gone)
     result["log_start_moved"] = decision.log_start_offset > evidence.start_before
-    return Prepared(_plan(target, inputs, steps), result)
+    return Prepared(plan=_plan(target, inputs, steps), result=result)
 
 
 def _stamps(evidence: Evidence) -> StampOf:
@@ -239,7 +218,7 @@ def _ancient(
     result |= _outcome(standing, decision)
     result["files_bytes"] = result["bytes_freed"]
     result["log_start_moved"] = False
-    return Prepared(_plan(target, inputs, steps), result)
+    return Prepared(plan=_plan(target, inputs, steps), result=result)
 
 
 # --- marks
@@ -279,7 +258,7 @@ def _unmarked(
     result["unmarked"] = list(back.bases)
     result["bytes_freed"] = -back.bytes_back
     result["log_start_moved"] = bool(back.bases) and not is_ancient
-    return Prepared(_plan(target, inputs, back.steps), result)
+    return Prepared(plan=_plan(target, inputs, back.steps), result=result)
 
 
 def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None, Row]:

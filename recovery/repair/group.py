@@ -10,5 +10,4 @@ from kseg.segment.events import Event
 
 def recover_group(group: TargetGroup, options: RecoverOptions) -> Iterator[Event]:
     """`recover` for each target of the group; what one raises becomes its Failure and stops no other."""
-    is_writing = options.apply or options.output is not None
-    yield from work_together(group, options, prepare, carry_out, is_writing=is_writing)
+    yield from work_together(group, options, prepare, carry_out)

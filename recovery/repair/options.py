@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 from kseg.recovery.policy import LoadSettings, Policy
+from kseg.segment.apply.shared import Shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +16,7 @@ class RecoverOptions:
     is_nested: the copies of several data directories lie each in a directory of its name below `output`. run_id: names
     the journals of this run. hard_link: unchanged files of the copy are links.
     rebuild: all side files anew. topic_id: to write a missing partition.metadata with. quarantine: where what is
-    taken out goes (None: beside the journal).
+    taken out goes (None: beside the journal). shared: the work is done by attempts in other processes.
     """
 
     settings: LoadSettings
@@ -34,6 +35,7 @@ class RecoverOptions:
     mark_clean: bool = False
     topic_id: str | None = None
     drop_cache: bool = False
+    shared: Shared | None = None
 
     def copy_of(self, log_dir: str | None) -> str | None:
         """Where the copy of a data directory goes, and those of its partitions below it; None without --output."""

@@ -10,9 +10,7 @@ Yields the findings that led to the plan, one row for each step, and one result.
 the lock of the data directory.
 """
 
-import os
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 
 from kseg.recovery.policy import Circumstances, Policy, Repair
 from kseg.recovery.repair import rows
@@ -21,13 +19,13 @@ from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.remaining import with_doubt
 from kseg.recovery.repair.subject import Subject, subject_of
 from kseg.recovery.repair.topic_ids import with_topic_id
-from kseg.segment.apply.probe import is_known_to_kseg
+from kseg.segment.apply.prepared import Prepared, carried_out, copy_path, settle_before
 from kseg.segment.errors import Refused
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.findings import INFO, Finding
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.steps import Plan
-from kseg.segment.targets import FileTarget, PartitionTarget
+from kseg.segment.targets import FileTarget, PartitionTarget, directory_of
 
 COMMAND = "recover"
 
@@ -44,20 +42,11 @@ def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> It
     yield from carry_out((yield from prepare(target, options)), options)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A repair that was planned and not yet carried out. result: its row so far."""
-
-    subject: Subject
-    plan: Plan
-    result: rows.Row
-
-
 def prepare(
     target: FileTarget | PartitionTarget, options: RecoverOptions
 ) -> Generator[Event, None, Prepared | None]:
     """The first half of `recover`: yields what led to the plan and its steps; None where there is no plan."""
-    _settle(target, options)
+    settle_before(directory_of(target), COMMAND, options)
     subject = subject_of(target)
     around = circumstances_of(subject.directory, subject.log_dir, options)
     repair = _repair(subject, options.policy, around, options)
@@ -71,30 +60,20 @@ def prepare(
     for row in rows.step_rows(subject.name, plan):
         yield Row(row)
     costs = _costs(subject, repair, plan, around, options)
+    around_copy = options.copy_of(subject.log_dir)
     return Prepared(
-        subject, plan, rows.result_row(subject.name, options.policy, repair, plan, costs, applied=False)
+        plan=plan,
+        result=rows.result_row(subject.name, options.policy, repair, plan, costs, applied=False),
+        copy=None if around_copy is None else copy_path(around_copy, subject.directory),
+        hard_link=options.hard_link,
+        quarantine=options.quarantine,
     )
 
 
 def carry_out(prepared: Prepared | None, options: RecoverOptions) -> Iterator[Event]:
     """The second half: the result, once the files are as planned. Raises Refused."""
     if prepared is not None:
-        done = _carried_out(prepared.subject, prepared.plan, options)
-        yield Row(prepared.result | done)
-
-
-def _settle(target: FileTarget | PartitionTarget, options: RecoverOptions) -> None:
-    directory = (
-        target.path if isinstance(target, PartitionTarget) else os.path.dirname(target.path) or os.curdir
-    )
-    if not is_known_to_kseg(directory):
-        return
-    from kseg.segment.apply.settle import refuse_half_done, settle
-
-    if options.apply:
-        settle(directory, COMMAND)
-    else:
-        refuse_half_done(directory)
+        yield Row(prepared.result | carried_out(prepared, options))
 
 
 def _repair(subject: Subject, policy: Policy, around: Circumstances, options: RecoverOptions) -> Repair:
@@ -158,22 +137,3 @@ def _death(subject: Subject, repair: Repair) -> Iterator[Event]:
         numbers={"kafka_exception": repair.death.kafka_exception},
     )
     yield Failure(subject.directory, f"{sentence} ({repair.death.kafka_exception})", Refused.exit_status)
-
-
-def _carried_out(subject: Subject, plan: Plan, options: RecoverOptions) -> rows.Row:
-    """What changes in the result when the plan is carried out."""
-    around = options.copy_of(subject.log_dir)
-    if around is not None:
-        from kseg.segment.apply.output import write_copy
-
-        copy = os.path.join(around, os.path.basename(os.path.abspath(subject.directory)))
-        write_copy(plan, copy, hard_link=options.hard_link)
-        return {"applied": True, "output": copy}
-    if not options.apply:
-        return {}
-    if plan.is_empty:
-        return {"applied": True}
-    from kseg.segment.apply.executor import apply_plan
-
-    done = apply_plan(plan, journal_id=options.run_id, quarantine=options.quarantine)
-    return {"applied": True, "journal": done.journal, "quarantine": done.quarantine}

@@ -70,6 +70,7 @@ def apply_plan(
     quarantine: str | None = None,
     partitions: Sequence[str] = (),
     after: str | None = None,
+    told: Mapping[str, object] | None = None,
     disk: Disk = DISK,
 ) -> Applied:
     """Carry out a plan. The lock of the data directory is the caller's (`lock.locked`), before it plans.
@@ -77,8 +78,8 @@ def apply_plan(
     journal_id: of the run (`new_run_id`), the same for all directories it changes. quarantine: a directory
     elsewhere for what is taken out, made when it is missing. partitions: for the plan of a data directory, the names
     of the partitions in it that the run has changed: undoing this journal undoes theirs too (such a plan may have no
-    steps). after: the id of an earlier journal of the same directory, which is undone behind this one. Raises Refused
-    with one sentence: before the change is decided nothing has changed, after it the sentence
+    steps). after: the id of an earlier journal of the same directory, which is undone behind this one. told: for later
+    attempts at the same (module attempts). Raises Refused with one sentence: before the change is decided nothing has changed, after it the sentence
     says how to go on. Raises ValueError for a plan that contradicts itself.
     """
     if plan.is_empty and not partitions and after is None:
@@ -86,7 +87,8 @@ def apply_plan(
     place = place_for(plan.directory, journal_id)
     with claimed(plan.directory):
         clear_the_way(plan.directory, disk)
-        change = _decided(plan, place, quarantine, {"partitions": list(partitions), "after": after}, disk)
+        others = {"partitions": list(partitions), "after": after} | ({} if told is None else {"told": told})
+        change = _decided(plan, place, quarantine, others, disk)
         return _carried_out(change, 0, disk)
 
 

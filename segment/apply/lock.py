@@ -10,23 +10,40 @@ A node of KRaft that has its metadata log in a data directory opens and writes `
 the lock of that directory (observed with 4.3.1): a node that is started while kseg works there refuses to start, but has
 added to that one log. So a change of that partition rests on the check of its files just before the decision.
 
+A run whose attempts work in other processes (a cluster) leaves a part of the lock to them: `seats` says how.
+
 Two processes of kseg in one directory are kept apart by `claimed`: a BSD lock on the directory itself, which needs
-no file and goes with the process that held it.
+no file and goes with the process that held it. It does not reach beyond the machine.
 """
 
 import errno
 import fcntl
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 
-_TAKEN = (errno.EAGAIN, errno.EACCES)
+TAKEN = (errno.EAGAIN, errno.EACCES)
 
 # (device, inode) of the locks this process holds: a second POSIX lock would be granted, and its release would end both
 _held: set[tuple[int, int]] = set()
+
+
+# the bytes of a lock that belong to a run: as many for each, from a place that its id gives
+PART_BYTES = 1 << 31
+
+
+def part_of(run_id: str) -> int:
+    """The first byte of a run's part of a lock. Never the first byte of all, which the run's own process keeps."""
+    return (1 + zlib.crc32(run_id.encode()) % (1 << 30)) * PART_BYTES
+
+
+def lock_path(log_dir: str) -> str:
+    """The file that a broker locks in a data directory."""
+    return os.path.join(log_dir, NAME_BY_ROLE[Role.LOCK])
 
 
 @contextmanager
@@ -35,34 +52,44 @@ def locked(log_dirs: Iterable[str]) -> Iterator[None]:
 
     Raises Refused naming the directory when a broker is running on one of them or its lock cannot be made.
     """
-    with ExitStack() as stack:
-        for path in sorted(set(log_dirs)):
-            stack.enter_context(_locked(path))
+    with locked_files(map(lock_path, log_dirs)):
         yield
 
 
 @contextmanager
-def _locked(log_dir: str) -> Iterator[None]:
-    path = os.path.join(log_dir, NAME_BY_ROLE[Role.LOCK])
-    if _is_held(path):
+def locked_files(paths: Iterable[str], part_for: str = "") -> Iterator[None]:
+    """The same for lock files wherever they lie. part_for: the id of a run whose part of each lock is left free, once
+    all of it was had."""
+    with ExitStack() as stack:
+        for path in sorted(set(paths)):
+            stack.enter_context(_locked(path, part_for))
+        yield
+
+
+@contextmanager
+def _locked(path: str, part_for: str) -> Iterator[None]:
+    if is_held(path):
         yield
         return
-    before = _mtime_ns(log_dir)
-    descriptor, is_new = _taken(path, log_dir)
-    with_lock = _mtime_ns(log_dir)
+    folder = os.path.dirname(path) or os.curdir
+    before = _mtime_ns(folder)
+    descriptor, is_new = _taken(path, folder)
+    with_lock = _mtime_ns(folder)
     status = os.fstat(descriptor)
     key = (status.st_dev, status.st_ino)
     _held.add(key)
     try:
+        if part_for:
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, PART_BYTES, part_of(part_for))
         yield
     finally:
         _held.discard(key)
         if is_new:
-            is_untouched = _mtime_ns(log_dir) == with_lock
+            is_untouched = _mtime_ns(folder) == with_lock
             with suppress(OSError):
                 os.unlink(path)
                 if is_untouched and before is not None:
-                    os.utime(log_dir, ns=(before, before))  # as if nobody had been here
+                    os.utime(folder, ns=(before, before))  # as if nobody had been here
         os.close(descriptor)
 
 
@@ -73,7 +100,8 @@ def _mtime_ns(path: str) -> int | None:
         return None
 
 
-def _is_held(path: str) -> bool:
+def is_held(path: str) -> bool:
+    """Whether this very process holds the lock."""
     try:
         status = os.stat(path)
     except OSError:
@@ -94,7 +122,7 @@ def _taken(path: str, log_dir: str) -> tuple[int, bool]:
                 return descriptor, is_new
         except OSError as error:
             os.close(descriptor)
-            if error.errno in _TAKEN:
+            if error.errno in TAKEN:
                 raise Refused(f"{log_dir} is in use: a broker is running on it, or another kseg") from None
             raise Refused(f"cannot lock {log_dir}: {error.strerror}") from error
         os.close(descriptor)

@@ -25,8 +25,9 @@ from kseg.segment.apply.disk import (
     remove_quietly,
 )
 from kseg.segment.apply.lock import claimed
-from kseg.segment.apply.staging import adopted, check_inputs, make_directories, write_content
+from kseg.segment.apply.staging import OURS, adopted, check_inputs, make_directories, write_content
 from kseg.segment.errors import Refused
+from kseg.segment.partition.names import parse_file_name
 from kseg.segment.plan.pieces import Content, Span, length_of
 from kseg.segment.plan.steps import Plan, Write
 
@@ -63,6 +64,28 @@ def write_copy(plan: Plan, target: str, *, hard_link: bool = False, disk: Disk =
     except OSError as error:
         where = target if error.filename is None else error.filename
         raise Refused(f"cannot write {where}: {error.strerror}; there is no copy") from error
+
+
+def is_copy(plan: Plan, target: str, disk: Disk = DISK) -> bool:
+    """Whether `target` looks like the planned directory already: names and sizes. Raises Refused."""
+    course = Course(plan.inputs, plan.steps)
+    ours = {name for name in course.inputs if parse_file_name(name).role in OURS}
+    planned = {name: _size(course, token) for name, token in course.end.items() if name not in ours}
+    try:
+        if disk.status(target) is None:
+            return False
+        found = {name: disk.status(os.path.join(target, name)) for name in disk.names(target)}
+    except OSError as error:
+        raise Refused(f"cannot read {target}: {error.strerror}") from error
+    return planned == {name: status.st_size for name, status in found.items() if status is not None}
+
+
+def _size(course: Course, token: Token) -> int:
+    if isinstance(token, str):
+        return course.end_size(token)
+    step = course.steps[token]
+    assert isinstance(step, Write)
+    return length_of(step.content)
 
 
 def write_files(plan: Plan, target: str, *, hard_link: bool = False, disk: Disk = DISK) -> None:

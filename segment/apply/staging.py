@@ -33,7 +33,7 @@ from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.pieces import Content, Made, Span, length_of
 from kseg.segment.plan.steps import FileIdentity, Rename, Step, Truncate, Write
 
-_OURS = (Role.LOCK, Role.KSEG_JOURNAL)
+OURS = (Role.LOCK, Role.KSEG_JOURNAL)
 _SYNCED_TOGETHER = 32  # of each of the writers in a process, whose open files are limited
 
 
@@ -86,7 +86,7 @@ def look(directory: str, disk: Disk) -> dict[str, Seen]:
     """The regular files of a directory, without those that are kseg's or stand for a lock. Raises OSError."""
     found = {}
     for name in disk.names(directory):
-        if parse_file_name(name).role in _OURS:
+        if parse_file_name(name).role in OURS:
             continue
         status = disk.status(os.path.join(directory, name))
         if status is not None and stat.S_ISREG(status.st_mode):
@@ -96,7 +96,7 @@ def look(directory: str, disk: Disk) -> dict[str, Seen]:
 
 def check_inputs(directory: str, inputs: Sequence[FileIdentity], disk: Disk) -> tuple[FileIdentity, ...]:
     """The inputs that count (not kseg's own files, nor locks). Raises Refused when the directory is not as it was."""
-    counting = tuple(file for file in inputs if parse_file_name(file.name).role not in _OURS)
+    counting = tuple(file for file in inputs if parse_file_name(file.name).role not in OURS)
     expected = {file.name: Seen(file.inode, file.size_bytes, file.mtime_ns) for file in counting}
     try:
         actual = look(directory, disk)

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from kseg.compaction.cleaner.options import CompactOptions
-from kseg.compaction.cleaner.work import Prepared, carry_out, prepare
+from kseg.compaction.cleaner.work import carry_out, prepare
 from kseg.segment import layout as L
+from kseg.segment.apply.prepared import Prepared
 from kseg.segment.events import Event
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.pieces import Fresh, Made

@@ -1,0 +1,122 @@
+"""A change of one directory between its two halves: planned, and carried out. The same for every command that plans.
+
+1. `prepare` of a command looks, says what it finds and what it would do, and returns a `Prepared`.
+2. `carried_out` makes the change, or the changed copy, when that was asked for: what becomes of the result.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kseg.segment.apply.probe import is_known_to_kseg
+from kseg.segment.apply.shared import Shared
+from kseg.segment.plan.steps import Plan
+
+if TYPE_CHECKING:
+    from kseg.segment.apply.executor import Applied
+
+Values = dict[str, Any]
+
+
+class ChangeOptions(Protocol):
+    """What is asked of the options of every such command.
+
+    apply: change the directories; run_id: names the journals of this run. output: make changed copies below this directory
+    instead. shared: the work is done by attempts in other
+    processes; None: by this process and its workers.
+    """
+
+    @property
+    def apply(self) -> bool: ...
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def output(self) -> str | None: ...
+
+    @property
+    def shared(self) -> Shared | None: ...
+
+
+class Closing(Protocol):
+    """Something that is to be let go."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A change that was planned and not yet carried out.
+
+    result: its row so far. copy: where the changed copy goes, None for a change in place; hard_link: unchanged files of
+    it are links. quarantine: where what is taken out goes, None beside the journal. sources: what the plan takes bytes
+    from and keeps open. told: what the journal shall remember for a later attempt. done: the change, when an earlier
+    attempt has made it.
+    """
+
+    plan: Plan
+    result: Values
+    copy: str | None = None
+    hard_link: bool = False
+    quarantine: str | None = None
+    sources: tuple[Closing, ...] = ()
+    told: Mapping[str, object] | None = None
+    done: "Applied | None" = None
+
+
+def copy_path(output: str, directory: str) -> str:
+    """Where the changed copy of a directory goes."""
+    return os.path.join(output, os.path.basename(os.path.abspath(directory)))
+
+
+def settle_before(directory: str, command: str, options: ChangeOptions) -> None:
+    """Before `command` plans: what it left half done itself is brought to its end when it is to write (--apply), all else
+    that is half done is in the way. Raises Refused."""
+    if not is_known_to_kseg(directory):
+        return
+    from kseg.segment.apply.settle import refuse_half_done, settle
+
+    if options.apply:
+        settle(directory, command)
+    else:
+        refuse_half_done(directory)
+
+
+def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
+    """What the result says when all is as planned: `applied`, and where the copy or the journal lies. Raises Refused."""
+    try:
+        if prepared.done is not None:
+            return _applied(prepared.done)
+        if prepared.copy is not None:
+            _copied(prepared, prepared.copy, options.shared)
+            return {"applied": True, "output": prepared.copy}
+        if not options.apply:
+            return {}
+        if prepared.plan.is_empty:
+            return {"applied": True}
+        from kseg.segment.apply.executor import apply_plan
+
+        return _applied(
+            apply_plan(
+                prepared.plan,
+                journal_id=options.run_id,
+                quarantine=prepared.quarantine,
+                told=prepared.told,
+            )
+        )
+    finally:
+        for source in prepared.sources:
+            source.close()
+
+
+def _applied(done: "Applied") -> Values:
+    return {"applied": True, "journal": done.journal, "quarantine": done.quarantine}
+
+
+def _copied(prepared: Prepared, copy: str, shared: Shared | None) -> None:
+    from kseg.segment.apply.output import is_copy, write_copy
+
+    if shared is None or copy in shared.there_before or not is_copy(prepared.plan, copy):
+        write_copy(prepared.plan, copy, hard_link=prepared.hard_link)

@@ -1,0 +1,38 @@
+"""A run whose work is done by attempts in other processes, as a value that travels with its options."""
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from kseg.segment.partition.directory import is_log_directory
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.targets import PartitionTarget, Target, directory_of
+
+_LOCK = ".kseg.lock"  # where no broker looks for one
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """id: of the run. output: the directory of --output, None when the change is made in place. there_before: the copies
+    that lay there when the run began."""
+
+    id: str
+    output: str | None = None
+    there_before: frozenset[str] = frozenset()
+
+    def lock_file(self, target: Target) -> str:
+        """The file whose lock the run holds while the target is worked on."""
+        if self.output is not None:
+            return os.path.join(self.output, _LOCK)
+        around = os.path.dirname(os.path.abspath(directory_of(target)))
+        is_known = isinstance(target, PartitionTarget) and target.log_dir is not None
+        name = NAME_BY_ROLE[Role.LOCK] if is_known or is_log_directory(around) else _LOCK
+        return os.path.join(around, name)
+
+    def seat_at(self, target: Target) -> AbstractContextManager[None]:
+        """Be the only attempt at a target, as long as it takes. Raises Refused on entry."""
+        from kseg.segment.apply.seats import seated
+
+        directory = os.path.abspath(directory_of(target))
+        name = os.path.basename(directory) if self.output is None else directory
+        return seated(self.lock_file(target), self.id, name)
