@@ -16,7 +16,7 @@ from kseg.segment.errors import KsegError
 
 BUG = 70
 INTERRUPTED = 130
-MANY_OBJECTS = 20_000
+MANY_OBJECTS = 50_000
 COMPLETING = "_KSEG_COMPLETE"  # set by the shell's completion script
 
 

@@ -188,10 +188,14 @@ def command(
     from kseg.recovery.repair.group import recover_group
     from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.whole import Run
-    from kseg.segment.apply.journal import new_run_id
     from kseg.segment.apply.together import groups_of
     from kseg.segment.targets import Expansion
 
+    run_id = ""
+    if apply:
+        from kseg.segment.apply.journal import new_run_id
+
+        run_id = new_run_id(clock_ms())
     now_ms = clock_ms() if now is None else now
     options = RecoverOptions(
         settings=LoadSettings(
@@ -205,7 +209,7 @@ def command(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         apply=apply,
-        run_id=new_run_id(clock_ms()) if apply else "",
+        run_id=run_id,
         output=output,
         hard_link=hard_link,
         quarantine=quarantine,

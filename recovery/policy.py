@@ -41,15 +41,22 @@ class Circumstances:
     """What a broker knows of a partition before it opens it (Kafka: LogManager.loadLog; fact sheet §6.1).
 
     is_clean: the clean-shutdown marker was there. recovery_point, log_start_offset: from the checkpoints, 0 when
-    they say nothing. high_watermark: from its checkpoint, None when it says nothing (the log end stands in). log_dir:
-    the data directory they are of, None when it is not known or not to be asked.
+    they say nothing; first_dirty_offset: likewise, the cleaner's. high_watermark: from its checkpoint, None when it
+    says nothing (the log end stands in). log_dir: the data directory they are of, None when it is not known or not to
+    be asked.
     """
 
     is_clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int | None = None
+    first_dirty_offset: int = 0
     log_dir: str | None = None
+
+    def safe_point(self, end_offset: int) -> int:
+        """What the next load of a log that ends there may skip: all behind a clean stop, else what was known to be on
+        the disk."""
+        return end_offset if self.is_clean else min(self.recovery_point, end_offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,19 @@
 
 from kseg.recovery.policy import Circumstances
 from kseg.recovery.repair.options import RecoverOptions
-from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import Role
+from kseg.segment.partition.names import PartitionName, Role
 from kseg.segment.partition.surroundings import surroundings
 
 
-def circumstances_of(directory: str, log_dir: str | None, options: RecoverOptions) -> Circumstances:
-    """For the partition in `directory`: the user's word, else the files of its data directory, else 0 and unclean.
+def circumstances_of(
+    name: PartitionName | None, log_dir: str | None, options: RecoverOptions
+) -> Circumstances:
+    """For one partition: the user's word, else the files of its data directory, else 0 and unclean.
 
-    log_dir: None when the data directory is not known. A checkpoint that cannot be read says nothing, as for a
+    name: None when the directory is not named like a partition. log_dir: None when the data directory is not known. A checkpoint that cannot be read says nothing, as for a
     broker (Kafka: LogManager.loadLogs).
     """
     around = None if log_dir is None else surroundings(log_dir)
-    name = own_partition_name(directory)
 
     def checkpointed(role: Role) -> int | None:
         if around is None or name is None:
@@ -32,5 +32,6 @@ def circumstances_of(directory: str, log_dir: str | None, options: RecoverOption
         recovery_point=chosen(options.recovery_point, Role.RECOVERY_POINTS),
         log_start_offset=chosen(options.log_start_offset, Role.LOG_START_OFFSETS),
         high_watermark=checkpointed(Role.HIGH_WATERMARKS),
+        first_dirty_offset=checkpointed(Role.CLEANER_OFFSETS) or 0,
         log_dir=log_dir,
     )

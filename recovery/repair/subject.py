@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kseg.segment.errors import UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import INDEX_ROLES, Role, parse_file_name
+from kseg.segment.partition.names import INDEX_ROLES, PartitionName, Role, parse_file_name
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.steps import FileIdentity
@@ -22,11 +22,12 @@ _SEGMENT_FILES = (Role.LOG, Role.ANCIENT_LOG, *INDEX_ROLES)
 @dataclass(frozen=True, slots=True)
 class Subject:
     """directory: as shown to the user. log_dir: the data directory that is asked about it, None when there is none.
-    found: all its files. base_offset: of the only segment concerned, None for the whole partition."""
+    found: all its files. partition: what its name says, None when that is no partition's. base_offset: of the only segment concerned, None for the whole partition."""
 
     directory: str
     log_dir: str | None
     found: tuple[FileIdentity, ...]
+    partition: PartitionName | None
     base_offset: int | None = None
 
     @property
@@ -37,8 +38,7 @@ class Subject:
     @property
     def name(self) -> str:
         """`topic-partition`, or the path of a directory that is named otherwise."""
-        partition = own_partition_name(self.directory)
-        return self.directory if partition is None else partition.text
+        return self.directory if self.partition is None else self.partition.text
 
     @property
     def is_ancient(self) -> bool:
@@ -74,10 +74,10 @@ class Subject:
 def subject_of(target: FileTarget | PartitionTarget) -> Subject:
     """Raises UsageError for a file that belongs to no segment, UnreadableInput when nothing can be listed."""
     if isinstance(target, PartitionTarget):
-        return Subject(target.path, target.log_dir, inputs_of(target.path))
+        return Subject(target.path, target.log_dir, inputs_of(target.path), own_partition_name(target.path))
     head, tail = os.path.split(target.path)
     name = parse_file_name(tail)
     if name.base_offset is None or name.role not in _SEGMENT_FILES:
         raise UsageError(f"{target.path} is no file of a segment; name its partition directory to recover it")
     directory = head or os.curdir
-    return Subject(directory, None, inputs_of(directory), name.base_offset)
+    return Subject(directory, None, inputs_of(directory), own_partition_name(directory), name.base_offset)

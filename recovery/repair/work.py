@@ -16,9 +16,8 @@ from kseg.recovery.policy import Circumstances, Policy, Repair
 from kseg.recovery.repair import rows
 from kseg.recovery.repair.circumstances import circumstances_of
 from kseg.recovery.repair.options import RecoverOptions
-from kseg.recovery.repair.remaining import with_doubt
 from kseg.recovery.repair.subject import Subject, subject_of
-from kseg.recovery.repair.topic_ids import with_topic_id
+from kseg.recovery.salvage.left_alone import left_alone
 from kseg.segment.apply.prepared import Prepared, carried_out, copy_path, settle_before
 from kseg.segment.errors import Refused
 from kseg.segment.events import Event, Failure, Row
@@ -48,15 +47,20 @@ def prepare(
     """The first half of `recover`: yields what led to the plan and its steps; None where there is no plan."""
     settle_before(directory_of(target), COMMAND, options)
     subject = subject_of(target)
-    around = circumstances_of(subject.directory, subject.log_dir, options)
-    repair = _repair(subject, options.policy, around, options)
-    if repair.death is None and not subject.is_ancient and subject.base_offset is None:
-        repair = with_topic_id(repair, subject.directory, subject.log_dir, options.topic_id)
+    around = circumstances_of(subject.partition, subject.log_dir, options)
+    found = DirectoryImage.of(subject.found)
+    repair = _at_a_glance(subject, found, around, options)
+    if repair is None:
+        repair = _repair(subject, options.policy, around, options)
+        if repair.death is None and not subject.is_ancient and subject.base_offset is None:
+            from kseg.recovery.repair.topic_ids import with_topic_id
+
+            repair = with_topic_id(repair, subject.directory, subject.log_dir, options.topic_id)
     yield from filter(subject.concerns, repair.findings)
     if repair.death is not None:
         yield from _death(subject, repair)
         return None
-    plan = _plan(subject, repair)
+    plan = _plan(subject, found, repair)
     for row in rows.step_rows(subject.name, plan):
         yield Row(row)
     costs = _costs(subject, repair, plan, around, options)
@@ -76,6 +80,16 @@ def carry_out(prepared: Prepared | None, options: RecoverOptions) -> Iterator[Ev
         yield Row(prepared.result | carried_out(prepared, options))
 
 
+def _at_a_glance(
+    subject: Subject, found: DirectoryImage, around: Circumstances, options: RecoverOptions
+) -> Repair | None:
+    """What salvage answers where nothing is out of the ordinary: most partitions need no more than that look."""
+    is_asked = options.policy is Policy.SALVAGE and not options.rebuild and options.topic_id is None
+    if not is_asked or subject.base_offset is not None or subject.partition is None:
+        return None
+    return left_alone(subject.directory, subject.partition, found, around, options.settings)
+
+
 def _repair(subject: Subject, policy: Policy, around: Circumstances, options: RecoverOptions) -> Repair:
     if subject.is_ancient:
         from kseg.recovery.ancient.recover import recover_ancient
@@ -88,6 +102,7 @@ def _repair(subject: Subject, policy: Policy, around: Circumstances, options: Re
             subject.directory, subject.inputs, around, options.settings, rebuild=options.rebuild
         )
     else:
+        from kseg.recovery.repair.remaining import with_doubt
         from kseg.recovery.salvage.salvage import salvage
 
         repair = with_doubt(
@@ -96,9 +111,9 @@ def _repair(subject: Subject, policy: Policy, around: Circumstances, options: Re
     return repair
 
 
-def _plan(subject: Subject, repair: Repair) -> Plan:
-    before = DirectoryImage.of(subject.found)
-    steps = steps_between(before, subject.restricted(repair.image), repair.why)
+def _plan(subject: Subject, found: DirectoryImage, repair: Repair) -> Plan:
+    is_same = repair.image is found
+    steps = () if is_same else steps_between(found, subject.restricted(repair.image), repair.why)
     return Plan(
         command=COMMAND,
         directory=subject.directory,

@@ -68,11 +68,6 @@ class Judgement:
         return not self.blamed.get(path, set()).isdisjoint(kinds)
 
 
-def recovery_point(circumstances: Circumstances, end_offset: int) -> int:
-    """What the next load may skip: all behind a clean stop, else what was known to be on the disk."""
-    return end_offset if circumstances.is_clean else min(circumstances.recovery_point, end_offset)
-
-
 def judge(
     directory: str,
     files: Mapping[str, FileIdentity],

@@ -8,7 +8,7 @@ from kseg.recovery.salvage.beside import Beside
 from kseg.recovery.salvage.doubts import settled_order
 from kseg.recovery.salvage.draft import Draft
 from kseg.recovery.salvage.found import Logs
-from kseg.recovery.salvage.judgement import Judgement, recovery_point, weighed_findings
+from kseg.recovery.salvage.judgement import Judgement, weighed_findings
 from kseg.recovery.salvage.leftovers import Leftovers, set_aside_findings
 from kseg.recovery.salvage.losses import Kept, Losses, Witnessed, lost_offsets
 from kseg.recovery.salvage.overlaps import Joiner
@@ -67,7 +67,7 @@ class Planning:
             log_start_offset=log_start_offset,
             log_end_offset=end_offset,
             last_stable_offset=beside.producers.last_stable_offset(end_offset, log_start_offset),
-            recovery_point=recovery_point(self._circumstances, end_offset),
+            recovery_point=self._circumstances.safe_point(end_offset),
             why=self._draft.changes(),
             findings=tuple(without_repetition(self._findings(order, tail, beside))),
             removed=removed,

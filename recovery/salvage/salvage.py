@@ -26,7 +26,7 @@ with the position, and left to the operator. Transactions whose end may lie amon
 from kseg.recovery.policy import Circumstances, LoadSettings, Repair
 from kseg.recovery.salvage.draft import Draft
 from kseg.recovery.salvage.found import Logs
-from kseg.recovery.salvage.judgement import Judgement, judge, recovery_point
+from kseg.recovery.salvage.judgement import Judgement, judge
 from kseg.recovery.salvage.leftovers import Leftovers
 from kseg.segment.plan.steps import FileIdentity
 
@@ -78,6 +78,6 @@ def _as_it_is(draft: Draft, judgement: Judgement, circumstances: Circumstances) 
         log_start_offset=log_start_offset,
         log_end_offset=end_offset,
         last_stable_offset=judgement.producers.last_stable_offset(end_offset, log_start_offset),
-        recovery_point=recovery_point(circumstances, end_offset),
+        recovery_point=circumstances.safe_point(end_offset),
         findings=tuple(judgement.findings),
     )

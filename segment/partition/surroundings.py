@@ -36,12 +36,17 @@ class Surroundings:
 
 def surroundings(log_dir: str) -> Surroundings:
     """What lies around the partitions of `log_dir`; files that cannot be read count as absent."""
-    return _read(log_dir, tuple(_identity(log_dir, role) for role in _WATCHED))
+    return _read(log_dir, tuple(map(_identity, _paths(log_dir))))
 
 
-def _identity(log_dir: str, role: Role) -> tuple[int, ...] | None:
+@lru_cache(maxsize=4)
+def _paths(log_dir: str) -> tuple[str, ...]:
+    return tuple(os.path.join(log_dir, NAME_BY_ROLE[role]) for role in _WATCHED)
+
+
+def _identity(path: str) -> tuple[int, ...] | None:
     try:
-        status = os.stat(os.path.join(log_dir, NAME_BY_ROLE[role]))
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino

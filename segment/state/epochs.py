@@ -15,11 +15,13 @@ clears the history. Source: Kafka's LeaderEpochFileCache, LogSegment.recover; fa
 
 import bisect
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
-from kseg.segment.model import Batch
+
+if TYPE_CHECKING:
+    from kseg.segment.model import Batch
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
@@ -73,7 +75,7 @@ class EpochHistory:
         self._starts.append(start_offset)
         return True
 
-    def recover_batch(self, batch: Batch) -> bool:
+    def recover_batch(self, batch: "Batch") -> bool:
         """Take in a batch as recovery does; says whether the history changed. FormatError as in `assign`."""
         if batch.magic < L.MAGIC_V2 or batch.leader_epoch < 0:
             return False
@@ -81,7 +83,7 @@ class EpochHistory:
             return False
         return self.assign(batch.leader_epoch, batch.base_offset)
 
-    def append_batch(self, batch: Batch) -> bool:
+    def append_batch(self, batch: "Batch") -> bool:
         """Take in a batch as an append does; says whether the history changed. FormatError as in `assign`."""
         if batch.magic >= L.MAGIC_V2:
             return self.assign(batch.leader_epoch, batch.base_offset)
@@ -130,7 +132,7 @@ class EpochHistory:
         return EpochEntry(floor, self._starts[higher])
 
 
-def rebuild(batches: Iterable[Batch]) -> EpochHistory:
+def rebuild(batches: "Iterable[Batch]") -> EpochHistory:
     """The history that recovery finds in `batches` when it starts from an empty one."""
     history = EpochHistory()
     for batch in batches:

@@ -24,6 +24,7 @@ entries are the same.)
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
@@ -35,12 +36,14 @@ from kseg.segment.kernel.producers import (
     OFFSET_DELTA,
     TIMESTAMP,
 )
-from kseg.segment.model import Batch
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.sidecar.txn_index import AbortedTxn
-from kseg.segment.state.control import EndTransactionMarker
 from kseg.segment.state.open_transactions import OpenTransactions
 from kseg.segment.state.producer_table import ProducerTable
+
+if TYPE_CHECKING:
+    from kseg.segment.model import Batch
+    from kseg.segment.state.control import EndTransactionMarker
 
 DEFAULT_EXPIRATION_MS = 86_400_000
 GAP = "gap"
@@ -168,7 +171,7 @@ class ProducerState:
             state._load_entry(entry, now_ms, expiration_ms)
         return state
 
-    def apply(self, batch: Batch, marker: EndTransactionMarker | None = None) -> tuple[ReplayEvent, ...]:
+    def apply(self, batch: "Batch", marker: "EndTransactionMarker | None" = None) -> tuple[ReplayEvent, ...]:
         """Take in the next batch; what there is to say about it, mostly nothing.
 
         marker: what the first record of a control batch with a producer id says (`end_transaction_marker`), None
@@ -253,7 +256,7 @@ class ProducerState:
                 self._hash_capacity *= 2
         return slot
 
-    def _apply_data(self, batch: Batch, slot: int) -> tuple[ReplayEvent, ...]:
+    def _apply_data(self, batch: "Batch", slot: int) -> tuple[ReplayEvent, ...]:
         known = self._producers
         events: tuple[ReplayEvent, ...] = ()
         last_sequence = known.get(slot, LAST_SEQUENCE)
@@ -275,7 +278,9 @@ class ProducerState:
             )
         return events
 
-    def _apply_marker(self, batch: Batch, marker: EndTransactionMarker, slot: int) -> tuple[ReplayEvent, ...]:
+    def _apply_marker(
+        self, batch: "Batch", marker: "EndTransactionMarker", slot: int
+    ) -> tuple[ReplayEvent, ...]:
         known = self._producers
         first_offset = known.transaction_first_offset(slot)
         known.enter_epoch(slot, batch.producer_epoch)
@@ -349,7 +354,7 @@ class ProducerState:
         return (hash_code ^ hash_code >> 16) & (self._hash_capacity - 1)
 
 
-def _sequence_events(batch: Batch, last_sequence: int) -> tuple[SequenceBreak, ...]:
+def _sequence_events(batch: "Batch", last_sequence: int) -> tuple[SequenceBreak, ...]:
     expected = L.increment_sequence(last_sequence, 1)
     if batch.base_sequence == expected:
         return ()
