@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kseg.compaction.cleaner.new_log import Buffers, NewLog, Rules
-from kseg.compaction.cleaner.offset_map import OffsetMap
+from kseg.compaction.cleaner.offset_map import KeyJudge
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.producers import LastRecords
 from kseg.compaction.cleaner.reading import DamagedSegment, control_kind, outside, problem_of, tables
@@ -38,7 +38,7 @@ class Cleaning:
 
     def __init__(
         self,
-        offset_map: OffsetMap,
+        offset_map: KeyJudge,
         settings: CleanSettings,
         last_records: LastRecords,
         upper_offset: int,
@@ -178,7 +178,7 @@ class Cleaning:
             records.cells,
             records.capacity,
             records.count,
-            self._map.hashes,
+            self._map.words,
             self._map.slots,
             self._map.slot_count,
             self._map.latest_offset,

@@ -12,7 +12,7 @@ Memory is a row of slots of 24 bytes, untouched pages cost nothing; `kernel.keym
 import os
 from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
 from kseg.segment import columns as C
@@ -35,6 +35,23 @@ class Full:
     record: int
 
 
+class KeyJudge(Protocol):
+    """What a second pass asks about a table of records, and the kernel (`keymap.judge_rows`) about each record of it.
+
+    hashes: of its keys. words: by which they are looked up in `slots`; where that is the map itself, the hashes.
+    latest_offset: records above it are not judged.
+    """
+
+    hashes: memoryview
+    words: memoryview
+    slots: memoryview
+    slot_count: int
+    latest_offset: int
+
+    def hash(self, chunk: Chunk) -> bool:
+        """Fill `words` and `hashes` for a chunk; False when a key or value lies outside of the body."""
+
+
 class OffsetMap:
     """A map for one partition, used for round after round.
 
@@ -48,7 +65,7 @@ class OffsetMap:
         self.slots = self._memory.view.cast("q")
         self._first = int.from_bytes(os.urandom(8))
         self._second = int.from_bytes(os.urandom(8))
-        self.hashes = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
+        self.hashes = self.words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
         self._pending = memoryview(array("q", bytes(32 * K.PENDING)))
         self._state = memoryview(array("q", bytes(8 * K.P_WIDTH)))
         self.latest_offset = -1

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kseg.compaction.cleaner.offset_map import OffsetMap
+from kseg.compaction.cleaner.offset_map import KeyJudge
 from kseg.compaction.cleaner.segments import Segment
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
@@ -38,7 +38,7 @@ class KeySketch:
         self._cells = memoryview(array("q", bytes(8 * _WIDTH * _PLACES)))
 
     def count(
-        self, chunk: Chunk, offset_map: OffsetMap, flags: bytearray, table: Columns, base_offset: int
+        self, chunk: Chunk, offset_map: KeyJudge, flags: bytearray, table: Columns, base_offset: int
     ) -> None:
         """The judged records of a chunk of the segment that begins at `base_offset`."""
         records = chunk.records

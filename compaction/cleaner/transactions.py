@@ -15,7 +15,7 @@ Batches outside of transactions change nothing here, so the caller need not tell
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kseg.segment import layout as L
 from kseg.segment.sidecar.txn_index import AbortedTxn
@@ -51,6 +51,15 @@ class Transactions:
         """Transactions known to be aborted; ones that are known already do no harm."""
         for entry in aborted:
             heapq.heappush(self._waiting, (entry.first_offset, entry))
+
+    def as_met_below(self, offset: int) -> "Transactions":
+        """A copy for whoever goes on alone with batches that end below `offset`."""
+        copy = Transactions()
+        copy._waiting = [waiting for waiting in self._waiting if waiting[0] < offset]
+        heapq.heapify(copy._waiting)
+        copy._ongoing = {producer: replace(ongoing) for producer, ongoing in self._ongoing.items()}
+        copy._committed = set(self._committed)
+        return copy
 
     @property
     def next_offset(self) -> int:

@@ -3,15 +3,19 @@
 A scratch file has no name (O_TMPFILE), so nothing of it stays when the process ends, however that is. It lies on the
 file system of a directory, and staging gives it a name there, without a byte being moved. Where a file system cannot
 do that, a named file is made and unlinked at once, and staging copies.
+
+What another process makes for the planner has a name, since it must be found: it is written under one, left with it (`leave`),
+and `found` there; it loses that name when whoever found it closes it.
 """
 
 import errno
 import mmap
 import os
 import tempfile
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from kseg.segment.apply.disk import DISK, Disk, copy, write_all
+from kseg.segment.apply.disk import DISK, Disk, copy, remove_quietly, write_all
 from kseg.segment.crc import crc32c
 from kseg.segment.errors import Refused
 from kseg.segment.plan.pieces import Made
@@ -29,9 +33,11 @@ class ScratchFile:
     be made or written.
     """
 
-    def __init__(self, directory: str | None, disk: Disk = DISK) -> None:
+    def __init__(self, directory: str | None, disk: Disk = DISK, *, name: str | None = None) -> None:
+        """name: of the new file in `directory`, when it is to have one."""
         self._where = directory or "the directory for temporary files"
         self._disk = disk
+        self._name = None if name is None else os.path.join(self._where, name)
         self._map: mmap.mmap | None = None
         self._source = -1
         self._source_path = ""
@@ -39,9 +45,35 @@ class ScratchFile:
         self.crc = 0
         try:
             self._where = tempfile.gettempdir() if directory is None else directory
-            self._descriptor = _nameless(self._where)
+            self._descriptor = _nameless(self._where) if self._name is None else disk.create(self._name)
         except OSError as error:
             raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+
+    @classmethod
+    def found(cls, path: str, size_bytes: int, crc: int, disk: Disk = DISK) -> Self:
+        """A file that another process has written and left. Raises Refused when it is not there as it was left."""
+        self = cls.__new__(cls)
+        self._where, self._disk, self._name = os.path.dirname(path), disk, path
+        self._map, self._source, self._source_path = None, -1, ""
+        self._descriptor = -1
+        self.size_bytes, self.crc = size_bytes, crc
+        try:
+            self._descriptor = disk.open_to_write(path)
+            if os.fstat(self._descriptor).st_size != size_bytes:
+                raise OSError(errno.EIO, "it has another size than what was written")
+        except OSError as error:
+            self.close()
+            raise Refused(f"cannot read {path}: {error.strerror}") from error
+        return self
+
+    def leave(self) -> None:
+        """Close a file that has a name, on the disk, for whoever finds it. Raises Refused."""
+        self._name = None
+        try:
+            self._disk.sync(self._descriptor)
+        except OSError as error:
+            raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+        self.close()
 
     def write(self, data: "Buffer") -> None:
         """Add `data` at the end."""
@@ -102,6 +134,10 @@ class ScratchFile:
         if self._descriptor >= 0:
             self._disk.close(self._descriptor)
             self._descriptor = -1
+        if self._name is not None:
+            with suppress(OSError):
+                remove_quietly(self._disk, self._name)
+            self._name = None
 
     def __enter__(self) -> Self:
         return self

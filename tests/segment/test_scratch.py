@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kseg.segment.apply.disk import Disk
+from kseg.segment.apply.disk import DISK, Disk
 from kseg.segment.apply.executor import apply_plan
 from kseg.segment.apply.output import write_copy
 from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.crc import crc32c
+from kseg.segment.errors import Refused
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh, Made, Piece, content_of
 from kseg.segment.plan.steps import Plan, Write, step_row, step_words
@@ -92,3 +93,35 @@ def test_it_is_told_by_its_length(tmp_path: Path) -> None:
 def test_an_empty_one(tmp_path: Path) -> None:
     with ScratchFile(None) as file:
         assert (bytes(file.view), file.size_bytes, file.crc) == (b"", 0, 0)
+
+
+def test_another_process_finds_what_was_left_under_a_name(tmp_path: Path) -> None:
+    with ScratchFile(str(tmp_path), name="12-3") as file:
+        file.write(b"made ")
+        file.write(b"elsewhere")
+        size_bytes, crc = file.size_bytes, file.crc
+        file.leave()
+    assert (tmp_path / "12-3").read_bytes() == b"made elsewhere"
+    with pytest.raises(Refused):
+        ScratchFile(str(tmp_path), name="12-3")
+    found = ScratchFile.found(str(tmp_path / "12-3"), size_bytes, crc)
+    assert bytes(found.view) == b"made elsewhere"
+    assert DISK.give_name(found.piece.descriptor, str(tmp_path / "final"))
+    found.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+    assert (tmp_path / "final").read_bytes() == b"made elsewhere"
+
+
+def test_a_named_file_that_nobody_left_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), ScratchFile(str(tmp_path), name="12-3") as file:
+        file.write(b"half of")
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_left_must_be_there_whole(tmp_path: Path) -> None:
+    with pytest.raises(Refused):
+        ScratchFile.found(str(tmp_path / "12-3"), 4, 0)
+    (tmp_path / "12-3").write_bytes(b"123")
+    with pytest.raises(Refused, match="another size"):
+        ScratchFile.found(str(tmp_path / "12-3"), 4, 0)
