@@ -24,6 +24,7 @@ RESULT = "Result"
 FILTER = "Filters"
 INPUT = "Input"
 RUN = "Running"
+CLUSTER = "Spark"
 KAFKA = "Flags of kafka-dump-log.sh"
 
 Reader = Callable[[str], object]

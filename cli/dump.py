@@ -6,17 +6,25 @@ from typing import Annotated
 
 from kseg.cli.declare import FILTER, KAFKA, Option
 from kseg.cli.options import (
+    Archives,
     BytesMode,
     DropCache,
     Isolation,
+    Jars,
     Jobs,
     Json,
     KeyEncoding,
+    Master,
     NoProgress,
+    Packages,
     Partition,
     Paths,
+    PyFiles,
     Quiet,
+    Spark,
+    SparkConf,
     Topics,
+    cluster_of,
     key_bytes,
     read_count,
     read_partition,
@@ -183,6 +191,13 @@ def command(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
     drop_cache: DropCache = False,
+    spark: Spark = False,
+    master: Master = None,
+    spark_conf: SparkConf = (),
+    py_files: PyFiles = (),
+    archives: Archives = (),
+    jars: Jars = (),
+    packages: Packages = (),
 ) -> int:
     """Show what is in the files.
 
@@ -251,6 +266,7 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
+        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages),
         alone=(lambda jobs: replace(options, jobs=jobs)) if deep_iteration or print_data_log else None,
     )
 

@@ -1,6 +1,23 @@
 """`kseg list`: the inventory."""
 
-from kseg.cli.options import Jobs, Json, NoProgress, Now, Partition, Paths, Quiet, Topics
+from kseg.cli.options import (
+    Archives,
+    Jars,
+    Jobs,
+    Json,
+    Master,
+    NoProgress,
+    Now,
+    Packages,
+    Partition,
+    Paths,
+    PyFiles,
+    Quiet,
+    Spark,
+    SparkConf,
+    Topics,
+    cluster_of,
+)
 
 EXAMPLES = (
     ("What is in a data directory", "kseg list /var/lib/kafka"),
@@ -19,6 +36,13 @@ def command(
     jobs: Jobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
+    spark: Spark = False,
+    master: Master = None,
+    spark_conf: SparkConf = (),
+    py_files: PyFiles = (),
+    archives: Archives = (),
+    jars: Jars = (),
+    packages: Packages = (),
 ) -> int:
     """List what is there: every file and what it is, and for each partition its offsets, times and state.
 
@@ -43,5 +67,6 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
+        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages),
         through=None if json else sums_first,
     )

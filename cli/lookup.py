@@ -4,16 +4,24 @@ from typing import Annotated
 
 from kseg.cli.declare import FILTER, RUN, Option
 from kseg.cli.options import (
+    Archives,
     BytesMode,
     Isolation,
+    Jars,
     Jobs,
     Json,
     KeyEncoding,
+    Master,
     NoProgress,
+    Packages,
     Partition,
     Paths,
+    PyFiles,
     Quiet,
+    Spark,
+    SparkConf,
     Topics,
+    cluster_of,
     key_bytes,
     read_partition,
     read_time,
@@ -97,6 +105,13 @@ def command(
     jobs: Jobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
+    spark: Spark = False,
+    master: Master = None,
+    spark_conf: SparkConf = (),
+    py_files: PyFiles = (),
+    archives: Archives = (),
+    jars: Jars = (),
+    packages: Packages = (),
 ) -> int:
     """Find a message by offset, time, key or leader epoch, and say where it lies.
 
@@ -154,4 +169,5 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
+        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages),
     )

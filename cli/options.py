@@ -2,11 +2,15 @@
 
 import os
 import re
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
-from kseg.cli.declare import FILTER, INPUT, RUN, Argument, Option
+from kseg.cli.declare import CLUSTER, FILTER, INPUT, RUN, Argument, Option
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT32_MAX, INT64_MAX
+
+if TYPE_CHECKING:
+    from kseg.spark.cluster import ClusterOptions
 
 _SIZES = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _DURATIONS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -83,6 +87,60 @@ def key_bytes(text: str, encoding: str) -> bytes:
     except ValueError as error:
         raise UsageError(f"--key {text!r} is not {encoding}: {error}") from None
     return os.fsencode(text)
+
+
+def read_setting(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`, as a setting of Spark is written."""
+    name, equals, value = text.partition("=")
+    if not name.strip() or not equals:
+        raise ValueError("takes NAME=VALUE such as spark.executor.memory=2g")
+    return name.strip(), value
+
+
+def read_names(text: str) -> tuple[str, ...]:
+    """Names separated by commas, as spark-submit takes them."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ValueError("takes names separated by commas")
+    return names
+
+
+def cluster_of(
+    spark: bool,
+    master: str | None,
+    spark_conf: Sequence[tuple[str, str]],
+    py_files: Sequence[Sequence[str]],
+    archives: Sequence[Sequence[str]],
+    jars: Sequence[Sequence[str]],
+    packages: Sequence[Sequence[str]],
+) -> "ClusterOptions | None":
+    """The cluster that the options name; None for a run on this machine alone. Raises UsageError where --spark is missing."""
+    given = {
+        "--master": master,
+        "--spark-conf": spark_conf,
+        "--py-files": py_files,
+        "--archives": archives,
+        "--jars": jars,
+        "--packages": packages,
+    }
+    if not spark:
+        stray = [name for name, value in given.items() if value]
+        if stray:
+            raise UsageError(f"{stray[0]} goes with --spark")
+        return None
+    from kseg.spark.cluster import LOCAL_MASTER, ClusterOptions
+
+    def flat(lists: Sequence[Sequence[str]]) -> tuple[str, ...]:
+        return tuple(name for names in lists for name in names)
+
+    return ClusterOptions(
+        master=master or LOCAL_MASTER,
+        conf=tuple(spark_conf),
+        py_files=flat(py_files),
+        archives=flat(archives),
+        jars=flat(jars),
+        packages=flat(packages),
+    )
 
 
 def default_jobs() -> int:
@@ -182,4 +240,47 @@ BytesMode = Annotated[
         choices=("auto", "utf8", "hex", "base64", "size", "redacted"),
         help="How keys, values and header values are shown; auto is UTF-8 text where valid, else base64.",
     ),
+]
+
+
+def _names(name: str, help: str, metavar: str = "A,B") -> Option:
+    return Option(name, metavar=metavar, read=read_names, help=f"{help} May be repeated.", panel=CLUSTER)
+
+
+Spark = Annotated[
+    bool, Option("--spark", help="Do the work on a Spark cluster: same output, same order.", panel=CLUSTER)
+]
+Master = Annotated[
+    str | None,
+    Option(
+        "--master",
+        metavar="URL",
+        help="The cluster, such as spark://host:7077. Default: local[*], Spark on this machine alone.",
+        panel=CLUSTER,
+    ),
+]
+SparkConf = Annotated[
+    tuple[tuple[str, str], ...],
+    Option(
+        "--spark-conf",
+        metavar="K=V",
+        read=read_setting,
+        help="A setting of Spark; may be repeated. spark.log.level=WARN shows Spark's own messages.",
+        panel=CLUSTER,
+    ),
+]
+PyFiles = Annotated[
+    tuple[tuple[str, ...], ...],
+    _names("--py-files", "Python files and zips for the nodes, as for spark-submit."),
+]
+Archives = Annotated[
+    tuple[tuple[str, ...], ...],
+    _names(
+        "--archives", "Archives that nodes unpack, as for spark-submit: a whole environment as FILE#NAME."
+    ),
+]
+Jars = Annotated[tuple[tuple[str, ...], ...], _names("--jars", "Java libraries for the cluster.")]
+Packages = Annotated[
+    tuple[tuple[str, ...], ...],
+    _names("--packages", "Java libraries by their Maven coordinates.", "GROUP:ARTIFACT:VERSION"),
 ]

@@ -17,6 +17,8 @@ from kseg.segment.targets import Expansion, Target, resolve_targets
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from kseg.spark.cluster import ClusterOptions
+
 
 def over_targets(
     work: Work[Any, Any],
@@ -28,6 +30,7 @@ def over_targets(
     topics: Sequence[str] = (),
     partition: int | None = None,
     jobs: int | None = None,
+    cluster: "ClusterOptions | None" = None,
     alone: Callable[[int], object] | None = None,
     through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
     grouped: Callable[[Sequence[Target], int], Sequence[fanout.Named]] | None = None,
@@ -35,7 +38,8 @@ def over_targets(
 ) -> int:
     """Run `work` over what the paths mean, show it, and return the exit status.
 
-    alone: the options for one target that has all the jobs for itself; several are shared out among the processes.
+    cluster: does the work instead of local processes. alone: the options for one target that has all the jobs for
+    itself; several are shared out among the processes.
     through: the last word on the stream of events before it is shown. hold: what is held while the targets are
     worked on (a lock), giving the options to work with where holding changed them; a command with one looks for
     half-done changes itself, for all others they are shown first. A
@@ -53,11 +57,15 @@ def over_targets(
         raise UsageError(f"no target is left in {', '.join(paths)}: {why}")
     tally = Tally(len(targets) + len(failures), errors_settle=style.remains is None)
     jobs = jobs or default_jobs()
-    if alone is not None and len(targets) == 1:
+    if alone is not None and len(targets) == 1 and cluster is None:
         options = alone(jobs)
 
     def work_on_all(options: object) -> int:
-        if grouped is None:
+        if cluster is not None:
+            from kseg.spark import fanout as on_cluster
+
+            events = on_cluster.run(work, targets, options, cluster, tally.finish_target)
+        elif grouped is None:
             events = fanout.run(work, targets, options, jobs, tally.finish_target)
         else:
             events = fanout.run(work, grouped(targets, jobs), options, jobs, tally.finish_group)

@@ -4,7 +4,25 @@ from dataclasses import replace
 from typing import Annotated
 
 from kseg.cli.declare import Option
-from kseg.cli.options import DropCache, Jobs, Json, NoProgress, Now, Partition, Paths, Quiet, Topics
+from kseg.cli.options import (
+    Archives,
+    DropCache,
+    Jars,
+    Jobs,
+    Json,
+    Master,
+    NoProgress,
+    Now,
+    Packages,
+    Partition,
+    Paths,
+    PyFiles,
+    Quiet,
+    Spark,
+    SparkConf,
+    Topics,
+    cluster_of,
+)
 from kseg.segment.errors import UsageError
 
 EXAMPLES = (
@@ -28,6 +46,13 @@ def command(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
     drop_cache: DropCache = False,
+    spark: Spark = False,
+    master: Master = None,
+    spark_conf: SparkConf = (),
+    py_files: PyFiles = (),
+    archives: Archives = (),
+    jars: Jars = (),
+    packages: Packages = (),
 ) -> int:
     """Check files, partitions and whole data directories, and say what is wrong with them.
 
@@ -66,5 +91,6 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
+        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages),
         alone=lambda jobs: replace(options, jobs=jobs),
     )

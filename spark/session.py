@@ -1,0 +1,159 @@
+"""From `ClusterOptions` to a Spark session, and one sentence when there can be none.
+
+1. pyspark must be importable and a Java of at least JAVA_LEAST be where Spark's own launcher looks for it.
+2. A session that is already active in this process is used as it is, and never stopped here: whoever made it chose its
+   settings. Otherwise one is made, kept for the next run of this process, and stopped when the process ends.
+3. Spark's JVM inherits stderr and writes notices of its own there. They go to a file without a name instead, whose
+   last lines are shown when the session does not come up; a setting of LOG_LEVEL asks for them on stderr.
+"""
+
+import atexit
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.spark.cluster import ClusterOptions
+
+if TYPE_CHECKING:
+    from typing import IO
+
+    from pyspark.sql import SparkSession
+
+JAVA_LEAST = 17
+LOG_LEVEL = "spark.log.level"
+PYTHON_OF_NODES = "spark.pyspark.python"
+
+_QUIET = {
+    LOG_LEVEL: "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.enabled": "false",
+    "spark.app.name": "kseg",
+}
+# one machine talks to itself: no look-up of its name, no port for others
+_ALONE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+class NoCluster(UnreadableInput):
+    """The cluster cannot be reached, or is lost."""
+
+
+def get(cluster: ClusterOptions) -> "SparkSession":
+    """The session to work in. Raises UsageError where pyspark or Java are missing, NoCluster where none comes up."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise UsageError("--spark needs pyspark, which is not installed: pip install 'kseg[spark]'")
+    session = active()
+    if session is None:
+        check_java()
+        session = _started(cluster)
+    for path in cluster.py_files:
+        session.sparkContext.addPyFile(path)
+    for path in cluster.archives:
+        session.sparkContext.addArchive(path)
+    return session
+
+
+def active() -> "SparkSession | None":
+    """The session of this process that is alive, None when there is none."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:
+        return None
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+
+
+def is_local(master: str) -> bool:
+    """Whether a master is this very machine, so that nodes need no kseg and see the same files."""
+    return re.fullmatch(r"local(\[[0-9*, ]*\])?", master) is not None
+
+
+def check_java() -> None:
+    """Raises UsageError when Spark would find no Java, or one that is too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    needs = f"--spark needs Java {JAVA_LEAST} or newer"
+    if java is None:
+        raise UsageError(f"{needs}, and there is none in PATH (JAVA_HOME names one elsewhere)")
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, check=True, text=True).stderr
+    except (OSError, subprocess.CalledProcessError) as error:
+        why = getattr(error, "strerror", None) or "it does not run"
+        raise UsageError(f"{needs}, and {java} cannot be used: {why}") from error
+    version = re.search(r'version "(?:1\.)?([0-9]+)', said)
+    if version is not None and int(version[1]) < JAVA_LEAST:
+        raise UsageError(f"{needs}, and {java} is Java {version[1]} (JAVA_HOME names another)")
+
+
+def _started(cluster: ClusterOptions) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    settings = _settings(cluster)
+    # read when the context is made, by the JVM for data sources too; what the user has set stays
+    os.environ.setdefault("PYSPARK_PYTHON", settings.get(PYTHON_OF_NODES, sys.executable))
+    if is_local(cluster.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", _ALONE["spark.driver.host"])
+    builder = SparkSession.builder.master(cluster.master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _noise_aside(LOG_LEVEL in dict(cluster.conf)) as said:
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:  # whatever Java or Spark threw: the user is told in one sentence
+            raise NoCluster(f"no Spark session on {cluster.master}: {_reason(error, said)}") from error
+    atexit.register(_end, session)
+    return session
+
+
+def _end(session: "SparkSession") -> None:
+    """Stop a session made here, unless it has been stopped before."""
+    if session.sparkContext._jsc is not None:
+        with suppress(Exception):  # the JVM may be gone already; nothing is lost with it
+            session.stop()
+
+
+def _settings(cluster: ClusterOptions) -> Mapping[str, str]:
+    settings = dict(_QUIET)
+    if is_local(cluster.master):
+        settings |= _ALONE
+    if cluster.jars:
+        settings["spark.jars"] = ",".join(cluster.jars)
+    if cluster.packages:
+        settings["spark.jars.packages"] = ",".join(cluster.packages)
+    return settings | dict(cluster.conf)
+
+
+@contextmanager
+def _noise_aside(wanted: bool) -> "Iterator[IO[bytes] | None]":
+    """What is started inside writes its stderr into a file that nobody sees; everything as it is when `wanted`."""
+    if wanted:
+        yield None
+        return
+    with tempfile.TemporaryFile() as said:
+        stderr = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+def _reason(error: Exception, said: "IO[bytes] | None") -> str:
+    """The last thing that was said about a session that did not come up, on one line."""
+    sentence = str(error).strip().split("\n")[0]
+    if said is None:
+        return sentence
+    said.seek(0)
+    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
+    told = [
+        line for line in lines if re.match(r"(Exception|Error|Caused by|[\w.]+(Exception|Error)\b)", line)
+    ]
+    return " ".join([sentence, *told[:1]])

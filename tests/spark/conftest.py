@@ -1,0 +1,124 @@
+"""Spark for the tests of this room: one session at a time, on this machine alone or on a real standalone cluster.
+
+All tests that carry the mark `spark` run in one process, one after the other: they share the sessions and the cluster.
+When the room is left everything is stopped, JVM and threads included, since what comes next may want to fork.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from kseg.segment.errors import UsageError
+from kseg.spark import session
+from kseg.spark.cluster import ClusterOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark.standalone import Standalone
+
+LOCAL = "local[2]"
+# what every test session is told; small, so that several fit beside each other
+CONF = (
+    ("spark.sql.shuffle.partitions", "2"),
+    ("spark.driver.memory", "1g"),
+    ("spark.executor.memory", "512m"),
+    ("spark.driver.host", "127.0.0.1"),
+    ("spark.driver.bindAddress", "127.0.0.1"),
+)
+Use = Callable[[str], "SparkSession"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def _absent(what: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(what, pytrace=False)
+    pytest.skip(what)
+
+
+def require_spark() -> None:
+    """Skip without pyspark or Java; where CI is set, that is a failure: there a cluster must be asked."""
+    if importlib.util.find_spec("pyspark") is None:
+        _absent("no Spark: pyspark is not installed")
+    try:
+        session.check_java()
+    except UsageError as error:
+        _absent(f"no Spark: {error}")
+
+
+@pytest.fixture(scope="package")
+def use_master() -> Iterator[Use]:
+    """Gives the session on a master; the one on another master ends."""
+    require_spark()
+    from pyspark import SparkContext
+
+    current = ""
+
+    def use(master: str) -> SparkSession:
+        nonlocal current
+        active = session.active()
+        if active is not None and current != master:
+            active.stop()
+        current = master
+        return session.get(ClusterOptions(master=master, conf=CONF))
+
+    yield use
+    active = session.active()
+    if active is not None:
+        active.stop()
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(30)
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture(scope="package")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A master with two workers of one core each."""
+    require_spark()
+    from tests.spark.standalone import Standalone
+
+    with Standalone(tmp_path_factory.mktemp("standalone")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def local_spark(use_master: Use) -> SparkSession:
+    """The session on this machine alone, two cores."""
+    return use_master(LOCAL)
+
+
+@pytest.fixture
+def cluster_spark(use_master: Use, standalone: Standalone) -> SparkSession:
+    """The session on the standalone cluster."""
+    return use_master(standalone.url)
+
+
+@pytest.fixture(params=["local", "standalone"])
+def any_spark(request: pytest.FixtureRequest) -> SparkSession:
+    """Either session, one after the other."""
+    name = "local_spark" if request.param == "local" else "cluster_spark"
+    given: SparkSession = request.getfixturevalue(name)
+    return given
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each reason why no cluster was asked, also without -rs."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = {
+        str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports if "spark" in report.keywords
+    }
+    for reason in sorted(reasons):
+        terminalreporter.write_line(reason, yellow=True)
