@@ -61,6 +61,7 @@ KINDS = {
     Role.CLEAN_SHUTDOWN: "clean shutdown marker",
     Role.LOCK: "lock of a broker",
     Role.KSEG_JOURNAL: "journal of kseg",
+    Role.KSEG_STREAM: "progress of a stream of kseg's",
     Role.UNKNOWN: "unknown",
 }
 _REQUIRED = (("offset_index", L.OFFSET_INDEX_SUFFIX), ("time_index", L.TIME_INDEX_SUFFIX))

@@ -31,6 +31,7 @@ _LOG_DIR_ROLES = (
     Role.CLEAN_SHUTDOWN,
     Role.LOCK,
     Role.KSEG_JOURNAL,
+    Role.KSEG_STREAM,
     Role.BOOTSTRAP_SNAPSHOT,
 )
 SLOT_BYTES = {

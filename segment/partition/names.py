@@ -70,6 +70,11 @@ _SUFFIXED = "([^ \t\n\x0b\f\r]+)-([^ \t\n\x0b\f\r]+)[.]([^ \t\n\x0b\f\r]+)-(dele
 _STATE_SUFFIXES = tuple(f"-{state}" for state in PartitionState if state is not PartitionState.LIVE)
 
 
+def is_topic_name(text: str) -> bool:
+    """Whether a broker takes it for the name of a topic (Kafka: Topic.validate)."""
+    return re.fullmatch("[a-zA-Z0-9._-]{1,249}", text) is not None and text not in (".", "..")
+
+
 def parse_partition_directory(name: str) -> PartitionName:
     """The partition that a directory name stands for (name only, no path).
 
@@ -126,6 +131,7 @@ class Role(StrEnum):
     CLEAN_SHUTDOWN = "clean-shutdown"
     LOCK = "lock"
     KSEG_JOURNAL = "kseg-journal"
+    KSEG_STREAM = "kseg-stream"
     UNKNOWN = "unknown"
 
 
@@ -177,6 +183,7 @@ NAME_BY_ROLE = {role: name for name, role in _ROLE_BY_NAME.items()}
 _STATES = {f".{state}": state for state in FileState if state is not FileState.LIVE}
 # compiled when a name first looks like one of them: compiling takes longer than reading a name
 STAGED_PREFIX = "kseg-staged-"  # what tasks of a cluster have written, until it is joined (`writing.runs`)
+STREAM_PREFIX = "kseg-stream-"  # which micro-batch of a streaming query was written last
 _OWN_PREFIXES = ("kseg-journal-", STAGED_PREFIX)  # the first also of the files that belong to a journal
 _METADATA_SNAPSHOT = r"([0-9]{20,})-([0-9]{10,})(-[^.]+)?"
 _REMOTE_INDEX = r"([0-9]+)_([A-Za-z0-9_-]{22})"
@@ -215,6 +222,8 @@ def parse_file_name(name: str) -> FileName:
         return FileName(name, None, role, state, stem=stem)
     if name.startswith(_OWN_PREFIXES):
         return FileName(name, None, Role.KSEG_JOURNAL, stem=name)
+    if name.startswith(STREAM_PREFIX) and state is FileState.LIVE:
+        return FileName(name, None, Role.KSEG_STREAM, stem=name)
     body, dot, suffix = stem.rpartition(".")
     if dot and f".{suffix}" == L.CHECKPOINT_SUFFIX:
         return _metadata_snapshot(name, body, state, stem)

@@ -30,6 +30,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import is_partition_directory, list_partition
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
+    STAGED_PREFIX,
     PartitionName,
     PartitionState,
     Role,
@@ -47,6 +48,7 @@ from kseg.segment.writing.runs import Run, is_staged_by
 from kseg.segment.writing.segment_writer import OpenPartition, PartitionWriter, RollRules
 
 COMMAND = "write"
+_FORGOTTEN_MS = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,17 @@ def clear_staged(log_dir: str, run_ids: Iterable[str]) -> None:
         if any(is_staged_by(name, run_id) for run_id in run_ids):
             with suppress(OSError):
                 remove_quietly(DISK, os.path.join(log_dir, name))
+
+
+def clear_forgotten(log_dir: str, now_ms: int) -> None:
+    """Remove what the tasks of killed runs have left: files that nobody has written to for a day."""
+    for name in DISK.names(log_dir):
+        path = os.path.join(log_dir, name)
+        if name.startswith(STAGED_PREFIX):
+            with suppress(OSError):
+                status = DISK.status(path)
+                if status is not None and status.st_mtime_ns // 1_000_000 < now_ms - _FORGOTTEN_MS:
+                    remove_quietly(DISK, path)
 
 
 def partitions_in(log_dir: str) -> dict[Key, str]:

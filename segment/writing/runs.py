@@ -139,10 +139,12 @@ class RunWriter:
         if self._bytes > _WAITING_BYTES:
             self._put_all()
 
-    def open_bytes(self, partition: tuple[str, int]) -> int:
-        """Bytes of the batch that the next record of a partition would come into; 0 when it would begin one."""
+    def fits(self, partition: tuple[str, int], record: Record) -> bool:
+        """Whether a record without an offset comes into a batch that is open already, or the first of its partition."""
         run = self._open.get(partition)
-        return 0 if run is None or not run.records else run.records_bytes
+        if run is None or not run.records:
+            return run is None
+        return not self._is_full(run, run.next_offset, record_bytes(record))
 
     def close(self) -> tuple[Run, ...]:
         """Everything is in the file and on the disk; the runs in order of topic and partition."""

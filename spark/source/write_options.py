@@ -1,0 +1,154 @@
+"""The options of a write to `kafka-log`, from words to values.
+
+Names are Kafka's own for what a topic or a producer is told (with or without `kafka.` in front, as Spark's Kafka sink
+wants them), and Spark's where its sink has the option. All that is wrong raises UsageError with one sentence. Nothing
+here looks at a file, and nothing here needs Spark.
+
+Spark itself refuses the save modes `errorifexists` and `ignore` for every data source written in Python (4.3.0); the option
+`ifExists` of mode `append` means the same.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.partition.names import is_topic_name
+from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
+from kseg.segment.writing.batching import DEFAULT_BATCH_BYTES
+from kseg.segment.writing.runs import RunRules
+from kseg.segment.writing.segment_writer import DEFAULT_SEGMENT_BYTES, RollRules
+from kseg.spark.source.options import Words, paths_of, whole_number
+
+APPEND, ERROR, IGNORE = "append", "error", "ignore"
+CREATE_TIME, LOG_APPEND_TIME = "createtime", "logappendtime"
+
+WRITE_NAMES: Final = (
+    "path",
+    "paths",
+    "topic",
+    "partitions",
+    "ifExists",
+    "compression.type",
+    "batch.size",
+    "batchRecords",
+    "segment.bytes",
+    "segment.ms",
+    "segment.index.bytes",
+    "index.interval.bytes",
+    "message.timestamp.type",
+    "keepOffsets",
+    "leaderEpoch",
+    "topicId",
+)
+STREAM_WRITE_NAMES: Final = ("checkpointLocation", "queryName", "sinkId")
+_UNCOMPRESSED = ("uncompressed", "producer")
+_INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a write was asked, checked. topic: of all rows, None: the column says. partitions: of every topic that is
+    written, None: as many as are there. topic_ids: by topic; under "" the id of the only one. append_time: whether rows
+    that do not say so themselves have LogAppendTime."""
+
+    log_dir: str
+    topic: str | None = None
+    partitions: int | None = None
+    if_exists: str = APPEND
+    runs: RunRules = field(default_factory=RunRules)
+    rolls: RollRules = field(default_factory=RollRules)
+    append_time: bool | None = None
+    keep_offsets: bool = True
+    leader_epoch: int | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    checkpoint: str | None = None
+    sink_id: str | None = None
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """The options of a write, or of a streaming one. Raises UsageError."""
+    words = _KafkaWords(given)
+    words.refuse_unknown((*WRITE_NAMES, *STREAM_WRITE_NAMES))
+    paths = paths_of(words)
+    if len(paths) > 1:
+        raise UsageError("kafka-log writes to one data directory, not to several")
+    topic = words.get("topic")
+    if topic is not None and not is_topic_name(topic):
+        raise UsageError(f"{topic!r} is no name of a topic")
+    return WriteOptions(
+        log_dir=paths[0],
+        topic=topic,
+        partitions=words.number("partitions", _INT_MAX),
+        if_exists=words.choice("ifExists", (APPEND, ERROR, IGNORE)),
+        runs=RunRules(
+            codec=_codec(words),
+            batch_bytes=words.number("batch.size", _INT_MAX) or DEFAULT_BATCH_BYTES,
+            batch_records=words.number("batchRecords", _INT_MAX),
+        ),
+        rolls=RollRules(
+            segment_bytes=words.number("segment.bytes", _INT_MAX) or DEFAULT_SEGMENT_BYTES,
+            segment_ms=words.number("segment.ms"),
+            segment_index_bytes=words.number("segment.index.bytes", _INT_MAX)
+            or L.DEFAULT_SEGMENT_INDEX_BYTES,
+            index_interval_bytes=words.least_zero("index.interval.bytes", L.DEFAULT_INDEX_INTERVAL_BYTES),
+        ),
+        append_time=_append_time(words),
+        keep_offsets=words.boolean("keepOffsets", True),
+        leader_epoch=None if words.get("leaderEpoch") is None else words.least_zero("leaderEpoch", 0),
+        topic_ids=_topic_ids(words, topic),
+        checkpoint=words.get("checkpointLocation"),
+        sink_id=words.get("sinkId"),
+    )
+
+
+class _KafkaWords(Words):
+    """Options of which Kafka's own may stand with `kafka.` in front."""
+
+    def get(self, name: str) -> str | None:
+        own = super().get(name)
+        return super().get(f"kafka.{name}") if own is None and "." in name else own
+
+    def least_zero(self, name: str, default: int) -> int:
+        text = self.get(name)
+        if text is None:
+            return default
+        value = whole_number(text)
+        if value is None or not 0 <= value <= _INT_MAX:
+            raise UsageError(f"the option {name} is a whole number from 0 to {_INT_MAX}, not {text!r}")
+        return value
+
+
+def _codec(words: Words) -> int:
+    name = words.choice("compression.type", (*L.CODEC_NAMES, *_UNCOMPRESSED))
+    return L.NONE if name in _UNCOMPRESSED else L.CODEC_NAMES.index(name)
+
+
+def _append_time(words: Words) -> bool | None:
+    if words.get("message.timestamp.type") is None:
+        return None
+    return words.choice("message.timestamp.type", (CREATE_TIME, LOG_APPEND_TIME)) == LOG_APPEND_TIME
+
+
+def _topic_ids(words: Words, topic: str | None) -> dict[str, str]:
+    text = words.get("topicId")
+    if text is None:
+        return {}
+    wrong = UsageError('the option topicId is an id, or JSON like {"orders":"AAECAwQFBgcICQoLDA0ODw"}')
+    if text.lstrip().startswith("{"):
+        try:
+            ids = json.loads(text)
+        except (ValueError, RecursionError):
+            raise wrong from None
+    elif topic is None:
+        raise UsageError("one topicId for all rows needs the option topic; with a column it is JSON by topic")
+    else:
+        ids = {topic: text.strip()}
+    for name, identity in ids.items():
+        try:
+            encode_partition_metadata(PartitionMetadata(identity))
+        except (FormatError, AttributeError, TypeError) as error:
+            raise UsageError(f"{identity!r} is no id of the topic {name}: {error}") from None
+    return dict(ids)

@@ -1,0 +1,300 @@
+"""Writing `kafka-log`: what tasks and driver do with rows, attempts that fail, run twice or are killed, and save modes."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kseg.segment.errors import Refused, UsageError
+from kseg.segment.model import Record
+from kseg.segment.writing.partitioner import partition_for_key
+from kseg.spark.source.schema import HEADERS_TYPE
+from kseg.spark.source.writer import KafkaLogStreamWriter, KafkaLogWriter, Written
+from tests import trees
+from tests.segment.test_delivery import contents_of, opens, records_of, visible
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+COLUMNS = {
+    "key": (BinaryType(), pa.binary()),
+    "value": (BinaryType(), pa.binary()),
+    "topic": (StringType(), pa.string()),
+    "partition": (IntegerType(), pa.int32()),
+    "offset": (LongType(), pa.int64()),
+    "timestamp": (TimestampType(), pa.timestamp("us", "UTC")),
+    "timestampType": (IntegerType(), pa.int32()),
+    "headers": (
+        HEADERS_TYPE,
+        pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
+    ),
+}
+
+
+def batch_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> RecordBatch:
+    return pa.record_batch(
+        [pa.array([row.get(name) for row in rows], COLUMNS[name][1]) for name in names], names=list(names)
+    )
+
+
+def schema_of(names: Sequence[str]) -> StructType:
+    return StructType([StructField(name, COLUMNS[name][0]) for name in names])
+
+
+def writer_of(log_dir: Path, names: Sequence[str], replaces: bool = False, **options: str) -> KafkaLogWriter:
+    given = {"path": str(log_dir)} | {name.replace("_", "."): text for name, text in options.items()}
+    return KafkaLogWriter(schema_of(names), given, replaces)
+
+
+def attempt(writer: KafkaLogWriter, task: int, *batches: RecordBatch) -> Written:
+    """What an attempt of a task sends to the driver."""
+    done = writer.write(iter(batches))
+    return Written(task, done.run_id, done.runs)
+
+
+def values_of(count: int, name: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"value": b"%s-%d" % (name.encode(), n), **more} for n in range(count)]
+
+
+def staged(log_dir: Path) -> list[str]:
+    return [path.name for path in log_dir.iterdir() if path.name.startswith("kseg-staged-")]
+
+
+# --- rows
+
+
+def test_rows_become_records_with_all_they_bring(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    moment = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456, datetime.UTC)
+    rows = [
+        {"key": b"a", "value": b"1", "partition": 1, "timestamp": moment},
+        {
+            "key": None,
+            "value": None,
+            "partition": 1,
+            "timestamp": datetime.datetime.fromtimestamp(0, datetime.UTC),
+        },
+        {
+            "key": b"",
+            "value": b"",
+            "partition": 1,
+            "headers": [{"key": "h", "value": b"\xff"}, {"key": "", "value": None}],
+        },
+    ]
+    names = ("headers", "value", "timestamp", "key", "partition")
+    writer = writer_of(log_dir, names, topic="t", compression_type="zstd")
+    writer.commit([attempt(writer, 0, batch_of(rows, names))])
+    first, second, third = records_of(log_dir / "t-1")
+    stamp_ms = int(moment.timestamp() * 1000)
+    assert first == Record(0, stamp_ms, b"a", b"1")
+    assert second == Record(1, 0, None, None)
+    assert (third.offset, third.key, third.value) == (2, b"", b"")
+    assert third.headers == ((b"h", b"\xff"), (b"", None))
+    assert third.timestamp_ms > stamp_ms, "without a timestamp it is now"
+    assert not (log_dir / "t-0").exists(), "a partition that no row names is not made"
+    assert not staged(log_dir)
+
+
+def test_rows_with_append_time_keep_it(tmp_path: Path) -> None:
+    times = [datetime.datetime.fromtimestamp(n, datetime.UTC) for n in (5, 5, 7)]
+    names = ("value", "timestamp", "timestampType")
+    rows = [{"value": b"v", "timestamp": time, "timestampType": 1} for time in times]
+    writer = writer_of(tmp_path / "data", names, topic="t")
+    writer.commit([attempt(writer, 0, batch_of(rows, names))])
+    data = next((tmp_path / "data" / "t-0").glob("*.log")).read_bytes()
+    assert data[22] == 0x08, "attributes of the first batch: LogAppendTime"
+    assert [record.timestamp_ms for record in records_of(tmp_path / "data" / "t-0")] == [5000, 5000, 7000]
+
+
+def test_keys_choose_the_partition_and_rows_without_one_go_round(tmp_path: Path) -> None:
+    names = ("key", "value")
+    keyed = [{"key": b"key-%d" % n, "value": b"%d" % n} for n in range(200)]
+    bare = values_of(200, "bare" * 10)
+    writer = writer_of(tmp_path / "data", names, topic="t", partitions="5", batch_size="500")
+    writer.commit([attempt(writer, 0, batch_of(keyed, names)), attempt(writer, 1, batch_of(bare, names))])
+    shares = []
+    for partition in range(5):
+        found = records_of(tmp_path / "data" / f"t-{partition}")
+        ours = [row["value"] for row in keyed if partition_for_key(row["key"], 5) == partition]
+        assert [record.value for record in found if record.key is not None] == ours
+        shares.append(sum(record.key is None for record in found))
+    assert sum(shares) == 200 and min(shares) > 20
+
+
+def test_offsets_stay_or_are_given_anew(tmp_path: Path) -> None:
+    names = ("value", "offset")
+    rows = [{"value": b"v", "offset": offset} for offset in (10, 12, 40)]
+    for keeps, offsets in (("true", [10, 12, 40]), ("false", [0, 1, 2])):
+        writer = writer_of(tmp_path / keeps, names, topic="t", keepOffsets=keeps)
+        writer.commit([attempt(writer, 0, batch_of(rows, names))])
+        assert [record.offset for record in records_of(tmp_path / keeps / "t-0")] == offsets
+        assert opens(tmp_path / keeps / "t-0") == offsets[-1] + 1
+
+
+@pytest.mark.parametrize(
+    ("names", "row", "said"),
+    [
+        (("value", "topic"), {"topic": None}, "no topic"),
+        (("value", "topic"), {"topic": "../../etc"}, "no name of a topic"),
+        (("value", "topic"), {"topic": "__cluster_metadata"}, "metadata of a cluster"),
+        (("value", "topic", "partition"), {"topic": "t", "partition": -1}, "no partition"),
+        (("value", "topic", "offset"), {"topic": "t", "offset": -1}, "no offset"),
+        (("value", "topic", "headers"), {"topic": "t", "headers": [{"key": None, "value": b""}]}, "no name"),
+    ],
+)
+def test_a_row_that_cannot_be_ends_the_attempt(
+    tmp_path: Path, names: tuple[str, ...], row: dict[str, Any], said: str
+) -> None:
+    log_dir = tmp_path / "data"
+    log_dir.mkdir()
+    writer = writer_of(log_dir, names)
+    with pytest.raises(UsageError, match=said):
+        writer.commit([attempt(writer, 0, batch_of([{"value": b"", **row}], names))])
+    writer.abort([])
+    assert not list(log_dir.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "said"),
+    [
+        ({"key": BinaryType()}, {"topic": "t"}, "no column value"),
+        ({"value": LongType()}, {"topic": "t"}, "string or binary, not bigint"),
+        ({"value": StringType()}, {}, "no column topic"),
+        ({"value": StringType(), "headers": ArrayType(StringType())}, {"topic": "t"}, "the column headers"),
+        ({"value": StringType()}, {"topic": "a/b"}, "no name of a topic"),
+        ({"value": StringType()}, {"topic": "t", "compression.type": "zip"}, "compression.type"),
+        ({"value": StringType()}, {"topic": "t", "topicId": "short"}, "no id"),
+        ({"value": StringType()}, {"topic": "t", "retention": "1"}, "no option retention"),
+        ({"value": StringType()}, {"topic": "t", "segment.bytes": "0"}, "segment.bytes"),
+    ],
+)
+def test_what_the_driver_refuses_at_once(
+    tmp_path: Path, schema: dict[str, Any], options: dict[str, str], said: str
+) -> None:
+    fields = StructType([StructField(name, kind) for name, kind in schema.items()])
+    with pytest.raises(UsageError, match=said):
+        KafkaLogWriter(fields, {"path": str(tmp_path / "data"), **options}, False)
+    assert not (tmp_path / "data").exists()
+
+
+# --- attempts
+
+
+def broken(rows: RecordBatch) -> Iterator[RecordBatch]:
+    yield rows
+    raise RuntimeError("the task dies")
+
+
+def test_attempts_that_fail_or_are_one_too_many_leave_nothing(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    writer = writer_of(log_dir, ("value",), topic="t")
+    batches = [batch_of(values_of(500, f"task{task}"), ("value",)) for task in range(3)]
+    with pytest.raises(RuntimeError):
+        writer.write(broken(batches[0]))
+    assert not staged(log_dir), "an attempt that fails takes its file along"
+    attempts = [[attempt(writer, task, batches[task]) for _ in range(2)] for task in range(3)]
+    assert len(staged(log_dir)) == 6
+    (log_dir / attempts[1][0].runs[0].file).write_bytes(b"cut by a kill")
+    writer.commit([attempts[2][1], attempts[0][0], attempts[1][1]])
+    assert contents_of(log_dir / "t-0") == [b"task%d-%d" % (task, n) for task in range(3) for n in range(500)]
+    assert not staged(log_dir)
+
+
+def test_an_aborted_job_leaves_nothing(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    writer = writer_of(log_dir, ("value",), topic="t")
+    done = attempt(writer, 0, batch_of(values_of(5, "v"), ("value",)))
+    writer.abort([done, None])
+    assert not list(log_dir.iterdir())
+
+
+def test_files_of_jobs_killed_long_ago_go_and_those_of_others_stay(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    names = []
+    for days in (0, 2):
+        killed = writer_of(log_dir, ("value",), topic="t")
+        done = attempt(killed, 0, batch_of(values_of(5, "v"), ("value",)))
+        names.append(done.runs[0].file)
+        before_s = (log_dir / names[-1]).stat().st_mtime - days * 86_400
+        os.utime(log_dir / names[-1], (before_s, before_s))
+    writer = writer_of(log_dir, ("value",), topic="t")
+    writer.commit([attempt(writer, 0, batch_of(values_of(5, "v"), ("value",)))])
+    assert staged(log_dir) == names[:1]
+    assert len(records_of(log_dir / "t-0")) == 5
+
+
+# --- save modes
+
+
+def save(log_dir: Path, name: str, replaces: bool = False, **options: str) -> None:
+    writer = writer_of(log_dir, ("value",), replaces, **{"topic": "t", **options})
+    writer.commit([attempt(writer, 0, batch_of(values_of(2, name), ("value",)))])
+
+
+def test_save_modes(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    save(log_dir, "other", topic="other")
+    save(log_dir, "first", ifExists="error")
+    save(log_dir, "second")
+    assert contents_of(log_dir / "t-0") == [b"first-0", b"first-1", b"second-0", b"second-1"]
+    before = trees.tree_state(log_dir)
+    with pytest.raises(Refused, match="holds partitions of t already"):
+        save(log_dir, "third", ifExists="error")
+    save(log_dir, "fourth", ifExists="ignore")
+    assert trees.tree_state(log_dir) == before
+    save(log_dir, "fifth", replaces=True)
+    assert visible(log_dir) == {"other-0": [b"other-0", b"other-1"], "t-0": [b"fifth-0", b"fifth-1"]}
+
+
+def test_overwriting_with_no_rows_empties_the_topic(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    save(log_dir, "first", partitions="2")
+    writer = writer_of(log_dir, ("value",), True, topic="t")
+    writer.commit([attempt(writer, 0)])
+    assert visible(log_dir) == {"t-0": [], "t-1": []}
+    nothing = writer_of(tmp_path / "new", ("value",), topic="t")
+    nothing.commit([attempt(nothing, 0)])
+    assert not (tmp_path / "new").exists()
+
+
+# --- micro-batches
+
+
+def test_a_micro_batch_is_written_once_however_often_it_comes(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_text('{"id":"48475f56-16cb-4a57-b4ea-c912db390c6c"}')
+    given = {"path": str(log_dir), "topic": "t", "checkpointLocation": str(checkpoint)}
+    for number in (0, 1, 1, 0, 2):
+        writer = KafkaLogStreamWriter(schema_of(("value",)), given, False)
+        done = writer.write(iter([batch_of(values_of(1, f"batch{number}"), ("value",))]))
+        writer.commit([done], number)
+        assert not staged(log_dir)
+    assert contents_of(log_dir / "t-0") == [b"batch%d-0" % number for number in range(3)]
+    assert not list(log_dir.rglob("*journal*")), "nobody undoes a micro-batch"
+    (checkpoint / "metadata").write_text('{"id":"another"}')
+    writer = KafkaLogStreamWriter(schema_of(("value",)), given, False)
+    writer.commit([writer.write(iter([batch_of(values_of(1, "new"), ("value",))]))], 0)
+    assert len(contents_of(log_dir / "t-0")) == 4, "another query counts for itself"
+    with pytest.raises(UsageError, match="sinkId"):
+        KafkaLogStreamWriter(schema_of(("value",)), {"path": str(log_dir), "topic": "t"}, False)
