@@ -17,6 +17,7 @@ from kseg.compaction.cleaner import rows
 from kseg.compaction.cleaner.cleanable import Cleanable, cleanable, is_overdue
 from kseg.compaction.cleaner.evidence import Evidence, first_timestamps, gather, open_log
 from kseg.compaction.cleaner.options import CompactOptions, Damaged
+from kseg.compaction.cleaner.passes import LocalPasses, MakePasses
 from kseg.compaction.cleaner.reading import DamagedSegment, survey
 from kseg.compaction.cleaner.rounds import Cleaned, Rounds
 from kseg.compaction.cleaner.rows import COMMAND
@@ -49,8 +50,12 @@ def compact_group(group: TargetGroup, options: CompactOptions) -> Iterator[Event
     yield from work_together(group, options, prepare, carry_out)
 
 
-def prepare(target: LogTarget, options: CompactOptions) -> Generator[Event, None, Prepared | None]:
-    """The first half: yields what is found and the steps; None for a log that a cleaner leaves alone."""
+def prepare(
+    target: LogTarget, options: CompactOptions, passes: MakePasses = LocalPasses
+) -> Generator[Event, None, Prepared | None]:
+    """The first half: yields what is found and the steps; None for a log that a cleaner leaves alone.
+
+    passes: who does the passes of the cleaning."""
     if isinstance(target, FileTarget):
         raise UsageError(f"{target.path} is one file of a log; name its partition directory to compact it")
     untouched = _untouched(target)
@@ -66,7 +71,7 @@ def prepare(target: LogTarget, options: CompactOptions) -> Generator[Event, None
             return None
         evidence = gather(log, around, inputs, options)
         try:
-            return (yield from _planned(target, evidence, options))
+            return (yield from _planned(target, evidence, options, passes))
         except DamagedSegment as damaged:
             yield from _refusal(target, evidence, damaged)
             return None
@@ -98,7 +103,7 @@ def _name(target: PartitionTarget) -> str:
 
 
 def _planned(
-    target: PartitionTarget, evidence: Evidence, options: CompactOptions
+    target: PartitionTarget, evidence: Evidence, options: CompactOptions, passes: MakePasses
 ) -> Generator[Event, None, Prepared]:
     yield from evidence.log.findings
     range_ = cleanable(evidence.standing, options.settings)
@@ -109,7 +114,7 @@ def _planned(
     result = rows.result_row(_name(target), target.path, evidence, range_)
     cleaned = None
     if range_.is_due(options.settings, _is_overdue(evidence, range_, options)):
-        cleaned = _cleaned(target, evidence, range_, options)
+        cleaned = _cleaned(target, evidence, range_, options, passes)
         yield from _findings(target, cleaned)
         result |= rows.cleaned_row(evidence, cleaned)
         for row in rows.detail_rows(_name(target), cleaned, options.settings.now_ms):
@@ -138,20 +143,29 @@ def _is_overdue(evidence: Evidence, range_: Cleanable, options: CompactOptions) 
     return is_overdue(first_timestamps(dirty, evidence.log), options.settings)
 
 
+def scratch_directory(target: PartitionTarget, options: CompactOptions) -> str | None:
+    """On whose file system new logs are written while they are planned; None when they are only counted."""
+    if not options.writes:
+        return None
+    return target.path if options.output is None else _existing(options.output)
+
+
 def _cleaned(
-    target: PartitionTarget, evidence: Evidence, range_: Cleanable, options: CompactOptions
+    target: PartitionTarget,
+    evidence: Evidence,
+    range_: Cleanable,
+    options: CompactOptions,
+    passes: MakePasses,
 ) -> Cleaned:
-    scratch = None
-    if options.writes:
-        scratch = target.path if options.output is None else _existing(options.output)
     rounds = Rounds(
         evidence.segments,
         options.settings,
         evidence.standing.log_start_offset,
         evidence.last_records,
-        scratch_directory=scratch,
+        scratch_directory=scratch_directory(target, options),
         skips=options.damaged is Damaged.SKIP,
         top_keys=0 if options.writes else options.top_keys,
+        passes=passes,
     )
     return rounds.run(range_.first_dirty_offset, range_.first_uncleanable_offset, range_.dirty_bytes)
 

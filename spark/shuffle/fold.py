@@ -1,0 +1,97 @@
+"""One part of the hash space: the latest offset of each key of it, and from that which records are superseded.
+
+1. All rows of the part are here: those that count are put into a map; of two of a key the earlier one is gone.
+2. Then the questions: a record is gone when the map has a later one of its key.
+3. What is gone goes to the group of segments that it lies in.
+
+Memory: the rows as they came and a map of them, which the number of parts keeps below --map-memory.
+"""
+
+import pickle
+from array import array
+from collections.abc import Iterable, Iterator
+
+from kseg.segment.files import PrivateMemory
+from kseg.segment.kernel import keyrows as R
+from kseg.spark.shuffle.plan import OFFSET_BYTES, ROW_BYTES, Kind, Message, ShufflePlan
+
+_GONE = 1 << 19
+
+
+def verdicts_of(messages: Iterable[tuple[int, Message]], plan: ShufflePlan) -> Iterator[tuple[int, bytes]]:
+    """(group, offsets), and for the place of the notes those that came by, and how many keys there are as a number."""
+    router = _Router(plan)
+    blobs: dict[Kind, list[bytes]] = {Kind.PUT: [], Kind.ASK: []}
+    for _, (kind, data) in messages:
+        if kind is Kind.GONE:
+            offsets = memoryview(data).cast("q")
+            yield from router.routed(offsets, len(offsets))
+        elif kind is Kind.NOTE:
+            yield plan.notes_place, data
+        else:
+            blobs[kind].append(data)
+    rows = sum(map(len, blobs[Kind.PUT])) // ROW_BYTES
+    if not rows:
+        return
+    memory = PrivateMemory(ROW_BYTES * (rows * 3 // 2 + 2), is_large=True)
+    slots = memory.view.cast("q")
+    try:
+        state = _numbers(3)
+        yield from _folded(blobs[Kind.PUT], slots, state, router)
+        yield plan.notes_place, pickle.dumps(state[R.F_SIZE])
+        yield from _asked(blobs[Kind.ASK], slots, state, router)
+    finally:
+        slots.release()
+        memory.close()
+
+
+def _folded(
+    blobs: list[bytes], slots: memoryview, state: memoryview, router: "_Router"
+) -> Iterator[tuple[int, bytes]]:
+    slot_count = len(slots) // 3
+    gone = _numbers(_GONE)
+    for rows, count in _stretches(blobs):
+        R.fold_rows(rows, 0, count, slots, slot_count, slot_count - 1, state, gone)
+        yield from router.routed(gone, state[R.F_GONE])
+        state[R.F_GONE] = 0
+
+
+def _asked(
+    blobs: list[bytes], slots: memoryview, state: memoryview, router: "_Router"
+) -> Iterator[tuple[int, bytes]]:
+    gone = _numbers(_GONE)
+    for rows, count in _stretches(blobs):
+        R.ask_rows(rows, count, slots, len(slots) // 3, state, gone)
+        yield from router.routed(gone, state[R.F_GONE])
+        state[R.F_GONE] = 0
+
+
+def _stretches(blobs: list[bytes]) -> Iterator[tuple[memoryview, int]]:
+    """Rows, not too many at a time; a message is let go when it is done."""
+    blobs.reverse()
+    while blobs:
+        rows = memoryview(blobs.pop()).cast("q")
+        for at in range(0, len(rows), 3 * _GONE):
+            stretch = rows[at : at + 3 * _GONE]
+            yield stretch, len(stretch) // 3
+
+
+class _Router:
+    """From offsets to messages to the groups they lie in."""
+
+    def __init__(self, plan: ShufflePlan) -> None:
+        self._bases = memoryview(array("q", plan.bases))
+        self._bounds = _numbers(len(plan.bases) + 1)
+
+    def routed(self, offsets: memoryview, count: int) -> Iterator[tuple[int, bytes]]:
+        if not count:
+            return
+        out, bounds, groups = _numbers(count), self._bounds, len(self._bases)
+        R.scatter_offsets(offsets, count, self._bases, groups, bounds, out)
+        for group in range(groups):
+            if bounds[group] < bounds[group + 1]:
+                yield group, out[bounds[group] : bounds[group + 1]].tobytes()
+
+
+def _numbers(count: int) -> memoryview:
+    return memoryview(array("q", bytes(OFFSET_BYTES * count)))

@@ -1,0 +1,102 @@
+"""One group of segments on an executor: rewritten by the local second pass, which asks `Survivors`.
+
+A new log is written under a name of its own: that of the group and of the attempt. Two attempts at the same group never
+write to the same file, only one is told to the driver, and what nobody was told of is removed with the workplace.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from kseg.compaction.cleaner.cleaning import Cleaning
+from kseg.compaction.cleaner.group import clean_group
+from kseg.compaction.cleaner.reading import DamagedSegment
+from kseg.compaction.cleaner.segments import Segment
+from kseg.compaction.cleaner.splitting import Overflowed
+from kseg.compaction.cleaner.sums import Sums
+from kseg.compaction.cleaner.top_keys import KeySketch, TopKey
+from kseg.segment.apply.scratch import ScratchFile
+from kseg.segment.findings import Finding
+from kseg.spark.shuffle.plan import GroupWork, PassWork, ShufflePlan
+from kseg.spark.shuffle.survivors import Survivors
+
+_KEYS_FOR_ONE = 8  # keys that a group names for each that the whole is to name
+_LEAST_KEYS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What became of a group. made: the new segment, None when nothing would be different; log_path, crc: of its log, None
+    when it was only counted. damaged, overflowed: the number of the segment that ended it; findings: what is wrong."""
+
+    number: int
+    sums: Sums = field(default_factory=Sums)
+    made: Segment | None = None
+    log_path: str | None = None
+    crc: int = 0
+    top_keys: tuple[TopKey, ...] = ()
+    damaged: int | None = None
+    findings: tuple[Finding, ...] = ()
+    overflowed: int | None = None
+
+
+def rewritten(
+    group: GroupWork, work: PassWork, plan: ShufflePlan, superseded: Iterable[bytes], attempt: int
+) -> Rewritten:
+    """The new log of a group is there. superseded: offsets of records that have later ones. Raises Refused."""
+    sketch = KeySketch() if work.top_keys else None
+    secret = plan.secret if sketch is not None else None
+    base = group.segments[0].base_offset
+    survivors = Survivors(base, group.bound, work.upper_offset - 1, secret)
+    try:
+        for offsets in superseded:
+            survivors.supersede(offsets)
+        horizon_ms = work.legacy_horizon_ms
+        cleaning = Cleaning(survivors, plan.settings, work.records, work.upper_offset, horizon_ms, sketch)
+        cleaning.transactions = group.transactions
+        return _cleaned(group, work, plan, cleaning, sketch, attempt)
+    finally:
+        survivors.close()
+
+
+def _cleaned(
+    group: GroupWork,
+    work: PassWork,
+    plan: ShufflePlan,
+    cleaning: Cleaning,
+    sketch: KeySketch | None,
+    attempt: int,
+) -> Rewritten:
+    log = None
+    if work.workplace is not None:
+        log = ScratchFile(work.workplace, name=f"{group.number}-{attempt}")
+    interval = plan.settings.index_interval_bytes
+    try:
+        made = clean_group(cleaning, group.segments, group.aborted, interval, log)
+    except DamagedSegment as damaged:
+        number = group.first_number + group.segments.index(damaged.segment)
+        return Rewritten(group.number, damaged=number, findings=damaged.findings)
+    except Overflowed as overflowed:
+        number = group.first_number + group.segments.index(overflowed.segment)
+        return Rewritten(group.number, overflowed=number)
+    keys: tuple[TopKey, ...] = ()
+    if sketch is not None:
+        most = max(_LEAST_KEYS, _KEYS_FOR_ONE * work.top_keys)
+        keys = tuple(sketch.top(most, group.segments))
+    if made is None or log is None or work.workplace is None:
+        return Rewritten(group.number, cleaning.sums, made, top_keys=keys)
+    crc = log.crc
+    log.leave()
+    path = os.path.join(work.workplace, f"{group.number}-{attempt}")
+    return Rewritten(group.number, cleaning.sums, replace(made, log=None), path, crc, keys)
+
+
+def heaviest(groups: Iterable[Rewritten], most: int) -> list[TopKey]:
+    """The keys that weigh most in all groups together."""
+    weights: dict[bytes, TopKey] = {}
+    for group in groups:
+        for top in group.top_keys:
+            known = weights.get(top.key, TopKey(top.key, 0, 0))
+            total = known.bytes_superseded + top.bytes_superseded
+            weights[top.key] = TopKey(top.key, total, known.values + top.values)
+    return sorted(weights.values(), key=lambda top: -top.bytes_superseded)[:most]
