@@ -15,9 +15,6 @@ doubtful batch, against all batches without doubts:
 Doubtful batches whose claims nobody contests count as neighbours and as holders of their offsets for one another: of
 two batches that changed places each fills the hole that the other seems to have.
 
-In front of damage the neighbours miss one: a batch that ends a stretch above where the file goes on, or far above all
-that is before the end, is doubtful when the order holds without it.
-
 Then the leader epochs are judged in the order that stays (`epochs`).
 """
 
@@ -27,15 +24,13 @@ from dataclasses import replace
 
 from kseg.recovery.salvage.epochs import judge_epochs
 from kseg.recovery.salvage.found import HeaderFix, Logs, Stretch, stretch_of
+from kseg.recovery.salvage.outliers import BELIEVABLE_GAP, doubt_outliers, moved_to, set_altered_offset
 from kseg.recovery.salvage.overlaps import Joiner, in_order
 from kseg.recovery.salvage.watch import Doubtful, Loss, Watch
-from kseg.recovery.verify.neighbours import fit_offset, flipped_bit
+from kseg.recovery.verify.neighbours import one_bit_away
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.state.epochs import EpochHistory
-
-# The last batch of a damaged log is believed when no more offsets than these are missing before it.
-BELIEVABLE_GAP = 1 << 24
 
 
 def settled_order(
@@ -44,102 +39,36 @@ def settled_order(
     """All that stays, in order, with every doubt settled: fixes that are none are dropped, what goes is a loss of its
     watch. witness: the greatest offset that files beside the log know of. epochs: the leader-epoch checkpoint."""
     for watch in watches:
-        _doubt_outliers(logs, watch, watch is watches[-1])
+        doubt_outliers(logs, watch)
     plain = [stretch for watch in watches for stretch in watch.stretches if stretch.is_believed]
-    order = in_order(logs, plain)
+    order = in_order(logs, plain, epochs)
     strange = [*_believed_after_all(logs, watches, order, witness)]
     if strange:
-        order = in_order(logs, [*plain, *strange])
+        order = in_order(logs, [*plain, *strange], epochs)
     for number, watch in enumerate(watches):
         if watch.losses:
             watch.search_damage(logs.view(number))
     doubtful = [doubt for watch in watches for doubt in watch.doubtful]
     if doubtful:
         settled = _Doubts(logs, watches, order, witness).settled(doubtful)
-        order = in_order(logs, [*plain, *strange, *settled])
+        order = in_order(logs, [*plain, *strange, *settled], epochs)
     judge_epochs(logs, order.kept, epochs)
     return order
-
-
-def _doubt_outliers(logs: Logs, watch: Watch, is_last: bool) -> None:
-    """Take batches that end stretches too high out of them, and doubt them."""
-    last_damage = max((loss.position for loss in watch.losses), default=-1)
-    number = 0
-    while number < len(watch.stretches):
-        stretch = watch.stretches[number]
-        behind = watch.stretches[number + 1] if number + 1 < len(watch.stretches) else None
-        ends_in_damage = is_last and last_damage >= stretch.end_position
-        if behind is not None and behind.first_offset > stretch.last_offset:
-            number += 1
-            continue
-        before = watch.stretches[number - 1].last_offset if number else watch.log.base_offset - 1
-        # without a batch before nobody can say which of two is too high
-        if (behind is not None or ends_in_damage) and (number or stretch.batches > 1):
-            rest, outlier = _without_last(logs, stretch)
-            lower = before if rest is None else rest.last_offset
-            doubt = _outlier(logs, watch, lower, outlier, behind)
-            if doubt is not None:
-                watch.doubtful.append(doubt)
-                watch.stretches[number : number + 1] = [] if rest is None else [rest]
-                number -= rest is None
-        number += 1
-
-
-def _outlier(
-    logs: Logs, watch: Watch, lower: int, outlier: Stretch, behind: Stretch | None
-) -> Doubtful | None:
-    """The doubt about a batch above `lower`, None when there is none."""
-    first, width = outlier.first_offset, outlier.last_offset - outlier.first_offset + 1
-    if behind is None:
-        if first - lower <= BELIEVABLE_GAP:
-            return None
-    elif not lower < behind.first_offset <= outlier.last_offset:
-        return Doubtful(outlier) if first - max(lower, behind.last_offset) > BELIEVABLE_GAP else None
-    fit = fit_offset(first, width, lower, None if behind is None else behind.first_offset)
-    value = fit.value
-    is_one_bit = flipped_bit(first, value, 64) is not None
-    if value is None or not is_one_bit:
-        is_above = behind is not None and first > behind.last_offset
-        return Doubtful(outlier) if is_above else None
-    fix = HeaderFix(base_offset=value)
-    logs.set_fix(outlier.log, outlier.position, fix.over(watch.log.fixes.get(outlier.position)))
-    corrected = replace(outlier, first_offset=value, last_offset=value + width - 1)
-    return Doubtful(outlier, corrected, is_one_bit=True)
-
-
-def _without_last(logs: Logs, stretch: Stretch) -> tuple[Stretch | None, Stretch]:
-    """A stretch without its last batch (None when there is no other), and that batch."""
-    last, epoch = stretch.first_offset, stretch.first_epoch
-    for table in logs.tables(stretch):
-        row = table.count - 1
-        end = table.at(C.POSITION, row) + table.at(C.SIZE, row)
-        if end < stretch.end_position:
-            last, epoch = table.at(C.LAST_OFFSET, row), table.at(C.LEADER_EPOCH, row)
-            continue
-        outlier = stretch_of(stretch.log, table, row, row + 1)
-        if row:
-            last, epoch = table.at(C.LAST_OFFSET, row - 1), table.at(C.LEADER_EPOCH, row - 1)
-        if stretch.batches == 1:
-            return None, outlier
-        length = stretch.length - outlier.length
-        rest = replace(
-            stretch, length=length, last_offset=last, last_epoch=epoch, batches=stretch.batches - 1
-        )
-        return rest, outlier
-    raise AssertionError("a stretch holds batches")
 
 
 def _believed_after_all(
     logs: Logs, watches: Sequence[Watch], order: Joiner, witness: int | None
 ) -> Iterator[Stretch]:
-    """The stretches behind damage that do not go on from before: believed inside the log, and where the file holds
-    nothing else (then it stands in a wrong place). Others may be somebody's values, and go."""
+    """The stretches behind damage that do not go on from before: believed inside the log, where the file holds nothing
+    else (then it stands in a wrong place), and where believed ones go on from them. Others may be somebody's values, and go."""
     low = logs[0].base_offset if len(logs) else 0
     high = max(order.last_offset + 1, witness or 0)
     for watch in watches:
         is_all = not any(stretch.is_believed for stretch in watch.stretches)
+        leading = _leading_on(watch)
         for stretch in [stretch for stretch in watch.stretches if not stretch.is_believed]:
-            if is_all or low <= stretch.first_offset <= stretch.last_offset <= high:
+            is_inside = low <= stretch.first_offset <= stretch.last_offset <= high
+            if is_all or is_inside or stretch.position in leading:
                 yield stretch
                 continue
             watch.stretches.remove(stretch)
@@ -147,6 +76,21 @@ def _believed_after_all(
                 stretch.log, stretch.position, stretch.length, "offset-not-monotonic", stretch.batches
             )
             watch.losses.append(loss)
+
+
+def _leading_on(watch: Watch) -> set[int]:
+    """Positions of the stretches that believed ones go on from: no more offsets are missing in between than the damage
+    there has bytes."""
+    found, behind = set[int](), None
+    for stretch in reversed(watch.stretches):
+        is_leading = (
+            behind is not None
+            and 0 < behind.first_offset - stretch.last_offset <= 1 + behind.position - stretch.end_position
+        )
+        if not stretch.is_believed and is_leading:
+            found.add(stretch.position)
+        behind = stretch if stretch.is_believed or is_leading else None
+    return found
 
 
 class _Doubts:
@@ -159,18 +103,18 @@ class _Doubts:
 
     def settled(self, doubtful: Sequence[Doubtful]) -> Iterator[Stretch]:
         """Those that stay, as stretches of one batch."""
-        self._company = self._uncontested([doubt.claimed for doubt in doubtful if not doubt.is_inside])
+        self._company = self._uncontested([doubt.claimed for doubt in doubtful])
         for doubt in doubtful:
             claimed, corrected = doubt.claimed, doubt.corrected
             if doubt.is_inside:
-                if self._is_at_home(doubt):
-                    self._watches[claimed.log].rescue(claimed)
-                    yield claimed
+                yield from self._rescued(doubt)
             elif self._is_at_home(doubt) or self._has_copy(claimed):
                 _set_fix(self._logs, claimed, base_offset=None)
                 yield claimed
             elif corrected is not None and self._is_certain(doubt):
                 yield corrected
+            elif doubt.is_strange and not self._is_altered_copy(claimed):
+                yield claimed
             elif self._is_rival(doubt):
                 _set_fix(self._logs, claimed, base_offset=None)
                 yield claimed
@@ -178,6 +122,34 @@ class _Doubts:
                 self._logs.set_fix(claimed.log, claimed.position, HeaderFix())
                 loss = Loss(claimed.log, claimed.position, claimed.length, "altered-base-offset", 1)
                 self._watches[claimed.log].losses.append(loss)
+
+    def _rescued(self, doubt: Doubtful) -> Iterator[Stretch]:
+        """A batch inside of damage, where it stays: at its own offsets, or in the hole around it that it fills."""
+        claimed, watch = doubt.claimed, self._watches[doubt.claimed.log]
+        if 0 <= claimed.first_offset <= claimed.last_offset < L.INT64_MAX and self._is_at_home(doubt):
+            watch.rescue(claimed)
+            yield claimed
+            return
+        value = self._value_in_hole(watch, doubt)
+        if value is not None:
+            moved = set_altered_offset(
+                self._logs, watch, claimed, value, "the hole around it is just as wide"
+            )
+            watch.rescue(claimed)
+            yield moved
+
+    def _value_in_hole(self, watch: Watch, doubt: Doubtful) -> int | None:
+        """The offset of a batch that ends the damage, and has as many offsets as are missing there. What a record holds
+        never ends where its batch does, except in the old formats."""
+        claimed, stretches = doubt.claimed, watch.stretches
+        at = bisect_left(stretches, claimed.position, key=lambda stretch: stretch.position)
+        if doubt.is_wrapper or at == len(stretches) or stretches[at].position != claimed.end_position:
+            return None
+        before = stretches[at - 1].last_offset if at else watch.log.base_offset - 1
+        width = claimed.last_offset - claimed.first_offset + 1
+        if stretches[at].first_offset - before - 1 != width:
+            return None
+        return before + 1 if self._is_free(moved_to(claimed, before + 1)) else None
 
     def _uncontested(self, claims: Sequence[Stretch]) -> list[Stretch]:
         """The claims to offsets of the log that nobody else holds or claims, in order."""
@@ -191,9 +163,7 @@ class _Doubts:
             following = by_offset[number + 1].first_offset if number + 1 < len(by_offset) else L.INT64_MAX
             is_alone = reach < claim.first_offset and claim.last_offset < following
             reach = max(reach, claim.last_offset)
-            is_inside = low <= claim.first_offset and (
-                claim.last_offset <= end or claim.first_offset == end + 1
-            )
+            is_inside = low <= claim.first_offset and (claim.last_offset <= end or _is_near(claim, end))
             if is_alone and is_inside and self._is_free(claim):
                 found.append(claim)
                 end = max(end, claim.last_offset)
@@ -208,9 +178,8 @@ class _Doubts:
             return False
         if not kept or claimed.first_offset > kept[-1].last_offset:
             is_known = self._witness is not None and claimed.last_offset <= self._witness
-            gap = claimed.first_offset - before - 1
-            is_near = doubt.corrected is None and gap <= claimed.last_offset - claimed.first_offset
-            return is_known or not gap or is_near
+            is_near = doubt.corrected is None and _is_near(claimed, before)
+            return is_known or claimed.first_offset == before + 1 or is_near
         if self._fills_a_hole(claimed) or not doubt.is_one_bit or doubt.corrected is None:
             return True
         return not self._is_certain(doubt)
@@ -238,6 +207,8 @@ class _Doubts:
         it as well. Where no log of this partition can have had the claimed offset, the one bit is enough."""
         stretch = doubt.corrected
         assert stretch is not None
+        if doubt.is_of_a_run:
+            return self._is_free(stretch)
         highest = max(self._order.last_offset, -1 if self._witness is None else self._witness)
         if doubt.is_one_bit and doubt.claimed.first_offset > highest + BELIEVABLE_GAP:
             return self._is_free(stretch)
@@ -269,6 +240,15 @@ class _Doubts:
             return False
         return self._body(holder) == self._body(claimed)
 
+    def _is_altered_copy(self, claimed: Stretch) -> bool:
+        """Whether a batch that stays is the same but for one bit of its offset."""
+        width = claimed.last_offset - claimed.first_offset
+        return any(
+            self._has_copy(moved_to(claimed, value))
+            for value in one_bit_away(claimed.first_offset, 64)
+            if 0 <= value <= self._order.last_offset - width
+        )
+
     def _body(self, stretch: Stretch) -> memoryview:
         view = self._logs.view(stretch.log)
         return view[stretch.position + L.HEADER_TO_MAGIC : stretch.end_position]
@@ -289,6 +269,11 @@ class _Doubts:
                 first = self._logs.first_offset(kept[at].log, table, row)
                 return before, first, stretch_of(kept[at].log, table, row, row + 1)
         raise AssertionError("a stretch ends with its last offset")
+
+
+def _is_near(claim: Stretch, end: int) -> bool:
+    """Whether fewer offsets are missing between the end and a batch than the batch has."""
+    return claim.first_offset - end - 1 <= claim.last_offset - claim.first_offset
 
 
 def _likeness(claim: Stretch) -> tuple[int, int, int]:

@@ -175,6 +175,12 @@ class Logs:
             position = stretch.end_position
         return position == self._logs[number].size_bytes and not self._logs[number].fixes
 
+    def is_at_home(self, number: int, first_offset: int, last_offset: int) -> bool:
+        """Whether offsets lie in the range that the names give to a segment."""
+        base = self._logs[number].base_offset
+        following = self._logs[number + 1].base_offset if number + 1 < len(self._logs) else L.INT64_MAX
+        return base <= first_offset and last_offset < max(following, base + 1)
+
     def set_fix(self, number: int, position: int, fix: HeaderFix) -> None:
         """What the header of that batch should say from now on; nothing but None drops it."""
         fixes = self._logs[number].fixes

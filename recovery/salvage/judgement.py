@@ -136,7 +136,7 @@ def _everything(
 def weighed_findings(judgement: Judgement) -> Iterator[Finding]:
     """The findings of the judgement with what salvage makes of them; to be asked when the fixes are final."""
     watch_of = {watch.log.path: watch for watch in judgement.watches}
-    for finding in judgement.findings:
+    for finding in (*judgement.findings, *(each for watch in judgement.watches for each in watch.altered)):
         yield _weighed(finding, watch_of)
 
 

@@ -6,7 +6,8 @@
        a. byte-equal copies          the first stays: of the lower segment, in it the one in front
        b. different leader epochs    the higher epoch stays: what a later leader wrote is what the replicas agreed on
        c. equal epochs               the copy in the segment whose name's range it belongs to, else the first
-       and before all these, one whose place in its file speaks for it
+       and before all these, one whose place in its file speaks for it, then one whose epoch is possible there: what
+       lies behind it, where it belongs, is of no lower epoch, nor does the leader-epoch checkpoint know better
    By that rank, each batch stays that overlaps none that stays already. A batch that was beaten only by one that
    goes itself stays too.
 
@@ -14,7 +15,7 @@ Whoever goes, and why, is kept as `Beaten`.
 """
 
 import heapq
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -23,9 +24,10 @@ from kseg.recovery.salvage.found import Logs, Stretch, stretch_of
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
+from kseg.segment.state.epochs import EpochEntry, EpochHistory
 
 COPY, EPOCH, OWN_SEGMENT, FIRST = "equal-copy", "leader-epoch", "own-segment", "first-copy"
-BELIEVED = "in-its-place"
+BELIEVED, POSSIBLE = "in-its-place", "possible-epoch"
 # So many batches that hang together are settled at once; more only where nothing is as a broker writes it.
 MOST_SETTLED = 20_000
 
@@ -94,10 +96,12 @@ def _follows(before: Stretch, after: Stretch) -> bool:
     return before.log == after.log and before.end_position == after.position
 
 
-def in_order(logs: Logs, stretches: Sequence[Stretch]) -> Joiner:
-    """What stays of all these stretches, and what goes."""
+def in_order(logs: Logs, stretches: Sequence[Stretch], epochs: EpochHistory | None) -> Joiner:
+    """What stays of all these stretches, and what goes. epochs: the leader-epoch checkpoint, None when there is none to
+    trust."""
     result = Joiner()
     by_offset = sorted(stretches, key=lambda found: (found.first_offset, found.log, found.position))
+    possible = _Epochs(logs, by_offset, epochs)
     start = 0
     while start < len(by_offset):
         stop, reach = start + 1, by_offset[start].last_offset
@@ -107,7 +111,7 @@ def in_order(logs: Logs, stretches: Sequence[Stretch]) -> Joiner:
         if stop == start + 1:
             result.keep(by_offset[start])
         else:
-            _Merge(logs, result).run(by_offset[start:stop])
+            _Merge(logs, result, possible).run(by_offset[start:stop])
         start = stop
     return result
 
@@ -172,10 +176,46 @@ def _first_reaching(table: Columns, row: int, limit: int) -> int:
     return low
 
 
+class _Epochs:
+    """Which leader epochs are possible at an offset: they never sink."""
+
+    def __init__(self, logs: Logs, by_offset: Sequence[Stretch], history: EpochHistory | None) -> None:
+        self._entries = () if history is None else history.entries
+        self._starts: list[int] = []
+        self._least: list[int] = []  # epoch of the stretches from there on
+        least = L.INT32_MAX
+        for stretch in reversed(by_offset):
+            is_at_home = logs.is_at_home(stretch.log, stretch.first_offset, stretch.first_offset)
+            if is_at_home and stretch.is_believed and stretch.first_epoch >= 0:
+                least = min(least, stretch.first_epoch)
+            self._starts.append(stretch.first_offset)
+            self._least.append(least)
+        self._starts.reverse()
+        self._least.reverse()
+
+    def allow(self, held: "Held") -> bool:
+        """Whether this batch can be of its epoch."""
+        epoch = held.leader_epoch
+        if epoch < 0:
+            return True
+        at = bisect_right(self._entries, held.first_offset, key=_start_offset)
+        if (at and self._entries[at - 1].epoch > epoch) or (
+            at < len(self._entries) and self._entries[at].epoch <= epoch
+        ):
+            return False
+        at = bisect_right(self._starts, held.last_offset)
+        return at == len(self._least) or epoch <= self._least[at]
+
+
+def _start_offset(entry: EpochEntry) -> int:
+    return entry.start_offset
+
+
 class _Merge:
-    def __init__(self, logs: Logs, result: Joiner) -> None:
+    def __init__(self, logs: Logs, result: Joiner, epochs: _Epochs) -> None:
         self._logs = logs
         self._result = result
+        self._epochs = epochs
         self._waiting: list[tuple[int, int, _Stream]] = []
 
     def run(self, stretches: Sequence[Stretch]) -> None:
@@ -241,21 +281,28 @@ class _Merge:
         view = self._logs.view(held.log)
         return view[held.position + L.HEADER_TO_MAGIC : held.position + held.size_bytes]
 
-    def _rank(self, held: Held) -> tuple[bool, int, bool, int, int]:
-        return not held.is_believed, -held.leader_epoch, not self._is_at_home(held), held.log, held.position
+    def _rank(self, held: Held) -> tuple[bool, bool, int, bool, int, int]:
+        is_possible, is_at_home = self._epochs.allow(held), self._is_at_home(held)
+        return (
+            not held.is_believed,
+            not is_possible,
+            -held.leader_epoch,
+            not is_at_home,
+            held.log,
+            held.position,
+        )
 
     def _rule(self, kept: Held, beaten: Held) -> str:
         if kept.is_believed and not beaten.is_believed:
             return BELIEVED
+        if self._epochs.allow(kept) and not self._epochs.allow(beaten):
+            return POSSIBLE
         if kept.leader_epoch > beaten.leader_epoch:
             return EPOCH
         return OWN_SEGMENT if self._is_at_home(kept) and not self._is_at_home(beaten) else FIRST
 
     def _is_at_home(self, held: Held) -> bool:
-        """Whether its offsets lie in the range that the names give to its segment."""
-        base = self._logs[held.log].base_offset
-        following = self._logs[held.log + 1].base_offset if held.log + 1 < len(self._logs) else L.INT64_MAX
-        return base <= held.first_offset and held.last_offset < max(following, base + 1)
+        return self._logs.is_at_home(held.log, held.first_offset, held.last_offset)
 
 
 def _last_offset(held: Held) -> int:

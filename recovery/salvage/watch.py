@@ -70,13 +70,17 @@ class Loss:
 class Doubtful:
     """A batch whose base offset contradicts its neighbours in the file. claimed: as its header has it. corrected: as
     it fits between them, None when several values would. is_one_bit: the two differ in one bit. is_inside: it lies
-    in a span of damage. is_wrapper: a compressed set of an old format, so how many offsets it holds is not known."""
+    in a span of damage. is_wrapper: a compressed set of an old format, so how many offsets it holds is not known.
+    is_of_a_run: one of a few far from all others (`outliers`), whose corrected values go together. is_strange: above
+    where the file goes on, and that is below what came before as well; it stays, unless it is an altered copy."""
 
     claimed: Stretch
     corrected: Stretch | None = None
     is_one_bit: bool = False
     is_inside: bool = False
     is_wrapper: bool = False
+    is_of_a_run: bool = False
+    is_strange: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +97,8 @@ class Resumption:
 class Watch:
     """A consumer for one log. number: of the log. next_base: of the next segment, None for the last.
 
-    stretches, losses: in order of position. doubtful: batches of which neither tells yet. resumptions: by the position
-    of the damage.
+    stretches, losses: in order of position. doubtful: batches of which neither tells yet. altered: findings about base
+    offsets that only the whole file proves wrong. resumptions: by the position of the damage.
     """
 
     def __init__(self, number: int, log: FoundLog, next_base: int | None) -> None:
@@ -102,9 +106,10 @@ class Watch:
         self.stretches: list[Stretch] = []
         self.losses: list[Loss] = []
         self.doubtful: list[Doubtful] = []
+        self.altered: list[Finding] = []
         self.resumptions: dict[int, Resumption] = {}
         self._number = number
-        self._next_base = next_base
+        self.next_base = next_base
         self._is_suspicious = False
         self._claims: dict[int, Finding] = {}
         self._noted: list[int] = []  # positions of batches that are to be taken alone
@@ -254,8 +259,8 @@ class Watch:
         for loss in spans:
             for table in scanner.valid_within(loss.position + 1, loss.position + loss.length):
                 stretch = stretch_of(self._number, table, 0, 1)
-                if 0 <= stretch.first_offset <= stretch.last_offset < L.INT64_MAX:
-                    self.doubtful.append(Doubtful(stretch, is_inside=True))
+                is_wrapper = table.at(C.MAGIC, 0) < L.MAGIC_V2
+                self.doubtful.append(Doubtful(stretch, is_inside=True, is_wrapper=is_wrapper))
 
     def rescue(self, stretch: Stretch) -> None:
         """A batch inside of damage stays: that damage is what lies around it."""
@@ -306,7 +311,7 @@ class Watch:
             evidence.append(LENGTH)
         low = self.stretches[-1].last_offset + 1 if self.stretches else self.log.base_offset
         reach = self.log.base_offset + L.INT32_MAX
-        high = reach if self._next_base is None else min(reach, self._next_base - 1)
+        high = reach if self.next_base is None else min(reach, self.next_base - 1)
         if follows:
             high = min(high, first_of(table, first + 1) - 1)
         is_between = low <= first_of(table, first) and table.at(C.LAST_OFFSET, first) <= high

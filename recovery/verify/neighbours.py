@@ -171,7 +171,14 @@ def set_offset(table: Columns, row: int, first: int) -> None:
 
 def altered_offset(path: str, table: Columns, row: int, probable: int | None, why: str) -> Finding:
     """The finding; call it before `set_offset`."""
-    found, position = first_of(table, row), table.at(C.POSITION, row)
+    found, width = first_of(table, row), width_of(table, row)
+    return altered_base_offset(path, table.at(C.POSITION, row), found, width, probable, why)
+
+
+def altered_base_offset(
+    path: str, position: int, found: int, width: int, probable: int | None, why: str
+) -> Finding:
+    """The finding about a batch of `width` offsets."""
     bit = flipped_bit(found, probable, 64)
     guess = "" if probable is None else f"; it was probably {probable}"
     if bit is not None:
@@ -183,7 +190,7 @@ def altered_offset(path: str, table: Columns, row: int, probable: int | None, wh
         position=position,
         length=8,
         first_offset=probable,
-        last_offset=None if probable is None else probable + width_of(table, row) - 1,
+        last_offset=None if probable is None else probable + width - 1,
         numbers={"found_base_offset": found, "probable_base_offset": probable, "flipped_bit": bit},
     )
 

@@ -195,12 +195,13 @@ class Scanner:
     def valid_within(self, position: int, stop: int) -> Iterator[Columns]:
         """Valid batches that lie whole in a span of damage, whatever their offsets: tables of one row. They may be out
         of place, copies, or somebody's value that looks like a batch."""
-        found = self._search_from(position, stop, stop, 0, L.INT64_MAX)
+        found = self._search_from(position, stop, stop, -L.INT64_MAX - 1, L.INT64_MAX)
         while found is not None:
             table = Columns(C.BATCH_WIDTH, 1)
             self._fill(table, found, stop, -1)
             yield table
-            found = self._search_from(found + table.at(C.SIZE, 0), stop, stop, 0, L.INT64_MAX)
+            behind = found + table.at(C.SIZE, 0)
+            found = self._search_from(behind, stop, stop, -L.INT64_MAX - 1, L.INT64_MAX)
 
     # --- the verdicts
 

@@ -25,7 +25,7 @@ from tests.recovery.salvaging import all_batches, is_at_peace, lay_down, logs, o
 DAMAGES = int(os.environ.get("KSEG_SALVAGE_DAMAGES", "150"))
 FIRST_SEED = int(os.environ.get("KSEG_SALVAGE_SEED", "904000"))
 # Damages that were salvaged wrongly once: batches that changed places were renumbered, an intact batch made room for
-# an altered one, leader epochs were judged beside batches that had been moved.
+# an altered one, leader epochs were judged beside batches that had been moved, a second salvage went on from the first.
 WRONG_ONCE = (
     880084,
     880240,
@@ -40,6 +40,11 @@ WRONG_ONCE = (
     903749,
     903980,
     904243,
+    904509,
+    912180,
+    912471,
+    913848,
+    914143,
 )
 PARTS = 6
 
@@ -233,24 +238,49 @@ def judge_salvage(healthy_one: Path, damaged: Path, place: Path) -> None:
     found = sum(file.stat().st_size for file in logs(damaged))
     assert found == sum(map(len, stays)) + repair.bytes_lost, "bytes are missing"
     originals = all_batches(healthy_one)
-    there = b"\xff\xee".join(file.read_bytes() for file in logs(damaged))
+    there = Bytes([file.read_bytes() for file in logs(damaged)])
     judge_headers(repair, originals, stays, there)
-    lost = {batch for batch in originals if batch in there} - set(stays)
+    lost = [batch for batch in {*originals} - {*stays} if there.holds_apart(batch, stays)]
     assert not lost, [offsets(batch) for batch in lost]
     ranges = [(entry.position, entry.length, entry.file) for entry in repair.removed]
     for (at, length, file), (next_at, _, next_file) in itertools.pairwise(ranges):
         assert file != next_file or at + length <= next_at, "a byte goes twice"
 
 
-def heads_before(body: bytes, there: bytes) -> Iterator[bytes]:
-    """The 17 bytes in front of a batch's body, wherever that is found."""
-    at = there.find(body)
+def positions(data: bytes, part: bytes) -> Iterator[int]:
+    at = data.find(part)
     while at >= 0:
-        yield there[max(0, at - HEADER_TO_MAGIC) : at]
-        at = there.find(body, at + 1)
+        yield at
+        at = data.find(part, at + 1)
 
 
-def judge_headers(repair: Repair, originals: list[bytes], stays: list[bytes], there: bytes) -> None:
+class Bytes:
+    """All logs; nothing is found across the end of one."""
+
+    def __init__(self, logs: list[bytes]) -> None:
+        self._logs = logs
+
+    def __contains__(self, batch: bytes) -> bool:
+        return any(batch in log for log in self._logs)
+
+    def holds_apart(self, batch: bytes, others: list[bytes]) -> bool:
+        """Whether the batch lies somewhere without sharing a byte with one of the others: of two batches that do, no
+        more than one was ever written there."""
+        for log in self._logs:
+            taken = [(at, at + len(other)) for other in others for at in positions(log, other)]
+            for at in positions(log, batch):
+                if all(at >= end or at + len(batch) <= start for start, end in taken):
+                    return True
+        return False
+
+    def heads_before(self, body: bytes) -> Iterator[bytes]:
+        """The 17 bytes in front of a batch's body, wherever that is found."""
+        for log in self._logs:
+            for at in positions(log, body):
+                yield log[max(0, at - HEADER_TO_MAGIC) : at]
+
+
+def judge_headers(repair: Repair, originals: list[bytes], stays: list[bytes], there: Bytes) -> None:
     """No record is invented, and none gets offsets or an epoch that are not its own: what the damage left alone stays
     as it was; only a header that the damage altered is written anew, and that is said."""
     headers = {body(batch): batch for batch in originals}
@@ -266,8 +296,12 @@ def judge_headers(repair: Repair, originals: list[bytes], stays: list[bytes], th
         if batch == original or batch in there:  # an alteration that nothing contradicts is not seen
             continue
         assert original not in there, f"an intact batch is altered: {offsets(original)} to {offsets(batch)}"
-        if batch[:8] not in (original[:8], *(head[:8] for head in heads_before(body(batch), there))):
+        heads = [original[:HEADER_TO_MAGIC], *there.heads_before(body(batch))]
+        if batch[:8] not in [head[:8] for head in heads]:
             assert overflows or ("altered-base-offset", offsets(batch)[0]) in said, offsets(batch)
+        if batch[:8] == original[:8] and batch[16] >= 2:
+            epochs = [head[12:16] for head in heads]
+            assert batch[12:16] in epochs, f"an epoch is invented: {offsets(batch)}"
 
 
 def test_a_running_broker_stopped_anywhere(partitions: tuple[Path, Path], tmp_path: Path) -> None:
