@@ -1,0 +1,32 @@
+"""The writers of `kafka-log` in a session, for the tests of writing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Make the session know the data source."""
+    from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+    from kseg.spark.source.writer import KafkaLogStreamWriter, KafkaLogWriter
+
+    class KafkaLog(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "kafka-log"
+
+        def schema(self) -> str:
+            return "value binary"
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            return KafkaLogWriter(schema, self.options, overwrite)
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+            return KafkaLogStreamWriter(schema, self.options, overwrite)
+
+    spark.dataSource.register(KafkaLog)
