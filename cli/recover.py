@@ -1,5 +1,6 @@
 """`kseg recover`: make a log sound again, as a broker would or keeping every valid batch; a plan first."""
 
+from functools import partial
 from typing import Annotated
 
 from kseg.cli.declare import Option
@@ -188,6 +189,7 @@ def command(
     from kseg.recovery.repair.group import recover_group
     from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.whole import Run
+    from kseg.segment import fanout
     from kseg.segment.apply.together import groups_of
     from kseg.segment.targets import Expansion
 
@@ -237,7 +239,7 @@ def command(
         "--partition": partition,
         "--now": now,
     }
-    run = Run(options, jobs or default_jobs())
+    run = Run(options, partial(fanout.run, jobs=jobs or default_jobs()))
     style = Style(
         command="recover",
         json=json,

@@ -59,7 +59,14 @@ class KeySketch:
         """The weightiest first. segments: those that were counted, as they were."""
         weights = self._column(_BYTES)
         by_base = {segment.base_offset: segment for segment in segments}
-        heaviest = sorted((at for at in range(_PLACES) if weights[at]), key=lambda at: -weights[at])
+        first = [self._column(field) for field in (_SEGMENT, _POSITION, _OFFSET)]
+
+        def rank(
+            at: int,
+        ) -> tuple[int, ...]:  # equals in the order of the log: their places are a matter of chance
+            return -weights[at], *(column[at] for column in first)
+
+        heaviest = sorted((at for at in range(_PLACES) if weights[at]), key=rank)
         for at in heaviest[:most]:
             segment = by_base[self._column(_SEGMENT)[at]]
             key = _key_at(segment, self._column(_POSITION)[at], self._column(_OFFSET)[at])

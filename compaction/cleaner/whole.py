@@ -9,23 +9,24 @@ from typing import Any
 from kseg.compaction.around import CheckpointRun, Entries, Values
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.compaction.cleaner.rows import COMMAND, log_dir_row
+from kseg.segment.apply.prepared import copy_path
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
-from kseg.segment.targets import Target
+from kseg.segment.targets import Target, directory_of
 
 
-class Run(CheckpointRun):
+class Run(CheckpointRun[CompactOptions]):
     """One run of `compact` over many targets."""
 
     command = COMMAND
     role = Role.CLEANER_OFFSETS
     why = "first dirty offsets as the logs are"
 
-    def __init__(self, options: CompactOptions) -> None:
-        super().__init__(options)
-        self._is_copy = options.output is not None
-
     def log_dirs_of(self, targets: Sequence[Target]) -> list[str]:
-        return [] if self._is_copy else super().log_dirs_of(targets)
+        return [] if self.options.output is not None else super().log_dirs_of(targets)
+
+    def copy_of(self, target: Target) -> str | None:
+        output = self.options.output
+        return None if output is None else copy_path(output, directory_of(target))
 
     def is_left(self, result: Mapping[str, Any]) -> bool:
         return bool(result["steps"])

@@ -7,7 +7,7 @@
 A purge that was killed between 2 and 3 is dropped by the next one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kseg.compaction.retention.ages import duration_words
@@ -15,7 +15,7 @@ from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rows import COMMAND
 from kseg.segment.apply.disk import DISK, Disk
 from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.journal import State, discard, journals_in
+from kseg.segment.apply.journal import Place, State, discard, journals_in, place_for, read_journal
 from kseg.segment.errors import Refused
 from kseg.segment.partition.marks import Mark, marks_in
 from kseg.segment.plan.inputs import inputs_of
@@ -46,21 +46,51 @@ def _ripeness(mark: Mark, options: RetainOptions) -> Ripeness:
     return Ripeness(mark, is_ripe, words)
 
 
-def purge(directory: str, names: Sequence[str], options: RetainOptions, disk: Disk = DISK) -> None:
-    """Delete these marked files. Raises Refused."""
+def purge(
+    directory: str,
+    names: Sequence[str],
+    options: RetainOptions,
+    disk: Disk = DISK,
+    *,
+    told: Mapping[str, object] | None = None,
+) -> None:
+    """Delete these marked files. told: for later attempts at the same. Raises Refused."""
     inputs = inputs_of(directory)
     steps = tuple(Remove(name, "it is marked for deletion") for name in names)
     plan = Plan(command=COMMAND, directory=directory, inputs=inputs, steps=steps)
     if not plan.is_empty:
-        apply_plan(plan, journal_id=f"{options.run_id}{_ID_SUFFIX}", disk=disk)
-    _drop_purged(directory, disk)
+        apply_plan(plan, journal_id=purge_id(options.run_id), told=told, disk=disk)
+    free_purged(directory, options, disk)
 
 
-def _drop_purged(directory: str, disk: Disk) -> None:
-    """Free what purges have taken out. Raises Refused when that cannot be."""
+def purge_id(run_id: str) -> str:
+    """Of the journal of a run's purge."""
+    return f"{run_id}{_ID_SUFFIX}"
+
+
+def free_purged(directory: str, options: RetainOptions, disk: Disk = DISK) -> None:
+    """Free what purges have taken out. The journal of this run stays where a later attempt may look for it. Raises
+    Refused when that cannot be."""
+    kept = None if options.shared is None else purge_id(options.run_id)
     for journal in journals_in(directory, disk):
         if journal.place.id.endswith(_ID_SUFFIX) and journal.state is State.DONE:
-            try:
-                discard(journal.place, disk)
-            except OSError as error:
-                raise Refused(f"cannot clear away {journal.path}: {error.strerror}") from error
+            _drop(journal.place, disk, with_journal=journal.place.id != kept)
+
+
+def drop_purge(directory: str, run_id: str, disk: Disk = DISK) -> None:
+    """Nobody will look for the journal of a run's purge any more. Raises Refused."""
+    place = place_for(directory, purge_id(run_id))
+    if read_journal(place, disk).state is State.DONE:
+        _drop(place, disk, with_journal=True)
+
+
+def _drop(place: Place, disk: Disk, *, with_journal: bool) -> None:
+    try:
+        if with_journal:
+            discard(place, disk)
+        else:
+            for path in place.files(disk):
+                if path != place.journal:
+                    disk.unlink(path)
+    except OSError as error:
+        raise Refused(f"cannot clear away {place.journal}: {error.strerror}") from error

@@ -2,24 +2,53 @@
 
 As a broker has it, a log has an entry only when it starts inside its first segment (LogManager.
 checkpointLogStartOffsets). Until this is written an entry may be too low, which a broker mends when it loads the log.
+
+Where attempts may be made again, the journals of purges stay until all is done: they tell what has gone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kseg.compaction.around import CheckpointRun, Entries, Values
+from kseg.compaction.retention.options import RetainOptions
+from kseg.compaction.retention.purge import drop_purge
 from kseg.compaction.retention.rows import COMMAND
+from kseg.segment.errors import KsegError
+from kseg.segment.events import Event, Failure, Row
 from kseg.segment.partition.names import PartitionName, Role
 
 _CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")
 
 
-class Run(CheckpointRun):
+class Run(CheckpointRun[RetainOptions]):
     """One run of `retain` over many targets."""
 
     command = COMMAND
     role = Role.LOG_START_OFFSETS
     why = "log start offsets as the logs are"
+
+    def __init__(self, options: RetainOptions) -> None:
+        super().__init__(options)
+        self._purged: list[str] = []
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        yield from super().through(events)
+        for directory in self._purged:
+            try:
+                drop_purge(directory, self.options.run_id)
+            except KsegError as error:
+                yield Failure(directory, str(error), error.exit_status)
+
+    def note(self, event: Event) -> None:
+        super().note(event)
+        options = self.options
+        if (
+            options.apply
+            and options.shared is not None
+            and isinstance(event, Row)
+            and event.values.get("purged")
+        ):
+            self._purged.append(str(event.values["directory"]))
 
     def is_left(self, result: Mapping[str, Any]) -> bool:
         return any(result[name] for name in _CHANGES)

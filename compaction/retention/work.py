@@ -262,18 +262,39 @@ def _unmarked(
 
 
 def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None, Row]:
-    from kseg.compaction.retention.purge import purge, ripeness
+    from kseg.compaction.retention.purge import free_purged, purge, purge_id, ripeness
 
     directory = prepared.plan.directory
+    if options.apply and options.shared is not None:
+        from kseg.segment.apply.attempts import earlier_attempt
+
+        earlier = earlier_attempt(directory, purge_id(options.run_id), directory)
+        if earlier is not None:
+            yield from earlier.events
+            free_purged(directory, options)
+            return earlier.prepared.result
     name = str(prepared.result["partition"])
-    gone = []
+    judged, gone = [], []
     for ripe in ripeness(directory, options):
         mark, verdict = ripe.mark, "purge" if ripe.is_ripe else "wait"
         path = os.path.join(directory, mark.name.name)
-        yield events.Row(rows.mark_row(name, path, mark.size_bytes, mark.marked_at_ms, verdict, ripe.reason))
+        row = rows.mark_row(name, path, mark.size_bytes, mark.marked_at_ms, verdict, ripe.reason)
+        judged.append(events.Row(row))
         if ripe.is_ripe:
             gone.append(mark)
+    yield from judged
     names = [mark.name.name for mark in gone]
+    done: Row = {"purged": names, "bytes_purged": sum(mark.size_bytes for mark in gone)}
     if options.apply:
-        purge(directory, names, options)
-    return {"purged": names, "bytes_purged": sum(mark.size_bytes for mark in gone)}
+        purge(directory, names, options, told=_told(directory, judged, done, options))
+    return done
+
+
+def _told(
+    directory: str, judged: list[events.Row], done: Row, options: RetainOptions
+) -> dict[str, object] | None:
+    if options.shared is None:
+        return None
+    from kseg.segment.apply.attempts import told
+
+    return told(directory, judged, done)

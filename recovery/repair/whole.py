@@ -1,19 +1,16 @@
-"""What a run of `recover` does around the partitions: the lock, the data directories' own files, the clean marker.
+"""What a run of `recover` does around the partitions (`around`): the data directories' own files, the clean marker.
 
-1. Before: the locks of all data directories concerned (--apply). Where a clean-shutdown marker lies or is wanted, the
-   partitions are planned first. With --mark-clean nothing is done unless all of them will be sound; when one of them
-   needs a repair, a marker that lies there is taken away before anything else changes. To the partitions it is there
-   still: they are loaded as planned.
-2. The partitions (`work.recover`), here or in worker processes. Their result rows pass by, and are kept.
+1. Before: where a clean-shutdown marker lies or is wanted, the partitions are planned first. With --mark-clean nothing
+   is done unless all of them will be sound; when one of them needs a repair, a marker that lies there is taken away
+   before anything else changes. To the partitions it is there still: they are loaded as planned.
+2. The partitions (`work.recover`). Their result rows are kept.
 3. After: the plan for each data directory's own files (`log_dir`). Every file of every partition is synced before the
    marker is written.
-
-Only the rows tell what the partitions are like: workers are other processes.
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,24 +19,29 @@ from kseg.recovery.repair.checkpoints import PartitionOutcome
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.rows import step_rows
 from kseg.recovery.repair.work import recover
-from kseg.segment import fanout
+from kseg.segment.apply.around import Around
+from kseg.segment.apply.prepared import copy_path
 from kseg.segment.apply.probe import has_journal
-from kseg.segment.errors import KsegError, UnreadableInput
-from kseg.segment.events import Event, Failure, Row
-from kseg.segment.partition.directory import is_log_directory, own_partition_name
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.events import Event, Failure, Row, Work
+from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.plan.steps import Plan
-from kseg.segment.targets import FileTarget, PartitionTarget, Target
+from kseg.segment.targets import PartitionTarget, Target, directory_of
 
 Values = dict[str, Any]
 
+# the events of a work over targets, wherever it is done
+Over = Callable[[Work[Any, Any], Sequence[Any], object], Iterator[Event]]
 
-class Run:
-    """One run of `recover` over many targets. jobs: processes for planning ahead."""
 
-    def __init__(self, options: RecoverOptions, jobs: int) -> None:
-        self._options = options
-        self._jobs = jobs
-        self._log_dirs: list[str] = []
+class Run(Around[RecoverOptions]):
+    """One run of `recover` over many targets. over: who works on targets, for planning ahead."""
+
+    command = own_files.COMMAND
+
+    def __init__(self, options: RecoverOptions, over: Over) -> None:
+        super().__init__(options)
+        self._over = over
         self._outcomes: dict[str, list[PartitionOutcome]] = {}
         self._looked_at: dict[str, int] = {}  # partitions, also those without a log
         self._directories: dict[str, list[str]] = {}
@@ -47,50 +49,31 @@ class Run:
         self._openings: dict[str, str] = {}  # by data directory, the id of the journal that has the marker
         self._was_marked: dict[str, bool] = {}
 
-    @contextmanager
-    def held(self, targets: Sequence[Target]) -> Iterator[RecoverOptions]:
-        """Everything that must be so while the targets are worked on, and the options to work with. Raises Refused
-        when a broker is running."""
-        found = [
-            target.log_dir for target in targets if isinstance(target, PartitionTarget) and target.log_dir
-        ]
-        self._log_dirs = list(dict.fromkeys(found))
-        if not self._options.apply:
-            for log_dir in self._log_dirs:
-                self._was_marked[log_dir] = own_files.has_marker(log_dir)
+    def begin(self, targets: Sequence[Target]) -> None:
+        for log_dir in self.log_dirs:
+            self._was_marked[log_dir] = own_files.has_marker(log_dir)
+            if self.options.apply:
+                self._resume(log_dir)
+                if self._was_marked[log_dir] or self.options.mark_clean:
+                    self._look_ahead(log_dir, targets)
+            else:
                 with suppress(UnreadableInput):  # to be named when it is in the way
                     self._was_marked[log_dir] |= _opening_of(log_dir) is not None
-            yield self._as_marked()
-            return
-        # imported by those who change something: a plan need not wait for the executor
-        from kseg.segment.apply.lock import locked
-        from kseg.segment.apply.settle import settle
 
-        with locked({*self._log_dirs, *_around_files(targets)}):
-            for log_dir in self._log_dirs:
-                settle(log_dir, own_files.COMMAND)
-                self._resume(log_dir)
-                if self._was_marked[log_dir] or self._options.mark_clean:
-                    self._look_ahead(log_dir, targets)
-            yield self._as_marked()
-
-    def _as_marked(self) -> RecoverOptions:
+    def options_for_work(self) -> RecoverOptions:
         marked = frozenset(log_dir for log_dir, was_marked in self._was_marked.items() if was_marked)
-        return replace(self._options, marked=marked, is_nested=len(self._log_dirs) > 1)
+        return replace(self.options, marked=marked, is_nested=len(self.log_dirs) > 1)
 
-    def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events of the partitions, and behind them those of their data directories."""
-        for event in events:
-            if isinstance(event, Row) and event.values.get("type") == "result":
-                self._note(dict(event.values))
-            elif isinstance(event, Failure):
-                self._note_outcome(event.path, _outcome_of_failure(event))
-            yield event
-        for log_dir in self._log_dirs:
-            try:
-                yield from self._close(log_dir)
-            except KsegError as error:
-                yield Failure(log_dir, str(error), error.exit_status)
+    def copy_of(self, target: Target) -> str | None:
+        log_dir = target.log_dir if isinstance(target, PartitionTarget) else None
+        around = self.options_for_work().copy_of(log_dir)
+        return None if around is None else copy_path(around, directory_of(target))
+
+    def note(self, event: Event) -> None:
+        if isinstance(event, Row) and event.values.get("type") == "result":
+            self._note(dict(event.values))
+        elif isinstance(event, Failure):
+            self._note_outcome(event.path, _outcome_of_failure(event))
 
     def _note(self, result: Values) -> None:
         directory = str(result["directory"])
@@ -102,7 +85,7 @@ class Run:
 
     def _note_outcome(self, directory: str, outcome: PartitionOutcome | None) -> str | None:
         """The data directory it lies in. outcome: None where there is no log, which counts for no checkpoint."""
-        log_dir = next((each for each in self._log_dirs if _lies_in(directory, each)), None)
+        log_dir = next((each for each in self.log_dirs if _lies_in(directory, each)), None)
         if log_dir is not None:
             self._looked_at[log_dir] = self._looked_at.get(log_dir, 0) + 1
             if outcome is not None:
@@ -111,12 +94,12 @@ class Run:
 
     def _look_ahead(self, log_dir: str, targets: Sequence[Target]) -> None:
         """Raises Refused when the data directory is to be marked clean and cannot be."""
-        planned = replace(self._as_marked(), apply=False)
+        planned = replace(self.options_for_work(), apply=False, shared=None)
         inside = [
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
         changing, directories, doubtful, outcomes = [], [], [], []
-        for event in fanout.run(recover, inside, planned, self._jobs):
+        for event in self._over(recover, inside, planned):
             if isinstance(event, Failure):
                 doubtful.append(event.sentence)
                 outcomes.append(_outcome_of_failure(event))
@@ -125,7 +108,7 @@ class Run:
                 if event.values["steps"]:
                     changing.append(f"{event.values['partition']} needs a repair")
                     directories.append(str(event.values["directory"]))
-        if self._options.mark_clean:
+        if self.options.mark_clean:
             own_files.refuse_unless_sound(log_dir, [outcome for outcome in outcomes if outcome is not None])
         if not changing:
             return  # nothing is done where nothing can be
@@ -134,18 +117,18 @@ class Run:
             from kseg.segment.apply.executor import apply_plan
 
             names = [os.path.basename(os.path.abspath(path)) for path in directories]
-            apply_plan(plan, journal_id=self._options.run_id, partitions=names)
-            self._openings[log_dir] = self._options.run_id
+            apply_plan(plan, journal_id=self.options.run_id, partitions=names)
+            self._openings[log_dir] = self.options.run_id
 
     def _resume(self, log_dir: str) -> None:
         """A run that was killed between taking the marker away and its end: this run ends it."""
         opening = _opening_of(log_dir)
-        self._was_marked[log_dir] = own_files.has_marker(log_dir) or opening is not None
         if opening is not None:
+            self._was_marked[log_dir] = True
             self._openings[log_dir] = opening
 
-    def _close(self, log_dir: str) -> Iterator[Event]:
-        options = self._options
+    def close(self, log_dir: str) -> Iterator[Event]:
+        options = self.options
         outcomes = self._outcomes.get(log_dir, [])
         mark_clean, was_marked = options.mark_clean, self._was_marked[log_dir]
         if mark_clean and own_files.doubts_about(log_dir, outcomes):
@@ -165,7 +148,7 @@ class Run:
             yield Row(row)
         changed = [os.path.basename(os.path.abspath(path)) for path in self._changed.get(log_dir, ())]
         opening = self._openings.get(log_dir)
-        copy = replace(options, is_nested=len(self._log_dirs) > 1).copy_of(log_dir)
+        copy = self.options_for_work().copy_of(log_dir)
         if copy is not None:
             if self._is_whole(log_dir):
                 yield Row(_log_dir_row(plan, self._copied(plan, copy, outcomes)))
@@ -182,14 +165,14 @@ class Run:
     def _copied(self, plan: Plan, copy: str, outcomes: Sequence[PartitionOutcome]) -> Values:
         from kseg.segment.apply.output import write_files
 
-        write_files(own_files.plan_of_copy(plan, outcomes), copy, hard_link=self._options.hard_link)
+        write_files(own_files.plan_of_copy(plan, outcomes), copy, hard_link=self.options.hard_link)
         return {"applied": True, "journal": None, "quarantine": None, "output": copy}
 
     def _carried_out(self, log_dir: str, plan: Plan, opening: str | None, changed: Sequence[str]) -> Values:
         """What becomes of the plan for the data directory's own files.
 
         opening: the id of the journal that has its marker. changed: names of the partitions with a journal."""
-        options = self._options
+        options = self.options
         done: Values = {"applied": False, "journal": None, "quarantine": None}
         if options.apply:
             from kseg.segment.apply.executor import apply_plan
@@ -260,15 +243,6 @@ def _outcome_of_failure(failure: Failure) -> PartitionOutcome | None:
         doubt=f"cannot be recovered: {failure.sentence}",
         is_known=False,
     )
-
-
-def _around_files(targets: Sequence[Target]) -> Iterator[str]:
-    """The data directories in which single segments lie."""
-    for target in targets:
-        if isinstance(target, FileTarget):
-            log_dir = os.path.join(os.path.dirname(target.path) or os.curdir, os.pardir)
-            if is_log_directory(log_dir):
-                yield log_dir
 
 
 def _lies_in(directory: str, log_dir: str) -> bool:

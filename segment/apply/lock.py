@@ -30,6 +30,7 @@ TAKEN = (errno.EAGAIN, errno.EACCES)
 
 # (device, inode) of the locks this process holds: a second POSIX lock would be granted, and its release would end both
 _held: set[tuple[int, int]] = set()
+os.register_at_fork(after_in_child=_held.clear)
 
 
 # the bytes of a lock that belong to a run: as many for each, from a place that its id gives

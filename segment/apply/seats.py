@@ -51,6 +51,7 @@ class _Bench:
 
 _benches: dict[_Key, _Bench] = {}
 _guard = threading.Lock()
+os.register_at_fork(after_in_child=_benches.clear)
 
 
 @contextmanager

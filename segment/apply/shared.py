@@ -8,6 +8,7 @@ from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.targets import PartitionTarget, Target, directory_of
 
+_BROKERS = NAME_BY_ROLE[Role.LOCK]
 _LOCK = ".kseg.lock"  # where no broker looks for one
 
 
@@ -23,11 +24,15 @@ class Shared:
     def lock_file(self, target: Target) -> str:
         """The file whose lock the run holds while the target is worked on."""
         if self.output is not None:
-            return os.path.join(self.output, _LOCK)
-        around = os.path.dirname(os.path.abspath(directory_of(target)))
-        is_known = isinstance(target, PartitionTarget) and target.log_dir is not None
-        name = NAME_BY_ROLE[Role.LOCK] if is_known or is_log_directory(around) else _LOCK
-        return os.path.join(around, name)
+            return self.lock_beside(self.output)
+        if isinstance(target, PartitionTarget) and target.log_dir is not None:
+            return os.path.join(target.log_dir, _BROKERS)
+        around = os.path.join(directory_of(target), os.pardir)
+        return os.path.join(around, _BROKERS if is_log_directory(around) else _LOCK)
+
+    def lock_beside(self, output: str) -> str:
+        """The same for copies below `output`."""
+        return os.path.join(output, _LOCK)
 
     def seat_at(self, target: Target) -> AbstractContextManager[None]:
         """Be the only attempt at a target, as long as it takes. Raises Refused on entry."""

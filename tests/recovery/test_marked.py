@@ -14,6 +14,7 @@ from kseg.cli.main import run
 from kseg.recovery.policy import LoadSettings
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.whole import Run
+from kseg.segment import fanout
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.targets import PartitionTarget
 
@@ -69,7 +70,7 @@ def test_a_run_that_was_killed_behind_the_marker_goes_on_as_planned(
 ) -> None:
     options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), apply=True, run_id="killed")
     targets = [PartitionTarget(str(path), str(marked)) for path in sorted(marked.glob("metro-*"))]
-    with Run(options, 1).held(targets) as held:
+    with Run(options, fanout.run).held(targets) as held:
         assert not (marked / MARKER).exists()
         assert held.marked == {str(marked)}
     assert steps_of(marked, capfd=capfd) == steps_of("--apply", marked, capfd=capfd) != []
@@ -88,7 +89,7 @@ def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevert
         yield Row(result | offsets)
         yield Failure(targets[1].path, "the disk is full", 3)
 
-    whole = Run(options, 1)
+    whole = Run(options, fanout.run)
     with whole.held(targets):
         told = list(whole.through(events()))
     (own,) = [event.values for event in told if isinstance(event, Row) and "log_dir" in event.values]

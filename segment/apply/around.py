@@ -1,0 +1,135 @@
+"""What a run does around the directories that it changes: the locks, and the files of the data directories themselves.
+
+1. Before, when something is to be changed in place (--apply): the locks of all data directories concerned, so that no
+   broker is running and none starts; and what the same command left half done in them is brought to its end.
+2. The partitions, here or in other processes. Their events pass by, and are noted: only they tell what the partitions
+   are like.
+3. After: the files of each data directory, by the process that was called, once.
+
+A run that is shared out among attempts (`attempts`) leaves them their part of each lock. It has one also around
+partitions that lie in no data directory, and beside the copies of --output, and notes which of those there were.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from kseg.segment.apply.prepared import ChangeOptions
+from kseg.segment.apply.shared import Shared
+from kseg.segment.errors import KsegError, Refused
+from kseg.segment.events import Event, Failure
+from kseg.segment.partition.directory import is_log_directory
+from kseg.segment.targets import FileTarget, PartitionTarget, Target
+
+O = TypeVar("O", bound=ChangeOptions)
+
+
+class Around(ABC, Generic[O]):
+    """One run over many targets. command: whose."""
+
+    command: ClassVar[str]
+
+    def __init__(self, options: O) -> None:
+        self.options = options
+        self.log_dirs: list[str] = []  # those whose files are written by this run
+
+    @abstractmethod
+    def note(self, event: Event) -> None:
+        """An event of the partitions passes by."""
+
+    @abstractmethod
+    def close(self, log_dir: str) -> Iterator[Event]:
+        """The partitions are done: the files of a data directory. Raises KsegError."""
+
+    def begin(self, targets: Sequence[Target]) -> None:
+        """All is held, nothing has changed. Raises Refused."""
+
+    def copy_of(self, target: Target) -> str | None:
+        """Where the copy of a target goes, None when there is none to be made."""
+        return None
+
+    def log_dirs_of(self, targets: Sequence[Target]) -> list[str]:
+        """The data directories of the targets, each once."""
+        found = [
+            target.log_dir for target in targets if isinstance(target, PartitionTarget) and target.log_dir
+        ]
+        return list(dict.fromkeys(found))
+
+    @contextmanager
+    def held(self, targets: Sequence[Target]) -> Iterator[O]:
+        """Everything that must be so while the targets are worked on, and the options to work with. Raises Refused
+        when a broker is running."""
+        self.log_dirs = self.log_dirs_of(targets)
+        with self._locks(targets):
+            if self.options.apply:
+                # imported by those who change something: a plan need not wait for the executor
+                from kseg.segment.apply.settle import settle
+
+                for log_dir in self.log_dirs:
+                    settle(log_dir, self.command)
+            self.begin(targets)
+            yield self.options_for_work()
+
+    def options_for_work(self) -> O:
+        """What the partitions are worked on with."""
+        return self.options
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The events of the partitions, and behind them those of their data directories."""
+        for event in events:
+            self.note(event)
+            yield event
+        for log_dir in self.log_dirs:
+            try:
+                yield from self.close(log_dir)
+            except KsegError as error:
+                yield Failure(log_dir, str(error), error.exit_status)
+
+    def _locks(self, targets: Sequence[Target]) -> AbstractContextManager[None]:
+        shared = self.options.shared
+        if shared is not None and shared.output is not None:
+            return self._beside_copies(targets, shared, shared.output)
+        if not self.options.apply:
+            return nullcontext()
+        from kseg.segment.apply.lock import lock_path, locked, locked_files
+
+        if shared is None:
+            return locked({*self.log_dirs, *_around_files(targets)})
+        files = {*map(lock_path, self.log_dirs), *map(shared.lock_file, targets)}
+        return locked_files(files, part_for=shared.id)
+
+    @contextmanager
+    def _beside_copies(self, targets: Sequence[Target], shared: Shared, output: str) -> Iterator[None]:
+        from kseg.segment.apply.disk import DISK
+        from kseg.segment.apply.lock import locked_files
+        from kseg.segment.apply.staging import make_directories
+
+        is_new = not os.path.lexists(output)
+        try:
+            make_directories(os.path.abspath(output), DISK)
+            copies = {self.copy_of(target) for target in targets}
+            there = frozenset(copy for copy in copies if copy is not None and os.path.lexists(copy))
+        except OSError as error:
+            raise Refused(f"cannot write {output}: {error.strerror}; there is no copy") from error
+        self.options = cast(
+            "O", replace(cast("Any", self.options), shared=replace(shared, there_before=there))
+        )
+        try:
+            with locked_files([shared.lock_beside(output)], part_for=shared.id):
+                yield
+        finally:
+            if is_new:
+                with suppress(OSError):
+                    os.rmdir(output)
+
+
+def _around_files(targets: Sequence[Target]) -> Iterator[str]:
+    """The data directories in which single segments lie."""
+    for target in targets:
+        if isinstance(target, FileTarget):
+            log_dir = os.path.join(os.path.dirname(target.path) or os.curdir, os.pardir)
+            if is_log_directory(log_dir):
+                yield log_dir
