@@ -4,7 +4,20 @@ import os
 from dataclasses import replace
 from typing import Annotated
 
-from kseg.cli.declare import FILTER, KAFKA, Option
+from kseg.cli.declare import KAFKA, Option
+from kseg.cli.filters import (
+    Control,
+    FromOffset,
+    FromTime,
+    Key,
+    KeyRegex,
+    LeaderEpoch,
+    ProducerId,
+    ToOffset,
+    ToTime,
+    limited,
+    selection_of,
+)
 from kseg.cli.options import (
     Archives,
     BytesMode,
@@ -25,11 +38,7 @@ from kseg.cli.options import (
     SparkConf,
     Topics,
     cluster_of,
-    key_bytes,
-    read_count,
-    read_partition,
     read_size_of_int,
-    read_time,
 )
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT32_MAX
@@ -124,66 +133,19 @@ def command(
     ] = "kafka",
     json: Json = False,
     bytes_mode: BytesMode = "auto",
-    from_offset: Annotated[
-        int | None, Option("--from-offset", metavar="N", help="Only from this offset on.", panel=FILTER)
-    ] = None,
-    to_offset: Annotated[
-        int | None, Option("--to-offset", metavar="N", help="Only below this offset.", panel=FILTER)
-    ] = None,
-    from_time: Annotated[
-        int | None,
-        Option(
-            "--from-time",
-            metavar="TIME",
-            read=read_time,
-            help="Only from this time on: epoch milliseconds or ISO 8601.",
-            panel=FILTER,
-        ),
-    ] = None,
-    to_time: Annotated[
-        int | None,
-        Option("--to-time", metavar="TIME", read=read_time, help="Only before this time.", panel=FILTER),
-    ] = None,
-    key: Annotated[
-        tuple[str, ...],
-        Option("--key", metavar="KEY", help="Only records with this key; may be repeated.", panel=FILTER),
-    ] = (),
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    from_time: FromTime = None,
+    to_time: ToTime = None,
+    key: Key = (),
     key_encoding: KeyEncoding = "utf8",
-    key_regex: Annotated[
-        str | None,
-        Option(
-            "--key-regex",
-            metavar="REGEX",
-            help="Only records whose key matches somewhere (bytes as in Python: \\xff).",
-            panel=FILTER,
-        ),
-    ] = None,
-    producer_id: Annotated[
-        int | None, Option("--producer-id", metavar="N", help="Only batches of this producer.", panel=FILTER)
-    ] = None,
-    leader_epoch: Annotated[
-        int | None,
-        Option(
-            "--leader-epoch",
-            metavar="N",
-            read=read_partition,
-            help="Only batches of this leader epoch.",
-            panel=FILTER,
-        ),
-    ] = None,
-    control: Annotated[
-        bool | None, Option("--control/--no-control", help="Only control records, or none.", panel=FILTER)
-    ] = None,
+    key_regex: KeyRegex = None,
+    producer_id: ProducerId = None,
+    leader_epoch: LeaderEpoch = None,
+    control: Control = None,
     isolation: Isolation = "read_uncommitted",
     limit: Annotated[
-        int | None,
-        Option(
-            "--limit",
-            metavar="N",
-            read=read_count,
-            help="Stop each file after so many records (or batches, when no records are shown).",
-            panel=FILTER,
-        ),
+        int | None, limited("Stop each file after so many records (or batches, when no records are shown).")
     ] = None,
     topics: Topics = (),
     partition: Partition = None,
@@ -211,7 +173,6 @@ def command(
     from kseg.cli.words import damage_words
     from kseg.segment.dump.options import DumpOptions
     from kseg.segment.dump.work import Dump
-    from kseg.segment.selection import Selection
     from kseg.segment.targets import Expansion
 
     _refuse_decoders(
@@ -222,17 +183,18 @@ def command(
         remote_log_metadata_decoder,
     )
     shown = "json" if json else format
-    selection = Selection(
+    selection = selection_of(
         from_offset=from_offset,
         to_offset=to_offset,
-        from_time_ms=from_time,
-        to_time_ms=to_time,
-        keys=tuple(key_bytes(each, key_encoding) for each in key),
-        key_regex=_regex(key_regex),
+        from_time=from_time,
+        to_time=to_time,
+        key=key,
+        key_encoding=key_encoding,
+        key_regex=key_regex,
         producer_id=producer_id,
         leader_epoch=leader_epoch,
         control=control,
-        read_committed=isolation == "read_committed",
+        isolation=isolation,
         limit=limit,
     )
     options = DumpOptions(
@@ -275,16 +237,3 @@ def _refuse_decoders(*asked: bool) -> None:
     for name, is_asked in zip(_DECODERS, asked, strict=True):
         if is_asked:
             raise UsageError(f"--{name}-decoder comes in a later version of kseg")
-
-
-def _regex(pattern: str | None) -> bytes | None:
-    if pattern is None:
-        return None
-    import re
-
-    raw = os.fsencode(pattern)
-    try:
-        re.compile(raw)
-    except re.error as error:
-        raise UsageError(f"--key-regex {pattern!r} is no regular expression: {error}") from None
-    return raw
