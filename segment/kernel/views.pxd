@@ -1,11 +1,13 @@
 cdef extern from *:
     """
     #define KSEG_DATA(view) ((view).data)
+    #define KSEG_COPIED(out, o, text, p, n) memcpy((out) + (o), (text) + (p), (size_t) (n))
     """
     const unsigned char* bytes_in "(const unsigned char*) KSEG_DATA" (const unsigned char[::1] view) noexcept
     unsigned char* room_in "(unsigned char*) KSEG_DATA" (unsigned char[::1] view) noexcept
     const long long* cells_in "(const long long*) KSEG_DATA" (const long long[::1] view) noexcept
     long long* table_in "(long long*) KSEG_DATA" (long long[::1] view) noexcept
+    void copied "KSEG_COPIED" (unsigned char* out, Py_ssize_t o, const unsigned char* text, Py_ssize_t p, Py_ssize_t n) noexcept
 
 cdef inline long long long_at(const unsigned char* buf, Py_ssize_t p) noexcept:
     cdef long long value

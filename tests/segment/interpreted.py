@@ -22,6 +22,7 @@ NAMES = _FIRST + sorted(
     file.stem for file in HOME.glob("*.py") if file.stem not in _FIRST and file.stem != "__init__"
 )
 DOORS = ("bytes_in", "room_in", "cells_in", "table_in")
+IN_C = (*DOORS, "copied")  # what the `.pxd` of `views` takes from C itself
 
 
 class Checked:
@@ -35,16 +36,22 @@ class Checked:
     def __len__(self) -> int:
         return len(self.view)
 
-    def __getitem__(self, index: int) -> int:
-        if not 0 <= index < len(self.view):
-            raise IndexError(f"{index} of {len(self.view)}")
-        value: int = self.view[index]
-        return value
+    def __getitem__(self, index: Any) -> Any:
+        self._check(index)
+        return self.view[index]
 
-    def __setitem__(self, index: int, value: int) -> None:
-        if not 0 <= index < len(self.view):
-            raise IndexError(f"{index} of {len(self.view)}")
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._check(index)
         self.view[index] = value
+
+    def _check(self, index: int | slice) -> None:
+        last = len(self.view)
+        if isinstance(index, slice):
+            inside = index.step is None and 0 <= index.start <= index.stop <= last
+        else:
+            inside = 0 <= index < last
+        if not inside:
+            raise IndexError(f"{index} of {last}")
 
 
 def install() -> dict[str, ModuleType]:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kseg.segment import columns as C
 from kseg.segment import crc
 from tests.segment.bodies import CASES, sealed
-from tests.segment.interpreted import DOORS, HOME, NAMES, Checked
+from tests.segment.interpreted import HOME, IN_C, NAMES, Checked
 from tests.segment.scanning import batch
 from tests.segment.twins import (
     INTERPRETED,
@@ -58,7 +58,7 @@ def test_what_is_inlined_is_what_is_interpreted() -> None:
 
     interpreted = bodies(HOME / "views.py", r"def (\w+)\(")
     inlined = bodies(HOME / "views.pxd", r"cdef inline [\w ]+ (\w+)\(.*:$")
-    assert inlined == {name: body for name, body in interpreted.items() if name not in DOORS}
+    assert inlined == {name: body for name, body in interpreted.items() if name not in IN_C}
     assert len(inlined) >= 8
 
 

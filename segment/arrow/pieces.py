@@ -1,0 +1,70 @@
+"""What is read of a log at a time, and by which bounds: plain values that travel to whoever reads.
+
+A piece is a stretch of one file between two batch boundaries. Bounds are those of offsets and timestamps of records;
+which batches a reader of committed data leaves out comes with the piece, because one segment alone cannot tell.
+"""
+
+from dataclasses import dataclass, field
+
+from kseg.segment.layout import INT64_MAX
+
+INT64_MIN = -INT64_MAX - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Inclusive below, exclusive above; offsets of the log, timestamps in ms (a record without one has −1)."""
+
+    from_offset: int = 0
+    to_offset: int = INT64_MAX
+    from_ms: int = INT64_MIN
+    to_ms: int = INT64_MAX
+
+    @property
+    def is_empty(self) -> bool:
+        return self.from_offset >= self.to_offset or self.from_ms >= self.to_ms
+
+    def within(self, other: "Bounds") -> "Bounds":
+        """What both allow."""
+        return Bounds(
+            max(self.from_offset, other.from_offset),
+            min(self.to_offset, other.to_offset),
+            max(self.from_ms, other.from_ms),
+            min(self.to_ms, other.to_ms),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """An aborted transaction: first_offset … marker_offset of one producer."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a `.log`, or a whole `.kafka` file. path: as shown. base_offset: from its name. start, stop: batch
+    boundaries in bytes, stop None for the end of the file. aborted: those that may overlap it."""
+
+    path: str
+    topic: str
+    partition: int
+    base_offset: int
+    bounds: Bounds = field(default_factory=Bounds)
+    start: int = 0
+    stop: int | None = None
+    aborted: tuple[Aborted, ...] = ()
+    is_ancient: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What is wanted of a piece besides its bounds. include_control: also control records. include_invalid: also the
+    records of batches (and messages) whose checksum is wrong. records_per_batch, bytes_per_batch: of an Arrow batch."""
+
+    include_control: bool = False
+    include_invalid: bool = False
+    records_per_batch: int = 8192
+    bytes_per_batch: int = 8 * 1024 * 1024

@@ -1,0 +1,239 @@
+"""From a partition and bounds to the pieces of files that must be read, and to nothing else.
+
+1. By name: a segment whose successor begins at or below the lowest offset, or that begins at or above the highest, is
+   left out. No file is opened for that.
+2. By time: a segment is left out when the last entry of its time index, which covers all of it, lies below the least
+   timestamp. Of that file its last 12 bytes are read. An index that does not cover its segment, or is not sound, decides
+   nothing; the last segment is always read, because a broker completes its index only when it rolls.
+3. In the first and the last segment the offset index leads to the first and the last batch. An entry is believed only
+   when a sound batch begins there that fits it.
+4. What is larger than a part is cut where index entries lead to sound batches, about a part from each other; without
+   an index, where headers do that are followed one by one.
+5. For readers of committed data the batch headers of all segments are replayed (`dump.committed`), whatever the side
+   files say; or the transaction indexes and the newest snapshot are believed, as a broker believes them.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kseg.segment import columns as C
+from kseg.segment.ancient.log import AncientLog
+from kseg.segment.arrow.pieces import INT64_MIN, Aborted, Bounds, Piece
+from kseg.segment.columns import Columns
+from kseg.segment.dump.committed import undecided
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.layout import INT64_MAX
+from kseg.segment.lookup.by_time import last_claim
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.log_state import aborted_transactions, last_stable_offset
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.scanning.scan import Damage
+from kseg.segment.targets import PartitionTarget
+
+SMALLEST_PART_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """part_bytes: about how large a piece may be. part_offsets: how many offsets it may span, None for any number.
+    read_committed: leave out what a reader of committed data is not given. trust_transactions: believe the
+    transaction indexes and snapshots. use_indexes: ask offset and time indexes."""
+
+    part_bytes: int = INT64_MAX
+    part_offsets: int | None = None
+    read_committed: bool = False
+    trust_transactions: bool = False
+    use_indexes: bool = True
+
+
+def pieces_of(log: PartitionLog, topic: str, partition: int, bounds: Bounds, wish: Wish) -> list[Piece]:
+    """The pieces of a log in which something is within `bounds`, in order. Raises UnreadableInput."""
+    if bounds.is_empty:
+        return []
+    if log.is_ancient:
+        return _ancient_pieces(log, topic, partition, bounds)
+    aborted: Sequence[Aborted] = ()
+    if wish.read_committed:
+        aborted, stable_offset = _transactions(log, bounds, wish)
+        bounds = replace(bounds, to_offset=min(bounds.to_offset, stable_offset))
+    pieces: list[Piece] = []
+    for segment in _within(log, bounds, wish):
+        whole = Piece(segment.path, topic, partition, segment.base_offset, bounds)
+        pieces += [_with_aborted(piece, segment, aborted) for piece in _cut(segment, whole, wish)]
+        segment.close()
+    return pieces
+
+
+def _ancient_pieces(log: PartitionLog, topic: str, partition: int, bounds: Bounds) -> list[Piece]:
+    with AncientLog(PartitionTarget(log.directory)) as ancient:
+        return [
+            Piece(file.path, topic, partition, file.base_offset, bounds, is_ancient=True)
+            for file in ancient.files
+            if file.end_offset > bounds.from_offset and file.base_offset < bounds.to_offset
+        ]
+
+
+# --- which segments
+
+
+def _within(log: PartitionLog, bounds: Bounds, wish: Wish) -> Iterator[LogSegment]:
+    greatest_ms = INT64_MIN
+    for segment in log.segments[max(0, log.floor_index(bounds.from_offset)) :]:
+        if segment.base_offset >= bounds.to_offset:
+            return
+        following = segment.next_base_offset
+        if following is not None and bounds.from_ms > INT64_MIN and wish.use_indexes:
+            claim = last_claim(log, segment)
+            covers = claim is not None and claim.offset == following - 1
+            if claim is not None and covers and greatest_ms <= claim.timestamp_ms < bounds.from_ms:
+                greatest_ms = claim.timestamp_ms
+                continue
+        yield segment
+
+
+# --- which bytes of a segment
+
+
+def _cut(segment: LogSegment, whole: Piece, wish: Wish) -> Iterator[Piece]:
+    bounds = whole.bounds
+    size_bytes = _size_of(segment)
+    if not size_bytes:
+        return
+    if wish.part_offsets is not None:
+        yield from _cut_by_offsets(segment, whole, wish.part_offsets)
+        return
+    start, stop = 0, None
+    if bounds.from_offset > segment.base_offset and size_bytes > SMALLEST_PART_BYTES:
+        start = segment.start_for(bounds.from_offset) if wish.use_indexes else 0
+    reaches_behind = segment.next_base_offset is None or segment.next_base_offset > bounds.to_offset
+    if bounds.to_offset < INT64_MAX and reaches_behind and size_bytes > SMALLEST_PART_BYTES:
+        stop = _stop_for(segment, bounds.to_offset, start, wish)
+    part_bytes = max(SMALLEST_PART_BYTES, wish.part_bytes)
+    end = size_bytes if stop is None else stop
+    cuts: list[int] = []
+    if end - start >= 2 * part_bytes:
+        cuts = list(_boundaries(segment, start, end, part_bytes, wish.use_indexes))
+    edges = [start, *cuts]
+    for number, edge in enumerate(edges):
+        following = edges[number + 1] if number + 1 < len(edges) else stop
+        yield replace(whole, start=edge, stop=following)
+
+
+def _stop_for(segment: LogSegment, offset: int, start: int, wish: Wish) -> int | None:
+    """Where the first sound batch begins that holds only offsets from `offset` on; None when that is not known."""
+    if not wish.use_indexes or segment.offset_index is None:
+        return None
+
+    def behind(table: Columns) -> Iterator[int]:
+        bases = table.column(C.BASE_OFFSET)
+        magics = table.column(C.MAGIC)
+        return (row for row in range(table.count) if bases[row] >= offset and magics[row] >= 2)
+
+    for batch in segment.walk.find(max(start, segment.start_for(offset)), behind):
+        return batch.position
+    return None
+
+
+def _cut_by_offsets(segment: LogSegment, whole: Piece, most: int) -> Iterator[Piece]:
+    """Parts of at most `most` offsets each; an offset that was compacted away counts, as in Spark's own source."""
+    last = segment.next_base_offset
+    if last is None:
+        tail = segment.walk.last(segment.start_for(INT64_MAX))
+        last = segment.base_offset if tail is None else tail.last_offset + 1
+    low = max(segment.base_offset, whole.bounds.from_offset)
+    high = min(last, whole.bounds.to_offset)
+    wish = Wish()
+    while low < high:
+        stop = min(low + most, high)
+        position = segment.start_for(low) if low > segment.base_offset else 0
+        is_last = stop == high
+        bounds = replace(whole.bounds, from_offset=low, to_offset=whole.bounds.to_offset if is_last else stop)
+        end = None if is_last else _stop_for(segment, stop, position, wish)
+        yield replace(whole, bounds=bounds, start=position, stop=end)
+        low = stop
+
+
+def _size_of(segment: LogSegment) -> int:
+    try:
+        return os.stat(segment.path).st_size
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {segment.path}: {error.strerror}") from error
+
+
+def _boundaries(
+    segment: LogSegment, start: int, end: int, part_bytes: int, use_indexes: bool
+) -> Iterator[int]:
+    """Positions of sound batches between `start` and `end`, at least a part from there and from each other."""
+    if use_indexes and segment.offset_index is not None and len(segment.offset_index) > 1:
+        yield from _indexed_boundaries(segment, start, end, part_bytes)
+    else:
+        yield from _walked_boundaries(segment, start, end, part_bytes)
+
+
+def _indexed_boundaries(segment: LogSegment, start: int, end: int, part_bytes: int) -> Iterator[int]:
+    index = segment.offset_index
+    assert index is not None
+    slot, last = 0, start
+    while last + 2 * part_bytes <= end:
+        low, high = slot, len(index)
+        while low < high:  # entries are sorted by position, or lead to no sound batch
+            middle = (low + high) // 2
+            if index.entry(middle).position < last + part_bytes:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(index):
+            return
+        entry = index.entry(low)
+        slot = low + 1
+        if not last < entry.position < end:
+            return
+        batch = segment.walk.sound_batch_at(entry.position)
+        if batch is not None and batch.base_offset <= entry.offset <= batch.last_offset:
+            last = entry.position
+            yield last
+
+
+def _walked_boundaries(segment: LogSegment, start: int, end: int, part_bytes: int) -> Iterator[int]:
+    last = start
+    for block in segment.walk.blocks(start):
+        if isinstance(block, Damage):
+            continue
+        for position in block.column(C.POSITION):
+            if position - last >= part_bytes and end - position >= part_bytes:
+                if segment.walk.sound_batch_at(position) is None:
+                    continue
+                last = position
+                yield last
+            if position >= end:
+                return
+
+
+# --- transactions
+
+
+def _transactions(log: PartitionLog, bounds: Bounds, wish: Wish) -> tuple[list[Aborted], int]:
+    """The aborted transactions, and the offset from which on nothing is decided."""
+    if not log.segments:
+        return [], INT64_MAX
+    if wish.trust_transactions:
+        stable_offset = last_stable_offset(log)
+        found = aborted_transactions(log, bounds.from_offset, min(bounds.to_offset, stable_offset))
+        return [
+            Aborted(each.producer_id, each.first_offset, each.last_offset) for each in found
+        ], stable_offset
+    replayed, first_open = undecided(log.segments[0].path)
+    aborted = [Aborted(each.producer_id, each.first_offset, each.last_offset) for each in replayed]
+    return aborted, INT64_MAX if first_open is None else first_open
+
+
+def _with_aborted(piece: Piece, segment: LogSegment, aborted: Sequence[Aborted]) -> Piece:
+    """The piece with the transactions that reach into its segment."""
+    low = max(segment.base_offset, piece.bounds.from_offset)
+    high = INT64_MAX if segment.next_base_offset is None else segment.next_base_offset
+    high = min(high, piece.bounds.to_offset)
+    touching = tuple(
+        each for each in aborted if each.marker_offset >= low and each.first_offset < max(high, low + 1)
+    )
+    return replace(piece, aborted=touching)
