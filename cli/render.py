@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from kseg.cli.progress import Progress
 from kseg.cli.stream import Output, complain, silence, visible
 from kseg.cli.tally import Tally
+from kseg.segment.errors import KsegError
 from kseg.segment.events import Advance, Event, Failure, Row, Text
 from kseg.segment.findings import ERROR, INFO, Finding
 
@@ -71,6 +72,9 @@ def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: Tal
         tally.interrupted = True
         _close(events)
         screen.finish()
+    except KsegError:  # what was found before the whole run ended is not lost
+        screen.show_what_waits()
+        raise
     except BrokenPipeError:
         _close(events)
         silence()
@@ -106,6 +110,10 @@ class _Screen:
             self._finding(event)
         else:
             self._failure(event)
+
+    def show_what_waits(self) -> None:
+        self._end_table()
+        self._out.flush()
 
     def finish(self) -> None:
         self._end_table()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kseg.cli.options import default_jobs
 from kseg.cli.render import Style, show
+from kseg.cli.stream import complain
 from kseg.cli.tally import Tally
 from kseg.segment import fanout
 from kseg.segment.apply.probe import half_done_around
@@ -64,7 +65,7 @@ def over_targets(
         if cluster is not None:
             from kseg.spark import fanout as on_cluster
 
-            events = on_cluster.run(work, targets, options, cluster, tally.finish_target)
+            events = on_cluster.run(work, targets, options, cluster, tally.finish_target, _notice(style))
         elif grouped is None:
             events = fanout.run(work, targets, options, jobs, tally.finish_target)
         else:
@@ -76,6 +77,16 @@ def over_targets(
         return work_on_all(options)
     with hold(targets) as held:
         return work_on_all(options if held is None else held)
+
+
+def _notice(style: Style) -> Callable[[str], None]:
+    """Where a sentence goes that is no result."""
+
+    def say(sentence: str) -> None:
+        if not style.quiet:
+            complain(f"kseg {style.command}: {sentence}")
+
+    return say
 
 
 def _after(first: Sequence[Event], events: Iterator[Event]) -> Iterator[Event]:

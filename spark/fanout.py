@@ -17,7 +17,8 @@ import os
 import queue
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kseg.segment.events import Advance, Event, Failure, Work
@@ -25,7 +26,11 @@ from kseg.segment.fanout import BUG_STATUS, Named
 from kseg.spark import session as sessions
 from kseg.spark import tasks
 from kseg.spark.cluster import ClusterOptions
+from kseg.spark.session import NoCluster
+from kseg.spark.shipping import ship_where_missing
+from kseg.spark.sight import Blind, landmarks
 from kseg.spark.tasks import Outcome, Share, Unit
+from kseg.spark.trouble import reason
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -37,6 +42,7 @@ CHUNKS_AT_A_TIME = 16
 
 T = TypeVar("T", bound=Named)
 O = TypeVar("O")
+Say = Callable[[str], None]
 
 
 def run(
@@ -45,16 +51,31 @@ def run(
     options: O,
     cluster: ClusterOptions,
     finished: Callable[[T], None] | None = None,
+    say: Say | None = None,
 ) -> Iterator[Event]:
     """The events of `work` over all targets, in the order of the targets; progress comes as soon as it is known.
 
-    finished: called after the last event of each target was taken. Raises UsageError or NoCluster.
+    finished: called after the last event of each target was taken. say: told in one sentence what is worth knowing
+    about the cluster. Raises UsageError where Spark is missing, NoCluster where the cluster is, or does not see the files.
     """
+    context = ready(cluster, say or _ignore)
+    run = tasks.Run(uuid.uuid4().hex, work, options, os.getcwd(), landmarks([each.path for each in targets]))
+    yield from _Run(context, run, targets, finished or _ignore).events()
+
+
+def ready(cluster: ClusterOptions, say: Say) -> "SparkContext":
+    """The context of a cluster whose nodes are there and have kseg. Raises as `run` does."""
     context = sessions.get(cluster).sparkContext
-    yield from _Run(context, work, options, targets, finished or _ignore).events()
+    if not sessions.is_local(context.master or ""):
+        sessions.await_executors(context, say)
+        try:
+            ship_where_missing(context, say)
+        except Exception as error:  # Py4J's: no node can run Python
+            raise NoCluster(f"the nodes of {context.master} cannot work: {reason(error)}") from error
+    return context
 
 
-def _ignore(_target: object) -> None:
+def _ignore(_what: object) -> None:
     return None
 
 
@@ -76,24 +97,22 @@ class _Flight:
 
 
 class _Run(Generic[T, O]):
-    """One run over the targets."""
+    """One run over the targets, seen from the driver."""
 
     def __init__(
         self,
         context: "SparkContext",
-        work: Work[T, O],
-        options: O,
+        run: tasks.Run[T, O],
         targets: Sequence[T],
         finished: Callable[[T], None],
     ) -> None:
         self._context = context
+        self._run = run
         self._targets = targets
         self._finished = finished
-        self._tag = f"kseg-{uuid.uuid4().hex}"
         self._cores = max(1, context.defaultParallelism)
-        directory = os.getcwd()
         groups = tasks.pack(tasks.weigh(targets), self._cores)
-        self._waiting = deque(Share(work, options, directory, units) for units in groups)
+        self._waiting = deque(Share(run, units) for units in groups)
         self._flights: deque[_Flight] = deque()  # in the order of the output, the first is next
         self._back: queue.SimpleQueue[_Flight] = queue.SimpleQueue()
         self._known_bytes = self._known_tasks = 0
@@ -118,10 +137,10 @@ class _Run(Generic[T, O]):
 
     def _send_out(self) -> None:
         under_way = [flight for flight in self._flights if not flight.is_back]
-        count = len(under_way)
         tasks_under_way = sum(len(flight.shares) for flight in under_way)
-        size = max(1, -(-self._cores * ROUNDS // FLIGHTS))
-        while self._waiting and count < FLIGHTS and tasks_under_way < self._cores * ROUNDS:
+        count, most = len(under_way), self._cores * ROUNDS
+        size = max(1, -(-most // FLIGHTS))
+        while self._waiting and count < FLIGHTS and tasks_under_way < most:
             if count and not self._has_room(tasks_under_way + size):
                 return
             flight = _Flight([self._waiting.popleft() for _ in range(min(size, len(self._waiting)))])
@@ -133,7 +152,7 @@ class _Run(Generic[T, O]):
     def _has_room(self, tasks_under_way: int) -> bool:
         expected = tasks.MOST_RESULT_BYTES
         if self._known_tasks:
-            expected = 2 * self._known_bytes // self._known_tasks
+            expected = min(expected, 2 * self._known_bytes // self._known_tasks)
         ahead = sum(flight.size_bytes for flight in self._flights if flight.is_back)
         return ahead + tasks_under_way * expected <= AHEAD_BYTES
 
@@ -143,16 +162,33 @@ class _Run(Generic[T, O]):
         def fly() -> None:
             try:
                 flight.outcomes = self._outcomes(flight.shares)
-            except Exception as error:  # noqa: BLE001  (Py4J's; whose turn it is sees to it)
+            except Exception as error:  # noqa: BLE001  (Py4J's; it is seen to when its turn comes)
                 flight.error = error
             self._back.put(flight)
 
         InheritableThread(target=fly, daemon=True).start()
 
     def _outcomes(self, shares: Sequence[Share[T, O]]) -> list[Outcome]:
+        answers = self._job(shares, tasks.perform)
+        for answer in answers:
+            if isinstance(answer, Blind):
+                raise NoCluster(answer.sentence)
+        return answers
+
+    def _job(
+        self, shares: Sequence[Share[T, O]], life: Callable[[Iterable[Any]], Iterable[Any]]
+    ) -> list[Any]:
+        with self._tagged():
+            return self._context.parallelize(shares, len(shares)).mapPartitions(life).collect()
+
+    @contextmanager
+    def _tagged(self) -> Iterator[None]:
+        """Jobs started inside are this run's: cancelled with it, and no others of the process."""
         self._context.addJobTag(self._tag)
-        rdd = self._context.parallelize(shares, len(shares))
-        return rdd.mapPartitions(tasks.perform).collect()
+        try:
+            yield
+        finally:
+            self._context.removeJobTag(self._tag)
 
     def _welcome(self, flight: _Flight) -> Iterator[Event]:
         """A flight is back: what it has got done is told at once."""
@@ -166,48 +202,86 @@ class _Run(Generic[T, O]):
 
     def _unload(self, flight: _Flight) -> Iterator[Event]:
         if flight.outcomes is None:
+            self._see_to(flight.error)
             for share in flight.shares:
                 for unit in share.units:
-                    yield from self._alone(share, unit)
+                    yield from self._alone(unit)
             return
         outcomes = iter(flight.outcomes)
         for share in flight.shares:
             for unit, outcome in zip(share.units, outcomes, strict=False):
-                yield from self._told(share, unit, outcome)
+                yield from self._told(unit, outcome)
 
-    def _told(self, share: Share[T, O], unit: Unit[T], outcome: Outcome) -> Iterator[Event]:
+    def _told(self, unit: Unit[T], outcome: Outcome) -> Iterator[Event]:
         if outcome.chunks is None:
-            yield from self._at_length(share, unit)
+            yield from self._at_length(unit)
         else:
             for chunk in outcome.chunks:
                 yield from tasks.unpack(chunk)
         self._finished(unit.target)
 
-    def _alone(self, share: Share[T, O], unit: Unit[T]) -> Iterator[Event]:
-        """A unit of a flight that failed."""
-        one = Share(share.work, share.options, share.directory, (unit,))
+    def _alone(self, unit: Unit[T]) -> Iterator[Event]:
+        """A unit of a flight that failed, tried by itself."""
         try:
-            (outcome,) = self._outcomes([one])
+            (outcome,) = self._outcomes([Share(self._run, (unit,))])
         except Exception as error:  # noqa: BLE001  (Py4J's)
-            yield Failure(unit.target.path, _lost(unit.target.path, error), BUG_STATUS)
+            yield self._lost(unit, error)
             self._finished(unit.target)
             return
-        yield from self._told(one, unit, outcome)
+        yield from self._told(unit, outcome)
 
-    def _at_length(self, share: Share[T, O], unit: Unit[T]) -> Iterator[Event]:
-        """The events of a unit that are too many for one answer."""
-        raise NotImplementedError
+    def _at_length(self, unit: Unit[T]) -> Iterator[Event]:
+        """The events of a unit that are too many for one answer, from the disk of the executor that makes them."""
+        from pyspark import StorageLevel
+
+        made = self._context.parallelize([Share(self._run, (unit,))], 1).mapPartitions(
+            tasks.perform_at_length
+        )
+        made.persist(StorageLevel.DISK_ONLY)
+        start = 0
+        try:
+            while True:
+                try:
+                    with self._tagged():
+                        chunks = made.mapPartitions(tasks.Excerpt(start, CHUNKS_AT_A_TIME)).collect()
+                except Exception as error:  # noqa: BLE001  (Py4J's)
+                    yield self._lost(unit, error)
+                    return
+                for chunk, done_bytes in chunks:
+                    yield Advance(unit.target.path, done_bytes)
+                    yield from tasks.unpack(chunk)
+                start += len(chunks)
+                if len(chunks) < CHUNKS_AT_A_TIME:
+                    return
+        finally:
+            with suppress(Exception):  # the cluster may be gone
+                made.unpersist()
 
     def _leftovers(self) -> Iterator[Event]:
-        """After an interrupt: the flights that are back, in order."""
+        """After an interrupt: the flights that are back as a whole, in order."""
         for flight in self._flights:
             if flight.outcomes is not None and all(each.chunks is not None for each in flight.outcomes):
                 yield from self._unload(flight)
 
+    # --- trouble
+
+    def _lost(self, unit: Unit[T], error: Exception) -> Failure:
+        self._see_to(error)
+        path = unit.target.path
+        return Failure(path, f"the task working on {path} failed on the cluster: {reason(error)}", BUG_STATUS)
+
+    def _see_to(self, error: Exception | None) -> None:
+        """Raise what ends the whole run."""
+        if isinstance(error, NoCluster):
+            raise error
+        if sessions.is_over(self._context):
+            why = reason(error) if error is not None else "it has been stopped"
+            raise NoCluster(f"the cluster {self._context.master} is lost: {why}") from error
+
+    @property
+    def _tag(self) -> str:
+        return f"kseg-{self._run.id}"
+
     def _cancel(self) -> None:
-        if self._context._jsc is not None:
+        with suppress(Exception):  # the cluster may be gone
             self._context.cancelJobsWithTag(self._tag)
-
-
-def _lost(path: str, error: Exception) -> str:
-    return f"the task working on {path} failed on the cluster: {error}"

@@ -15,7 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,14 @@ from kseg.spark.cluster import ClusterOptions
 if TYPE_CHECKING:
     from typing import IO
 
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 JAVA_LEAST = 17
 LOG_LEVEL = "spark.log.level"
+SETTLED_SECONDS = 0.3
+PATIENCE_SECONDS = 30
+POLL_SECONDS = 0.05
 PYTHON_OF_NODES = "spark.pyspark.python"
 
 _QUIET = {
@@ -73,6 +78,35 @@ def active() -> "SparkSession | None":
 def is_local(master: str) -> bool:
     """Whether a master is this very machine, so that nodes need no kseg and see the same files."""
     return re.fullmatch(r"local(\[[0-9*, ]*\])?", master) is not None
+
+
+def is_over(context: "SparkContext") -> bool:
+    """Whether a context has been stopped, by this process or by Spark itself."""
+    return context._jsc is None or bool(context._jsc.sc().isStopped())
+
+
+def await_executors(context: "SparkContext", say: Callable[[str], None]) -> None:
+    """Wait until the cluster has given executors and gives no more: how many decides how the work is cut.
+
+    say: told when there are none for long. Raises NoCluster when Spark gives up.
+    """
+    began = changed = time.monotonic()
+    count, has_complained = 0, False
+    while True:
+        if is_over(context):
+            raise NoCluster(f"the cluster {context.master} gives no executors: Spark gave up asking for them")
+        now, before = time.monotonic(), count
+        count = (
+            context._jsc.sc().statusTracker().getExecutorInfos().__len__() - 1
+        )  # the driver is one of them
+        if count != before:
+            changed = now
+        if count and (now - changed > SETTLED_SECONDS or now - began > PATIENCE_SECONDS):
+            return
+        if not has_complained and not count and now - began > PATIENCE_SECONDS:
+            has_complained = True
+            say(f"waiting for {context.master}: it has given no executors so far")
+        time.sleep(POLL_SECONDS)
 
 
 def check_java() -> None:

@@ -13,14 +13,17 @@
 
 import os
 import pickle
+import socket
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 from kseg.segment.events import Advance, Event, Text, Work
 from kseg.segment.fanout import Named, bug, guarded
+from kseg.spark.sight import Blind, Landmark, unseen
 
 UNIT_BYTES = 512 * 1024  # what a target costs besides its bytes, in bytes read meanwhile
 SHARES_PER_CORE = 4
@@ -29,6 +32,7 @@ MOST_RESULT_BYTES = 32 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 _ROW_BYTES = 512  # a guess at the pickled size of an event that is no text
 _FAST = 1
+_known_runs: set[str] = set()
 
 T = TypeVar("T", bound=Named)
 O = TypeVar("O")
@@ -59,12 +63,22 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Share(Generic[T, O]):
-    """What one task works on. directory: the working directory that paths are relative to."""
+    """What one task works on. run: what it belongs to."""
 
+    run: "Run[T, O]"
+    units: tuple[Unit[T], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Generic[T, O]):
+    """What all shares of a run have in common. id: tells runs apart. directory: the working directory, which paths are
+    relative to. landmarks: what a node must see."""
+
+    id: str
     work: Work[T, O]
     options: O
     directory: str
-    units: tuple[Unit[T], ...]
+    landmarks: tuple[Landmark, ...]
 
 
 def weigh(targets: Sequence[T]) -> list[Unit[T]]:
@@ -88,15 +102,37 @@ def pack(units: Sequence[Unit[T]], cores: int) -> list[tuple[Unit[T], ...]]:
     return [tuple(group) for group in groups]
 
 
-def perform(shares: Iterable[Share[T, O]]) -> Iterator[Outcome]:
-    """A task's life: the outcome of each unit of its share."""
+def perform(shares: Iterable[Share[T, O]]) -> Iterator[Outcome | Blind]:
+    """A task's life: the outcome of each unit of its share; or that this node does not see what it should work on."""
     for share in shares:
-        _stand_in(share.directory)
+        blind = _arrive(share.run)
+        if blind is not None:
+            yield blind
+            return
         room = MOST_RESULT_BYTES
         for unit in share.units:
             outcome = _outcome(share, unit, room)
             room -= outcome.size_bytes
             yield outcome
+
+
+def perform_at_length(shares: Iterable[Share[T, O]]) -> Iterator[tuple[bytes, int]]:
+    """A task's life that has one unit, and answers however much there is: its chunks, each with its progress."""
+    for share in shares:
+        _arrive(share.run)
+        for unit in share.units:
+            yield from chunks_of(share, unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A task that hands over so many of the chunks that lie on its executor."""
+
+    start: int
+    count: int
+
+    def __call__(self, chunks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+        return islice(iter(chunks), self.start, self.start + self.count)
 
 
 def unpack(chunk: bytes) -> Iterator[Event]:
@@ -108,7 +144,7 @@ def chunks_of(share: Share[T, O], unit: Unit[T]) -> Iterator[tuple[bytes, int]]:
     """The events of a unit in chunks, each with the progress that was made."""
     pending: list[Event] = []
     weight = done_bytes = 0
-    for event in guarded(share.work, unit.target, share.options):
+    for event in guarded(share.run.work, unit.target, share.run.options):
         if isinstance(event, Advance):
             done_bytes += event.bytes_done
             continue
@@ -142,11 +178,22 @@ def _packed(events: list[Event], path: str) -> bytes:
     return zlib.compress(body, _FAST)
 
 
-def _stand_in(directory: str) -> None:
-    """Go where the driver stands. What is imported from relative places is found from there too."""
-    if os.getcwd() != directory:
+def _arrive(run: Run[T, O]) -> Blind | None:
+    """Make this process stand where the driver stands, and look around when it is new to the run."""
+    if os.getcwd() != run.directory:
+        # what is imported from relative places is found from there too
         sys.path[:] = [os.path.abspath(place) for place in sys.path]
-        os.chdir(directory)
+        try:
+            os.chdir(run.directory)
+        except OSError:
+            return Blind(socket.gethostname(), run.directory, "does not see")
+    if run.id in _known_runs:
+        return None
+    blind = unseen(run.landmarks)
+    if blind is None:
+        _known_runs.clear()  # a process works for one run at a time, mostly
+        _known_runs.add(run.id)
+    return blind
 
 
 def _bytes_at(path: str) -> int:

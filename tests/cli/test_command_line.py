@@ -30,6 +30,7 @@ SAMPLES = {
     "SIZE": "64KiB",
     "GLOB": "or*",
     "REGEX": "a.b",
+    "K=V": "spark.ui.enabled=true",
 }
 
 

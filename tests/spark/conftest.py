@@ -102,8 +102,10 @@ def local_spark(use_master: Use) -> SparkSession:
 
 @pytest.fixture
 def cluster_spark(use_master: Use, standalone: Standalone) -> SparkSession:
-    """The session on the standalone cluster."""
-    return use_master(standalone.url)
+    """The session on the standalone cluster, once that has given executors."""
+    spark = use_master(standalone.url)
+    session.await_executors(spark.sparkContext, lambda _sentence: None)
+    return spark
 
 
 @pytest.fixture(params=["local", "standalone"])

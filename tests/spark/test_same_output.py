@@ -1,4 +1,8 @@
-"""Every read-only command says the same with --spark as without: text, JSON lines and exit status."""
+"""Every read-only command says the same with --spark as without: text, JSON lines, sentences and exit status.
+
+On captures of real brokers and on directories with every disease of the catalogue; in a session of this machine and on a
+real standalone cluster.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fixtures import diseases, healthy
 from kseg.cli.main import run
 
 if TYPE_CHECKING:
@@ -16,26 +21,69 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 Unchanged = Callable[..., AbstractContextManager[None]]
-NOW = "2024-06-01T00:00:00Z"
+Said = tuple[int, str, str]
+Ask = Callable[[list[str]], Said]
+
+NOW = ["--now", "2024-06-01T00:00:00Z"]
+COMMANDS = {
+    "verify-quick": ["verify", "--quick", *NOW],
+    "verify": ["verify", *NOW],
+    "verify-deep": ["verify", "--deep", *NOW],
+    "list": ["list", *NOW],
+    "dump": ["dump"],
+    "dump-deep": ["dump", "--print-data-log"],
+    "dump-table": ["dump", "--format", "table", "--deep-iteration", "--limit", "3"],
+    "dump-committed": ["dump", "--deep-iteration", "--isolation", "read_committed"],
+    "lookup-latest": ["lookup", "--latest"],
+    "lookup-offset": ["lookup", "--offset", "7"],
+    "lookup-time": ["lookup", "--timestamp", "2020-01-01T00:00Z"],
+    "lookup-nothing": ["lookup", "--key", "no such key"],
+}
 
 
-def said(words: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    status = run(words)
-    out, err = capfd.readouterr()
-    return status, out, err
+@pytest.fixture
+def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
+    """Status, stdout and stderr of one command line."""
+
+    def said(words: list[str]) -> Said:
+        status = run(words)
+        return status, *capfd.readouterr()
+
+    return said
+
+
+@pytest.fixture(scope="module")
+def diseased(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with a partition for each disease of a log, and a file that is none of Kafka's."""
+    home = healthy.log_dir(tmp_path_factory.mktemp("diseased") / "data")
+    for number, disease in enumerate(diseases.LOG_DISEASES):
+        partition = healthy.partition(home / f"ward-{number}")
+        disease(sorted(partition.glob("*.log"))[1])
+    (home / "ward-0" / "notes.txt").write_text("what is this?")
+    return home
 
 
 @pytest.mark.parametrize("json", [[], ["--json"]], ids=["text", "json"])
-@pytest.mark.parametrize("level", [["--quick"], [], ["--deep"]], ids=["quick", "default", "deep"])
-def test_verify(
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS.keys())
+def test_captures(
     any_spark: SparkSession,
-    capture_small: Path,
-    level: list[str],
+    words: list[str],
     json: list[str],
+    capture_small: Path,
     unchanged: Unchanged,
-    capfd: pytest.CaptureFixture[str],
+    ask: Ask,
 ) -> None:
-    words = ["verify", *level, *json, "--now", NOW, str(capture_small / "data")]
+    line = [*words, *json, str(capture_small / "data")]
     with unchanged(capture_small):
-        alone = said(words, capfd)
-        assert said([*words, "--spark"], capfd) == alone
+        alone = ask(line)
+        assert ask([*line, "--spark"]) == alone
+    assert alone[1]
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS.keys())
+def test_damage(any_spark: SparkSession, words: list[str], json: list[str], diseased: Path, ask: Ask) -> None:
+    line = [*words, *json, str(diseased)]
+    alone = ask(line)
+    assert ask([*line, "--spark"]) == alone
+    assert alone[0] in (0, 1) and alone[1]

@@ -1,0 +1,90 @@
+"""Do the nodes see the files that the driver sees? A few of them stand for all: landmarks.
+
+The same path may lead to another file on another machine: every broker calls its disk /var/lib/kafka. So a landmark is
+known by its first bytes too, which no broker changes once they are written, and not by times or inodes, which differ
+from mount to mount. A file that has grown since is still the same file.
+"""
+
+import hashlib
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.files import read_blocks
+
+MOST_LANDMARKS = 16
+HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Landmark:
+    """A file or directory. size_bytes: None of a directory. digest: of the first HEAD_BYTES of a file."""
+
+    path: str
+    size_bytes: int | None
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """A node that does not see a landmark. words: what is wrong with its path there."""
+
+    host: str
+    path: str
+    words: str
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"the node {self.host} {self.words} {self.path}: every node must see the same files under the same path "
+            "(a shared file system)"
+        )
+
+
+def landmarks(paths: Sequence[str]) -> tuple[Landmark, ...]:
+    """A file of each directory that the paths lie in, of some when there are many."""
+    by_parent = {os.path.dirname(path): path for path in reversed(paths)}
+    chosen = list(by_parent.values())[:: max(1, -(-len(by_parent) // MOST_LANDMARKS))]
+    return tuple(filter(None, map(_landmark, chosen)))
+
+
+def unseen(marks: Sequence[Landmark]) -> Blind | None:
+    """The first landmark that this machine does not see, None when it sees all."""
+    for mark in marks:
+        words = _difference(mark)
+        if words is not None:
+            return Blind(socket.gethostname(), os.path.abspath(mark.path), words)
+    return None
+
+
+def _landmark(path: str) -> Landmark | None:
+    try:
+        if os.path.isdir(path):
+            with os.scandir(path) as entries:
+                files = sorted(entry.path for entry in entries if entry.is_file() and entry.stat().st_size)
+            if not files:
+                return Landmark(path, None)
+            path = files[0]
+        size_bytes = os.stat(path).st_size
+        return Landmark(path, size_bytes, _digest(path, size_bytes))
+    except (OSError, UnreadableInput):
+        return None  # the driver cannot read it either: whoever works on it says so
+
+
+def _difference(mark: Landmark) -> str | None:
+    try:
+        if mark.size_bytes is None:
+            return None if os.path.isdir(mark.path) else "does not see"
+        if os.stat(mark.path).st_size < mark.size_bytes:
+            return "has another"
+        return None if _digest(mark.path, mark.size_bytes) == mark.digest else "has another"
+    except FileNotFoundError:
+        return "does not see"
+    except (OSError, UnreadableInput):
+        return "cannot read"
+
+
+def _digest(path: str, size_bytes: int) -> bytes:
+    return hashlib.sha256(next(read_blocks(path, min(size_bytes, HEAD_BYTES) or 1), b"")).digest()

@@ -1,0 +1,38 @@
+"""What Spark says when a task has failed, in one line.
+
+A failure arrives as a Java exception whose message has the history of the task and two stack traces:
+
+    Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0
+    (TID 7) (10.0.0.7 executor 1): org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)
+        at …
+"""
+
+import re
+
+_FAILED = re.compile(r"Lost task [^(]*\(TID \d+\) \((\S+) executor ([^)\s]+)\): (.*)", re.DOTALL)
+_ERROR_OF_PYTHON = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
+_JAVA_NAME = re.compile(r"^(?:[a-z]\w*\.)+\w+: ")
+
+
+def reason(error: Exception) -> str:
+    """Why Spark could not do it, as one line, with the host where it is known."""
+    java = getattr(error, "java_exception", None)
+    said = str(java.getMessage() if java is not None else error)
+    failed = _FAILED.search(said)
+    if failed is None:
+        return _first_line(said)
+    host, executor, story = failed.groups()
+    return f"{_cause(story)} (on {host}, executor {executor})"
+
+
+def _cause(story: str) -> str:
+    if "Traceback (most recent call last)" in story:
+        raised = _ERROR_OF_PYTHON.findall(story.split("\n\tat ")[0].partition("Traceback")[2])
+        if raised:
+            return str(raised[-1])
+    return _first_line(story)
+
+
+def _first_line(said: str) -> str:
+    line = next((line.strip() for line in said.splitlines() if line.strip()), "it did not say why")
+    return _JAVA_NAME.sub("", line)
