@@ -13,6 +13,9 @@ def register(spark: SparkSession) -> None:
     from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
+    from kseg.spark.source.options import read_options
+    from kseg.spark.source.schema import default_schema
+    from kseg.spark.source.stream import KafkaLogStreamReader
     from kseg.spark.source.writer import KafkaLogStreamWriter, KafkaLogWriter
 
     class KafkaLog(DataSource):
@@ -20,8 +23,11 @@ def register(spark: SparkSession) -> None:
         def name(cls) -> str:
             return "kafka-log"
 
-        def schema(self) -> str:
-            return "value binary"
+        def schema(self) -> StructType:
+            return default_schema(read_options(self.options, streaming=True))
+
+        def streamReader(self, schema: StructType) -> KafkaLogStreamReader:
+            return KafkaLogStreamReader(schema, self.options)
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
             return KafkaLogWriter(schema, self.options, overwrite)

@@ -1,0 +1,301 @@
+"""`spark.readStream.format("kafka-log")`: a directory that grows, record by record, each once.
+
+1. The driver keeps offsets (`progress`), as Spark's own Kafka source does, and they are all that the checkpoint holds.
+2. A batch is a range of offsets of each partition. A task opens the log of its range itself, just before it reads: a
+   position in a file that was planned earlier would mean nothing once a cleaner has put another file there.
+3. The same range gives the same records again, unless the broker has deleted some meanwhile; that is a loss, and ends the
+   query or is passed over (`failOnDataLoss`).
+"""
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kseg.segment.arrow.pieces import Bounds, Piece, Reading
+from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.targets import PartitionTarget
+from kseg.spark.source.options import FINDINGS, SourceOptions, Words, read_options
+from kseg.spark.source.progress import (
+    GrowingLogs,
+    Lost,
+    Offsets,
+    all_there_is,
+    available,
+    from_json,
+    limited,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyarrow import RecordBatch, Schema
+
+_LOG = logging.getLogger("kseg.spark")
+_ATTEMPTS = 5
+_PAUSE_S = 0.05
+_DEFAULT_DELAY_MS = 15 * 60 * 1000
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+
+
+@dataclass
+class OffsetRange(InputPartition):
+    """The work of a task: the records from first_offset up to before end_offset."""
+
+    topic: str
+    partition: int
+    target: PartitionTarget
+    first_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Triggers:
+    """How much a batch reads. most, least: offsets; None for no limit. delay_ms: how long `least` may hold it back."""
+
+    most: int | None
+    least: int | None
+    delay_ms: int
+
+    @classmethod
+    def of(cls, given: "Mapping[str, str]") -> "Triggers":
+        """Raises UsageError."""
+        words = Words(given)
+        most, least = words.number("maxOffsetsPerTrigger"), words.number("minOffsetsPerTrigger")
+        if most is not None and least is not None and least > most:
+            raise UsageError("minOffsetsPerTrigger is above maxOffsetsPerTrigger")
+        return cls(most, least, _duration_ms(words))
+
+
+def _duration_ms(words: Words) -> int:
+    text = words.get("maxTriggerDelay")
+    if text is None:
+        return _DEFAULT_DELAY_MS
+    number = text.strip().rstrip("hms")
+    unit = text.strip()[len(number) :] or "ms"
+    if not number.isdecimal() or unit not in _UNITS_MS:
+        raise UsageError(f"the option maxTriggerDelay is a time like 15m or 900s, not {text!r}")
+    return int(number) * _UNITS_MS[unit]
+
+
+class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Raises UsageError for options or columns that cannot be."""
+
+    def __init__(self, schema: StructType, given: "Mapping[str, str]") -> None:
+        from kseg.spark.source.schema import check_schema
+
+        self._options = read_options(given, streaming=True)
+        if self._options.table == FINDINGS:
+            raise UsageError("the table of findings is a batch query's")
+        self._triggers = Triggers.of(given)
+        check_schema(schema, self._options)
+        self._schema = schema
+        self._logs = GrowingLogs(self._options)
+        self._pinned: Offsets | None = None
+        self._newest: Offsets | None = None
+        self._last_batch_s = time.monotonic()
+
+    # --- on the driver
+
+    def initialOffset(self) -> dict[str, Any]:
+        return to_json(self._logs.starting())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._triggers.most
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        extents = self._logs.extents(self._logs.partitions())
+        self._pinned = {where: extent.end_offset for where, extent in extents.items()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begin = from_json(start)
+        extents = self._logs.extents(self._logs.partitions())
+        if self._pinned is not None:
+            extents = {where: extent for where, extent in extents.items() if where in self._pinned}
+        step = all_there_is(begin, extents)
+        self._tell(step.losses)
+        end = step.end
+        if self._pinned is not None:
+            end = {where: min(offset, self._pinned[where]) for where, offset in end.items()}
+        self._newest = end
+        waiting = available(begin, end, extents)
+        if isinstance(limit, ReadMaxRows):
+            end = limited(begin, end, extents, limit.max_rows)
+        if self._pinned is None and self._holds_back(waiting):
+            return start
+        if waiting:
+            self._last_batch_s = time.monotonic()
+        return to_json(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return None if self._newest is None else to_json(self._newest)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begin, stop = from_json(start), from_json(end)
+        there = self._logs.partitions()
+        gone = [f"{topic}-{partition} is gone" for topic, partition in sorted(stop.keys() - there.keys())]
+        self._tell(gone)
+        ranges = [
+            OffsetRange(*where, there[where], begin.get(where, 0), offset)
+            for where, offset in sorted(stop.items())
+            if where in there and offset > begin.get(where, 0)
+        ]
+        return _divided(ranges, self._options)
+
+    def _holds_back(self, waiting: int) -> bool:
+        least = self._triggers.least
+        waited_ms = (time.monotonic() - self._last_batch_s) * 1000
+        return least is not None and waiting < least and waited_ms < self._triggers.delay_ms
+
+    def _tell(self, losses: Sequence[str]) -> None:
+        if losses and self._options.fail_on_data_loss:
+            more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
+            raise Lost(
+                f"records are lost: {losses[0]}{more}; with failOnDataLoss false the query goes on with what is there"
+            )
+        for loss in losses:
+            _LOG.warning("records are lost: %s", loss)
+
+    # --- in a task
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        assert isinstance(partition, OffsetRange)
+        return _RangeReader(partition, self._options, _arrow_schema(self._schema)).batches()
+
+
+def _divided(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[OffsetRange]:
+    """As many parts as were asked for, by their offsets (minPartitions, maxRecordsPerPartition)."""
+    total = sum(each.end_offset - each.first_offset for each in ranges)
+    made = []
+    for each in ranges:
+        size = each.end_offset - each.first_offset
+        parts = 1
+        if options.records_per_partition is not None:
+            parts = -(-size // options.records_per_partition)
+        if options.min_partitions is not None and options.min_partitions > len(ranges):
+            parts = max(parts, round(options.min_partitions * size / total))
+        parts = max(1, min(parts, size))
+        edges = [each.first_offset + size * number // parts for number in range(parts + 1)]
+        for first, end in pairwise(edges):
+            made.append(OffsetRange(each.topic, each.partition, each.target, first, end))
+    return made
+
+
+class _RangeReader:
+    """Reads one range. A file that is exchanged or removed under the reader is looked for anew."""
+
+    def __init__(self, work: OffsetRange, options: SourceOptions, schema: "Schema") -> None:
+        self._work, self._options, self._schema = work, options, schema
+        self._next_offset = work.first_offset
+        self._reading = Reading(
+            include_control=options.include_control,
+            include_invalid=options.include_invalid,
+            records_per_batch=options.records_per_batch,
+            bytes_per_batch=options.bytes_per_batch,
+        )
+
+    def batches(self) -> "Iterator[RecordBatch]":
+        for attempt in range(_ATTEMPTS):
+            try:
+                pieces = self._pieces()
+                for number, (piece, identity) in enumerate(pieces):
+                    yield from self._read(piece, identity)
+                    if number + 1 < len(pieces):
+                        self._next_offset = max(self._next_offset, pieces[number + 1][0].base_offset)
+                return
+            except (_Exchanged, UnreadableInput):
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(_PAUSE_S)
+
+    def _pieces(self) -> list[tuple[Piece, tuple[int, int]]]:
+        from kseg.segment.arrow.planning import Wish, stretches_of
+
+        work, options = self._work, self._options
+        with PartitionLog(work.target) as log:
+            before = {
+                segment.path: _identity(segment.path)
+                for segment in log.segments[max(0, log.floor_index(self._next_offset)) :]
+                if segment.base_offset < work.end_offset
+            }
+            if log.start_offset > self._next_offset and self._next_offset < work.end_offset:
+                self._lost(f"starts at offset {log.start_offset}, and {self._next_offset} is next")
+            if log.end_offset < work.end_offset:
+                self._lost(
+                    f"ends at offset {log.end_offset}, and records up to {work.end_offset - 1} are read"
+                )
+            wish = Wish(
+                read_committed=options.read_committed,
+                trust_transactions=True,
+                use_indexes=options.use_indexes,
+            )
+            bounds = Bounds(from_offset=max(self._next_offset, log.start_offset), to_offset=work.end_offset)
+            stretches = stretches_of(log, work.topic, work.partition, bounds, wish)
+        return [(stretch.piece, before[stretch.piece.path]) for stretch in stretches]
+
+    def _read(self, piece: Piece, identity: tuple[int, int]) -> "Iterator[RecordBatch]":
+        """What a piece holds, once it is known that its positions are of the file that was opened."""
+        from kseg.segment.arrow.records import read_piece
+
+        items = read_piece(piece, self._reading, self._schema)
+        is_checked = False
+        for item in items:
+            if not is_checked and _identity(piece.path) != identity:
+                raise _Exchanged(f"cannot read {piece.path}: it was replaced at every attempt")
+            is_checked = True
+            if not isinstance(item, Finding):
+                yield item
+            elif item.severity == ERROR:
+                self._lost(f"is damaged: {item.message}")
+        if not is_checked and _identity(piece.path) != identity:
+            raise _Exchanged(f"cannot read {piece.path}: it was replaced at every attempt")
+
+    def _lost(self, what: str) -> None:
+        shown = f"{self._work.topic}-{self._work.partition}"
+        if self._options.fail_on_data_loss:
+            raise Lost(f"records are lost: {shown} {what} (failOnDataLoss)")
+        _LOG.warning("records are lost: %s %s", shown, what)
+
+
+def _arrow_schema(schema: StructType) -> "Schema":
+    """The columns that were asked for, as Arrow has them; of `_meta` the fields that were asked for."""
+    import pyarrow as pa
+
+    from kseg.segment.arrow.schema import META, RECORD_SCHEMA
+
+    fields = []
+    for column in schema.fields:
+        found = RECORD_SCHEMA.field(column.name)
+        if isinstance(column.dataType, StructType):
+            members = [found.type.field(name) for name in column.dataType.names]
+            found = pa.field(META, pa.struct(members), nullable=False)
+        fields.append(found)
+    return pa.schema(fields)
+
+
+class _Exchanged(UnreadableInput):
+    """Another file has the name of the one that was planned with."""
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+    return status.st_dev, status.st_ino
