@@ -91,8 +91,10 @@ class Repair:
     is wrong, in the order met. removed: bytes that leave the logs, in offset order. last_stable_offset: with the log
     end as high watermark. recovery_point: what may be skipped by the next load. doubt: why the partition would still
     not be sound afterwards (a broker's load would fail on it, records cannot be read), empty when it would.
-    is_orderly: every byte of the logs was looked at, all of it valid batches whose offsets increase. death: set when policy kafka has no
-    result because the broker would throw; then image is the directory as found and the offsets are 0.
+    is_orderly: every byte of the logs was looked at, all of it valid batches whose offsets increase and whose leader
+    epochs never sink. kept: ranges of the offsets that stay, in order, where they are known. death: set when
+    policy kafka has no result because the broker would throw; then image is the directory as found and the offsets
+    are 0.
     """
 
     image: DirectoryImage
@@ -105,6 +107,7 @@ class Repair:
     removed: tuple[Removed, ...] = ()
     doubt: str = ""
     is_orderly: bool = False
+    kept: tuple[tuple[int, int], ...] = ()
     death: Death | None = None
 
     @classmethod

@@ -78,6 +78,7 @@ def load_as_broker(
             findings=tuple(place.findings),
             removed=tuple(sorted(place.removed, key=_offset_order)),
             is_orderly=not place.removed and load.is_rising(),
+            kept=((0, load.log_end_offset - 1),),
         )
 
 
@@ -132,12 +133,14 @@ class _Load:
         self._close()
 
     def is_rising(self) -> bool:
-        """Whether every segment was recovered and all batches of the log are in the order of their offsets."""
-        end = -1
+        """Whether every segment was recovered and all batches of the log are in the order of their offsets and leader
+        epochs."""
+        end = epoch = -1
         for segment in self._segments:
-            if segment.rising is None or segment.rising[0] <= end:
+            rising = segment.rising
+            if rising is None or rising.first_offset <= end or 0 <= rising.first_epoch < epoch:
                 return False
-            end = max(end, segment.rising[1])
+            end, epoch = max(end, rising.last_offset), max(epoch, rising.last_epoch)
         return True
 
     def _splitting(self, work: Callable[[], T]) -> T:

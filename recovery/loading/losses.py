@@ -4,8 +4,11 @@ Behind the first damage of a segment a broker keeps nothing, so the bytes it cut
 count the valid batches among them.
 """
 
+from collections.abc import Iterator
+
 from kseg.recovery.loading.workplace import Workplace
 from kseg.recovery.policy import Removed
+from kseg.recovery.verify.neighbours import first_of
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.dump.damage import damage_finding
@@ -66,8 +69,26 @@ def _look_through(
     for block in scanner.blocks(position):
         if isinstance(block, Damage):
             damage = damage or block
+            inside = [*_batches_in(scanner, block)]
+            batches += len(inside)
+            lowest = min([lowest, *(first for first, _ in inside)])
+            highest = max([highest, *(last for _, last in inside)])
         else:
             batches += block.count
             lowest = min(lowest, min(block.column(C.BASE_OFFSET)))
             highest = max(highest, max(block.column(C.LAST_OFFSET)))
     return (batches, lowest, highest, damage) if batches else (0, None, None, damage)
+
+
+def _batches_in(scanner: Scanner, damage: Damage) -> Iterator[tuple[int, int]]:
+    """(first, last offset) of the valid batches that a search for what goes on has passed over, because their offsets
+    lie below it. Each is followed by another, or ends the damage: what a record holds is neither."""
+    stop = damage.position + damage.length
+    found = [
+        (table.at(C.POSITION, 0), table.at(C.SIZE, 0), first_of(table, 0), table.at(C.LAST_OFFSET, 0))
+        for table in scanner.valid_within(damage.position + 1, stop)
+    ]
+    starts = {stop, *(position for position, *_ in found)}
+    for position, size, first, last in found:
+        if position + size in starts and 0 <= first <= last:
+            yield first, last

@@ -28,12 +28,21 @@ class LogRange(NamedTuple):
     base_offset: int
 
 
+class Rising(NamedTuple):
+    """Where the offsets and leader epochs of a segment begin and end (an epoch of -1: none)."""
+
+    first_offset: int
+    last_offset: int
+    first_epoch: int
+    last_epoch: int
+
+
 class LoadedSegment:
     """One segment. suffix: of all its files (".swap", ".cleaned" or none).
 
     checked_bytes: so many bytes of the log are known to be batches with good checksums. rising: when all of the log
-    is such batches, each behind the offsets of the one before: the first and the last offset; None when it is not so or
-    nobody looked.
+    is such batches, each behind the offsets of the one before and of no lower epoch; None when it is not so or nobody
+    looked.
     """
 
     def __init__(self, place: Workplace, base_offset: int, settings: LoadSettings, suffix: str = "") -> None:
@@ -50,7 +59,7 @@ class LoadedSegment:
         )
         self.txn_index = TxnIndexFile(place, numbered(base_offset, L.TXN_INDEX_SUFFIX + suffix), base_offset)
         self.checked_bytes = 0
-        self.rising: tuple[int, int] | None = None
+        self.rising: Rising | None = None
         self._largest: TimeIndexEntry | None = None
         if self.log_name not in place.image:
             place.write(self.log_name, b"", "an empty segment, made where there was none")

@@ -18,9 +18,10 @@ from kseg.recovery.loading.epochs import LoadedEpochs
 from kseg.recovery.loading.losses import report_cut
 from kseg.recovery.loading.producers import LoadedProducers
 from kseg.recovery.loading.replaying import apply_rows, read_marker, rows_of_producers
-from kseg.recovery.loading.segment import LoadedSegment
+from kseg.recovery.loading.segment import LoadedSegment, Rising
 from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, INVALID_RECORD, KafkaThrows
 from kseg.segment import columns as C
+from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
@@ -54,7 +55,7 @@ class _Recovery:
         self._valid_bytes = 0
         self._next_offset: int | None = None
         self._cause: Finding | None = None
-        self._first_offset: int | None = None
+        self._first: tuple[int, int] | None = None  # offset and leader epoch
         self._seen = memoryview(array("q", bytes(8 * check.SEEN_WIDTH)))
         self._seen[check.SEEN_LAST] = segment.base_offset - 1
         self._is_rising = True
@@ -74,8 +75,9 @@ class _Recovery:
         segment.checked_bytes = self._valid_bytes
         removed = self._cut()
         if not removed and self._is_rising:
-            first = segment.base_offset if self._first_offset is None else self._first_offset
-            segment.rising = first, self._seen[check.SEEN_LAST]
+            first, epoch = (segment.base_offset, L.NO_LEADER_EPOCH) if self._first is None else self._first
+            last, last_epoch = self._seen[check.SEEN_LAST], self._seen[check.SEEN_EPOCH]
+            segment.rising = Rising(first, last, epoch, last_epoch)
         segment.offset_index.trim()
         refusal = self._indexes.finish()
         self._hand_over()
@@ -127,12 +129,16 @@ class _Recovery:
 
     def _note_order(self, table: Columns, stop: int) -> None:
         """A broker does not mind offsets that fall between index entries; whoever compares policies does."""
-        if self._first_offset is None:
-            self._first_offset = table.at(C.BASE_OFFSET, 0)
+        if self._first is None:
+            epoch = table.at(C.LEADER_EPOCH, 0) if table.at(C.MAGIC, 0) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
+            self._first = table.at(C.BASE_OFFSET, 0), epoch
+            self._seen[check.SEEN_EPOCH] = epoch
         row, seen = 0, self._seen
         while self._is_rising and row < stop:
+            epoch = seen[check.SEEN_EPOCH]
             row = check.next_suspect(table.cells, table.capacity, row, stop, seen)
-            self._is_rising = row >= stop or not seen[check.SEEN_REASONS] & (check.OFFSET | check.COUNT)
+            is_wrong = seen[check.SEEN_REASONS] & (check.OFFSET | check.COUNT) or seen[check.SEEN_EPOCH] < epoch
+            self._is_rising = row >= stop or not is_wrong
             row += 1
 
     def _read_markers(

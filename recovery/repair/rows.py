@@ -1,7 +1,8 @@
 """What `recover` says: a row for each step of a plan and one result for each partition (docs/json.md)."""
 
 import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.recovery.policy import Policy, Removed, Repair
 from kseg.segment import layout as L
@@ -66,39 +67,64 @@ def first_base_offset(repair: Repair) -> int | None:
 
 
 def cost_row(repair: Repair, damage: Sequence[Removed] = ()) -> Row:
-    """What a policy costs: bytes that leave the logs, valid batches among them, offsets lost, and the bytes that stay
-    though they cannot be read; or what the broker dies of. damage: the ranges that salvage takes out."""
+    """What a policy costs: bytes that leave the logs, valid batches among them, offsets lost (or not readable any more),
+    and the bytes that stay though they cannot be read; or what the broker dies of. damage: the ranges that salvage
+    takes out."""
     if repair.death is not None:
         return {"dies_of": repair.death.kafka_exception}
-    offsets = sum(
-        removed.last_offset - removed.first_offset + 1
-        for removed in repair.removed
-        if removed.first_offset is not None and removed.last_offset is not None
-    )
+    left = [*_left_of(damage, repair.image)]
+    lost = _ranges(repair.removed)
     return {
         "bytes": repair.bytes_lost,
         "batches": sum(removed.batches for removed in repair.removed),
-        "offsets": offsets,
-        "damaged_bytes_left": _left_of(damage, repair.image),
+        "offsets": _count(lost, repair.kept) + _count(_ranges(removed for removed, _ in left), lost),
+        "damaged_bytes_left": sum(length for _, length in left),
     }
 
 
-def _left_of(damage: Sequence[Removed], image: DirectoryImage) -> int:
-    """How many bytes of the damaged ranges are still part of a live log of the image."""
+Range = tuple[int, int]
+
+
+def _ranges(removed: Iterable[Removed]) -> list[Range]:
+    """The offsets that go, in order."""
+    return sorted(
+        (each.first_offset, each.last_offset)
+        for each in removed
+        if each.first_offset is not None and each.last_offset is not None
+    )
+
+
+def _count(ranges: Sequence[Range], others: Sequence[Range]) -> int:
+    """How many offsets lie in one of the ranges and in none of the others; both in order."""
+    found, reach, rest = 0, -1, deque(others)
+    for first, last in ranges:
+        low = max(first, reach + 1)
+        reach = max(reach, last)
+        while low <= last:
+            while rest and rest[0][1] < low:
+                rest.popleft()
+            if not rest or rest[0][0] > last:
+                found += last - low + 1
+                break
+            found += max(0, rest[0][0] - low)
+            low = rest[0][1] + 1
+    return found
+
+
+def _left_of(damage: Sequence[Removed], image: DirectoryImage) -> Iterator[tuple[Removed, int]]:
+    """The damaged ranges that are still part of a live log of the image, and how many bytes of each."""
     by_source: dict[str, list[Removed]] = {}
     for removed in damage:
         by_source.setdefault(removed.file, []).append(removed)
-    return sum(
-        max(
-            0,
-            min(span.end_position, removed.position + removed.length) - max(span.position, removed.position),
-        )
-        for name in image
-        if by_source and name.endswith((L.LOG_SUFFIX, L.ANCIENT_SUFFIX))
-        for span in image.content(name)
-        if isinstance(span, Span)
-        for removed in by_source.get(span.name, ())
-    )
+    for name in image if by_source else ():
+        if not name.endswith((L.LOG_SUFFIX, L.ANCIENT_SUFFIX)):
+            continue
+        for span in (piece for piece in image.content(name) if isinstance(piece, Span)):
+            for removed in by_source.get(span.name, ()):
+                end_position = min(span.end_position, removed.position + removed.length)
+                length = end_position - max(span.position, removed.position)
+                if length > 0:
+                    yield removed, length
 
 
 def _is_rebuilt(step: object) -> bool:

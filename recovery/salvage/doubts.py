@@ -155,15 +155,13 @@ class _Doubts:
         """The claims to offsets of the log that nobody else holds or claims, in order."""
         copies = {_likeness(claim): claim for claim in claims}
         by_offset = sorted(copies.values(), key=lambda claim: claim.first_offset)
-        kept = self._order.kept
-        low = min([self._logs[0].base_offset, *(stretch.first_offset for stretch in kept[:1])])
         end = max(self._order.last_offset, -1 if self._witness is None else self._witness)
         found, reach = list[Stretch](), -1
         for number, claim in enumerate(by_offset):
             following = by_offset[number + 1].first_offset if number + 1 < len(by_offset) else L.INT64_MAX
             is_alone = reach < claim.first_offset and claim.last_offset < following
             reach = max(reach, claim.last_offset)
-            is_inside = low <= claim.first_offset and (claim.last_offset <= end or _is_near(claim, end))
+            is_inside = self._is_above_start(claim) and (claim.last_offset <= end or _is_near(claim, end))
             if is_alone and is_inside and self._is_free(claim):
                 found.append(claim)
                 end = max(end, claim.last_offset)
@@ -173,8 +171,7 @@ class _Doubts:
         """Whether the claimed offsets are the batch's own (rule 2)."""
         claimed, kept = doubt.claimed, self._order.kept
         before, behind = self._beside(claimed, claimed)
-        lowest = min([self._logs[0].base_offset, *(stretch.first_offset for stretch in kept[:1])])
-        if claimed.first_offset < lowest or behind <= claimed.last_offset:
+        if not self._is_above_start(claimed) or behind <= claimed.last_offset:
             return False
         if not kept or claimed.first_offset > kept[-1].last_offset:
             is_known = self._witness is not None and claimed.last_offset <= self._witness
@@ -183,6 +180,14 @@ class _Doubts:
         if self._fills_a_hole(claimed) or not doubt.is_one_bit or doubt.corrected is None:
             return True
         return not self._is_certain(doubt)
+
+    def _is_above_start(self, claim: Stretch) -> bool:
+        """Whether the offsets are the log's at its beginning: not below its names and batches, or right before these."""
+        base, kept = self._logs[0].base_offset, self._order.kept
+        first = kept[0].first_offset if kept else base
+        return claim.first_offset >= min(base, first) or (
+            claim.first_offset >= 0 and claim.last_offset + 1 == first
+        )
 
     def _is_rival(self, doubt: Doubtful) -> bool:
         """Whether the batch may be right and another wrong (rule 3): it claims offsets of the log, and not one bit

@@ -5,20 +5,16 @@ What would be written anew and is there as it is stays, so that salvage of its o
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from kseg.segment.files import DISK, Reader
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Piece, Span, content_of
 from kseg.segment.plan.steps import FileIdentity
 
-if TYPE_CHECKING:
-    from kseg.recovery.salvage.losses import Kept
-
 
 class Draft:
     """directory: as shown to the user. found: the files as they lie there. image: as they would be. reader: opens the
-    files as found. kept: the offsets that stay, once that is settled."""
+    files as found."""
 
     def __init__(self, directory: str, inputs: Iterable[FileIdentity], reader: Reader = DISK) -> None:
         self.directory = directory
@@ -26,7 +22,6 @@ class Draft:
         self.identities = {file.name: file for file in inputs}
         self.found = DirectoryImage.of(self.identities.values())
         self.image = self.found.copy()
-        self.kept: Kept | None = None
         self._why: dict[str, str] = {}
         self._renamed: dict[str, str] = {}  # the name as found: an empty file has no bytes that tell it
 

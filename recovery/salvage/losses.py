@@ -12,6 +12,7 @@ of offsets is lost, and no bytes (`lost-tail`).
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from kseg.recovery.policy import Removed
 from kseg.recovery.salvage.found import Logs, Stretch
@@ -28,17 +29,21 @@ Range = tuple[int, int]
 
 
 class Kept:
-    """The ranges of offsets that stay, in order."""
+    """The ranges of offsets that stay, in order: given as such, neighbours are joined."""
 
-    def __init__(self, stretches: Sequence[Stretch]) -> None:
+    def __init__(self, ranges: Iterable[Range]) -> None:
         self.ranges: list[Range] = []
-        for stretch in stretches:
-            if self.ranges and self.ranges[-1][1] + 1 == stretch.first_offset:
-                self.ranges[-1] = self.ranges[-1][0], stretch.last_offset
+        for first, last in ranges:
+            if self.ranges and self.ranges[-1][1] + 1 == first:
+                self.ranges[-1] = self.ranges[-1][0], last
             else:
-                self.ranges.append((stretch.first_offset, stretch.last_offset))
+                self.ranges.append((first, last))
         self._lasts = [last for _, last in self.ranges]
         self._firsts = [first for first, _ in self.ranges]
+
+    @classmethod
+    def of(cls, stretches: Iterable[Stretch]) -> Self:
+        return cls((stretch.first_offset, stretch.last_offset) for stretch in stretches)
 
     def without(self, first: int, last: int) -> Range | None:
         """From the first to the last offset of first … last that does not stay; None when all do."""

@@ -6,8 +6,9 @@
        a. byte-equal copies          the first stays: of the lower segment, in it the one in front
        b. different leader epochs    the higher epoch stays: what a later leader wrote is what the replicas agreed on
        c. equal epochs               the copy in the segment whose name's range it belongs to, else the first
-       and before all these, one whose place in its file speaks for it, then one whose epoch is possible there: what
-       lies behind it, where it belongs, is of no lower epoch, nor does the leader-epoch checkpoint know better
+       and before all these, one whose place in its file speaks for it, then one that is no copy of the batch in front
+       of it under another offset, then one whose epoch is possible there: what lies behind it, where it belongs, is
+       of no lower epoch, nor does the leader-epoch checkpoint know better
    By that rank, each batch stays that overlaps none that stays already. A batch that was beaten only by one that
    goes itself stays too.
 
@@ -27,7 +28,7 @@ from kseg.segment.columns import Columns
 from kseg.segment.state.epochs import EpochEntry, EpochHistory
 
 COPY, EPOCH, OWN_SEGMENT, FIRST = "equal-copy", "leader-epoch", "own-segment", "first-copy"
-BELIEVED, POSSIBLE = "in-its-place", "possible-epoch"
+BELIEVED, ORIGINAL, POSSIBLE = "in-its-place", "no-altered-copy", "possible-epoch"
 # So many batches that hang together are settled at once; more only where nothing is as a broker writes it.
 MOST_SETTLED = 20_000
 
@@ -42,6 +43,7 @@ class Held(NamedTuple):
     log: int
     position: int
     size_bytes: int
+    producer_id: int
     is_believed: bool
 
     @property
@@ -161,6 +163,7 @@ class _Stream:
             self.stretch.log,
             at(C.POSITION, row),
             at(C.SIZE, row),
+            at(C.PRODUCER_ID, row),
             self.stretch.is_believed,
         )
 
@@ -281,20 +284,24 @@ class _Merge:
         view = self._logs.view(held.log)
         return view[held.position + L.HEADER_TO_MAGIC : held.position + held.size_bytes]
 
-    def _rank(self, held: Held) -> tuple[bool, bool, int, bool, int, int]:
-        is_possible, is_at_home = self._epochs.allow(held), self._is_at_home(held)
-        return (
-            not held.is_believed,
-            not is_possible,
-            -held.leader_epoch,
-            not is_at_home,
-            held.log,
-            held.position,
-        )
+    def _rank(self, held: Held) -> tuple[bool, bool, bool, int, bool, int, int]:
+        is_against = not held.is_believed, self._is_altered_copy(held), not self._epochs.allow(held)
+        return *is_against, -held.leader_epoch, not self._is_at_home(held), held.log, held.position
+
+    def _is_altered_copy(self, held: Held) -> bool:
+        """Whether the batch in front of it in the file is the same under another offset: a producer with an id never
+        writes one twice."""
+        start = held.position - held.size_bytes
+        if start < 0 or held.producer_id < 0:
+            return False
+        view = self._logs.view(held.log)
+        return view[start + L.HEADER_TO_MAGIC : held.position] == self._body(held)
 
     def _rule(self, kept: Held, beaten: Held) -> str:
         if kept.is_believed and not beaten.is_believed:
             return BELIEVED
+        if not self._is_altered_copy(kept) and self._is_altered_copy(beaten):
+            return ORIGINAL
         if self._epochs.allow(kept) and not self._epochs.allow(beaten):
             return POSSIBLE
         if kept.leader_epoch > beaten.leader_epoch:

@@ -43,14 +43,14 @@ class Planning:
     def repair(self) -> Repair:
         """The answer of the policy."""
         order = settled_order(self._logs, self._judgement.watches, self._known_end(), self._judgement.epochs)
-        self._draft.kept = Kept(order.kept)
+        kept = Kept.of(order.kept)
         segments = arrange(self._logs, order.kept, self._emptied(order))
         changed = self._lay(segments)
         end_offset = segments[-1].end_offset if segments else self._circumstances.log_start_offset
         log_start_offset = self._circumstances.log_start_offset
         if segments:
             log_start_offset = min(max(log_start_offset, segments[0].base_offset), end_offset)
-        removed, tail = self._losses(order, end_offset)
+        removed, tail = self._losses(order, kept, end_offset)
         beside = Beside(
             self._draft,
             self._judgement,
@@ -69,8 +69,9 @@ class Planning:
             last_stable_offset=beside.producers.last_stable_offset(end_offset, log_start_offset),
             recovery_point=self._circumstances.safe_point(end_offset),
             why=self._draft.changes(),
-            findings=tuple(without_repetition(self._findings(order, tail, beside))),
+            findings=tuple(without_repetition(self._findings(order, kept, tail, beside))),
             removed=removed,
+            kept=tuple(kept.ranges),
         )
 
     # --- logs
@@ -134,16 +135,18 @@ class Planning:
 
     # --- the answer
 
-    def _losses(self, order: Joiner, end_offset: int) -> tuple[tuple[Removed, ...], Finding | None]:
+    def _losses(
+        self, order: Joiner, kept: Kept, end_offset: int
+    ) -> tuple[tuple[Removed, ...], Finding | None]:
         """What goes, and what is to be said of a log that was never written to its end."""
         judgement = self._judgement
-        losses = Losses(self._logs, judgement.watches, Kept(order.kept), self._witness(end_offset))
+        losses = Losses(self._logs, judgement.watches, kept, self._witness(end_offset))
         removed = losses.removed(order.beaten, self._leftovers.logs)
         return losses.with_tail(removed, end_offset)
 
-    def _findings(self, order: Joiner, tail: Finding | None, beside: Beside) -> Iterator[Finding]:
+    def _findings(self, order: Joiner, kept: Kept, tail: Finding | None, beside: Beside) -> Iterator[Finding]:
         yield from self._leftovers.findings
-        yield from set_aside_findings(self._draft, self._leftovers.logs, Kept(order.kept).ranges)
+        yield from set_aside_findings(self._draft, self._leftovers.logs, kept.ranges)
         yield from weighed_findings(self._judgement)
         yield from overlap_findings(self._logs, order.beaten)
         if tail is not None:

@@ -44,7 +44,7 @@ def settled(repair: Repair, draft: Draft, circumstances: Circumstances, settings
         with suppress(Refused):
             again = look(planned, _afterwards(circumstances, repair), settings, rebuild=False)
             if again.image != planned.found:
-                repair = _Joined(draft, repair, again, planned.kept).repair
+                repair = _Joined(draft, repair, again).repair
                 continue
         break
     return repair
@@ -79,14 +79,13 @@ def _afterwards(circumstances: Circumstances, repair: Repair) -> Circumstances:
 
 
 class _Joined:
-    """Two rounds as one repair. former: planned for the files of `draft`; later: for what that leaves. kept: the
-    offsets that stay at last, None when the later round did not look."""
+    """Two rounds as one repair. former: planned for the files of `draft`; later: for what that leaves."""
 
-    def __init__(self, draft: Draft, former: Repair, later: Repair, kept: Kept | None) -> None:
+    def __init__(self, draft: Draft, former: Repair, later: Repair) -> None:
         self._draft = draft
         self._former = former
         self._later = later
-        self._kept = kept
+        self._kept = Kept(later.kept)
 
     @property
     def repair(self) -> Repair:
@@ -129,7 +128,7 @@ class _Joined:
         """What went before; offsets that are held again are not lost."""
         for removed in self._former.removed:
             first, last = removed.first_offset, removed.last_offset
-            if self._kept is not None and first is not None and last is not None:
+            if first is not None and last is not None:
                 first, last = self._kept.without(first, last) or (None, None)
             yield replace(removed, first_offset=first, last_offset=last)
 

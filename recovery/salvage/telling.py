@@ -3,7 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.recovery.salvage.found import Logs
-from kseg.recovery.salvage.overlaps import BELIEVED, COPY, EPOCH, FIRST, OWN_SEGMENT, POSSIBLE, Beaten
+from kseg.recovery.salvage.overlaps import (
+    BELIEVED,
+    COPY,
+    EPOCH,
+    FIRST,
+    ORIGINAL,
+    OWN_SEGMENT,
+    POSSIBLE,
+    Beaten,
+)
 from kseg.recovery.verify.ledger import SHOWN_PER_FILE
 from kseg.segment.findings import Finding
 from kseg.segment.state.producer import OpenTransaction
@@ -13,6 +22,7 @@ _RULES = {
     EPOCH: "the copy of the higher leader epoch stays",
     OWN_SEGMENT: "the copy in the segment of these offsets stays",
     FIRST: "the first copy stays",
+    ORIGINAL: "the other is a copy of the batch in front of it under another offset",
     POSSIBLE: "the copy stays whose leader epoch is not above that of what follows",
     BELIEVED: "the copy that does not lie behind damage stays",
 }

@@ -1,0 +1,106 @@
+"""What `recover` says that either policy costs: counted by hand, from what was done to the files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import healthy
+from fixtures.diseases import batch_spans, put
+from kseg.cli.main import run
+from kseg.recovery.loading.loader import load_as_broker
+from kseg.recovery.policy import Circumstances, LoadSettings
+from kseg.segment.plan.inputs import inputs_of
+from tests.recovery.judging import NOW_MS
+from tests.recovery.salvage_cases import LAST, NEXT, log
+from tests.recovery.salvaging import batches, offsets
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that was stopped cleanly; metro-0 has segments 0, 102, 198 and 297, and ends at 330."""
+    return healthy.log_dir(tmp_path_factory.mktemp("healthy") / "data")
+
+
+@pytest.fixture
+def partition(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "data")) / "metro-0"
+
+
+def costs(capfd: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
+    run(["recover", "--json", *map(str, words)])
+    (result,) = [
+        row
+        for row in map(json.loads, capfd.readouterr().out.splitlines())
+        if row["type"] == "result" and "partition" in row
+    ]
+    return dict(result["costs"])
+
+
+UNCLEAN = ("--unclean-shutdown", "--recovery-point", "0")
+
+
+def parts(file: Path) -> dict[int, bytes]:
+    """The batches of a log by their first offset."""
+    return {offsets(batch)[0]: batch for _, batch in batches(file)}
+
+
+def width(batch: bytes) -> int:
+    first, last = offsets(batch)
+    return last - first + 1
+
+
+@pytest.mark.parametrize("policy", ["salvage", "kafka"])
+def test_batches_out_of_order_behind_a_cut(
+    partition: Path, capfd: pytest.CaptureFixture[str], policy: str
+) -> None:
+    """Behind a damaged batch lie a copy of an earlier one, a later one, and one of those in between; another is gone."""
+    file = log(partition, NEXT)
+    content = parts(file)
+    firsts = sorted(content)
+    hurt, inside, gone, later = firsts[4:8]
+    broken = bytearray(content[hurt])
+    broken[-1] ^= 1
+    content[hurt] = bytes(broken)
+    order = [*firsts[:4], hurt, firsts[1], later, inside, *firsts[8:]]
+    file.write_bytes(b"".join(content[at] for at in order))
+    found = costs(capfd, partition, "--policy", policy, *UNCLEAN)
+    assert found["salvage"]["offsets"] == width(content[hurt]) + width(content[gone])
+    assert found["salvage"]["batches"] == 1  # the copy
+    behind = len(order) - 5 + len(batch_spans(log(partition, LAST)))
+    assert found["kafka"]["batches"] == behind
+    assert found["kafka"]["offsets"] == 330 - hurt
+    sizes = sum(len(content[at]) for at in firsts[:4])
+    assert found["kafka"]["bytes"] == file.stat().st_size - sizes + log(partition, LAST).stat().st_size
+
+
+def test_offsets_of_a_torn_tail_under_a_clean_marker(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker leaves the torn bytes in the log; the offsets in them are lost nevertheless, nobody can read them."""
+    file = log(partition, LAST)
+    position, size = batch_spans(file)[-1]
+    lost = width(file.read_bytes()[position:])
+    with file.open("r+b") as stream:
+        stream.truncate(position + size - 10)
+    found = costs(capfd, partition)
+    assert found["salvage"] == {"bytes": size - 10, "batches": 0, "offsets": lost, "damaged_bytes_left": 0}
+    assert found["kafka"] == {"bytes": 0, "batches": 0, "offsets": lost, "damaged_bytes_left": size - 10}
+
+
+@pytest.mark.parametrize(("number", "is_orderly"), [(None, True), (6, False), (0, False)])
+def test_a_sinking_leader_epoch_is_nothing_orderly(
+    partition: Path, number: int | None, is_orderly: bool
+) -> None:
+    """A broker's load passes over it, salvage sets it right: what that costs only salvage can tell."""
+    if number is not None:
+        file = log(partition, NEXT)
+        put(file, batch_spans(file)[number][0] + 12, struct.pack(">i", 0))
+    around = Circumstances(is_clean=False)
+    repair = load_as_broker(str(partition), inputs_of(str(partition)), around, LoadSettings(now_ms=NOW_MS))
+    assert repair.is_orderly is is_orderly
