@@ -16,6 +16,7 @@ from kseg.compaction.cleaner.splitting import Overflowed
 from kseg.compaction.cleaner.sums import Sums
 from kseg.compaction.cleaner.top_keys import KeySketch, TopKey
 from kseg.segment.apply.scratch import ScratchFile
+from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.spark.shuffle.plan import GroupWork, PassWork, ShufflePlan
 from kseg.spark.shuffle.survivors import Survivors
@@ -27,7 +28,8 @@ _LEAST_KEYS = 64
 @dataclass(frozen=True, slots=True)
 class Rewritten:
     """What became of a group. made: the new segment, None when nothing would be different; log_path, crc: of its log, None
-    when it was only counted. damaged, overflowed: the number of the segment that ended it; findings: what is wrong."""
+    when it was only counted. damaged, overflowed: the number of the segment that ended it; findings: what is wrong. error: what the task
+    cannot do."""
 
     number: int
     sums: Sums = field(default_factory=Sums)
@@ -38,6 +40,12 @@ class Rewritten:
     damaged: int | None = None
     findings: tuple[Finding, ...] = ()
     overflowed: int | None = None
+    error: KsegError | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether something kept the group from being rewritten."""
+        return not (self.damaged is None and self.overflowed is None and self.error is None)
 
 
 def rewritten(

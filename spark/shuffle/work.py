@@ -18,6 +18,7 @@ from kseg.segment.apply.workplace import Workplace
 from kseg.segment.events import Event
 from kseg.segment.partition.names import FileState, Role, parse_file_name
 from kseg.segment.targets import PartitionTarget, Target
+from kseg.spark.shuffle.jobs import Jobs
 from kseg.spark.shuffle.passes import ShuffledPasses
 
 if TYPE_CHECKING:
@@ -54,5 +55,5 @@ def compact_by_shuffle(
         if where is not None:
             workplace = Workplace(where, new_run_id(options.settings.now_ms))
             stack.callback(workplace.close)
-        passes = partial(ShuffledPasses, context, workplace)
+        passes = partial(ShuffledPasses, Jobs(context, target.path), workplace)
         yield from carry_out((yield from prepare(target, options, passes)), options)

@@ -12,7 +12,7 @@ import pytest
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
-from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel import keyjudge as K
 from tests.segment.twins import COMPILED, INTERPRETED
 
 TWINS = [
@@ -134,8 +134,9 @@ def test_marked_offsets_are_looked_up_as_a_map_of_two_slots(kernel: ModuleType) 
     slots = cells(0, 0, 0, kernel.LATER, 0, (1 << 63) - 1)
     flags, tallies, totals = bytearray(8), room(8 * 8), room(K.J_WIDTH)
     batches = Columns(C.BATCH_WIDTH, 8)
-    judged: list[Any] = [table.cells, table.capacity, 5, words, slots, 2, 1 << 40, 0, 1]
-    K.judge_rows(*judged, batches.cells, 8, flags, tallies, totals)
+    told: list[Any] = [batches.cells, 8, flags, tallies, totals]
+    judged: list[Any] = [table.cells, table.capacity, 5, words, slots, 2, 1 << 40, 0, 1, *told]
+    K.judge_rows(*judged)
     assert list(flags[:5]) == [1, 0, 0, 1, 1]
     assert (totals[K.J_SUPERSEDED], totals[K.J_INVALID]) == (1, 1)
 

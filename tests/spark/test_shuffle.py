@@ -1,0 +1,123 @@
+"""Compaction by shuffle on a real Spark: the local result, also when tasks fail and executors are lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kseg.compaction.cleaner.options import CompactOptions
+from kseg.spark.shuffle import passes
+from tests.compaction.compacting import SETTINGS, Topic
+from tests.kafka.cleaning import random_case
+from tests.spark.shuffling import assert_same, local, result_of, shuffled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+SLOT = 24
+
+
+def keyed_topic(parent: Path, keys: int) -> Path:
+    """Several segments of random keys; some of them in transactions."""
+    rng = random.Random(keys)
+    topic = Topic(parent, segment_bytes=8000)
+    for number in range(120):
+        rows = [(f"key-{rng.randrange(keys)}", rng.choice(("value", "v", None))) for _ in range(20)]
+        if number % 5:
+            topic.send(*rows)
+        else:
+            producer = 7 + number % 3
+            topic.send(*rows, producer=producer, transactional=True)
+            topic.end(producer, abort=number % 2 == 0)
+    topic.roll()
+    return topic.close()
+
+
+@pytest.mark.parametrize("seed", [8, 20])
+def test_random_logs(local_spark: SparkSession, seed: int, tmp_path: Path) -> None:
+    case = random_case(seed, tmp_path)
+    settings = replace(case.settings, map_bytes=SLOT * 1000)
+    assert_same(case.directory, CompactOptions(settings=settings), local_spark.sparkContext)
+
+
+def test_many_times_more_keys_than_memory(local_spark: SparkSession, tmp_path: Path) -> None:
+    directory = keyed_topic(tmp_path, 1500)
+    large = CompactOptions(settings=replace(SETTINGS, segment_bytes=20_000))
+    small = replace(large, settings=replace(large.settings, map_bytes=SLOT * 150))
+    assert result_of(local(directory, small))["passes"] > 5
+    with_room, by_shuffle = local(directory, large), passes_on(local_spark, directory, small)
+    assert by_shuffle == result_of(with_room)
+    assert by_shuffle["map_keys"] > 6 * small.settings.map_keys
+
+
+def passes_on(session: SparkSession, directory: Path, options: CompactOptions) -> dict[str, Any]:
+    return result_of(shuffled(directory, options, session.sparkContext))
+
+
+@dataclass
+class OnceOnly:
+    """Work of a task whose first attempt anywhere comes to a bad end when everything is done but told."""
+
+    work: Callable[..., Any]
+    mark: str
+    is_deadly: bool
+
+    def __call__(self, *arguments: Any) -> Any:
+        done = list(self.work(*arguments))
+        try:
+            os.close(os.open(self.mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return iter(done)
+        if self.is_deadly:
+            os.kill(executor_of(os.getpid()), signal.SIGKILL)
+        raise RuntimeError("this attempt fails")
+
+
+def executor_of(pid: int) -> int:
+    """The JVM above a Python process."""
+    while "java" not in os.readlink(f"/proc/{pid}/exe"):
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            pid = int(file.read().rpartition(")")[2].split()[1])
+    return pid
+
+
+def hinder(monkeypatch: pytest.MonkeyPatch, marks: Path, step: str, *, is_deadly: bool = False) -> None:
+    """The first task of a step fails; of however many runs."""
+    real = getattr(passes, step)
+    mark = str(marks / step)
+    monkeypatch.setattr(passes, step, lambda *told: OnceOnly(real(*told), mark, is_deadly))
+
+
+@pytest.fixture
+def by_value() -> Any:
+    """The nodes do not have the tests: what is defined here travels whole."""
+    from pyspark import cloudpickle
+
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    yield
+    cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.usefixtures("by_value")
+@pytest.mark.parametrize("is_deadly", [False, True], ids=["attempt fails", "executor killed"])
+def test_attempts_fail_and_are_tried_again(
+    cluster_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deadly: bool
+) -> None:
+    """Also when what an executor had for others is lost with it: Spark makes that again, and it is the same."""
+    directory = keyed_topic(tmp_path, 300)
+    settings = replace(SETTINGS, segment_bytes=20_000, map_bytes=SLOT * 1000)
+    steps = ("Rewriting",) if is_deadly else ("Keys", "Verdicts", "Rewriting")
+    for step in steps:
+        hinder(monkeypatch, tmp_path, step, is_deadly=is_deadly)
+    assert_same(directory, CompactOptions(settings=settings), cluster_spark.sparkContext, only_applied=True)
+    assert all((tmp_path / step).exists() for step in steps)

@@ -1,0 +1,216 @@
+"""A compaction by shuffle leaves what the local one with room for all keys leaves: random logs, damage, odd logs.
+
+No cluster is needed: tasks run in this process, all they are told and tell is pickled. KSEG_SHUFFLE_CASES makes it thorough,
+KSEG_SHUFFLE_SEED begins elsewhere; a failure names the seed that repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.compaction.cleaner.options import CompactOptions, Damaged
+from kseg.segment import layout as L
+from kseg.segment.crc import crc32c
+from kseg.segment.files import PrivateMemory
+from kseg.segment.targets import FileTarget, PartitionTarget
+from kseg.spark.shuffle import fold, keys, rewriting, steps
+from kseg.spark.shuffle.work import is_too_large
+from tests.compaction.compacting import SETTINGS, Topic, batches, kept, log
+from tests.kafka.cleaning import Case, random_case
+from tests.spark.shuffling import (
+    assert_same,
+    has_failed,
+    kinds,
+    local,
+    result_of,
+    shuffled,
+    travelled,
+)
+
+pytest.importorskip("pyspark")
+
+CASES = int(os.environ.get("KSEG_SHUFFLE_CASES", "60"))
+FIRST = int(os.environ.get("KSEG_SHUFFLE_SEED", "0"))
+SLOT = 24
+
+
+def options_of(case: Case, rng: random.Random, **chosen: Any) -> CompactOptions:
+    """With room for all keys, from a dirty offset that is anywhere."""
+    bases = sorted(int(path.name[:20]) for path in case.directory.glob("*.log"))
+    dirty = rng.randint(bases[0], bases[-1] + 3) if rng.random() < 0.5 else None
+    settings = replace(case.settings, map_bytes=SLOT * 1000)
+    active = rng.random() < 0.4
+    return CompactOptions(settings=settings, first_dirty_offset=dirty, include_active=active, **chosen)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES))
+def test_random_logs(seed: int, tmp_path: Path) -> None:
+    case = random_case(seed, tmp_path)
+    assert_same(case.directory, options_of(case, random.Random(seed)))
+
+
+@pytest.mark.parametrize("damaged", list(Damaged))
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + max(1, CASES // 4)))
+def test_damage_is_told_as_here(seed: int, damaged: Damaged, tmp_path: Path) -> None:
+    rng = random.Random(f"damage {seed}")
+    case = random_case(seed, tmp_path)
+    options = options_of(case, rng, damaged=damaged)
+    closed = sorted(case.directory.glob("*.log"))[:-1]
+    for path in rng.sample(closed, min(len(closed), rng.choice((1, 1, 2)))):
+        data = bytearray(path.read_bytes())
+        if len(data) > L.BATCH_HEADER:
+            data[rng.randrange(17, len(data))] ^= 1 << rng.randrange(8)
+            path.write_bytes(data)
+    assert_same(case.directory, options)
+
+
+def hurt_record(path: Path, number: int) -> None:
+    """Batch `number` of a log says that its first record is longer than it, and has a checksum for that."""
+    data = bytearray(path.read_bytes())
+    batch = batches(path.parent)[number]
+    assert path == log(path.parent, 0)
+    start, end = batch.position, batch.position + batch.size_bytes
+    data[start + L.BATCH_HEADER] = 0x7E
+    data[start + 17 : start + 21] = crc32c(bytes(data[start + 21 : end])).to_bytes(4, "big")
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("dirty", [0, 6])
+@pytest.mark.parametrize("damaged", list(Damaged))
+def test_damage_within_a_sound_batch(dirty: int, damaged: Damaged, tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    for number in range(12):
+        topic.send((f"k{number % 3}", number), (None, 1))
+        if number % 4 == 3:
+            topic.roll()
+    hurt_record(log(topic.close(), 0), 2)
+    options = CompactOptions(settings=replace(SETTINGS, segment_bytes=200), damaged=damaged)
+    plan, _ = assert_same(topic.directory, replace(options, first_dirty_offset=dirty))
+    assert has_failed(plan) is (damaged is Damaged.REFUSE) and kinds(plan)
+
+
+def test_one_pass_where_a_small_map_takes_many(tmp_path: Path) -> None:
+    """Keys by the map's memory: 40 times; the result is that of one large map, and each part of the keys is small."""
+    topic = Topic(tmp_path, segment_bytes=6000)
+    keys = random.Random(5)
+    for _ in range(150):
+        topic.send(*[(f"key-{keys.randrange(1500)}", "value") for _ in range(20)])
+    topic.roll()
+    directory = topic.close()
+    small = CompactOptions(settings=replace(SETTINGS, map_bytes=SLOT * 32, segment_bytes=20_000))
+    large = replace(small, settings=replace(small.settings, map_bytes=SLOT * 10_000))
+    assert result_of(local(directory, small))["passes"] > 30
+    at_once = result_of(shuffled(directory, small))
+    assert at_once == result_of(local(directory, large))
+    assert (at_once["passes"], at_once["live_keys"]) == (1, at_once["map_keys"])
+    assert is_too_large(PartitionTarget(str(directory)), small)
+    assert not is_too_large(PartitionTarget(str(directory)), large)
+    assert not is_too_large(FileTarget(str(log(directory, 0))), small)
+
+
+def test_the_memory_of_a_part_is_that_of_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic(tmp_path, segment_bytes=6000)
+    for number in range(100):
+        topic.send(*[(f"key-{number}-{at}", "value") for at in range(20)])
+    topic.roll()
+    map_bytes = SLOT * 400
+    taken = []
+
+    def memory(size_bytes: int, **more: Any) -> Any:
+        taken.append(size_bytes)
+        return real(size_bytes, **more)
+
+    real = PrivateMemory
+    monkeypatch.setattr(fold, "PrivateMemory", memory)
+    monkeypatch.setattr(keys, "PrivateMemory", memory)
+    options = CompactOptions(settings=replace(SETTINGS, map_bytes=map_bytes))
+    result = result_of(shuffled(topic.close(), options))
+    assert result["map_keys"] == 2000
+    assert taken and max(taken) <= map_bytes
+
+
+def test_offsets_that_do_not_ascend_are_left_to_one_process(tmp_path: Path) -> None:
+    """A last offset beyond the next segment: an offset does not tell one record any more."""
+    topic = Topic(tmp_path)
+    for number in range(6):
+        topic.send((f"k{number % 2}", number))
+    topic.roll()
+    topic.send(("k0", 9), ("k1", 9))
+    topic.roll()
+    first = log(topic.close(), 0)
+    target = first.with_name(f"{5:020}.log")
+    for path in topic.directory.glob(f"{6:020}.*"):
+        path.rename(path.with_name(path.name.replace(f"{6:020}", f"{5:020}")))
+    assert target.exists()
+    plan, _ = assert_same(topic.directory, CompactOptions(settings=SETTINGS))
+    assert result_of(plan)["map_keys"] == 2
+
+
+def test_a_segment_to_be_split_is_left_to_one_process(tmp_path: Path) -> None:
+    far = L.INT32_MAX + 100
+    first, second = Topic(tmp_path / "one"), Topic(tmp_path / "two", start=far)
+    first.send(("a", 1), ("b", 2))
+    second.send(("a", 3), ("c", 4))
+    one, two = first.close(), second.close()
+    directory = Topic(tmp_path / "both", start=far + 2).close()
+    log(directory, 0).write_bytes(log(one, 0).read_bytes() + log(two, far).read_bytes())
+    for suffix in (".index", ".timeindex"):
+        (directory / f"{0:020}{suffix}").write_bytes(b"")
+    plan, _ = assert_same(directory, CompactOptions(settings=SETTINGS))
+    assert "offset-overflow" in kinds(plan)
+
+
+def test_a_copy(tmp_path: Path) -> None:
+    topic = Topic(tmp_path / "data")
+    for number in range(30):
+        topic.send((f"k{number % 4}", number))
+    topic.roll()
+    directory = topic.close()
+    options = CompactOptions(settings=SETTINGS, output=str(tmp_path / "copies" / "by-shuffle"))
+    done = result_of(shuffled(directory, options))
+    assert done["output"] == str(tmp_path / "copies" / "by-shuffle" / "accounts-0")
+    again = result_of(local(directory, replace(options, output=str(tmp_path / "copies" / "here"))))
+    assert {**again, "output": done["output"]} == done
+    assert kept(Path(done["output"])) == kept(Path(again["output"]))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copies", "data"]
+
+
+def test_attempts_write_to_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task is tried twice, the first attempt has left its file; nothing of it is there in the end."""
+    topic = Topic(tmp_path)
+    for number in range(30):
+        topic.send((f"k{number % 4}", number))
+    topic.roll()
+    directory = topic.close()
+    seen: list[list[str]] = []
+    real = rewriting.rewritten
+
+    def twice(group: Any, work: Any, plan: Any, superseded: Any, attempt: int) -> Any:
+        offsets = list(superseded)
+        real(travelled(group), work, plan, offsets, attempt)
+        done = real(group, work, plan, offsets, attempt + 1)
+        seen.append(sorted(os.listdir(work.workplace)))
+        return done
+
+    monkeypatch.setattr(steps, "rewritten", twice)
+    shuffled(directory, CompactOptions(settings=SETTINGS, apply=True, run_id="run"))
+    assert seen == [["0-0", "0-1"]]
+    assert [path.name for path in (directory / ".kseg").iterdir()] == ["run"]
+
+
+def test_what_a_killed_driver_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send(("a", 1), ("a", 2))
+    topic.roll()
+    directory = topic.close()
+    left = directory / ".kseg" / ".work-of-a-killed-one"
+    left.mkdir(parents=True)
+    (left / "0-17").write_bytes(b"half of it")
+    shuffled(directory, CompactOptions(settings=SETTINGS, apply=True, run_id="run"))
+    assert [path.name for path in (directory / ".kseg").iterdir()] == ["run"]
