@@ -46,7 +46,8 @@ class Aborted:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A stretch of a `.log`, or a whole `.kafka` file. path: as shown. base_offset: from its name. start, stop: batch
-    boundaries in bytes, stop None for the end of the file. aborted: those that may overlap it."""
+    boundaries in bytes, stop None for the end of the file. size_bytes: from one to the other when it was planned.
+    aborted: those that may overlap it."""
 
     path: str
     topic: str
@@ -55,6 +56,7 @@ class Piece:
     bounds: Bounds = field(default_factory=Bounds)
     start: int = 0
     stop: int | None = None
+    size_bytes: int = 0
     aborted: tuple[Aborted, ...] = ()
     is_ancient: bool = False
 

@@ -23,7 +23,7 @@ from kseg.segment.arrow.pieces import INT64_MIN, Aborted, Bounds, Piece
 from kseg.segment.columns import Columns
 from kseg.segment.dump.committed import undecided
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.layout import INT64_MAX
+from kseg.segment.layout import INT64_MAX, MAGIC_V2
 from kseg.segment.lookup.by_time import last_claim
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.log_state import aborted_transactions, last_stable_offset
@@ -36,39 +36,61 @@ SMALLEST_PART_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """part_bytes: about how large a piece may be. part_offsets: how many offsets it may span, None for any number.
-    read_committed: leave out what a reader of committed data is not given. trust_transactions: believe the
+    """read_committed: leave out what a reader of committed data is not given. trust_transactions: believe the
     transaction indexes and snapshots. use_indexes: ask offset and time indexes."""
 
-    part_bytes: int = INT64_MAX
-    part_offsets: int | None = None
     read_committed: bool = False
     trust_transactions: bool = False
     use_indexes: bool = True
 
 
-def pieces_of(log: PartitionLog, topic: str, partition: int, bounds: Bounds, wish: Wish) -> list[Piece]:
-    """The pieces of a log in which something is within `bounds`, in order. Raises UnreadableInput."""
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What is read of one segment, uncut. segment: None for a file of Kafka 0.7, which is not cut."""
+
+    segment: LogSegment | None
+    piece: Piece
+
+    def cut(self, part_bytes: int, use_indexes: bool = True) -> list[Piece]:
+        """Pieces of about `part_bytes`. Raises UnreadableInput."""
+        return _cut(self.segment, self.piece, part_bytes, use_indexes) if self.segment else [self.piece]
+
+    def cut_by_offsets(self, most: int) -> list[Piece]:
+        """Pieces of at most `most` offsets; one that was compacted away counts, as in Spark's own source."""
+        return list(_cut_by_offsets(self.segment, self.piece, most)) if self.segment else [self.piece]
+
+
+def stretches_of(log: PartitionLog, topic: str, partition: int, bounds: Bounds, wish: Wish) -> list[Stretch]:
+    """What must be read of a log for what is within `bounds`, in order. Raises UnreadableInput."""
     if bounds.is_empty:
         return []
     if log.is_ancient:
-        return _ancient_pieces(log, topic, partition, bounds)
+        return [Stretch(None, piece) for piece in _ancient_pieces(log, topic, partition, bounds)]
     aborted: Sequence[Aborted] = ()
     if wish.read_committed:
         aborted, stable_offset = _transactions(log, bounds, wish)
         bounds = replace(bounds, to_offset=min(bounds.to_offset, stable_offset))
-    pieces: list[Piece] = []
+    stretches: list[Stretch] = []
     for segment in _within(log, bounds, wish):
         whole = Piece(segment.path, topic, partition, segment.base_offset, bounds)
-        pieces += [_with_aborted(piece, segment, aborted) for piece in _cut(segment, whole, wish)]
+        for piece in _trimmed(segment, whole, wish.use_indexes):
+            stretches.append(Stretch(segment, _with_aborted(piece, segment, aborted)))
         segment.close()
-    return pieces
+    return stretches
 
 
 def _ancient_pieces(log: PartitionLog, topic: str, partition: int, bounds: Bounds) -> list[Piece]:
     with AncientLog(PartitionTarget(log.directory)) as ancient:
         return [
-            Piece(file.path, topic, partition, file.base_offset, bounds, is_ancient=True)
+            Piece(
+                file.path,
+                topic,
+                partition,
+                file.base_offset,
+                bounds,
+                size_bytes=file.size_bytes,
+                is_ancient=True,
+            )
             for file in ancient.files
             if file.end_offset > bounds.from_offset and file.base_offset < bounds.to_offset
         ]
@@ -95,63 +117,72 @@ def _within(log: PartitionLog, bounds: Bounds, wish: Wish) -> Iterator[LogSegmen
 # --- which bytes of a segment
 
 
-def _cut(segment: LogSegment, whole: Piece, wish: Wish) -> Iterator[Piece]:
+def _trimmed(segment: LogSegment, whole: Piece, use_indexes: bool) -> Iterator[Piece]:
+    """The stretch that holds what is within the bounds; nothing of an empty file."""
     bounds = whole.bounds
     size_bytes = _size_of(segment)
     if not size_bytes:
         return
-    if wish.part_offsets is not None:
-        yield from _cut_by_offsets(segment, whole, wish.part_offsets)
-        return
     start, stop = 0, None
-    if bounds.from_offset > segment.base_offset and size_bytes > SMALLEST_PART_BYTES:
-        start = segment.start_for(bounds.from_offset) if wish.use_indexes else 0
-    reaches_behind = segment.next_base_offset is None or segment.next_base_offset > bounds.to_offset
-    if bounds.to_offset < INT64_MAX and reaches_behind and size_bytes > SMALLEST_PART_BYTES:
-        stop = _stop_for(segment, bounds.to_offset, start, wish)
-    part_bytes = max(SMALLEST_PART_BYTES, wish.part_bytes)
+    if use_indexes and size_bytes > SMALLEST_PART_BYTES:
+        following = segment.next_base_offset
+        if bounds.from_offset > segment.base_offset:
+            start = segment.start_for(bounds.from_offset)
+        if bounds.to_offset < INT64_MAX and (following is None or following > bounds.to_offset):
+            stop = _stop_for(segment, bounds.to_offset, start)
     end = size_bytes if stop is None else stop
-    cuts: list[int] = []
-    if end - start >= 2 * part_bytes:
-        cuts = list(_boundaries(segment, start, end, part_bytes, wish.use_indexes))
-    edges = [start, *cuts]
-    for number, edge in enumerate(edges):
-        following = edges[number + 1] if number + 1 < len(edges) else stop
-        yield replace(whole, start=edge, stop=following)
+    yield replace(whole, start=start, stop=stop, size_bytes=end - start)
 
 
-def _stop_for(segment: LogSegment, offset: int, start: int, wish: Wish) -> int | None:
+def _stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
     """Where the first sound batch begins that holds only offsets from `offset` on; None when that is not known."""
-    if not wish.use_indexes or segment.offset_index is None:
+    if segment.offset_index is None:
         return None
 
     def behind(table: Columns) -> Iterator[int]:
-        bases = table.column(C.BASE_OFFSET)
-        magics = table.column(C.MAGIC)
-        return (row for row in range(table.count) if bases[row] >= offset and magics[row] >= 2)
+        bases, magics = table.column(C.BASE_OFFSET), table.column(C.MAGIC)
+        return (row for row in range(table.count) if bases[row] >= offset and magics[row] >= MAGIC_V2)
 
     for batch in segment.walk.find(max(start, segment.start_for(offset)), behind):
         return batch.position
     return None
 
 
+def _cut(segment: LogSegment, whole: Piece, part_bytes: int, use_indexes: bool) -> list[Piece]:
+    part_bytes = max(SMALLEST_PART_BYTES, part_bytes)
+    end = whole.start + whole.size_bytes
+    edges = [whole.start]
+    if whole.size_bytes >= 2 * part_bytes:
+        edges += _boundaries(segment, whole.start, end, part_bytes, use_indexes)
+        segment.close()
+    pieces = []
+    for edge, following in zip(edges, [*edges[1:], None], strict=True):
+        stop = whole.stop if following is None else following
+        size_bytes = (end if following is None else following) - edge
+        pieces.append(replace(whole, start=edge, stop=stop, size_bytes=size_bytes))
+    return pieces
+
+
 def _cut_by_offsets(segment: LogSegment, whole: Piece, most: int) -> Iterator[Piece]:
-    """Parts of at most `most` offsets each; an offset that was compacted away counts, as in Spark's own source."""
     last = segment.next_base_offset
     if last is None:
         tail = segment.walk.last(segment.start_for(INT64_MAX))
         last = segment.base_offset if tail is None else tail.last_offset + 1
     low = max(segment.base_offset, whole.bounds.from_offset)
     high = min(last, whole.bounds.to_offset)
-    wish = Wish()
+    end = whole.start + whole.size_bytes
     while low < high:
-        stop = min(low + most, high)
-        position = segment.start_for(low) if low > segment.base_offset else 0
-        is_last = stop == high
-        bounds = replace(whole.bounds, from_offset=low, to_offset=whole.bounds.to_offset if is_last else stop)
-        end = None if is_last else _stop_for(segment, stop, position, wish)
-        yield replace(whole, bounds=bounds, start=position, stop=end)
-        low = stop
+        following = min(low + most, high)
+        is_last = following == high
+        start = max(whole.start, segment.start_for(low) if low > segment.base_offset else 0)
+        stop = whole.stop if is_last else _stop_for(segment, following, start)
+        bounds = replace(
+            whole.bounds, from_offset=low, to_offset=whole.bounds.to_offset if is_last else following
+        )
+        size_bytes = (end if stop is None else stop) - start
+        yield replace(whole, bounds=bounds, start=start, stop=stop, size_bytes=size_bytes)
+        low = following
+    segment.close()
 
 
 def _size_of(segment: LogSegment) -> int:

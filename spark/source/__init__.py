@@ -1,1 +1,15 @@
 """The data source `kafka-log`: segments as DataFrames, named and typed as Spark's own Kafka source names and types them."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: "SparkSession") -> None:
+    """Make a session know `kafka-log`, and let it push filters down unless its settings say no."""
+    from kseg.spark.source.source import (
+        register as register_in,
+    )  # here, so that options can be read without Spark
+
+    register_in(spark)

@@ -23,6 +23,7 @@ EARLIEST, LATEST = "earliest", "latest"
 EARLIEST_OFFSET, LATEST_OFFSET = -2, -1  # as they are written in JSON
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 RECORDS, FINDINGS = "records", "findings"
+FROM_LOG, FROM_INDEX = "log", "index"
 
 MIB: Final = 1 << 20
 DEFAULT_RECORDS_PER_BATCH = 8192
@@ -81,10 +82,11 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a read was asked, checked. paths: at least one, as the user wrote them. Units stand in the names.
+    """What a read was asked, checked. paths: at least one, local. Units stand in the names.
 
     min_partitions, records_per_partition: None when not given. latest_when_no_match: what a starting time that no
-    record reaches stands for (False: an error).
+    record reaches stands for (False: an error). trust_transactions: which transactions were aborted is read from the
+    transaction indexes, not from the log.
     """
 
     paths: tuple[str, ...]
@@ -106,6 +108,7 @@ class SourceOptions:
     include_control: bool = False
     include_invalid: bool = False
     use_indexes: bool = True
+    trust_transactions: bool = False
     table: str = RECORDS
 
 
@@ -139,6 +142,7 @@ READ_NAMES: Final = (
     "includeControl",
     "includeInvalid",
     "useIndexes",
+    "transactions",
     "table",
 )
 STREAM_NAMES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -227,6 +231,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool = False) -> Source
         include_control=words.boolean("includeControl", False),
         include_invalid=words.boolean("includeInvalid", False),
         use_indexes=words.boolean("useIndexes", True),
+        trust_transactions=words.choice("transactions", (FROM_LOG, FROM_INDEX)) == FROM_INDEX,
         table=words.choice("table", (RECORDS, FINDINGS)),
     )
 

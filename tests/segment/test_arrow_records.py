@@ -13,7 +13,7 @@ pa = pytest.importorskip("pyarrow")
 
 from kseg.segment import layout as L
 from kseg.segment.arrow.pieces import Aborted, Bounds, Piece, Reading
-from kseg.segment.arrow.planning import Wish, pieces_of
+from kseg.segment.arrow.planning import Wish, stretches_of
 from kseg.segment.arrow.records import read_piece
 from kseg.segment.arrow.schema import META, META_FIELDS, RECORD_SCHEMA
 from kseg.segment.findings import Finding
@@ -277,9 +277,14 @@ def test_paths_that_are_no_text(tmp_path: Path) -> None:
 # --- pieces
 
 
-def planned(directory: Path, bounds: Bounds = EVERYWHERE, **wish: Any) -> list[Piece]:
+def planned(
+    directory: Path, bounds: Bounds = EVERYWHERE, part_bytes: int = 2**62, part_offsets: int | None = None
+) -> list[Piece]:
     with PartitionLog(PartitionTarget(str(directory))) as log:
-        return pieces_of(log, "t", 0, bounds, Wish(**wish))
+        stretches = stretches_of(log, "t", 0, bounds, Wish())
+        if part_offsets is not None:
+            return [piece for each in stretches for piece in each.cut_by_offsets(part_offsets)]
+        return [piece for each in stretches for piece in each.cut(part_bytes)]
 
 
 def all_rows(pieces: list[Piece]) -> list[Row]:

@@ -1,0 +1,133 @@
+"""The batch reader: pieces of logs become Arrow batches, and damage becomes an error or is passed over.
+
+A reader is planned in one Python process and read in others, so it holds plain values only. Whether filters are pushed
+is Spark's setting, and a reader that can take them while it is off is refused; so there are two classes, and the one
+that can is made only in the process that pushes.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kseg.segment.arrow.pieces import Piece, Reading
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.findings import Finding
+from kseg.spark.source.options import FINDINGS, SourceOptions
+from kseg.spark.source.pruning import Narrowing, narrow
+from kseg.spark.source.splits import DataLoss, tasks_of
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+_PUSHING_PROCESS = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class LogPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        super().__init__(None)
+        self.pieces = tuple(pieces)
+
+
+class LogReader(DataSourceReader):
+    """Reads records, or findings when the options say so. schema: columns as `schema.check_schema` accepts them."""
+
+    def __init__(self, options: SourceOptions, schema: "StructType") -> None:
+        self.options = options
+        self.schema = schema
+        self.narrowing = Narrowing()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [LogPartition(pieces) for pieces in tasks_of(self.options, self.narrowing)]
+
+    def read(self, partition: InputPartition) -> "Iterator[tuple[Any, ...]] | Iterator[RecordBatch]":
+        pieces = partition.pieces if isinstance(partition, LogPartition) else ()
+        if self.options.table == FINDINGS:
+            return findings_in(pieces, self.options, self.schema)
+        return records_in(pieces, self.options, self.schema)
+
+
+class PushedReader(LogReader):
+    """The reader of a session that pushes filters down."""
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
+        self.narrowing, left = narrow(filters)
+        if self.options.table == FINDINGS:
+            # columns of that name that a finding has are not those of a record
+            self.narrowing = Narrowing(tests=self.narrowing.tests)
+            return [each for each in filters if each not in self.narrowing.tests]
+        return left
+
+
+def reader_for(options: SourceOptions, schema: "StructType") -> LogReader:
+    """The reader that this process may have."""
+    kind = PushedReader if _PUSHING_PROCESS in sys.modules else LogReader
+    return kind(options, schema)
+
+
+def records_in(
+    pieces: Sequence[Piece], options: SourceOptions, schema: "StructType"
+) -> "Iterator[RecordBatch]":
+    """The records of some pieces. Raises DataLoss at damage unless the options say to go on."""
+    import pyarrow as pa
+
+    for result in _results(pieces, options, schema):
+        if isinstance(result, pa.RecordBatch):
+            yield result
+        elif options.fail_on_data_loss:
+            raise DataLoss(
+                f"data may be lost in {result.path}: {result.message}; with failOnDataLoss=false the records around "
+                "it are read, and table=findings tells what is not"
+            )
+
+
+def findings_in(
+    pieces: Sequence[Piece], options: SourceOptions, schema: "StructType"
+) -> Iterator[tuple[object, ...]]:
+    """What is wrong with some pieces, as rows of `schema`."""
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    columns = StructType([StructField("offset", LongType())])
+    for piece in pieces:
+        for result in _results([piece], options, columns):
+            if isinstance(result, Finding):
+                row = finding_row(result, piece)
+                yield tuple(row[name] for name in schema.names)
+
+
+def finding_row(finding: Finding, piece: Piece) -> dict[str, object]:
+    """A finding by the names of its columns."""
+    known = finding.as_row()
+    numbers = {name: value for name, value in finding.numbers.items() if value is not None}
+    return known | {
+        "topic": piece.topic,
+        "partition": piece.partition,
+        "numbers": json.dumps(numbers, ensure_ascii=True),
+    }
+
+
+def _results(
+    pieces: Sequence[Piece], options: SourceOptions, schema: "StructType"
+) -> "Iterator[RecordBatch | Finding]":
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from kseg.segment.arrow.records import read_piece
+
+    columns = to_arrow_schema(schema, timezone="UTC")
+    reading = Reading(
+        include_control=options.include_control,
+        include_invalid=options.include_invalid,
+        records_per_batch=options.records_per_batch,
+        bytes_per_batch=options.bytes_per_batch,
+    )
+    for piece in pieces:
+        try:
+            yield from read_piece(piece, reading, columns)
+        except UnreadableInput as error:
+            yield Finding("unreadable-file", piece.path, str(error))

@@ -1,0 +1,81 @@
+"""`kafka-log`, as Spark knows a data source.
+
+from kseg.spark.source import register
+
+register(spark)
+spark.read.format("kafka-log").load("/var/lib/kafka/data")
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+from kseg.segment.errors import UsageError
+from kseg.spark.source.options import SourceOptions, read_options
+from kseg.spark.source.schema import check_schema, default_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+NAME = "kafka-log"
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+class KafkaLog(DataSource):
+    """Segments of Kafka's logs, read from the disk and written to it; no broker is asked."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> "StructType":
+        return default_schema(_options_of_either(self.options))
+
+    def reader(self, schema: "StructType") -> DataSourceReader:
+        from kseg.spark.source.reader import reader_for
+
+        options = read_options(self.options)
+        check_schema(schema, options)
+        return reader_for(options, schema)
+
+    def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
+        from kseg.spark.source.stream import KafkaLogStreamReader
+
+        return KafkaLogStreamReader(schema, self.options)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        from kseg.spark.source.writer import KafkaLogWriter
+
+        return KafkaLogWriter(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
+        from kseg.spark.source.writer import KafkaLogStreamWriter
+
+        return KafkaLogStreamWriter(schema, self.options, overwrite)
+
+
+def _options_of_either(given: "Mapping[str, str]") -> SourceOptions:
+    """The options of a read or of a stream: whoever asks for the columns does not say which it will be."""
+    try:
+        return read_options(given)
+    except UsageError as refused:
+        try:
+            return read_options(given, streaming=True)
+        except UsageError:
+            raise refused from None
+
+
+def register(spark: "SparkSession") -> None:
+    """Make a session know `kafka-log`, and let it push filters down to it unless that was decided before."""
+    spark.dataSource.register(KafkaLog)
+    if PUSHDOWN not in spark.conf.getAll:
+        spark.conf.set(PUSHDOWN, "true")

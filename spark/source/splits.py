@@ -1,0 +1,233 @@
+"""From options to the tasks of a read: which partitions, which offsets of each, which bytes for whom.
+
+1. Paths are resolved to partitions as everywhere in kseg; a path with wildcards stands for what it matches. Directories
+   that a broker has set aside (`-delete`, `-stray`, `-future`) are read only when they are named themselves.
+2. Each partition's bounds become offsets: a time by a lookup as a broker answers it, `earliest` by the checkpoint of the
+   log start.
+3. What is left after pruning (`segment.arrow.planning`) is cut into parts of `maxPartitionBytes`, or smaller ones where
+   `minPartitions`, or the cores of this machine, ask for more; small pieces that stand together share a task.
+"""
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from kseg.segment.arrow.pieces import Bounds, Piece
+from kseg.segment.arrow.planning import Stretch, Wish, stretches_of
+from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.segment.layout import INT64_MAX
+from kseg.segment.lookup.by_time import by_timestamp
+from kseg.segment.partition.names import PartitionState
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.query import LookupQuery
+from kseg.segment.targets import Expansion, FileTarget, PartitionTarget, resolve_targets
+from kseg.spark.source.options import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    AtEnd,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Bound,
+    SourceOptions,
+    TopicPartition,
+)
+from kseg.spark.source.pruning import Narrowing
+
+OPENING_BYTES = 512 * 1024  # what a piece costs besides its bytes, in bytes read meanwhile
+LEAST_PART_BYTES = 8 * 1024 * 1024  # nobody asked for smaller parts
+NO_PARTITION = -1  # of a directory that is not named like a partition's
+
+
+class DataLoss(UnreadableInput):
+    """What was asked for is not there, or not whole, and the query shall fail then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A log that is read. topic, partition: as its directory says."""
+
+    target: PartitionTarget | FileTarget
+    topic: str
+    partition: int
+
+    @property
+    def where(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
+def tasks_of(options: SourceOptions, narrowing: Narrowing | None = None) -> list[tuple[Piece, ...]]:
+    """What each task reads, in order. Raises UsageError, UnreadableInput, DataLoss."""
+    narrowing = narrowing or Narrowing()
+    places = places_of(options)
+    wish = Wish(
+        read_committed=options.read_committed,
+        trust_transactions=options.trust_transactions,
+        use_indexes=options.use_indexes,
+    )
+    with ExitStack() as logs:
+        stretches: list[Stretch] = []
+        for place in places:
+            if not narrowing.accepts(place.topic, place.partition):
+                continue
+            log = logs.enter_context(PartitionLog(place.target, use_index=options.use_indexes))
+            bounds = bounds_of(log, place.where, options).within(narrowing.bounds)
+            stretches += stretches_of(log, place.topic, place.partition, bounds, wish)
+        part_bytes = _part_bytes(stretches, options)
+        return list(_packed(_pieces(stretches, part_bytes, options), part_bytes))
+
+
+# --- which partitions
+
+
+def places_of(options: SourceOptions) -> list[Place]:
+    """The partitions that a read is about, in the order of their paths and names. Raises UsageError where an option
+    names what is not there, UnreadableInput where nothing can be read."""
+    places = [place for path in _paths(options.paths) for place in _places_in(path)]
+    asked = options.subscription
+    chosen = [place for place in places if asked.accepts(*place.where)]
+    missing: set[str] = set()
+    if asked.topics is not None:
+        missing = set(asked.topics) - {place.topic for place in chosen}
+    elif asked.partitions is not None:
+        missing = {f"{topic}-{partition}" for topic, partition in set(asked.partitions) - _wheres(chosen)}
+    if missing:
+        raise UnreadableInput(f"there is no {', '.join(sorted(missing))} in {', '.join(options.paths)}")
+    for side in (options.starting, options.ending):
+        if isinstance(side, AtOffsets | AtTimes) and side.by_partition.keys() != _wheres(chosen):
+            raise UsageError(
+                "offsets of single partitions must name all that are read, with -2 for earliest and -1 for latest: "
+                f"these are read: {_named(_wheres(chosen))}; these are named: {_named(side.by_partition)}"
+            )
+    return chosen
+
+
+def _wheres(places: Sequence[Place]) -> set[TopicPartition]:
+    return {place.where for place in places}
+
+
+def _named(wheres: Iterable[TopicPartition]) -> str:
+    return ", ".join(sorted(f"{topic}-{partition}" for topic, partition in wheres)) or "none"
+
+
+def _paths(given: Sequence[str]) -> Iterator[str]:
+    """Absolute, since tasks may stand elsewhere."""
+    for path in given:
+        if os.path.lexists(path) or not glob.has_magic(path):
+            yield os.path.abspath(path)
+            continue
+        found = sorted(glob.glob(path))
+        if not found:
+            raise UnreadableInput(f"nothing matches {path}")
+        yield from map(os.path.abspath, found)
+
+
+def _places_in(path: str) -> Iterator[Place]:
+    for target in resolve_targets([path], expand=Expansion.PARTITIONS):
+        assert isinstance(target, PartitionTarget | FileTarget)
+        with PartitionLog(target) as log:
+            name = log.name
+            directory = os.path.basename(os.path.abspath(log.directory))
+        if name is None:
+            yield Place(target, directory, NO_PARTITION)
+        elif name.state is PartitionState.LIVE or target.path == path:
+            yield Place(target, name.topic, name.partition)
+
+
+# --- from which offset to which
+
+
+def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) -> Bounds:
+    """The offsets that options ask of a log. Raises DataLoss where they are gone, UsageError for a time without a record."""
+    start = resolved(log, where, options.starting, options)
+    if start is None and not isinstance(options.starting, AtEnd | AtOffsets):
+        if not options.latest_when_no_match:
+            raise UsageError(
+                f"no record of {where[0]}-{where[1]} has a timestamp at or after "
+                f"{_time_of(options.starting, where)}; startingOffsetsByTimestampStrategy=latest reads nothing then"
+            )
+        start = INT64_MAX
+    end = resolved(log, where, options.ending, options)
+    first = _first_offset(log)
+    if options.fail_on_data_loss:
+        _check_there(log, where, options, first)
+    return Bounds(max(first, start or 0), INT64_MAX if end is None else end)
+
+
+def resolved(log: PartitionLog, where: TopicPartition, bound: Bound, options: SourceOptions) -> int | None:
+    """The offset of one bound; None for an end of the log, and where no record reaches a time."""
+    match bound:
+        case AtEnd():
+            return None
+        case AtOffsets():
+            offset = bound.by_partition[where]
+            return None if offset in (EARLIEST_OFFSET, LATEST_OFFSET) else offset
+    timestamp_ms = _time_of(bound, where)
+    if log.is_ancient:
+        return None  # no record has a timestamp
+    query = LookupQuery(
+        kind="timestamp",
+        timestamp_ms=timestamp_ms,
+        use_index=options.use_indexes,
+        read_committed=options.read_committed,
+    )
+    return next(by_timestamp(log, query)).offset
+
+
+def _time_of(bound: Bound, where: TopicPartition) -> int:
+    assert isinstance(bound, AtTime | AtTimes)
+    return bound.timestamp_ms if isinstance(bound, AtTime) else bound.by_partition[where]
+
+
+def _first_offset(log: PartitionLog) -> int:
+    return 0 if log.is_ancient else log.start_offset
+
+
+def _check_there(log: PartitionLog, where: TopicPartition, options: SourceOptions, first: int) -> None:
+    """Raises DataLoss for an offset that was asked for by number and lies outside of the log."""
+    if log.is_ancient:
+        return
+    for name, bound in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+        if not isinstance(bound, AtOffsets) or bound.by_partition[where] < 0:
+            continue
+        offset = bound.by_partition[where]
+        if not first <= offset <= log.end_offset:
+            raise DataLoss(
+                f"{name} of {where[0]}-{where[1]} is {offset}, but the log reaches from {first} to {log.end_offset}; "
+                "with failOnDataLoss=false what is there is read"
+            )
+
+
+# --- who reads what
+
+
+def _part_bytes(stretches: Sequence[Stretch], options: SourceOptions) -> int:
+    total = sum(each.piece.size_bytes for each in stretches)
+    if options.min_partitions is not None:
+        return max(1, min(options.partition_bytes, total // options.min_partitions))
+    for_cores = max(LEAST_PART_BYTES, total // (2 * (os.cpu_count() or 1)))
+    return min(options.partition_bytes, for_cores)
+
+
+def _pieces(stretches: Sequence[Stretch], part_bytes: int, options: SourceOptions) -> Iterator[Piece]:
+    for each in stretches:
+        if options.records_per_partition is not None:
+            yield from each.cut_by_offsets(options.records_per_partition)
+        else:
+            yield from each.cut(part_bytes, options.use_indexes)
+
+
+def _packed(pieces: Iterator[Piece], part_bytes: int) -> Iterator[tuple[Piece, ...]]:
+    group: list[Piece] = []
+    filled = 0
+    for piece in pieces:
+        weight = piece.size_bytes + OPENING_BYTES
+        if group and filled + weight > part_bytes + OPENING_BYTES:
+            yield tuple(group)
+            group, filled = [], 0
+        group.append(piece)
+        filled += weight
+    if group:
+        yield tuple(group)

@@ -1,0 +1,253 @@
+"""Which files a read opens, and how they are shared out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from kseg.segment import files
+from kseg.segment.arrow.pieces import Bounds, Piece
+from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.spark.source.options import read_options
+from kseg.spark.source.pruning import Narrowing
+from kseg.spark.source.splits import DataLoss, tasks_of
+from tests.segment.bodies import T0, record, sealed
+from tests.segment.scanning import batch
+
+SEGMENTS, BATCHES = 10, 100  # of one record each
+
+
+def tasks(path: Path | str, narrowing: Narrowing | None = None, **given: str) -> list[tuple[Piece, ...]]:
+    return tasks_of(read_options({"path": str(path)} | given), narrowing)
+
+
+def pieces(path: Path, narrowing: Narrowing | None = None, **given: str) -> list[Piece]:
+    return [piece for task in tasks(path, narrowing, **given) for piece in task]
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Path:
+    """A partition of ten segments whose times rise by a second from record to record, with time indexes."""
+    directory = tmp_path / "timed-0"
+    directory.mkdir()
+    for segment in range(SEGMENTS):
+        base = segment * BATCHES
+        name = directory / f"{base:020d}"
+        stamps = [T0 + 1000 * (base + n) for n in range(BATCHES)]
+        name.with_suffix(".log").write_bytes(
+            b"".join(
+                sealed(
+                    record(0, value=b"v" * 900), 1, base_offset=base + n, base_timestamp=at, max_timestamp=at
+                )
+                for n, at in enumerate(stamps)
+            )
+        )
+        last = stamps[-1].to_bytes(8, "big") + (BATCHES - 1).to_bytes(4, "big")
+        name.with_suffix(".timeindex").write_bytes(last)
+        size = name.with_suffix(".log").stat().st_size // BATCHES
+        entries = [n.to_bytes(4, "big") + (n * size).to_bytes(4, "big") for n in range(5, BATCHES, 5)]
+        name.with_suffix(".index").write_bytes(b"".join(entries))
+    return directory
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that were opened."""
+    names: list[str] = []
+    original = files._opened
+
+    def note(name: str) -> int:
+        names.append(os.path.basename(name))
+        return original(name)
+
+    monkeypatch.setattr(files, "_opened", note)
+    return names
+
+
+def bases(found: list[Piece]) -> list[int]:
+    return [piece.base_offset // BATCHES for piece in found]
+
+
+def test_offsets_prune_by_names_alone(timed: Path, opened: list[str]) -> None:
+    found = pieces(timed, Narrowing(Bounds(300, 500)))
+    assert bases(found) == [3, 4]
+    assert not [name for name in opened if name.endswith(".log")]
+
+
+def test_offsets_inside_of_segments_open_only_those(timed: Path, opened: list[str]) -> None:
+    found = pieces(timed, Narrowing(Bounds(250, 555)))
+    assert bases(found) == [2, 3, 4, 5]
+    assert {name for name in opened if name.endswith(".log")} == {f"{200:020d}.log", f"{500:020d}.log"}
+    assert found[0].start > 0 and found[-1].stop is not None
+    assert all((piece.start, piece.stop) == (0, None) for piece in found[1:-1])
+
+
+def test_times_prune_by_the_ends_of_time_indexes(timed: Path, opened: list[str]) -> None:
+    found = pieces(timed, Narrowing(Bounds(from_ms=T0 + 1000 * 730)))
+    assert bases(found) == [7, 8, 9]
+    assert not [name for name in opened if name.endswith(".log")]
+
+
+def test_a_time_index_that_does_not_cover_its_segment_prunes_nothing(timed: Path) -> None:
+    index = timed / f"{200:020d}.timeindex"
+    entry = bytearray(index.read_bytes())
+    entry[-1] -= 1
+    index.write_bytes(entry)
+    assert bases(pieces(timed, Narrowing(Bounds(from_ms=T0 + 1000 * 730)))) == [2, 7, 8, 9]
+
+
+def test_indexes_can_be_left_alone(timed: Path, opened: list[str]) -> None:
+    found = pieces(timed, Narrowing(Bounds(from_ms=T0 + 1000 * 730)), useIndexes="false")
+    assert bases(found) == list(range(SEGMENTS))
+    assert not [name for name in opened if name.endswith("index")]
+
+
+def test_a_starting_time_is_an_offset(timed: Path) -> None:
+    (first, *_) = pieces(timed, startingTimestamp=str(T0 + 1000 * 512 - 1))
+    assert first.bounds == Bounds(512)
+    (first, *_) = pieces(timed, startingOffsetsByTimestamp=json.dumps({"timed": {"0": T0 + 1000 * 512}}))
+    assert first.bounds == Bounds(512)
+    (last,) = pieces(timed, endingTimestamp=str(T0 + 1000 * 7))
+    assert last.bounds == Bounds(to_offset=7)
+    assert pieces(timed, endingTimestamp=str(T0 * 2))[-1].bounds == Bounds()
+
+
+def test_a_starting_time_that_no_record_reaches(timed: Path) -> None:
+    late = str(T0 * 2)
+    with pytest.raises(UsageError, match="no record of timed-0 has a timestamp at or after"):
+        pieces(timed, startingTimestamp=late)
+    assert not pieces(timed, startingTimestamp=late, startingOffsetsByTimestampStrategy="latest")
+
+
+def test_offsets_that_are_not_there(timed: Path) -> None:
+    start = json.dumps({"timed": {"0": 990}})
+    assert pieces(timed, startingOffsets=start)[0].bounds == Bounds(990)
+    beyond = json.dumps({"timed": {"0": 1001}})
+    with pytest.raises(
+        DataLoss, match="startingOffsets of timed-0 is 1001, but the log reaches from 0 to 1000"
+    ):
+        pieces(timed, startingOffsets=beyond)
+    with pytest.raises(DataLoss, match="endingOffsets of timed-0 is 1001"):
+        pieces(timed, endingOffsets=beyond)
+    assert pieces(timed, endingOffsets=beyond, failOnDataLoss="false")
+
+
+def test_the_log_start_of_the_checkpoint_is_the_earliest(timed: Path) -> None:
+    log_dir = timed.parent
+    (log_dir / "meta.properties").write_text("version=1\n")
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\ntimed 0 430\n")
+    (first, *_) = pieces(log_dir)
+    assert first.bounds == Bounds(430) and first.base_offset == 400
+    with pytest.raises(DataLoss, match="reaches from 430"):
+        pieces(log_dir, startingOffsets=json.dumps({"timed": {"0": 10}}))
+
+
+def test_offsets_must_name_every_partition(timed: Path) -> None:
+    with pytest.raises(UsageError, match="these are read: timed-0; these are named: other-0"):
+        pieces(timed, startingOffsets=json.dumps({"other": {"0": 1}}))
+
+
+# --- which partitions
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    for topic in ("a", "b"):
+        for partition in range(3):
+            directory = tmp_path / f"{topic}-{partition}"
+            directory.mkdir()
+            (directory / f"{0:020d}.log").write_bytes(batch(0, 1))
+    (tmp_path / f"a-7.{32 * '0'}-delete").mkdir()
+    (tmp_path / f"a-7.{32 * '0'}-delete" / f"{0:020d}.log").write_bytes(batch(0, 1))
+    return tmp_path
+
+
+def names(found: list[Piece]) -> list[str]:
+    return [f"{piece.topic}-{piece.partition}" for piece in found]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]),
+        ({"subscribe": "b"}, ["b-0", "b-1", "b-2"]),
+        ({"subscribePattern": "[ac]"}, ["a-0", "a-1", "a-2"]),
+        ({"assign": '{"b":[2],"a":[1]}'}, ["a-1", "b-2"]),
+    ],
+)
+def test_subscriptions(many: Path, given: dict[str, str], expected: list[str]) -> None:
+    assert names(pieces(many, **given)) == expected
+
+
+def test_filters_on_topic_and_partition_list_fewer(many: Path) -> None:
+    from pyspark.sql import datasource as S
+
+    tests = (S.EqualTo(("topic",), "a"), S.GreaterThan(("partition",), 0))
+    assert names(pieces(many, Narrowing(tests=tests))) == ["a-1", "a-2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "what"), [({"subscribe": "a,c,d"}, "c, d"), ({"assign": '{"a":[0,9]}'}, "a-9")]
+)
+def test_what_is_not_there(many: Path, given: dict[str, str], what: str) -> None:
+    with pytest.raises(UnreadableInput, match=f"there is no {what} in"):
+        pieces(many, **given)
+
+
+def test_paths_with_wildcards_and_set_aside_directories(many: Path) -> None:
+    assert names(pieces(many / "b-*")) == ["b-0", "b-1", "b-2"]
+    assert names(pieces(many / f"a-7.{32 * '0'}-delete")) == ["a-7"]
+    assert names(pieces(many / "a-0" / f"{0:020d}.log")) == ["a-0"]
+    with pytest.raises(UnreadableInput, match="nothing matches"):
+        pieces(many / "c-*")
+    with pytest.raises(UnreadableInput, match="No such file or directory"):
+        pieces(many / "c-0")
+
+
+# --- tasks
+
+
+def test_small_partitions_share_a_task(many: Path) -> None:
+    assert [len(task) for task in tasks(many)] == [6]
+    assert len(tasks(many, minPartitions="6")) == 6
+
+
+def large(tmp_path: Path) -> Path:
+    directory = tmp_path / "large-0"
+    directory.mkdir()
+    data = b"".join(batch(2 * number, 2, b"v" * 9000) for number in range(200))
+    (directory / f"{0:020d}.log").write_bytes(data)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ({}, 1),
+        ({"minPartitions": "8"}, 8),
+        ({"maxPartitionBytes": str(1 << 20)}, 3),
+        ({"maxRecordsPerPartition": "50"}, 8),
+    ],
+)
+def test_a_large_segment_is_cut(tmp_path: Path, given: dict[str, str], count: int) -> None:
+    found = pieces(large(tmp_path), **given)
+    assert abs(len(found) - count) <= 1
+    assert found[0].start == 0 and found[-1].stop is None
+    if "maxRecordsPerPartition" not in given:
+        assert [piece.stop for piece in found[:-1]] == [piece.start for piece in found[1:]]
+
+
+def test_tasks_travel(tmp_path: Path) -> None:
+    import pickle
+
+    planned: Callable[..., Any] = tasks
+    found = planned(large(tmp_path), minPartitions="4")
+    assert pickle.loads(pickle.dumps(found)) == found
