@@ -4,7 +4,19 @@ import importlib
 from collections.abc import Callable
 from types import ModuleType
 
-COMMANDS = ("dump", "verify", "lookup", "read", "list", "append", "recover", "compact", "retain", "undo")
+COMMANDS = (
+    "dump",
+    "verify",
+    "lookup",
+    "read",
+    "list",
+    "export",
+    "append",
+    "recover",
+    "compact",
+    "retain",
+    "undo",
+)
 
 
 def module_of(name: str) -> ModuleType:

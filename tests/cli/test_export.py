@@ -1,0 +1,290 @@
+"""`kseg export` end to end, on this machine: what it says, its statuses, kills, and that the input stays as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from kseg.cli.main import run
+from tests.cli.test_command_line import imported
+from tests.exports import dumped, exported, files_of
+from tests.segment.disks import CHANGES, QuickDisk
+
+Unchanged = Callable[..., AbstractContextManager[None]]
+
+
+@pytest.fixture
+def data(capture_small: Path) -> Path:
+    return capture_small / "data"
+
+
+@pytest.fixture
+def damaged(data: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "in" / "metro-zstd-0"
+    shutil.copytree(data / "metro-zstd-0", path)
+    log = path / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[500] ^= 1
+    log.write_bytes(content)
+    return path
+
+
+def everything_in(data: Path) -> list[Path]:
+    return sorted({path.parent for path in data.rglob("*.log")})
+
+
+@pytest.mark.parametrize("jobs", ["1", "3"])
+@pytest.mark.parametrize("form", ["parquet", "arrow", "json", "csv"])
+def test_a_data_directory(
+    data: Path, form: str, jobs: str, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--bytes", "base64"] if form == "csv" else []
+    with unchanged(data):
+        assert (
+            run(["export", "--to", form, "--output", f"{tmp_path}/out", "--jobs", jobs, *words, str(data)])
+            == 0
+        )
+    out, err = capfd.readouterr()
+    assert err == "" and out.count("\n") == 12 and "fares-0: 89 records in 1 file, " in out
+    assert exported(tmp_path / "out", form) == dumped(everything_in(data))
+    assert len(files_of(tmp_path / "out")) == 12  # one for each partition
+    assert list(tmp_path.iterdir()) == [tmp_path / "out"]
+
+
+def test_json_lines(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "out"
+    words = ["export", "--json", "--to", "parquet", "--partition-by", "topic,hour", "--topic", "metro-*"]
+    assert run([*words, "--output", str(output), str(data)]) == 0
+    *results, summary = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert len(results) == 5
+    for row in results:
+        assert row["type"] == "result" and row["command"] == "export" and row["to"] == "parquet"
+        assert row["output"] == str(output) and row["records"] == 160 and row["damaged_bytes"] == 0
+        assert row["path"] == str(data / row["partition"])
+        (name,) = row["files"]
+        assert name.startswith(f"topic={row['partition'][:-2]}/hour=15/part-")
+        assert row["bytes"] == (output / name).stat().st_size
+    assert summary["type"] == "summary" and summary["files"] == 5 and summary["records"] == 800
+    assert summary["bytes"] == sum(row["bytes"] for row in results)
+
+
+def test_damage(
+    damaged: Path, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    with unchanged(damaged):
+        assert run(["export", "--to", "json", "--output", str(output), str(damaged)]) == 1
+        out, err = capfd.readouterr()
+        assert "148 records in 1 file" in out and "575 damaged bytes" in out
+        assert "(bad-crc; bytes 477-1051; offsets 12-23)" in err
+        assert exported(output, "json") == dumped([damaged])
+        stop = ["export", "--to", "json", "--fail-on-damage", "--mode", "overwrite", "--output", str(output)]
+        before = files_of(output)
+        assert run([*stop, str(damaged)]) == 1
+    err = capfd.readouterr().err
+    assert "bytes 477-1051" in err and "nothing was exported (--fail-on-damage)" in err
+    assert files_of(output) == before
+
+
+def test_save_modes(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def export(mode: str, topic: str) -> int:
+        words = [
+            "export",
+            "--to",
+            "json",
+            "--mode",
+            mode,
+            "--topic",
+            topic,
+            "--output",
+            str(tmp_path / "out"),
+        ]
+        return run([*words, str(data)])
+
+    def topics() -> set[str]:
+        return {row[0] for row in exported(tmp_path / "out", "json")}
+
+    assert export("errorifexists", "fares") == 0
+    assert export("errorifexists", "stations") == 4
+    assert "is there already and not empty" in capfd.readouterr().err
+    assert export("ignore", "stations") == 0
+    assert "nothing was exported" in capfd.readouterr().err
+    assert topics() == {"fares"}
+    assert export("append", "stations") == 0
+    assert topics() == {"fares", "stations"}
+    assert export("append", "stations") == 0 and len(files_of(tmp_path / "out")) == 3
+    assert export("overwrite", "gates-*") == 0
+    assert topics() == {"gates-append"} and len(files_of(tmp_path / "out")) == 2
+    capfd.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--to", "delta"], "--to delta is written by Spark only: add --spark"),
+        (["--to", "iceberg"], "--to iceberg is written by Spark only: add --spark"),
+        (["--to", "csv", "--compression", "zstd"], "--compression of csv is none or gzip or bzip2, not zstd"),
+        (["--to", "arrow", "--bytes", "hex"], "--bytes is for json and csv: arrow keeps keys and values as they are"),
+        (["--to", "json", "--partition-by", "offset"], "--partition-by takes topic, partition, timestampType, date, hour, not offset"),
+        (["--to", "json", "--partition-by", "date,date"], "--partition-by names a column twice"),
+        (["--to", "json", "--key-regex", "["], "is no regular expression"),
+    ],
+)  # fmt: skip
+def test_wrong_usage(
+    words: list[str], sentence: str, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["export", *words, "--output", str(tmp_path / "out"), str(data)]) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and sentence in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_within_the_input(
+    data: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with unchanged(data):
+        assert run(["export", "--to", "json", "--output", str(data / "out"), str(data)]) == 4
+    assert "lies in the input's directory" in capfd.readouterr().err
+
+
+def test_without_pyarrow(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else find(name))
+    assert run(["export", "--to", "json", "--output", str(tmp_path / "out"), str(data)]) == 2
+    assert capfd.readouterr().err == (
+        "kseg: export needs pyarrow, which is not installed: pip install 'kseg[export]'\n"
+    )
+
+
+def test_pyarrow_is_nobody_else_s(data: Path) -> None:
+    for words in (["export", "--help"], ["dump", str(data / "fares-0")], ["list", str(data)]):
+        modules = imported(f"from kseg.cli.main import run; run({words!r})")
+        assert not [name for name in modules if name.startswith(("pyarrow", "kseg.segment.arrow"))]
+
+
+# --- kills
+
+
+def _die_at(number: int) -> None:
+    """From now on the n-th change of the file system, or write to a file, is the last."""
+    from kseg.segment.apply.disk import Disk
+    from kseg.segment.files import NewFile
+
+    left = itertools.count(number, -1)
+
+    def deadly(change: Any) -> Any:
+        def method(self: Any, *arguments: Any) -> Any:
+            if next(left) <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return change(self, *arguments)
+
+        return method
+
+    for name in CHANGES:
+        setattr(Disk, name, deadly(getattr(Disk, name)))
+    for name in ("sync", "sync_directory", "hurry"):
+        setattr(Disk, name, getattr(QuickDisk, name))
+    for name in ("__init__", "write", "sync", "close"):
+        setattr(NewFile, name, deadly(getattr(NewFile, name)))
+
+
+@pytest.mark.parametrize("mode", ["errorifexists", "append", "overwrite"])
+def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Path) -> None:
+    """In one process, at every change in turn."""
+    inputs = [data / name for name in ("fares-0", "gates-append-0", "gates-append-1")]
+    new = dumped(inputs)
+    output, template = tmp_path / "out", tmp_path / "template"
+    words = ["export", "--quiet", "--to", "json", "--jobs", "1", "--partition-by", "timestampType"]
+    assert run([*words, "--output", str(template), str(data / "stations-0")]) == 0
+    old = [] if mode == "errorifexists" else _told(template)
+    for number in itertools.count():
+        shutil.rmtree(output, ignore_errors=True)
+        if old:
+            shutil.copytree(template, output)
+        child = os.fork()
+        if not child:
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), 1)
+            _die_at(number)
+            try:
+                run([*words, "--mode", mode, "--output", str(output), *map(str, inputs)])
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        now = _told(output)
+        if mode == "append":
+            assert set(map(repr, old)) <= set(map(repr, now)) <= set(map(repr, sorted(old + _of(new))))
+        else:
+            assert now in (old, sorted(_of(new)), [])
+        if not os.WIFSIGNALED(status):
+            assert now == sorted(_of(new) + (old if mode == "append" else []))
+            break
+    assert number > 15
+
+
+def _told(output: Path) -> list[tuple[str, int]]:
+    """(topic and partition, offset) of every record that a reader sees; every line must be whole."""
+    rows = []
+    for path in files_of(output):
+        if any(step.startswith((".", "_")) for step in path.relative_to(output).parts):
+            continue
+        for line in path.read_text().split("\n")[:-1]:
+            row = json.loads(line)
+            rows.append((f"{row['topic']}-{row['partition']}", row["offset"]))
+    return sorted(rows)
+
+
+def _of(told: list[Any]) -> list[tuple[str, int]]:
+    return [(f"{row[0]}-{row[1]}", row[2]) for row in told]
+
+
+def test_killed_at_any_time(data: Path, tmp_path: Path) -> None:
+    """The program itself with its workers, killed by the clock."""
+    output = tmp_path / "out"
+    command = [sys.executable, "-m", "kseg", "export", "--to", "json", "--output", str(output), "--jobs", "2"]
+    expected = _of(dumped(everything_in(data)))
+    for wait in (0.3, 0.6, 0.9):
+        with subprocess.Popen([*command, str(data)], stdout=subprocess.DEVNULL) as process:
+            time.sleep(wait)
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        assert _told(output) in ([], sorted(expected))
+        shutil.rmtree(output, ignore_errors=True)
+    subprocess.run([*command, str(data)], stdout=subprocess.DEVNULL, check=True)
+    assert _told(output) == sorted(expected)
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_interrupted(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kseg.segment.export.writers import Writers
+
+    def stop(self: Writers) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Writers, "close", stop)
+    assert (
+        run(
+            ["export", "--quiet", "--to", "json", "--jobs", "1", "--output", str(tmp_path / "out"), str(data)]
+        )
+        == 130
+    )
+    assert list(tmp_path.iterdir()) == []
