@@ -1,23 +1,34 @@
-"""`compact` of one partition whose keys are too many for one map: planned by a shuffle, applied as any other.
+"""`compact` of partitions whose keys are too many for one map: planned by a shuffle, applied as any other.
 
-The driver looks at the partition, asks the cluster for the two passes (`passes`), and carries the plan out itself: new
-logs lie on the shared file system by then, and get their names without a byte being moved.
+The driver looks at such a partition, asks the cluster for the two passes (`passes`), and carries the plan out itself: new
+logs lie on the shared file system by then, and get their names without a byte being moved. All other partitions are
+the business of one task each (`spark.fanout`).
+
+Which ones: those of which the names of the files say that there are more offsets between the first and the last segment
+than the map of one pass holds. Where there are fewer keys than that after all both ways lead to the same bytes; where there
+are more, this one takes one pass, and a local run with the same --map-memory several, whose segments are joined anew in
+each. The result is that of a local run with room for all keys.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.compaction.cleaner.work import carry_out, prepare, scratch_directory
 from kseg.segment.apply.journal import new_run_id
-from kseg.segment.apply.together import LogTarget
+from kseg.segment.apply.together import LogTarget, TargetGroup
 from kseg.segment.apply.workplace import Workplace
-from kseg.segment.events import Event
+from kseg.segment.events import Event, Work
+from kseg.segment.fanout import guarded
 from kseg.segment.partition.names import FileState, Role, parse_file_name
 from kseg.segment.targets import PartitionTarget, Target
+from kseg.spark import fanout
+from kseg.spark.cluster import ClusterOptions
 from kseg.spark.shuffle.jobs import Jobs
 from kseg.spark.shuffle.passes import ShuffledPasses
 
@@ -57,3 +68,34 @@ def compact_by_shuffle(
             stack.callback(workplace.close)
         passes = partial(ShuffledPasses, Jobs(context, target.path), workplace)
         yield from carry_out((yield from prepare(target, options, passes)), options)
+
+
+def run(
+    work: Work[TargetGroup, CompactOptions],
+    groups: Sequence[TargetGroup],
+    options: CompactOptions,
+    cluster: ClusterOptions,
+    finished: Callable[[TargetGroup], None] | None = None,
+    say: Callable[[str], None] | None = None,
+    **more: Any,
+) -> Iterator[Event]:
+    """`spark.fanout.run`, but for groups of one partition that is too large for one map: in their turn these are
+    compacted by a shuffle, which has the whole cluster. more: for `fanout.run`."""
+    for is_large, stretch in groupby(groups, lambda group: _is_large(group, options)):
+        if not is_large:
+            yield from fanout.run(work, list(stretch), options, cluster, finished, say, **more)
+            continue
+        compact = partial(compact_by_shuffle, context=fanout.ready(cluster, say or _ignore))
+        for group in stretch:
+            # what the driver does is tried once: there are no others to agree with
+            yield from guarded(compact, group.targets[0], replace(options, shared=None))
+            if finished is not None:
+                finished(group)
+
+
+def _is_large(group: TargetGroup, options: CompactOptions) -> bool:
+    return len(group.targets) == 1 and is_too_large(group.targets[0], options)
+
+
+def _ignore(_sentence: str) -> None:
+    return None

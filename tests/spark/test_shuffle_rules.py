@@ -15,15 +15,21 @@ from typing import Any
 import pytest
 
 from kseg.compaction.cleaner.options import CompactOptions, Damaged
+from kseg.compaction.cleaner.work import compact_group
 from kseg.segment import layout as L
+from kseg.segment.apply.together import TargetGroup
 from kseg.segment.crc import crc32c
+from kseg.segment.events import Row
 from kseg.segment.files import PrivateMemory
 from kseg.segment.targets import FileTarget, PartitionTarget
-from kseg.spark.shuffle import fold, keys, rewriting, steps
+from kseg.spark import fanout
+from kseg.spark.cluster import ClusterOptions
+from kseg.spark.shuffle import fold, keys, rewriting, steps, work
 from kseg.spark.shuffle.work import is_too_large
 from tests.compaction.compacting import SETTINGS, Topic, batches, kept, log
 from tests.kafka.cleaning import Case, random_case
 from tests.spark.shuffling import (
+    InProcess,
     assert_same,
     has_failed,
     kinds,
@@ -191,11 +197,11 @@ def test_attempts_write_to_files_of_their_own(tmp_path: Path, monkeypatch: pytes
     seen: list[list[str]] = []
     real = rewriting.rewritten
 
-    def twice(group: Any, work: Any, plan: Any, superseded: Any, attempt: int) -> Any:
+    def twice(group: Any, passed: Any, plan: Any, superseded: Any, attempt: int) -> Any:
         offsets = list(superseded)
-        real(travelled(group), work, plan, offsets, attempt)
-        done = real(group, work, plan, offsets, attempt + 1)
-        seen.append(sorted(os.listdir(work.workplace)))
+        real(travelled(group), passed, plan, offsets, attempt)
+        done = real(group, passed, plan, offsets, attempt + 1)
+        seen.append(sorted(os.listdir(passed.workplace)))
         return done
 
     monkeypatch.setattr(steps, "rewritten", twice)
@@ -214,3 +220,36 @@ def test_what_a_killed_driver_left_is_removed_by_the_next(tmp_path: Path) -> Non
     (left / "0-17").write_bytes(b"half of it")
     shuffled(directory, CompactOptions(settings=SETTINGS, apply=True, run_id="run"))
     assert [path.name for path in (directory / ".kseg").iterdir()] == ["run"]
+
+
+def test_only_large_partitions_are_shuffled_each_in_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = []
+    for name, records in (("a-0", 3), ("b-0", 90), ("c-0", 3), ("d-0", 2)):
+        topic = Topic(tmp_path, name=name)
+        for number in range(records):
+            topic.send((f"key-{number % 40}", number))
+        topic.roll()
+        groups.append(TargetGroup((PartitionTarget(str(topic.close())),)))
+    options = CompactOptions(settings=replace(SETTINGS, map_bytes=SLOT * 50))
+    tasks: list[list[TargetGroup]] = []
+    done: list[TargetGroup] = []
+
+    def on_cluster(compacting: Any, groups: Any, options: Any, *_: Any, **more: Any) -> Any:
+        tasks.append(groups)
+        assert more == {"in_place": False}
+        for group in groups:
+            yield from compacting(group, options)
+            done.append(group)
+
+    monkeypatch.setattr(fanout, "run", on_cluster)
+    monkeypatch.setattr(fanout, "ready", lambda *_: InProcess())
+    monkeypatch.setattr(
+        work, "compact_by_shuffle", lambda target, options, context: iter([Row({"by": target})])
+    )
+    told = list(work.run(compact_group, groups, options, ClusterOptions(), done.append, in_place=False))
+    assert tasks == [groups[:1], groups[2:]] and done == groups
+    rows = [event.values for event in told if isinstance(event, Row)]
+    results = [row.get("partition", "by shuffle") for row in rows if row.get("type", "result") == "result"]
+    assert results == ["a-0", "by shuffle", "c-0", "d-0"]
