@@ -9,7 +9,8 @@ As a broker does (fact sheet §6.2, steps 1 to 5; policy kafka acts it out in `r
 
 Where a broker would lose what is whole, salvage decides otherwise:
 
-4. A finished replacement that is damaged gives way to the segments it was to replace, when these are still there.
+4. A finished replacement that is damaged gives way to the segments it was to replace, when these are still there. So
+   does one whose batches are not among theirs: a cleaner takes records out of batches, it never makes new ones.
 5. A replacement into whose range no live log reaches takes its place, finished or not: it is all there is.
 
 A `.deleted` log goes like the others where anything is repaired. Whether retention was to delete it or a recovery threw
@@ -17,8 +18,10 @@ it away cannot be told; the finding says which offsets are nowhere else, and the
 broker deletes it. Where nothing else is wrong marked files stay: a broker that was stopped cleanly leaves them, too.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from kseg.recovery.salvage.draft import Draft
 from kseg.segment import columns as C
@@ -27,6 +30,8 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.names import FileName, FileState, Role, parse_file_name
 from kseg.segment.scanning.scan import Damage, Scanner
 
+# So many batches of each file of a replacement are compared with those that it would replace.
+_MOST_COMPARED = 4096
 _KRAFT_SNAPSHOT_DELETED = L.CHECKPOINT_SUFFIX + L.DELETED_SUFFIX
 
 
@@ -95,8 +100,9 @@ class Leftovers:
         finished = [name for name in logs if name.base_offset not in unfinished]
         if finished:
             begin, end = _range(finished, contents)
+            live = [*self._live_logs(begin, end)]
             is_damaged = any(contents[name.name].is_damaged for name in finished)
-            if is_damaged and any(self._live_logs(begin, end)):
+            if live and (is_damaged or self._is_foreign([name.name for name in finished], live)):
                 unfinished |= {name.base_offset for name in finished}
             else:
                 self._replace(begin, end)
@@ -127,6 +133,45 @@ class Leftovers:
             self._draft.remove(
                 name, f"replaced by a finished cleaning or split of offsets {begin} to {end - 1}"
             )
+
+    def _is_foreign(self, swaps: Iterable[str], live: Iterable[str]) -> bool:
+        """Whether the batches of a replacement are mostly others than those of the live logs at their offsets, or
+        below its name."""
+        claims, like, unlike = list[tuple[int, int, int]](), 0, 0
+        for name in swaps:
+            base_offset = parse_file_name(name).base_offset or 0
+            for claim in islice(self._batches(name), _MOST_COMPARED):
+                if claim[0] < base_offset:
+                    unlike += 1
+                else:
+                    claims.append(claim)
+        if not claims:
+            return unlike > 0
+        low, high = min(first for first, _, _ in claims), max(last for _, last, _ in claims)
+        held = sorted(
+            (first, last, epoch)
+            for name in live
+            for first, last, epoch in self._batches(name)
+            if first <= high and last >= low
+        )
+        for claim in claims:
+            at = bisect_right(held, claim[1], key=_first_offset) - 1
+            if at >= 0 and claim == held[at]:
+                like += 1
+            elif 0 <= at < len(held) - 1 or (at >= 0 and held[at][1] >= claim[0]):
+                unlike += 1  # between batches that are still there, or over one
+        return unlike > like
+
+    def _batches(self, name: str) -> Iterator[tuple[int, int, int]]:
+        """First offset, last offset, leader epoch of the valid batches of magic 2."""
+        with self._draft.reader.open(self._draft.path(name)) as file:
+            for block in Scanner(file.view, parse_file_name(name).base_offset or 0).blocks():
+                if isinstance(block, Damage):
+                    continue
+                for row in range(block.count):
+                    if block.at(C.MAGIC, row) >= L.MAGIC_V2:
+                        offsets = block.at(C.BASE_OFFSET, row), block.at(C.LAST_OFFSET, row)
+                        yield *offsets, block.at(C.LEADER_EPOCH, row)
 
     def _complete(self, name: FileName) -> None:
         new_name = name.name.removesuffix(L.SWAP_SUFFIX)
@@ -182,6 +227,10 @@ class Leftovers:
                 first = low if first is None else min(first, low)
                 last = high if last is None else max(last, high)
             return Contents(file.size_bytes, is_damaged, first, last, batches)
+
+
+def _first_offset(claim: tuple[int, int, int]) -> int:
+    return claim[0]
 
 
 def set_aside_findings(

@@ -168,9 +168,12 @@ class Chain:
         first, before = N.first_of(table, row), self._last_before(row)
         following = self._open(self._following(row, upper))
         this = N.fit_offset(first, N.width_of(table, row), before, following)
-        former = N.Fit(0)
+        former, is_misnamed = N.Fit(0), False
         if row:
             lower = self._last_before(row - 1)
+            is_misnamed = row == 1 and self._is_start and N.first_of(table, 0) <= lower
+            if is_misnamed:
+                lower = -1  # the name says nothing of the first batch
             former = N.fit_offset(N.first_of(table, row - 1), N.width_of(table, row - 1), lower, first)
             fills_hole = first == lower + 1 and table.at(C.LAST_OFFSET, row) + 1 == N.first_of(table, row - 1)
             if N.is_copy(table, row) or fills_hole:
@@ -178,7 +181,7 @@ class Chain:
                 return
             former = self._as_indexed(former, row - 1, lower, first)
         this = self._as_indexed(this, row, before, following)
-        if following is not None:
+        if following is not None and not is_misnamed:
             former, this = self._by_room(former, this, row, following)
         if former.strength > this.strength:
             self._alter(row - 1, former.value, "the batch behind it does not start above its end")

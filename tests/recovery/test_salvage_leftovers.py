@@ -109,6 +109,42 @@ def test_a_damaged_replacement_gives_way_to_what_it_was_to_replace(
     assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
 
 
+@pytest.mark.parametrize("stem", ["0" * 20, MIDDLE, NEXT])
+def test_a_finished_replacement_of_another_partition(
+    partition: Path, hurt: Path, tmp_path: Path, stem: str
+) -> None:
+    """Sound batches, but not one of them is a batch of the segments in their place: a cleaning makes no new ones."""
+    content = b"".join(
+        encode_batch(NewBatch(records=tuple(Record(at + n, 1_690_000_000_000, b"x", b"y") for n in range(5))))
+        for at in range(0, 300, 5)
+    )
+    (hurt / f"{stem}.log.swap").write_bytes(content)
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
+    assert repair.removed == ()
+    (told,) = [finding for finding in repair.findings if finding.id == "leftover-swap"]
+    assert told.path.endswith(".log.swap") and " goes" in told.message
+
+
+def test_a_log_without_time_indexes_stays_so_or_gets_them_all(tmp_path: Path) -> None:
+    """A broker of before 0.10 wrote none. Where one segment is repaired, another salvage finds nothing to add."""
+    old = tmp_path / "old-0"
+    old.mkdir()
+    for base in (0, 20, 40):
+        content = [
+            encode_batch(NewBatch(records=(Record(base + at, -1, b"k", b"v%d" % at),), magic=0))
+            for at in range(20)
+        ]
+        if base == 20:
+            content[7] = content[7][:-1] + b"\xff"
+        (old / f"{base:020d}.log").write_bytes(b"".join(content))
+        (old / f"{base:020d}.index").write_bytes(b"")
+    repair, _ = salvaged(old, tmp_path / "result")
+    result = tmp_path / "result" / "old-0"
+    assert len(list(result.glob("*.timeindex"))) in (0, 3)
+    assert [Path(removed.file).stem for removed in repair.removed] == [f"{20:020d}"]
+
+
 @pytest.mark.parametrize("is_finished", [True, False])
 def test_a_replacement_that_is_all_there_is_stays(hurt: Path, tmp_path: Path, is_finished: bool) -> None:
     kept = cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
