@@ -5,14 +5,22 @@ from typing import Annotated, Any
 
 from kseg.cli.declare import Option
 from kseg.cli.options import (
+    Archives,
+    Jars,
     Jobs,
     Json,
+    Master,
     NoProgress,
     Now,
+    Packages,
     Partition,
     Paths,
+    PyFiles,
     Quiet,
+    Spark,
+    SparkConf,
     Topics,
+    cluster_of,
     default_jobs,
     read_count,
     read_duration,
@@ -260,6 +268,13 @@ def command(
     jobs: Jobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
+    spark: Spark = False,
+    master: Master = None,
+    spark_conf: SparkConf = (),
+    py_files: PyFiles = (),
+    archives: Archives = (),
+    jars: Jars = (),
+    packages: Packages = (),
 ) -> int:
     """Keep the newest record of each key, as the broker's log cleaner does, offline: the plan first.
 
@@ -278,12 +293,11 @@ def command(
     from kseg.cli.advice import apply_command
     from kseg.cli.compacted import compact_words, is_due
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.run import clock_ms, over_targets, run_identity
     from kseg.cli.stream import complain
     from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
     from kseg.compaction.cleaner.whole import Run
     from kseg.compaction.cleaner.work import compact_group
-    from kseg.segment.apply.journal import new_run_id
     from kseg.segment.apply.together import groups_of
     from kseg.segment.targets import Expansion
 
@@ -310,6 +324,8 @@ def command(
     }
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings.check()
+    cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
+    run_id, shared = run_identity(apply, cluster, output)
     options = CompactOptions(
         settings=settings,
         first_dirty_offset=None if first_dirty_offset in (None, "checkpoint") else int(first_dirty_offset),
@@ -319,11 +335,12 @@ def command(
         include_active=include_active,
         damaged=Damaged(damaged),
         apply=apply,
-        run_id=new_run_id(clock_ms()) if apply else "",
+        run_id=run_id,
         output=output,
         hard_link=hard_link,
         quarantine=quarantine,
         top_keys=top_keys,
+        shared=shared,
     )
     run = Run(options)
     said = {
@@ -367,6 +384,8 @@ def command(
         partition=partition,
         jobs=jobs or default_jobs(),
         through=run.through,
+        cluster=cluster,
+        in_place=apply,
         grouped=groups_of,
         hold=run.held,
     )

@@ -1,20 +1,26 @@
 """`kseg recover`: make a log sound again, as a broker would or keeping every valid batch; a plan first."""
 
-from functools import partial
 from typing import Annotated
 
 from kseg.cli.declare import Option
 from kseg.cli.options import (
+    Archives,
     DropCache,
+    Jars,
     Jobs,
     Json,
+    Master,
     NoProgress,
     Now,
+    Packages,
     Partition,
     Paths,
+    PyFiles,
     Quiet,
+    Spark,
+    SparkConf,
     Topics,
-    default_jobs,
+    cluster_of,
     read_duration,
     read_offset,
     read_size,
@@ -167,6 +173,13 @@ def command(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
     drop_cache: DropCache = False,
+    spark: Spark = False,
+    master: Master = None,
+    spark_conf: SparkConf = (),
+    py_files: PyFiles = (),
+    archives: Archives = (),
+    jars: Jars = (),
+    packages: Packages = (),
 ) -> int:
     """Make logs sound again, offline: plan first, then --apply in place or --output a repaired copy.
 
@@ -184,21 +197,17 @@ def command(
     from kseg.cli.advice import apply_command
     from kseg.cli.recovered import is_due, recover_words
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.run import clock_ms, over_targets, run_identity, workers
     from kseg.recovery.policy import LoadSettings, Policy
     from kseg.recovery.repair.group import recover_group
     from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.whole import Run
-    from kseg.segment import fanout
     from kseg.segment.apply.together import groups_of
     from kseg.segment.targets import Expansion
 
-    run_id = ""
-    if apply:
-        from kseg.segment.apply.journal import new_run_id
-
-        run_id = new_run_id(clock_ms())
     now_ms = clock_ms() if now is None else now
+    cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
+    run_id, shared = run_identity(apply, cluster, output)
     options = RecoverOptions(
         settings=LoadSettings(
             now_ms=now_ms,
@@ -219,6 +228,7 @@ def command(
         mark_clean=mark_clean,
         topic_id=topic_id,
         drop_cache=drop_cache,
+        shared=shared,
     )
     given = {
         "--policy": policy if policy != DEFAULT_POLICY else None,
@@ -239,7 +249,7 @@ def command(
         "--partition": partition,
         "--now": now,
     }
-    run = Run(options, partial(fanout.run, jobs=jobs or default_jobs()))
+    run = Run(options, workers(cluster, jobs))
     style = Style(
         command="recover",
         json=json,
@@ -262,6 +272,8 @@ def command(
         partition=partition,
         jobs=jobs,
         through=run.through,
+        cluster=cluster,
+        in_place=apply,
         grouped=groups_of,
         hold=run.held,
     )

@@ -5,14 +5,22 @@ from typing import Annotated
 
 from kseg.cli.declare import Option
 from kseg.cli.options import (
+    Archives,
+    Jars,
     Jobs,
     Json,
+    Master,
     NoProgress,
     Now,
+    Packages,
     Partition,
     Paths,
+    PyFiles,
     Quiet,
+    Spark,
+    SparkConf,
     Topics,
+    cluster_of,
     default_jobs,
     read_duration,
     read_size,
@@ -149,6 +157,13 @@ def command(
     jobs: Jobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
+    spark: Spark = False,
+    master: Master = None,
+    spark_conf: SparkConf = (),
+    py_files: PyFiles = (),
+    archives: Archives = (),
+    jars: Jars = (),
+    packages: Packages = (),
 ) -> int:
     """Delete what a broker's retention would delete, offline: the plan first, with the reason for each segment.
 
@@ -163,7 +178,7 @@ def command(
     from kseg.cli.advice import apply_command
     from kseg.cli.render import Style
     from kseg.cli.retained import retain_words
-    from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.run import clock_ms, over_targets, run_identity
     from kseg.cli.stream import complain
     from kseg.compaction.retention.options import (
         Limits,
@@ -175,7 +190,6 @@ def command(
     )
     from kseg.compaction.retention.whole import Run
     from kseg.compaction.retention.work import retain_group
-    from kseg.segment.apply.journal import new_run_id
     from kseg.segment.apply.together import groups_of
     from kseg.segment.targets import Expansion
 
@@ -194,16 +208,19 @@ def command(
     if cleanup_policy is not None:
         limits = replace(limits, policies=policies_of(tuple(cleanup_policy.split(","))))
     now_ms = clock_ms() if now is None else now
+    cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
+    run_id, shared = run_identity(apply, cluster)
     options = RetainOptions(
         limits=limits,
         now_ms=now_ms,
         log_start_offset=log_start_offset,
         high_watermark=high_watermark,
         apply=apply,
-        run_id=new_run_id(clock_ms()) if apply else "",
+        run_id=run_id,
         purge=purge,
         unmark=unmark,
         what_if=what_if,
+        shared=shared,
     )
     delay_ms = file_delete_delay_ms if file_delete_delay_ms is not None else delay_ms
     if delay_ms is not None:
@@ -243,6 +260,8 @@ def command(
         partition=partition,
         jobs=jobs or default_jobs(),
         through=run.through,
+        cluster=cluster,
+        in_place=apply,
         grouped=groups_of,
         hold=run.held,
     )

@@ -3,6 +3,7 @@ the renderer."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kseg.cli.options import default_jobs
@@ -18,6 +19,7 @@ from kseg.segment.targets import Expansion, Target, resolve_targets
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from kseg.segment.apply.shared import Shared
     from kseg.spark.cluster import ClusterOptions
 
 
@@ -32,6 +34,7 @@ def over_targets(
     partition: int | None = None,
     jobs: int | None = None,
     cluster: "ClusterOptions | None" = None,
+    in_place: bool = False,
     alone: Callable[[int], object] | None = None,
     through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
     grouped: Callable[[Sequence[Target], int], Sequence[fanout.Named]] | None = None,
@@ -39,13 +42,12 @@ def over_targets(
 ) -> int:
     """Run `work` over what the paths mean, show it, and return the exit status.
 
-    cluster: does the work instead of local processes. alone: the options for one target that has all the jobs for
-    itself; several are shared out among the processes.
-    through: the last word on the stream of events before it is shown. hold: what is held while the targets are
-    worked on (a lock), giving the options to work with where holding changed them; a command with one looks for
-    half-done changes itself, for all others they are shown first. A
-    path that cannot be read is a failure among others when there are several paths. Raises UsageError when no path
-    was given or the narrowing leaves nothing.
+    cluster: does the work instead of local processes. in_place: the work changes the files of its targets. alone: the
+    options for one target that has all the jobs for itself; several are shared out among the processes. through: the
+    last word on the stream of events before it is shown. hold: what is held while the targets are worked on (a lock),
+    giving the options to work with where holding changed them; a command with one looks for half-done changes itself,
+    for all others they are shown first. A path that cannot be read is a failure among others when there are several
+    paths. Raises UsageError when no path was given or the narrowing leaves nothing.
     """
     if not paths:
         raise UsageError(f"kseg {style.command} needs at least one PATH")
@@ -61,15 +63,14 @@ def over_targets(
     if alone is not None and len(targets) == 1 and cluster is None:
         options = alone(jobs)
 
-    def work_on_all(options: object) -> int:
-        if cluster is not None:
-            from kseg.spark import fanout as on_cluster
+    over = workers(cluster, jobs, _notice(style), in_place=in_place)
 
-            events = on_cluster.run(work, targets, options, cluster, tally.finish_target, _notice(style))
-        elif grouped is None:
-            events = fanout.run(work, targets, options, jobs, tally.finish_target)
-        else:
-            events = fanout.run(work, grouped(targets, jobs), options, jobs, tally.finish_group)
+    def work_on_all(options: object) -> int:
+        if grouped is None:
+            events = over(work, targets, options, finished=tally.finish_target)
+        else:  # a task of a cluster that is lost costs one target only
+            groups = grouped(targets, jobs if cluster is None else len(targets))
+            events = over(work, groups, options, finished=tally.finish_group)
         events = _after((*failures, *(half_done_around(targets) if hold is None else ())), events)
         return show(through(events) if through else events, style, [target.path for target in targets], tally)
 
@@ -87,6 +88,38 @@ def _notice(style: Style) -> Callable[[str], None]:
             complain(f"kseg {style.command}: {sentence}")
 
     return say
+
+
+def workers(
+    cluster: "ClusterOptions | None",
+    jobs: int | None,
+    say: Callable[[str], None] | None = None,
+    *,
+    in_place: bool = False,
+) -> Callable[..., Iterator[Event]]:
+    """Who works on targets: a cluster, or local processes. Called like `fanout.run`, but for who it is.
+
+    say: told what is worth knowing about the cluster."""
+    if cluster is None:
+        return partial(fanout.run, jobs=jobs or default_jobs())
+    from kseg.spark import fanout as on_cluster
+
+    return partial(on_cluster.run, cluster=cluster, say=say, in_place=in_place)
+
+
+def run_identity(
+    apply: bool, cluster: "ClusterOptions | None", output: str | None = None
+) -> "tuple[str, Shared | None]":
+    """(the id for the journals of a run that changes files in place, how its work is shared out over a cluster).
+
+    What neither needs is not imported: most plans are made to be read."""
+    if not apply and cluster is None:
+        return "", None
+    from kseg.segment.apply.journal import new_run_id
+    from kseg.segment.apply.shared import Shared
+
+    run_id = new_run_id(clock_ms())
+    return run_id if apply else "", None if cluster is None else Shared(run_id, output)
 
 
 def _after(first: Sequence[Event], events: Iterator[Event]) -> Iterator[Event]:

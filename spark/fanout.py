@@ -52,14 +52,16 @@ def run(
     cluster: ClusterOptions,
     finished: Callable[[T], None] | None = None,
     say: Say | None = None,
+    in_place: bool = False,
 ) -> Iterator[Event]:
     """The events of `work` over all targets, in the order of the targets; progress comes as soon as it is known.
 
     finished: called after the last event of each target was taken. say: told in one sentence what is worth knowing
-    about the cluster. Raises UsageError where Spark is missing, NoCluster where the cluster is, or does not see the files.
+    about the cluster. in_place: the work changes files of the targets. Raises UsageError where Spark is missing, NoCluster where the cluster is, or does not see the files.
     """
     context = ready(cluster, say or _ignore)
-    run = tasks.Run(uuid.uuid4().hex, work, options, os.getcwd(), landmarks([each.path for each in targets]))
+    marks = landmarks([each.path for each in targets], are_changing=in_place)
+    run = tasks.Run(uuid.uuid4().hex, work, options, os.getcwd(), marks)
     yield from _Run(context, run, targets, finished or _ignore).events()
 
 

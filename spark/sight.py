@@ -3,6 +3,9 @@
 The same path may lead to another file on another machine: every broker calls its disk /var/lib/kafka. So a landmark is
 known by its first bytes too, which no broker changes once they are written, and not by times or inodes, which differ
 from mount to mount. A file that has grown since is still the same file.
+
+Where the run itself changes files in place they prove nothing to a node that comes later: then only directories are
+landmarks, and an attempt at a change finds the run's own lock there or does nothing (`segment/apply/seats`).
 """
 
 import hashlib
@@ -43,10 +46,14 @@ class Blind:
         )
 
 
-def landmarks(paths: Sequence[str]) -> tuple[Landmark, ...]:
-    """A file of each directory that the paths lie in, of some when there are many."""
+def landmarks(paths: Sequence[str], *, are_changing: bool = False) -> tuple[Landmark, ...]:
+    """A file of each directory that the paths lie in, of some when there are many; the directories when their files
+    change."""
     by_parent = {os.path.dirname(path): path for path in reversed(paths)}
     chosen = list(by_parent.values())[:: max(1, -(-len(by_parent) // MOST_LANDMARKS))]
+    if are_changing:
+        directories = (path if os.path.isdir(path) else os.path.dirname(path) or os.curdir for path in chosen)
+        return tuple(Landmark(path, None) for path in directories)
     return tuple(filter(None, map(_landmark, chosen)))
 
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kseg.segment.apply.disk import Disk
@@ -14,25 +15,36 @@ from kseg.segment.apply.together import TargetGroup
 from kseg.segment.events import Event
 from tests.segment.disks import CHANGES, QuickDisk
 
+_WAITS = ("sync", "sync_directory", "hurry")
 GroupWork = Callable[[TargetGroup, Any], Iterator[Event]]
 
 
-def die_at(number: int) -> None:
-    """This process dies at its n-th change of the file system; nothing waits for the platters."""
+@contextmanager
+def ending(number: int, end: Callable[[], None]) -> Iterator[None]:
+    """`end` is called before the n-th change of the file system; nothing waits for the platters."""
     left = itertools.count(number, -1)
 
     def deadly(change: Any) -> Any:
         def method(self: Disk, *arguments: Any) -> Any:
-            if next(left) <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if next(left) == 0:
+                end()
             return change(self, *arguments)
 
         return method
 
-    for name in (*CHANGES, "give_name"):
-        setattr(Disk, name, deadly(getattr(Disk, name)))
-    for name in ("sync", "sync_directory", "hurry"):
-        setattr(Disk, name, getattr(QuickDisk, name))
+    names = (*CHANGES, "give_name", *_WAITS)
+    before = {name: getattr(Disk, name) for name in names}
+    for name, change in before.items():
+        setattr(Disk, name, getattr(QuickDisk, name) if name in _WAITS else deadly(change))
+    try:
+        yield
+    finally:
+        for name, change in before.items():
+            setattr(Disk, name, change)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Attempt:
@@ -46,8 +58,7 @@ class Attempt:
             return
         try:
             os.close(self._read)
-            die_at(kill_at)
-            with os.fdopen(write, "wb") as pipe:
+            with ending(kill_at, die), os.fdopen(write, "wb") as pipe:
                 pipe.write(pickle.dumps(list(work(group, options))))
         finally:
             os._exit(0)

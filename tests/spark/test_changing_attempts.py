@@ -1,0 +1,135 @@
+"""Tasks that end in the middle of a change on a cluster: the result is that of an undisturbed local run."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kseg.segment import fanout
+from kseg.segment.apply.shared import Shared
+from kseg.segment.apply.together import TargetGroup
+from kseg.segment.events import Event
+from kseg.spark import fanout as on_cluster
+from kseg.spark import session
+from kseg.spark.cluster import ClusterOptions
+from tests.changing import CHANGINGS, Changing
+from tests.cli.killed_runs import contents, state, undo_all
+from tests.segment.attempting import GroupWork
+from tests.segment.test_attempts import timeless
+from tests.spark.conftest import CONF, Use
+from tests.spark.mortal import End, Mortal
+from tests.spark.standalone import Standalone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+RUN = "20260101T000000Z-00000001"
+ROOT = Path(__file__).resolve().parent.parent.parent
+SHIPPED = ("tests/segment/attempting.py", "tests/segment/disks.py", "tests/spark/mortal.py")
+
+
+@pytest.fixture(params=CHANGINGS)
+def changing(request: pytest.FixtureRequest) -> Changing:
+    return CHANGINGS[request.param]
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the executors need of the tests."""
+    path = tmp_path_factory.mktemp("shipped") / "mortal.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in SHIPPED:
+            archive.write(ROOT / name, name)
+    return path
+
+
+class Stage:
+    """A data directory, what an undisturbed local run makes of it, and runs on a cluster whose first attempts end."""
+
+    def __init__(self, changing: Changing, capture: Path, root: Path) -> None:
+        self._changing = changing
+        self._root = root
+        self._original = root / "original" / "data"
+        self._data = root / "data"
+        changing.lay(capture, self._original)
+        self._found = state(self._original)
+        self._said = self._run(fanout.run)
+        self._planned = contents(state(self._data))
+        self._count = 0
+
+    def _run(
+        self, over: Callable[[GroupWork, Sequence[TargetGroup], Any], Iterator[Event]], **options: Any
+    ) -> list[Event]:
+        shutil.rmtree(self._data, ignore_errors=True)
+        shutil.copytree(self._original, self._data)
+        return timeless(self._changing.events(self._data, over, apply=True, run_id=RUN, **options))
+
+    def assert_same(self, cluster: ClusterOptions, end: End, at: int) -> list[str]:
+        """The attempts that were made, and for each that ended early a 0."""
+        self._count += 1
+        notes = self._root / f"notes-{self._count}"
+        notes.mkdir()
+
+        def over(work: GroupWork, groups: Sequence[TargetGroup], options: Any) -> Iterator[Event]:
+            return on_cluster.run(Mortal(work, end, at, str(notes)), groups, options, cluster, in_place=True)
+
+        assert self._run(over, shared=Shared(RUN)) == self._said
+        assert contents(state(self._data)) == self._planned
+        if self._changing is not CHANGINGS["retain"]:  # what was purged is gone for good
+            undo_all(self._data)
+            assert state(self._data) == self._found
+        return sorted(path.name for path in notes.iterdir())
+
+
+@pytest.fixture
+def stage(changing: Changing, capture_small: Path, tmp_path: Path) -> Stage:
+    return Stage(changing, capture_small, tmp_path)
+
+
+@pytest.mark.parametrize("end", [End.KILLED, End.FAILS])
+def test_a_task_that_ends_in_the_middle_is_followed_by_another(
+    any_spark: SparkSession, shipped: Path, stage: Stage, end: End
+) -> None:
+    any_spark.sparkContext.addPyFile(str(shipped))
+    for at in (3, 14, 22):
+        notes = stage.assert_same(ClusterOptions(), end, at)
+        assert any(name.endswith(".0") for name in notes), "nothing has ended"
+        assert all(name.removesuffix("0") + "2" in notes for name in notes if name.endswith(".0"))
+
+
+def test_a_lost_executor_whose_process_works_on(
+    cluster_spark: SparkSession, shipped: Path, stage: Stage
+) -> None:
+    cluster_spark.sparkContext.addPyFile(str(shipped))
+    notes = stage.assert_same(ClusterOptions(), End.LOST, 14)
+    assert any(name.endswith(".0") for name in notes)
+
+
+@pytest.fixture
+def speculating(use_master: Use, standalone: Standalone) -> Iterator[SparkSession]:
+    """A session that starts a second attempt at what takes longer than a moment."""
+    use_master(standalone.url).stop()
+    conf = (
+        ("spark.speculation", "true"),
+        ("spark.speculation.interval", "50ms"),
+        ("spark.speculation.minTaskRuntime", "50ms"),
+        ("spark.speculation.task.duration.threshold", "200ms"),
+    )
+    spark = session.get(ClusterOptions(master=standalone.url, conf=(*CONF, *conf)))
+    yield spark
+    spark.stop()
+
+
+def test_two_attempts_at_the_same_time(speculating: SparkSession, shipped: Path, stage: Stage) -> None:
+    speculating.sparkContext.addPyFile(str(shipped))
+    notes = stage.assert_same(ClusterOptions(), End.SLOW, 14)
+    slow = [name for name in notes if name.endswith(".0")]
+    assert slow
+    assert all(name.removesuffix("0") + "2" in notes for name in slow), "no second attempt was there"
