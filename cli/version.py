@@ -12,6 +12,7 @@ from kseg import __version__
 
 INLINED = (
     "__init__",
+    "search",
     "views",
 )  # no extension of their own: their C stands in the .pxd and goes into the others
 DEPENDENCIES = (

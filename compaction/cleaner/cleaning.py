@@ -5,7 +5,7 @@ For each batch, in this order:
 1. Control batches and transactional data change the state of `transactions`, which says whether they are needless.
 2. Data of an aborted transaction goes as a whole.
 3. A needless marker goes once its delete horizon has passed; one without a horizon gets it now. Others stay.
-4. Records of other batches are judged by the map (`kernel.keymap`), batches by what stays (`kernel.rewrite`).
+4. Records of other batches are judged by the map (`kernel.keyjudge`), batches by what stays (`kernel.rewrite`).
 5. A batch that loses all records stays as a header when it ends the round, or is the last one of its producer.
 """
 
@@ -26,7 +26,7 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.kernel import batch_runs as B
-from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel import keyjudge as K
 from kseg.segment.kernel import rewrite as W
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
 from kseg.segment.sidecar.txn_index import AbortedTxn

@@ -40,7 +40,7 @@ class Mapping:
 
     def run(self, start_offset: int, end_offset: int) -> None:
         """Fill the map with start_offset <= offset < end_offset, as far as it takes them. Raises DamagedSegment."""
-        self._map.clear()
+        self._map.begin(start_offset)
         self._start = start_offset
         dirty = between(self._segments, start_offset, end_offset)
         self._transactions.add(aborted_in(self._segments, self._log_start, start_offset, end_offset))
@@ -87,7 +87,9 @@ class Mapping:
             is_aborted = state.is_aborted(producer, last)
             stop = same_transaction(table.cells, table.capacity, row, table.count, state.next_offset)
             stop = max(stop, row + 1)
-            if not is_aborted and self._rows(segment, decoder, table, row, stop):
+            if is_aborted:
+                self._map.pass_over(table.at(C.BASE_OFFSET, row), table.at(C.LAST_OFFSET, stop - 1))
+            elif self._rows(segment, decoder, table, row, stop):
                 return True
             row = stop
         return False

@@ -3,13 +3,13 @@
 1. The kernel (`rewrite`) puts new batches and short spans of old ones into the buffer, and says when it needs help.
 2. A full buffer: the checksums of its new batches are computed, then their index entries, then it goes to the scratch file.
 3. A long span goes there straight from the old file, without passing through this process.
-4. A new compressed batch: its records stand in the buffer, they are compressed and put back.
+4. New compressed batches: their records stand in the buffer, they are compressed and put back.
 
 Without a scratch file everything is done but for the writing: that is how a plan counts.
 """
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kseg.segment import columns as C
@@ -19,6 +19,7 @@ from kseg.segment.codecs.codec import compress
 from kseg.segment.columns import Columns
 from kseg.segment.crc import crc32c
 from kseg.segment.kernel import rewrite as W
+from kseg.segment.kernel import sealing
 from kseg.segment.scanning.decode import Chunk
 from kseg.segment.scanning.judge import SMALL_BATCH_BYTES, crc_tables
 from kseg.segment.sidecar.index_builder import IndexRefusal, SegmentIndexes
@@ -26,6 +27,9 @@ from kseg.segment.sidecar.index_builder import IndexRefusal, SegmentIndexes
 _OUT_BYTES = 1 << 20
 _SHORT_SPAN_BYTES = 128 << 10
 _ROWS = 4096
+_MOST_PACKS = 256
+_NO_RECORDS = Columns(C.RECORD_WIDTH, 0)
+_NO_FLAGS = bytearray()
 
 
 class NotWritable(Exception):
@@ -56,6 +60,8 @@ class Buffers:
         self.params = memoryview(
             array("q", [rules.upper_offset, rules.new_horizon_ms, _SHORT_SPAN_BYTES, len(pairs)])
         )
+        self.packs = memoryview(array("q", bytes(8 * W.PACK_WIDTH * _MOST_PACKS)))
+        self.ends = memoryview(array("q", bytes(8 * _MOST_PACKS)))
         self.protected = memoryview(array("q", [number for pair in pairs for number in pair]))
         self.castagnoli = crc_tables()[0]
 
@@ -88,64 +94,62 @@ class NewLog:
 
     def emit(self, chunk: Chunk, flags: bytearray, table: Columns, tallies: memoryview) -> None:
         """What becomes of the batches of a chunk whose records were all judged."""
-        self._start_at(chunk.first_row)
-        records, buffers = chunk.records, self._buffers
-        self._until_done(
-            lambda: W.emit_rows(
+        self._rewrite(W.JUDGED, table, tallies, chunk.first_row, chunk.last_row + 1, chunk, flags)
+
+    def take(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
+        """Batches that stay as they are."""
+        self._rewrite(W.TAKEN, table, tallies, row, stop)
+
+    def drop(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
+        """Batches whose records go; those that are needed stay as headers."""
+        self._rewrite(W.NOT_NEEDED, table, tallies, row, stop)
+
+    def empty(self, table: Columns, tallies: memoryview, row: int) -> None:
+        """A batch of which the header stays."""
+        self._rewrite(W.EMPTIED, table, tallies, row, row + 1)
+
+    def _rewrite(
+        self,
+        known: int,
+        table: Columns,
+        tallies: memoryview,
+        row: int,
+        stop: int,
+        chunk: Chunk | None = None,
+        flags: bytearray = _NO_FLAGS,
+    ) -> None:
+        body, records = (b"", _NO_RECORDS) if chunk is None else (chunk.body, chunk.records)
+        state, buffers = self.state, self._buffers
+        self._start_at(row)
+        due = W.NO_ROOM
+        while due != W.ALL:
+            due = W.rewrite_rows(
                 self._view,
-                chunk.body,
+                known,
+                body,
                 records.cells,
                 records.capacity,
                 records.count,
                 flags,
                 table.cells,
                 table.capacity,
-                chunk.last_row + 1,
-                tallies,
-                buffers.params,
-                buffers.protected,
-                buffers.out,
-                buffers.table.cells,
-                buffers.table.capacity,
-                self.state,
-            ),
-            table,
-            tallies,
-        )
-
-    def take(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
-        """Batches that stay as they are."""
-        self._move(table, tallies, row, stop, 0)
-
-    def drop(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
-        """Batches whose records go; those that are needed stay as headers."""
-        self._move(table, tallies, row, stop, 1)
-
-    def empty(self, table: Columns, tallies: memoryview, row: int) -> None:
-        """A batch of which the header stays."""
-        self._move(table, tallies, row, row + 1, 2)
-
-    def _move(self, table: Columns, tallies: memoryview, row: int, stop: int, empties: int) -> None:
-        self._start_at(row)
-        buffers = self._buffers
-        self._until_done(
-            lambda: W.move_rows(
-                self._view,
-                table.cells,
-                table.capacity,
                 stop,
-                empties,
                 tallies,
                 buffers.params,
                 buffers.protected,
+                buffers.packs,
                 buffers.out,
                 buffers.table.cells,
                 buffers.table.capacity,
-                self.state,
-            ),
-            table,
-            tallies,
-        )
+                state,
+            )
+            if due == W.NO_ROOM:
+                self._make_room()
+            elif due == W.SPAN_DUE:
+                self._flush()
+                self._flush_span()
+            elif due == W.PACK_DUE:
+                self._pack(table, tallies)
 
     def rebuild(
         self,
@@ -161,11 +165,9 @@ class NewLog:
         state, buffers, end = self.state, self._buffers, L.BATCH_HEADER
         for chunk, flags in chunks:
             end = self._encoded(chunk, flags, table, tallies, row, end)
-        state[W.S_BODY_START], state[W.S_BODY_END] = L.BATCH_HEADER, end
-        if table.at(C.ATTRIBUTES, row) & L.CODEC_MASK:
-            self._pack(table, tallies)
-        else:
-            self._finish(end, table, tallies)
+        buffers.packs[0], buffers.packs[1], buffers.packs[2] = L.BATCH_HEADER, end, row
+        state[W.S_PACKS] = 1
+        self._pack(table, tallies)
         if len(buffers.out) > _OUT_BYTES:
             self._flush()
             del buffers.out[_OUT_BYTES:]
@@ -205,16 +207,6 @@ class NewLog:
         self.state[W.S_ROW] = row
         self.state[W.S_AT] = 0
 
-    def _until_done(self, work: Callable[[], int], table: Columns, tallies: memoryview) -> None:
-        while (due := work()) != W.ALL:
-            if due == W.NO_ROOM:
-                self._make_room()
-            elif due == W.SPAN_DUE:
-                self._flush()
-                self._flush_span()
-            else:
-                self._pack(table, tallies)
-
     def _make_room(self) -> None:
         if self.state[W.S_OUT] or self.state[W.S_ROWS]:
             self._flush()
@@ -222,21 +214,27 @@ class NewLog:
             self._buffers.out.extend(bytes(len(self._buffers.out)))
 
     def _pack(self, table: Columns, tallies: memoryview) -> None:
-        """Compress the body that stands in the buffer, in its place."""
+        """Compress the bodies that wait in the buffer, and put them in their place with room for their headers."""
         state, buffers = self.state, self._buffers
-        start, end = state[W.S_BODY_START], state[W.S_BODY_END]
-        codec = table.at(C.ATTRIBUTES, state[W.S_ROW]) & L.CODEC_MASK
-        packed = compress(codec, L.MAGIC_V2, bytes(memoryview(buffers.out)[start:end]))
-        end = start + len(packed)
+        count, packs, ends = state[W.S_PACKS], buffers.packs, buffers.ends
+        codec = table.at(C.ATTRIBUTES, packs[2]) & L.CODEC_MASK
+        with memoryview(buffers.out) as out:
+            packed = [
+                compress(codec, L.MAGIC_V2, bytes(out[packs[at] : packs[at + 1]]))
+                for at in range(0, W.PACK_WIDTH * count, W.PACK_WIDTH)
+            ]
+        end = state[W.S_OUT]
+        for at, content in enumerate(packed):
+            ends[at] = end = end + L.BATCH_HEADER + len(content)
         if end > len(buffers.out):
             buffers.out.extend(bytes(end - len(buffers.out)))
-        buffers.out[start:end] = packed
-        self._finish(end, table, tallies)
-
-    def _finish(self, end: int, table: Columns, tallies: memoryview) -> None:
-        buffers = self._buffers
+        with memoryview(buffers.out) as out:
+            for at, content in enumerate(packed):
+                out[ends[at] - len(content) : ends[at]] = content
         W.finish_packed(
-            end,
+            ends,
+            count,
+            packs,
             table.cells,
             table.capacity,
             tallies,
@@ -244,7 +242,7 @@ class NewLog:
             buffers.out,
             buffers.table.cells,
             buffers.table.capacity,
-            self.state,
+            state,
         )
 
     def _flush(self) -> None:
@@ -252,12 +250,12 @@ class NewLog:
         state, buffers, table = self.state, self._buffers, self._buffers.table
         table.count = rows = state[W.S_ROWS]
         if rows:
-            left = W.seal_small(
+            left = sealing.seal_small(
                 buffers.out, table.cells, table.capacity, rows, SMALL_BATCH_BYTES, buffers.castagnoli
             )
             with memoryview(buffers.out) as view:
                 if left:
-                    W.seal_large(view, buffers.out, table.cells, table.capacity, rows, crc32c)
+                    sealing.seal_large(view, buffers.out, table.cells, table.capacity, rows, crc32c)
                 if self._log is not None and state[W.S_OUT]:
                     with view[: state[W.S_OUT]] as filled:
                         self._log.write(filled)

@@ -6,7 +6,8 @@
 3. The map reaches to the last offset put when it ended inside a batch, else to the end of the last batch, else (a
    segment was read to its end) to the base of the next segment less one.
 
-Memory is a row of slots of 24 bytes, untouched pages cost nothing; `kernel.keymap` says how keys stand in it.
+Memory is a row of slots of 24 bytes; `kernel.keymap` says how keys stand in it. It begins small and grows as it fills, since
+memory that is touched here and there costs more time than moving a map that is small; what the settings allow is the end.
 """
 
 import os
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _NOTHING_PUT = -1
 _LARGE_BYTES = 64 << 20
+_FIRST_SLOTS, _GROWTH = 4096, 8
+_MOST_TWICE_BYTES = 128 << 20  # maps up to this may be there beside the one that they grow from, and to
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Full:
 
 
 class KeyJudge(Protocol):
-    """What a second pass asks about a table of records, and the kernel (`keymap.judge_rows`) about each record of it.
+    """What a second pass asks about a table of records, and the kernel (`keyjudge.judge_rows`) about each record of it.
 
     hashes: of its keys. words: by which they are looked up in `slots`; where that is the map itself, the hashes.
     latest_offset: records above it are not judged.
@@ -55,32 +58,61 @@ class KeyJudge(Protocol):
 class OffsetMap:
     """A map for one partition, used for round after round.
 
-    dirty_bytes: of the log that will go into it.
+    dirty_bytes: of the log that will go into it. passed_over: ranges of offsets that were not put, in order.
     """
 
     def __init__(self, settings: CleanSettings, dirty_bytes: int) -> None:
-        self.limit = settings.map_keys
-        self.slot_count = settings.map_slots
-        self._memory = PrivateMemory(SLOT_BYTES * self.slot_count, is_large=dirty_bytes > _LARGE_BYTES)
-        self.slots = self._memory.view.cast("q")
+        self._settings = settings
+        self._is_large = dirty_bytes > _LARGE_BYTES
+        self._take_memory(min(_FIRST_SLOTS, settings.map_slots))
         self._first = int.from_bytes(os.urandom(8))
         self._second = int.from_bytes(os.urandom(8))
         self.hashes = self.words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
         self._pending = memoryview(array("q", bytes(32 * K.PENDING)))
         self._state = memoryview(array("q", bytes(8 * K.P_WIDTH)))
         self.latest_offset = -1
+        self.start_offset = 0
+        self.passed_over: list[tuple[int, int]] = []
+
+    def _take_memory(self, slot_count: int) -> None:
+        self.slot_count = slot_count
+        is_whole = slot_count == self._settings.map_slots
+        self._limit = self._settings.map_keys if is_whole else slot_count // 4 * 3
+        self._memory = PrivateMemory(SLOT_BYTES * slot_count, is_large=self._is_large)
+        self.slots = self._memory.view.cast("q")
+
+    def _grow(self) -> bool:
+        """Whether there is more room now."""
+        most, former = self._settings.map_slots, self.slot_count
+        if former == most:
+            return False
+        slots, memory = self.slots, self._memory
+        is_far = former * _GROWTH * SLOT_BYTES > _MOST_TWICE_BYTES
+        self._take_memory(most if is_far else min(most, former * _GROWTH))
+        K.move_slots(slots, former, self.slots, self.slot_count)
+        slots.release()
+        memory.close()
+        return True
 
     @property
     def size(self) -> int:
         """Keys in it."""
         return int(self._state[K.P_SIZE])
 
-    def clear(self) -> None:
-        """Forget everything, for the next round."""
+    @property
+    def is_ordered(self) -> bool:
+        """Whether offsets were put in the order of their size."""
+        return not self._state[K.P_TURNS]
+
+    def begin(self, start_offset: int) -> None:
+        """Forget everything, for a round from this offset on."""
         if self.size:
             self._memory.forget()
-        self._state[K.P_SIZE] = 0
+        self._state[K.P_SIZE] = self._state[K.P_TURNS] = 0
+        self._state[K.P_OFFSET] = _NOTHING_PUT
         self.latest_offset = -1
+        self.start_offset = start_offset
+        self.passed_over.clear()
 
     def begin_table(self) -> None:
         """A new table of batches: rows of the one before mean nothing any more."""
@@ -102,42 +134,51 @@ class OffsetMap:
 
     def put(self, chunk: Chunk, start_offset: int) -> Full | None:
         """Put the hashed records of a chunk into the map; where it was full."""
-        records = chunk.records
-        stopped = K.put_rows(
-            records.cells,
-            records.capacity,
-            0,
-            records.count,
-            self.hashes,
-            start_offset,
-            self.slots,
-            self.slot_count,
-            self.limit,
-            self._state,
-        )
-        return None if stopped == records.count else Full(stopped)
+        records, stopped = chunk.records, 0
+        while True:
+            stopped = K.put_rows(
+                records.cells,
+                records.capacity,
+                stopped,
+                records.count,
+                self.hashes,
+                start_offset,
+                self.slots,
+                self.slot_count,
+                self._limit,
+                self._state,
+            )
+            if stopped == records.count:
+                return None
+            if not self._grow():
+                return Full(stopped)
 
     def map_rows(
         self, body: "Buffer", table: Columns, row: int, stop: int, start_offset: int, *, is_packed: bool
     ) -> int:
         """Put the records of batches of magic 2 into the map: those that lie in the file `body`, or that of one batch
         whose decompressed records it is. MAPPED, FULL or BAD of the kernel; `stopped` says where."""
-        return K.map_rows(
-            body,
-            is_packed,
-            row,
-            stop,
-            table.cells,
-            table.capacity,
-            start_offset,
-            self._first,
-            self._second,
-            self.slots,
-            self.slot_count,
-            self.limit,
-            self._pending,
-            self._state,
-        )
+        while True:
+            said = K.map_rows(
+                body,
+                is_packed,
+                row,
+                stop,
+                table.cells,
+                table.capacity,
+                start_offset,
+                self._first,
+                self._second,
+                self.slots,
+                self.slot_count,
+                self._limit,
+                self._pending,
+                self._state,
+            )
+            if said != K.FULL or not self._grow():
+                return said
+            row = self.stopped  # what was put of that batch is put once more, which changes nothing
+            self._state[K.P_OFFSET] = table.at(C.BASE_OFFSET, row) - 1
 
     @property
     def stopped(self) -> int:
@@ -147,6 +188,10 @@ class OffsetMap:
     def last_put_in(self, row: int) -> int | None:
         """The last offset put, when that was a record of batch `row` of the table at work."""
         return int(self._state[K.P_OFFSET]) if self._state[K.P_ROW] == row else None
+
+    def pass_over(self, first_offset: int, last_offset: int) -> None:
+        """These offsets were not put, because their transaction was aborted."""
+        self.passed_over.append((first_offset, last_offset))
 
     def reach(self, offset: int) -> None:
         """The map says what is known up to `offset`."""

@@ -11,6 +11,7 @@ from typing import Protocol
 from kseg.compaction.cleaner.cleaning import Cleaning
 from kseg.compaction.cleaner.group import clean_group, pass_over
 from kseg.compaction.cleaner.grouping import groups
+from kseg.compaction.cleaner.latest import LatestOffsets, quicker
 from kseg.compaction.cleaner.mapping import Mapping
 from kseg.compaction.cleaner.offset_map import OffsetMap
 from kseg.compaction.cleaner.options import CleanSettings
@@ -110,7 +111,8 @@ class LocalPasses:
     def second(self, log: LogAtWork, work: SecondPass) -> Second:
         sketch = KeySketch() if work.top_keys else None
         horizon_ms = work.legacy_horizon_ms
-        cleaning = Cleaning(self._map, log.settings, log.records, work.upper_offset, horizon_ms, sketch)
+        judge = self._map if sketch is not None else quicker(self._map, log.segments[0].base_offset)
+        cleaning = Cleaning(judge, log.settings, log.records, work.upper_offset, horizon_ms, sketch)
         done = Second()
         cleaned: list[Segment] = []
         try:
@@ -120,6 +122,9 @@ class LocalPasses:
         except BaseException:
             discard(done.segments, cleaned)
             raise
+        finally:
+            if isinstance(judge, LatestOffsets):
+                judge.close()
         done.sums = cleaning.sums
         if sketch is not None:
             done.top_keys = list(sketch.top(work.top_keys, cleaned))

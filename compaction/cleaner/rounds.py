@@ -32,7 +32,7 @@ from kseg.compaction.cleaner.segments import Segment
 from kseg.compaction.cleaner.splitting import Overflowed, split
 from kseg.compaction.cleaner.top_keys import TopKey
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel import keyjudge as K
 from kseg.segment.kernel import rewrite as W
 
 

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel import keyjudge as K
 from kseg.segment.kernel import rewrite as W
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """totals: of judged records (`keymap.J_…`). counts: of new segments (`rewrite.S_…`). records_read: as the headers
+    """totals: of judged records (`keyjudge.J_…`). counts: of new segments (`rewrite.S_…`). records_read: as the headers
     declare. horizons: tombstones that stay by when they may go."""
 
     totals: tuple[int, ...] = (0,) * K.J_WIDTH

@@ -1,11 +1,5 @@
 cimport cython
-from kseg.segment.kernel cimport views
-
-@cython.locals(low=cython.longlong)
-cdef inline Py_ssize_t home_of(long long word, long long slot_count) noexcept
-
-@cython.locals(at=cython.Py_ssize_t)
-cdef inline Py_ssize_t find_slot(const long long* slots, long long slot_count, long long first, long long second) noexcept
+from kseg.segment.kernel cimport search, views
 
 @cython.locals(total=cython.longlong)
 cdef long long touched(const long long* slots, long long slot_count, const long long* rows, Py_ssize_t at, Py_ssize_t stop) noexcept
@@ -30,6 +24,9 @@ cpdef Py_ssize_t scatter_offsets(const long long[::1] offsets, Py_ssize_t count,
 
 @cython.locals(source=cython.p_const_longlong, marks=cython.p_uchar, room=cython.longlong, row=cython.Py_ssize_t, place=cython.longlong)
 cpdef Py_ssize_t mark_offsets(const long long[::1] offsets, Py_ssize_t count, long long base, unsigned char[::1] bits) except -1
+
+@cython.locals(table=cython.p_const_longlong, marks=cython.p_uchar, room=cython.longlong, slot=cython.Py_ssize_t, place=cython.longlong)
+cpdef Py_ssize_t spare_latest(const long long[::1] slots, Py_ssize_t slot_count, long long base, unsigned char[::1] bits) except -1
 
 @cython.locals(records=cython.p_const_longlong, marks=cython.p_const_uchar, found=cython.p_longlong, room=cython.longlong, later=cython.longlong, row=cython.Py_ssize_t, length=cython.longlong, start=cython.longlong, place=cython.longlong)
 cpdef Py_ssize_t look_up(long long size, const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count, long long base, const unsigned char[::1] bits, long long[::1] words) except -1

@@ -7,43 +7,24 @@
    that a later one replaces; `ask_rows` tells the offsets of rows that the map knows a later one of.
 2. `scatter_rows` parts rows by their second half, so that all rows of a key come together; `scatter_offsets` parts
    offsets by where stretches of the log begin.
-3. `mark_offsets` makes a bit for each offset that was told of; `look_up` reads the bits of a table of records, in the
-   form in which `keymap.judge_rows` asks a map of two slots: LATER is a key that has a later record, 0 one that has none.
+3. `mark_offsets` makes a bit for each offset that was told of, `spare_latest` clears those of a map; `look_up` reads the bits of a table of records, in the
+   form in which `keyjudge.judge_rows` asks a map of two slots: LATER is a key that has a later record, 0 one that has none.
 
 Maps and their slots are those of `keymap`. What is kept and why: `kseg.spark.shuffle`.
 """
 
-from kseg.segment.kernel import views
+from kseg.segment.kernel import search, views
 
 S_AT, S_LAST = range(2)  # the state of `copy_rows`: rows in `out`, the last offset that was met
 F_SIZE, F_GONE, F_TOUCHED = range(3)  # the state of a fold: keys in the map, offsets told, nothing
 LATER = -(1 << 63)
 
 
-def home_of(word, slot_count):
-    # as in `keymap` (a call into another module would cost as much as the search): the upper 32 bits say where
-    low = 0x7FFFFFFF
-    low = (low << 1) | 1
-    return (((word >> 32) & low) * slot_count) >> 32
-
-
-def find_slot(slots, slot_count, first, second):
-    # where the key is, or the empty slot where it would be; one slot at least is always empty
-    at = 3 * home_of(first, slot_count)
-    while slots[at + 2] != 0:
-        if slots[at] == first and slots[at + 1] == second:
-            break
-        at = at + 3
-        if at >= 3 * slot_count:
-            at = 0
-    return at
-
-
 def touched(slots, slot_count, rows, at, stop):
     # looks at the slots of several rows, so that they are at hand when they are searched
     total = 0
     while at < stop:
-        total = total ^ slots[3 * home_of(rows[3 * at], slot_count) + 2]
+        total = total ^ slots[3 * search.home_of(rows[3 * at], slot_count) + 2]
         at = at + 1
     return total
 
@@ -104,7 +85,7 @@ def fold_rows(rows, first, stop, slots, slot_count, limit, state, gone):
                 touched_to = stop
             state[2] = touched(table, slot_count, source, row, touched_to)
         mark = source[3 * row + 2]
-        at = find_slot(table, slot_count, source[3 * row], source[3 * row + 1])
+        at = search.find_slot(table, slot_count, source[3 * row], source[3 * row + 1])
         known = table[at + 2]
         if known == 0:
             if size >= limit:
@@ -146,7 +127,7 @@ def ask_rows(rows, count, slots, slot_count, state, gone):
             if touched_to > count:
                 touched_to = count
             state[2] = touched(table, slot_count, source, row, touched_to)
-        at = find_slot(table, slot_count, source[3 * row], source[3 * row + 1])
+        at = search.find_slot(table, slot_count, source[3 * row], source[3 * row + 1])
         if table[at + 2] > source[3 * row + 2]:
             told[found] = source[3 * row + 2] - 1
             found = found + 1
@@ -169,7 +150,7 @@ def scatter_rows(rows, count, parts, bounds, out):
     row = 0
     while row < count:
         if source[3 * row + 2] != 0:
-            part = home_of(source[3 * row + 1], parts)
+            part = search.home_of(source[3 * row + 1], parts)
             ends[part] = ends[part] + 1
         row = row + 1
     total = 0
@@ -185,7 +166,7 @@ def scatter_rows(rows, count, parts, bounds, out):
     row = 0
     while row < count:
         if source[3 * row + 2] != 0:
-            part = home_of(source[3 * row + 1], parts)
+            part = search.home_of(source[3 * row + 1], parts)
             at = ends[part]
             target[3 * at] = source[3 * row]
             target[3 * at + 1] = source[3 * row + 1]
@@ -270,6 +251,24 @@ def mark_offsets(offsets, count, base, bits):
         marks[place >> 3] = marks[place >> 3] | (1 << (place & 7))
         row = row + 1
     return count
+
+
+def spare_latest(slots, slot_count, base, bits):
+    """Clear the bits of the offsets that a map has. Returns `slot_count`, or the first slot whose offset has no bit."""
+    if slot_count < 0 or 3 * slot_count > len(slots):
+        raise ValueError("the map is smaller than its capacity says")
+    table = views.cells_in(slots)
+    marks = views.room_in(bits)
+    room = len(bits)
+    slot = 0
+    while slot < slot_count:
+        if table[3 * slot + 2] != 0:
+            place = table[3 * slot + 2] - 1 - base
+            if place < 0 or place >> 3 >= room:
+                return slot
+            marks[place >> 3] = marks[place >> 3] & ~(1 << (place & 7))
+        slot = slot + 1
+    return slot_count
 
 
 def look_up(size, cells, capacity, count, base, bits, words):

@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 from typing_extensions import Buffer
 
 S_OUT: int
@@ -9,8 +7,8 @@ S_POSITION: int
 S_ROWS: int
 S_AT: int
 S_ROW: int
-S_BODY_START: int
-S_BODY_END: int
+S_PACKS: int
+S_PACKED_TO: int
 S_RECORDS: int
 S_TAKEN: int
 S_REBUILT: int
@@ -23,14 +21,20 @@ P_HORIZON: int
 P_SHORT: int
 P_PROTECTED: int
 P_WIDTH: int
+JUDGED: int
+TAKEN: int
+NOT_NEEDED: int
+EMPTIED: int
 ALL: int
 NO_ROOM: int
 SPAN_DUE: int
 PACK_DUE: int
+PACK_WIDTH: int
 
 def clear_tallies(tallies: memoryview, capacity: int, row: int, stop: int) -> int: ...
-def emit_rows(
+def rewrite_rows(
     view: memoryview,
+    known: int,
     body: Buffer,
     cells: memoryview,
     capacity: int,
@@ -42,13 +46,16 @@ def emit_rows(
     tallies: memoryview,
     params: memoryview,
     protected: memoryview,
+    packs: memoryview,
     out: bytearray,
     table: memoryview,
     table_capacity: int,
     state: memoryview,
 ) -> int: ...
 def finish_packed(
-    end: int,
+    ends: memoryview,
+    count: int,
+    packs: memoryview,
     batches: memoryview,
     batch_capacity: int,
     tallies: memoryview,
@@ -71,34 +78,4 @@ def encode_rows(
     new_ms: int,
     out: bytearray,
     o: int,
-) -> int: ...
-def move_rows(
-    view: memoryview,
-    batches: memoryview,
-    batch_capacity: int,
-    stop: int,
-    empties: int,
-    tallies: memoryview,
-    params: memoryview,
-    protected: memoryview,
-    out: bytearray,
-    table: memoryview,
-    table_capacity: int,
-    state: memoryview,
-) -> int: ...
-def seal_small(
-    out: bytearray,
-    table: memoryview,
-    table_capacity: int,
-    count: int,
-    limit_bytes: int,
-    castagnoli: memoryview,
-) -> int: ...
-def seal_large(
-    view: memoryview,
-    out: bytearray,
-    table: memoryview,
-    table_capacity: int,
-    count: int,
-    castagnoli: Callable[[memoryview], int],
 ) -> int: ...

@@ -17,7 +17,7 @@ from typing import Any
 
 PACKAGE = "kseg.segment.kernel"
 HOME = Path(__file__).resolve().parents[2] / "segment" / "kernel"
-_FIRST = ["views", "arithmetic", "text", "records"]  # what the others import
+_FIRST = ["views", "search", "arithmetic", "text", "records"]  # what the others import
 NAMES = _FIRST + sorted(
     file.stem for file in HOME.glob("*.py") if file.stem not in _FIRST and file.stem != "__init__"
 )

@@ -41,8 +41,9 @@ def test_every_kernel_is_here() -> None:
     assert all(str(module.__file__).endswith(".py") for module in INTERPRETED.values())
 
 
-def test_what_is_inlined_is_what_is_interpreted() -> None:
-    """The `.pxd` of `views` repeats the bodies of its functions, beside the C types of their variables."""
+@pytest.mark.parametrize(("module", "least"), [("views", 8), ("search", 2)])
+def test_what_is_inlined_is_what_is_interpreted(module: str, least: int) -> None:
+    """The `.pxd` of such a module repeats the bodies of its functions, beside the C types of their variables."""
 
     def bodies(source: Path, definition: str) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -56,10 +57,10 @@ def test_what_is_inlined_is_what_is_interpreted() -> None:
                 lines = []
         return found
 
-    interpreted = bodies(HOME / "views.py", r"def (\w+)\(")
-    inlined = bodies(HOME / "views.pxd", r"cdef inline [\w ]+ (\w+)\(.*:$")
+    interpreted = bodies(HOME / f"{module}.py", r"def (\w+)\(")
+    inlined = bodies(HOME / f"{module}.pxd", r"cdef inline [\w ]+ (\w+)\(.*:$")
     assert inlined == {name: body for name, body in interpreted.items() if name not in IN_C}
-    assert len(inlined) >= 8
+    assert len(inlined) >= least
 
 
 def test_the_checked_buffer_watches() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
+from kseg.segment.kernel import keyjudge as J
 from kseg.segment.kernel import keymap as K
 from tests.segment.interpreted import Checked
 from tests.segment.twins import COMPILED, INTERPRETED
@@ -166,10 +167,10 @@ def test_the_map_is_a_dictionary_with_a_limit(seed: int) -> None:
     assert state[K.P_SIZE] == len(model)
     batches = Columns(C.BATCH_WIDTH, 1)
     batches.cells[C.MAGIC] = 2
-    flags, tallies = bytearray(count), memoryview(array("q", bytes(8 * K.T_WIDTH)))
-    totals = memoryview(array("q", bytes(8 * K.J_WIDTH)))
+    flags, tallies = bytearray(count), memoryview(array("q", bytes(8 * J.T_WIDTH)))
+    totals = memoryview(array("q", bytes(8 * J.J_WIDTH)))
     latest = stopped - 1
-    K.judge_rows(
+    J.judge_rows(
         records.cells,
         records.capacity,
         count,
@@ -190,8 +191,8 @@ def test_the_map_is_a_dictionary_with_a_limit(seed: int) -> None:
         for offset, key in enumerate(keys)
     ]
     assert [bool(flag) for flag in flags] == stays
-    assert tallies[K.T_KEPT] == sum(stays)
-    assert tallies[K.T_RECORDS] == count
+    assert tallies[J.T_KEPT] == sum(stays)
+    assert tallies[J.T_RECORDS] == count
 
 
 def test_many_keys_are_told_apart() -> None:

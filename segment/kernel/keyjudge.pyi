@@ -1,0 +1,46 @@
+T_RECORDS: int
+T_KEPT: int
+T_TOMBSTONES: int
+T_MAX_TIMESTAMP: int
+T_FIRST_TIMESTAMP: int
+T_FIRST_OFFSET: int
+T_LAST_OFFSET: int
+T_BEGIN: int
+T_WIDTH: int
+J_INVALID: int
+J_TOMBSTONES_KEPT: int
+J_TOMBSTONES_REMOVED: int
+J_LIVE: int
+J_SUPERSEDED: int
+J_SUPERSEDED_BYTES: int
+J_TOUCHED: int
+J_WIDTH: int
+
+def judge_rows(
+    cells: memoryview,
+    capacity: int,
+    count: int,
+    hashes: memoryview,
+    slots: memoryview,
+    slot_count: int,
+    latest_offset: int,
+    now_ms: int,
+    keeps_legacy: int,
+    batches: memoryview,
+    batch_capacity: int,
+    flags: bytearray,
+    tallies: memoryview,
+    totals: memoryview,
+) -> int: ...
+def tally_keys(
+    cells: memoryview,
+    capacity: int,
+    count: int,
+    hashes: memoryview,
+    flags: bytearray,
+    batches: memoryview,
+    batch_capacity: int,
+    segment: int,
+    sketch: memoryview,
+    places: int,
+) -> int: ...

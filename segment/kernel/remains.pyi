@@ -1,0 +1,1 @@
+# Other kernels call these, and they are not typed.

@@ -1,0 +1,23 @@
+"""Where a key stands in a map of slots (`keymap`): found from where its hash points to, on to the next ones.
+
+Compiled kernels have these bodies from the `.pxd`: a call into another module would cost as much as the search.
+"""
+
+
+def home_of(word, slot_count):
+    # the upper 32 bits say where, as a fraction of the map
+    low = 0x7FFFFFFF
+    low = (low << 1) | 1
+    return (((word >> 32) & low) * slot_count) >> 32
+
+
+def find_slot(slots, slot_count, first, second):
+    # where the key is, or the empty slot where it would be; one slot at least is always empty
+    at = 3 * home_of(first, slot_count)
+    while slots[at + 2] != 0:
+        if slots[at] == first and slots[at + 1] == second:
+            break
+        at = at + 3
+        if at >= 3 * slot_count:
+            at = 0
+    return at

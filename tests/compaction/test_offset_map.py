@@ -1,0 +1,144 @@
+"""The map of a round: it grows as it fills, and the bits made of it answer as it does."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from kseg.compaction.cleaner.latest import LatestOffsets, quicker
+from kseg.compaction.cleaner.offset_map import KeyJudge, OffsetMap
+from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.kernel import keyjudge as J
+from kseg.segment.scanning.decode import Chunk
+from tests.compaction.compacting import Topic, clean, records
+from tests.segment.test_keymap_kernel import table_of
+
+PIECE = 250
+
+
+def chunk_of(keys: Sequence[bytes | None], first_offset: int) -> Chunk:
+    body, table = table_of(keys, range(first_offset, first_offset + len(keys)), [b"v"] * len(keys))
+    return Chunk(body, table, 0, 0, True, False, None)
+
+
+def pieces(keys: Sequence[bytes | None]) -> Iterator[tuple[int, Chunk]]:
+    """(offset of the first, chunk) for neighbours together."""
+    for start in range(0, len(keys), PIECE):
+        yield start, chunk_of(keys[start : start + PIECE], start)
+
+
+def filled(keys: Sequence[bytes | None], slots: int, passed_over: Sequence[int] = ()) -> OffsetMap:
+    """A map of the keys by their place; pieces that begin at one of `passed_over` are left out."""
+    offset_map = OffsetMap(CleanSettings(now_ms=0, map_bytes=slots * SLOT_BYTES), 0)
+    offset_map.begin(0)
+    for start, chunk in pieces(keys):
+        offset_map.begin_table()
+        if start in passed_over:
+            offset_map.pass_over(start, start + chunk.records.count - 1)
+        else:
+            assert offset_map.hash(chunk)
+            assert offset_map.put(chunk, 0) is None
+    offset_map.reach(len(keys) - 1)
+    return offset_map
+
+
+def stays(judge: KeyJudge, keys: Sequence[bytes | None]) -> list[bool]:
+    batches = Columns(C.BATCH_WIDTH, 1)
+    batches.cells[C.MAGIC] = L.MAGIC_V2
+    found: list[bool] = []
+    for _, chunk in pieces(keys):
+        table, flags = chunk.records, bytearray(PIECE)
+        tallies, totals = (memoryview(array("q", bytes(8 * width))) for width in (J.T_WIDTH, J.J_WIDTH))
+        assert judge.hash(chunk)
+        asked = judge.words, judge.slots, judge.slot_count, judge.latest_offset
+        of_table = table.cells, table.capacity, table.count
+        J.judge_rows(*of_table, *asked, 0, 1, batches.cells, 1, flags, tallies, totals)
+        found += [bool(flag) for flag in flags[: table.count]]
+    return found
+
+
+def random_keys(rng: random.Random, count: int, different: int) -> list[bytes | None]:
+    return [None if rng.random() < 0.02 else b"%d" % rng.randrange(different) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("count", "different"), [(3000, 2000), (20_000, 9000), (60_000, 40_000)])
+def test_a_map_grows_and_forgets_nothing(count: int, different: int) -> None:
+    keys = random_keys(random.Random(count), count, different)
+    offset_map = filled(keys, 100_000)
+    latest = {key: offset for offset, key in enumerate(keys)}
+    assert offset_map.size == len(latest) - 1  # records without a key have no place
+    assert len(latest) < offset_map.slot_count <= 100_000
+    assert stays(offset_map, keys) == [
+        key is not None and latest[key] == offset for offset, key in enumerate(keys)
+    ]
+
+
+@pytest.mark.parametrize("slots", [3, 50, 4096, 5000, 40_000])
+def test_a_map_takes_as_many_keys_as_the_settings_say(slots: int) -> None:
+    settings = CleanSettings(now_ms=0, map_bytes=slots * SLOT_BYTES)
+    offset_map = OffsetMap(settings, 0)
+    offset_map.begin(0)
+    keys = [b"%d" % number for number in range(settings.map_keys + 1)]
+    for start, chunk in pieces(keys):
+        assert offset_map.hash(chunk)
+        full = offset_map.put(chunk, 0)
+        if full is not None:
+            assert start + full.record == settings.map_keys
+            return
+    raise AssertionError("the map took more than that")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bits_answer_as_the_map_does(seed: int) -> None:
+    rng = random.Random(seed)
+    count = rng.choice((300, 5000, 20_000))
+    keys = random_keys(rng, count, rng.choice((40, 2000, 30_000)))
+    passed_over = [start for start in range(0, count, PIECE) if rng.random() < rng.choice((0, 0.1, 0.5))]
+    offset_map = filled(keys, 100_000, passed_over)
+    bits = quicker(offset_map, 0)
+    if isinstance(bits, LatestOffsets):
+        assert stays(bits, keys) == stays(offset_map, keys)
+        bits.close()
+    else:
+        assert offset_map.size * 16 < offset_map.slot_count
+
+
+def test_the_map_is_asked_where_bits_would_not_know() -> None:
+    keys = [b"%d" % (number % 3000) for number in range(5000)]
+    assert isinstance(quicker(filled(keys, 100_000), 0), LatestOffsets)
+    later = filled(keys, 100_000)
+    later.start_offset = 7  # something lies before the range
+    assert quicker(later, 0) is later
+    turned = filled(keys, 100_000)
+    chunk = chunk_of([b"x", b"y"], 10)
+    assert turned.hash(chunk) and turned.put(chunk, 0) is None
+    assert quicker(turned, 0) is turned
+    beyond = filled(keys, 100_000)
+    beyond.reach(4000)  # a record says it lies behind all batches
+    assert quicker(beyond, 0) is beyond
+
+
+@pytest.mark.parametrize("codec", [L.NONE, L.LZ4, L.ZSTD])
+@pytest.mark.parametrize("map_slots", [100_000, 6000])
+def test_a_log_of_many_keys(tmp_path: Path, codec: int, map_slots: int) -> None:
+    """More keys than the first map has room for, more batches than are compressed at a time, several passes with the small map."""
+    rng = random.Random(codec)
+    topic = Topic(tmp_path, segment_bytes=200_000)
+    table: dict[bytes, bytes] = {}
+    for _ in range(500):
+        pairs = [(b"%d" % rng.randrange(9000), b"value %d" % rng.randrange(10**6)) for _ in range(40)]
+        table.update(pairs)
+        topic.send(*pairs, codec=codec)
+    topic.roll()
+    outcome = clean(topic.close(), map_bytes=map_slots * SLOT_BYTES)
+    assert (outcome.result["passes"] > 1) == (map_slots < 9000)
+    left = [(record.key, record.value) for record in records(outcome.directory)]
+    assert len(left) == len(table)
+    assert dict(left) == table
