@@ -10,7 +10,7 @@ from typing import TypeVar
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
 from kseg.segment.dump.damage import damage_finding, undecodable
-from kseg.segment.files import MappedFile
+from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.kernel.walk import highest_offset
 from kseg.segment.model import Batch, Record
@@ -28,11 +28,12 @@ class Notes:
     """What is noticed while a log is looked at.
 
     meter: bytes looked at in logs and side files. findings: each once. path: the steps taken, in order. use_index:
-    whether `.index` and `.timeindex` may be asked.
+    whether `.index` and `.timeindex` may be asked. is_live: a broker may be writing meanwhile.
     """
 
-    def __init__(self, use_index: bool = True) -> None:
+    def __init__(self, use_index: bool = True, is_live: bool = False) -> None:
         self.use_index = use_index
+        self.is_live = is_live
         self.meter = Meter()
         self.findings: list[Finding] = []
         self.path: list[Step] = []
@@ -77,7 +78,7 @@ class LogSegment:
         self._file: MappedFile | None = None
         self._walk: BatchWalk | None = None
         self._decoder: Decoder | None = None
-        self._indexes: dict[Role, tuple[MappedFile, OffsetIndex | TimeIndex] | None] = {}
+        self._indexes: dict[Role, tuple[MappedFile | None, OffsetIndex | TimeIndex] | None] = {}
 
     @property
     def path(self) -> str:
@@ -116,7 +117,7 @@ class LogSegment:
         """Let go of the files; looking into the segment again opens them again."""
         self._notes.meter.bytes_read += self.index_bytes_read
         for held in self._indexes.values():
-            if held is not None:
+            if held is not None and held[0] is not None:
                 held[0].close()
         self._indexes.clear()
         self._walk = self._decoder = None
@@ -217,6 +218,9 @@ class LogSegment:
             path = self.paths.get(role)
             if path is None:
                 self._indexes[role] = None
+            elif self._notes.is_live:
+                # a broker cuts the file when it rolls, and a map of what is cut off kills whoever looks there
+                self._indexes[role] = None, kind(read_small(path), self.base_offset)
             else:
                 file = MappedFile(path, random_access=True)
                 self._indexes[role] = file, kind(file.view, self.base_offset)

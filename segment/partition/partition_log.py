@@ -42,8 +42,8 @@ class PartitionLog(Notes):
     """The log of a partition directory, or of a single `.log` file; a context manager.
 
     target: what to open; of a file only its own segment is seen. log_start_offset: None for the checkpoint's.
-    use_index: False leaves `.index` and `.timeindex` alone. Raises UnreadableInput when the target cannot be listed
-    or is no log.
+    use_index: False leaves `.index` and `.timeindex` alone. is_live: a broker may be writing to it meanwhile. Raises
+    UnreadableInput when the target cannot be listed or is no log.
 
     name: of the partition, None when the directory is not named like one. segments: by base offset. snapshots:
     paths of producer snapshots by offset. is_ancient: it holds Kafka 0.7's files, and no segment (see ancient_log).
@@ -55,8 +55,9 @@ class PartitionLog(Notes):
         *,
         log_start_offset: int | None = None,
         use_index: bool = True,
+        is_live: bool = False,
     ) -> None:
-        super().__init__(use_index)
+        super().__init__(use_index, is_live)
         self._end: int | None = None
         self._wished_start = log_start_offset
         if isinstance(target, PartitionTarget):

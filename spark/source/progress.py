@@ -128,7 +128,7 @@ class GrowingLogs:
                     raise UsageError(f"a stream follows directories, and {path} is a file")
 
     def _extent(self, target: PartitionTarget) -> Extent:
-        with PartitionLog(target) as log:
+        with PartitionLog(target, is_live=True) as log:
             if log.is_ancient:
                 raise UsageError(f"{target.path} is of Kafka 0.7, which a stream does not follow")
             end_offset = log.end_offset
@@ -151,7 +151,7 @@ class GrowingLogs:
                 return self._at_time(target, bound.by_partition[where], extent)
 
     def _at_time(self, target: PartitionTarget, timestamp_ms: int, extent: Extent) -> int:
-        with PartitionLog(target) as log:
+        with PartitionLog(target, is_live=True) as log:
             answer = next(by_timestamp(log, LookupQuery(kind="timestamp", timestamp_ms=timestamp_ms)))
         if answer.offset is not None:
             return min(answer.offset, extent.end_offset)

@@ -228,7 +228,7 @@ class _RangeReader:
         from kseg.segment.arrow.planning import Wish, stretches_of
 
         work, options = self._work, self._options
-        with PartitionLog(work.target) as log:
+        with PartitionLog(work.target, is_live=True) as log:
             before = {
                 segment.path: _identity(segment.path)
                 for segment in log.segments[max(0, log.floor_index(self._next_offset)) :]
