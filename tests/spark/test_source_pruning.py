@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 
 import pytest
 
@@ -16,7 +17,7 @@ from kseg.segment.arrow.pieces import Bounds
 from kseg.spark.source.pruning import Narrowing, narrow
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-COMPARISONS = {
+COMPARISONS: dict[type[S.Filter], Callable[[int, int], bool]] = {
     S.EqualTo: lambda left, right: left == right,
     S.EqualNullSafe: lambda left, right: left == right,
     S.GreaterThan: lambda left, right: left > right,

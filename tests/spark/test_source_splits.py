@@ -25,11 +25,11 @@ from tests.segment.scanning import batch
 SEGMENTS, BATCHES = 10, 100  # of one record each
 
 
-def tasks(path: Path | str, narrowing: Narrowing | None = None, **given: str) -> list[tuple[Piece, ...]]:
+def tasks(path: Path | str, narrowing: Narrowing | None = None, /, **given: str) -> list[tuple[Piece, ...]]:
     return tasks_of(read_options({"path": str(path)} | given), narrowing)
 
 
-def pieces(path: Path, narrowing: Narrowing | None = None, **given: str) -> list[Piece]:
+def pieces(path: Path, narrowing: Narrowing | None = None, /, **given: str) -> list[Piece]:
     return [piece for task in tasks(path, narrowing, **given) for piece in task]
 
 
