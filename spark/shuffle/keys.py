@@ -39,6 +39,7 @@ from kseg.spark.shuffle.plan import (
 _ASKED_ROWS = 8 * RECORDS_PER_TABLE
 _GONE = 16 * RECORDS_PER_TABLE
 _LEAST_SLOTS = 64
+_LARGE_BYTES = 8 << 20
 _COPIES_OF_MAP = 4  # the map, its rows by part, the messages they become, and those on their way
 
 
@@ -153,10 +154,10 @@ class _Sender:
         self._plan = plan
         self._work = work
         most = max(_LEAST_SLOTS, plan.settings.map_slots // _COPIES_OF_MAP)
-        # a record takes more than its share of these bytes, unless it was compressed well
-        self._slots_count = min(most, max(_LEAST_SLOTS, work.segment.size_bytes // 8))
+        self._slots_count = min(most, max(_LEAST_SLOTS, work.records * 3 // 2))
         self._limit = self._slots_count * 3 // 4
-        self._memory = PrivateMemory(ROW_BYTES * self._slots_count)
+        size_bytes = ROW_BYTES * self._slots_count
+        self._memory = PrivateMemory(size_bytes, is_large=size_bytes > _LARGE_BYTES)
         self._slots = self._memory.view.cast("q")
         self._hashes = _numbers(2 * RECORDS_PER_TABLE)
         self._rows = _numbers(3 * RECORDS_PER_TABLE)

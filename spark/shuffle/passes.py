@@ -140,9 +140,9 @@ class ShuffledPasses:
         works = []
         for number in range(count):
             segment, bound = log.segments[number], log.segments[number + 1].base_offset
-            works.append(SegmentWork(number, segment, bound, start, state.as_met_below(bound), finds))
+            seen, here = self._traced[number], state.as_met_below(bound)
+            works.append(SegmentWork(number, segment, bound, start, seen.records, here, finds))
             if segment.base_offset >= first_dirty:
-                seen = self._traced[number]
                 replay(seen.events if seen.of_dirty is None else seen.of_dirty, state)
         return works
 

@@ -80,13 +80,14 @@ class Note:
 @dataclass(frozen=True, slots=True)
 class SegmentWork:
     """One segment whose keys are to be sent. bound: where the next one begins. start_offset: records below it do not
-    count for their keys. transactions: as a first pass has them at its beginning. finds: damage is told, and the rest
-    of the segment is read; else the first one ends it."""
+    count for their keys. records: as the headers declare. transactions: as a first pass has them at its beginning.
+    finds: damage is told, and the rest of the segment is read; else the first one ends it."""
 
     number: int
     segment: Segment
     bound: int
     start_offset: int
+    records: int
     transactions: Transactions
     finds: bool
 
