@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kseg.segment.errors import Refused, UnreadableInput, UsageError
+from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.lookup.by_time import by_timestamp
 from kseg.segment.partition.directory import OtherDirectory, list_directory
 from kseg.segment.partition.log_state import last_stable_offset
@@ -41,10 +41,6 @@ T = TypeVar("T")
 
 _ATTEMPTS = 5
 _PAUSE_S = 0.05
-
-
-class Lost(Refused):
-    """Records that were to be read are not there any more (failOnDataLoss)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from kseg.spark.source.pruning import Narrowing, narrow
 from kseg.spark.source.splits import DataLoss, tasks_of
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
+    from pyarrow import RecordBatch, Schema
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
@@ -112,20 +112,29 @@ def finding_row(finding: Finding, piece: Piece) -> dict[str, object]:
     }
 
 
-def _results(
-    pieces: Sequence[Piece], options: SourceOptions, schema: "StructType"
-) -> "Iterator[RecordBatch | Finding]":
+def columns_of(schema: "StructType") -> "Schema":
+    """The same columns as Arrow names them."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from kseg.segment.arrow.records import read_piece
+    return to_arrow_schema(schema, timezone="UTC")
 
-    columns = to_arrow_schema(schema, timezone="UTC")
-    reading = Reading(
+
+def reading_of(options: SourceOptions) -> Reading:
+    """What is wanted of each piece."""
+    return Reading(
         include_control=options.include_control,
         include_invalid=options.include_invalid,
         records_per_batch=options.records_per_batch,
         bytes_per_batch=options.bytes_per_batch,
     )
+
+
+def _results(
+    pieces: Sequence[Piece], options: SourceOptions, schema: "StructType"
+) -> "Iterator[RecordBatch | Finding]":
+    from kseg.segment.arrow.records import read_piece
+
+    columns, reading = columns_of(schema), reading_of(options)
     for piece in pieces:
         try:
             yield from read_piece(piece, reading, columns)

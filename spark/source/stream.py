@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kseg.segment.arrow.pieces import Bounds, Piece, Reading
+from kseg.segment.arrow.pieces import Bounds, Piece
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.partition_log import PartitionLog
@@ -32,7 +32,6 @@ from kseg.segment.targets import PartitionTarget
 from kseg.spark.source.options import FINDINGS, SourceOptions, Words, read_options
 from kseg.spark.source.progress import (
     GrowingLogs,
-    Lost,
     Offsets,
     all_there_is,
     available,
@@ -40,6 +39,9 @@ from kseg.spark.source.progress import (
     limited,
     to_json,
 )
+from kseg.spark.source.reader import columns_of, reading_of
+from kseg.spark.source.schema import check_schema
+from kseg.spark.source.splits import DataLoss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,8 +99,6 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Raises UsageError for options or columns that cannot be."""
 
     def __init__(self, schema: StructType, given: "Mapping[str, str]") -> None:
-        from kseg.spark.source.schema import check_schema
-
         self._options = read_options(given, streaming=True)
         if self._options.table == FINDINGS:
             raise UsageError("the table of findings is a batch query's")
@@ -166,7 +166,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _tell(self, losses: Sequence[str]) -> None:
         if losses and self._options.fail_on_data_loss:
             more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
-            raise Lost(
+            raise DataLoss(
                 f"records are lost: {losses[0]}{more}; with failOnDataLoss false the query goes on with what is there"
             )
         for loss in losses:
@@ -176,7 +176,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         assert isinstance(partition, OffsetRange)
-        return _RangeReader(partition, self._options, _arrow_schema(self._schema)).batches()
+        return _RangeReader(partition, self._options, columns_of(self._schema)).batches()
 
 
 def _divided(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[OffsetRange]:
@@ -203,12 +203,7 @@ class _RangeReader:
     def __init__(self, work: OffsetRange, options: SourceOptions, schema: "Schema") -> None:
         self._work, self._options, self._schema = work, options, schema
         self._next_offset = work.first_offset
-        self._reading = Reading(
-            include_control=options.include_control,
-            include_invalid=options.include_invalid,
-            records_per_batch=options.records_per_batch,
-            bytes_per_batch=options.bytes_per_batch,
-        )
+        self._reading = reading_of(options)
 
     def batches(self) -> "Iterator[RecordBatch]":
         for attempt in range(_ATTEMPTS):
@@ -219,7 +214,9 @@ class _RangeReader:
                     if number + 1 < len(pieces):
                         self._next_offset = max(self._next_offset, pieces[number + 1][0].base_offset)
                 return
-            except (_Exchanged, UnreadableInput):
+            except DataLoss:
+                raise
+            except UnreadableInput:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 time.sleep(_PAUSE_S)
@@ -269,24 +266,8 @@ class _RangeReader:
     def _lost(self, what: str) -> None:
         shown = f"{self._work.topic}-{self._work.partition}"
         if self._options.fail_on_data_loss:
-            raise Lost(f"records are lost: {shown} {what} (failOnDataLoss)")
+            raise DataLoss(f"records are lost: {shown} {what} (failOnDataLoss)")
         _LOG.warning("records are lost: %s %s", shown, what)
-
-
-def _arrow_schema(schema: StructType) -> "Schema":
-    """The columns that were asked for, as Arrow has them; of `_meta` the fields that were asked for."""
-    import pyarrow as pa
-
-    from kseg.segment.arrow.schema import META, RECORD_SCHEMA
-
-    fields = []
-    for column in schema.fields:
-        found = RECORD_SCHEMA.field(column.name)
-        if isinstance(column.dataType, StructType):
-            members = [found.type.field(name) for name in column.dataType.names]
-            found = pa.field(META, pa.struct(members), nullable=False)
-        fields.append(found)
-    return pa.schema(fields)
 
 
 class _Exchanged(UnreadableInput):

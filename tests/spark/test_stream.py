@@ -24,8 +24,8 @@ from kseg.segment.targets import PartitionTarget
 from kseg.segment.writing.reopen import take_up
 from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from kseg.spark.source.options import read_options
-from kseg.spark.source.progress import Lost
 from kseg.spark.source.schema import default_schema
+from kseg.spark.source.splits import DataLoss
 from kseg.spark.source.stream import KafkaLogStreamReader
 
 RULES = RollRules(segment_bytes=1500, index_interval_bytes=100)
@@ -237,17 +237,17 @@ def test_what_is_gone_ends_the_query_or_is_passed_over(tmp_path: Path) -> None:
     strict, lenient = reader_of(log_dir), reader_of(log_dir, failOnDataLoss="false")
     end = strict.latestOffset(start, ALL)
     left = lose_first_segments(log_dir / "t-0")
-    with pytest.raises(Lost, match=f"t-0 starts at offset {left}, and 10 is next"):
+    with pytest.raises(DataLoss, match=f"t-0 starts at offset {left}, and 10 is next"):
         strict.latestOffset(start, ALL)
-    with pytest.raises(Lost, match="starts at offset"):
+    with pytest.raises(DataLoss, match="starts at offset"):
         rows_between(strict, start, end)
     assert rows_between(lenient, start, end) == named("t-0", words("a", 100 - left, left), left)
-    with pytest.raises(Lost, match="ends at offset 100, and 200 is next"):
+    with pytest.raises(DataLoss, match="ends at offset 100, and 200 is next"):
         strict.latestOffset({"t": {"0": 200}}, ALL)
     assert lenient.latestOffset({"t": {"0": 200}}, ALL) == {"t": {"0": 100}}
-    with pytest.raises(Lost, match="u-0 is gone"):
+    with pytest.raises(DataLoss, match="u-0 is gone"):
         strict.latestOffset({"t": {"0": 100}, "u": {"0": 5}}, ALL)
-    with pytest.raises(Lost, match="is new and starts at offset"):
+    with pytest.raises(DataLoss, match="is new and starts at offset"):
         strict.latestOffset({}, ALL)
     assert rows_between(lenient, {"t": {"0": 95}, "u": {"0": 5}}, {"t": {"0": 100}, "u": {"0": 9}}) == named(
         "t-0", words("a", 5, 95), 95
@@ -262,7 +262,7 @@ def test_damage_amid_the_log_is_a_loss(tmp_path: Path) -> None:
     data[80] ^= 1
     log.write_bytes(data)
     start, end = {"t": {"0": 0}}, {"t": {"0": 15}}
-    with pytest.raises(Lost, match="is damaged"):
+    with pytest.raises(DataLoss, match="is damaged"):
         rows_between(reader_of(log_dir), start, end)
     kept = rows_between(reader_of(log_dir, failOnDataLoss="false"), start, end)
     assert kept == named("t-0", words("a", 10, 5), 5)

@@ -17,12 +17,12 @@ pytest.importorskip("pyspark")
 pytest.importorskip("confluent_kafka")
 
 from kseg.cli.main import run
+from kseg.spark.source.source import register
 from tests.kafka.broker import Broker
-from tests.spark.writing import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -17,8 +17,8 @@ from tests.segment.test_delivery import contents_of, opens
 pytest.importorskip("pyspark")
 pytest.importorskip("confluent_kafka")
 
+from kseg.spark.source.source import register
 from tests.kafka.broker import Broker, Consumed
-from tests.spark.writing import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
