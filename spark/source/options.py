@@ -200,16 +200,16 @@ class Words:
         return text.strip().lower()
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool | None = False) -> SourceOptions:
+def read_options(given: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
     """The options of a read. streaming: as a stream reads them, where `latest` is a start (and the default one) and
-    ends are not allowed; None where it is not known yet, and either is. Raises UsageError."""
+    ends are not allowed. Raises UsageError."""
     words = Words(given)
     words.refuse_unknown((*READ_NAMES, *STREAM_NAMES))
     levels = (READ_UNCOMMITTED, READ_COMMITTED)
     level = "isolation.level" if words.get("isolation.level") is not None else "kafka.isolation.level"
     strategy = words.choice("startingOffsetsByTimestampStrategy", ("error", LATEST))
-    starting = _starting(words, streaming is not False)
-    ending = _ending(words, streaming is True)
+    starting = _starting(words, streaming)
+    ending = _ending(words, streaming)
     _check_order(starting, ending)
     return SourceOptions(
         paths=paths_of(words),
