@@ -4,8 +4,9 @@
    goes over the traces, and so knows what stands at the beginning of each segment and each group.
 2. Keys (one task for each segment, `keys`) ─ by hash ─► verdicts (one for each part of the hash space, `fold`)
    ─ by group ─► a group's offsets that are superseded. What the tasks noted comes back to the driver here.
-3. Rewriting (one task for each group, `rewriting`). What the second step has left on the disks of the executors is
-   read, not made again; when an executor is lost Spark makes it again.
+3. Rewriting (one task for each group, `rewriting`), in flights, since the new indexes come back to the driver. What the
+   second step has left on the disks of the executors is read, not made again; when an executor is lost Spark makes it
+   again.
 
 The first pass always comes to the end of the range: there is no map to be full. So the result is that of a local run whose
 map has room for all keys.
@@ -16,7 +17,7 @@ Logs of which an offset does not tell one record, and segments to be split first
 import os
 import pickle
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,9 @@ from kseg.spark.shuffle.trace import replay
 
 if TYPE_CHECKING:
     from pyspark.core.rdd import RDD
+
+
+FLIGHT_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +234,10 @@ class ShuffledPasses:
         try:
             with self._jobs.running():
                 rewriting = learned.verdicts.mapPartitionsWithIndex(Rewriting(learned.plan, passed, packed))
-                return self._context.runJob(rewriting, list, [group.number for group in due])
+                done: list[Rewritten] = []
+                for flight in _flights(due):
+                    done += self._context.runJob(rewriting, list, [group.number for group in flight])
+                return done
         finally:
             packed.destroy()
 
@@ -264,6 +271,21 @@ class ShuffledPasses:
 
 def _first_offset(entry: AbortedTxn) -> int:
     return entry.first_offset
+
+
+def _flights(groups: Sequence[GroupWork]) -> Iterator[list[GroupWork]]:
+    """Groups whose new indexes come back together: Spark bounds what one job may bring (spark.driver.maxResultSize)."""
+    flight: list[GroupWork] = []
+    room = FLIGHT_BYTES
+    for group in groups:
+        size_bytes = sum(segment.index_bytes + segment.time_index_bytes for segment in group.segments)
+        if flight and size_bytes > room:
+            yield flight
+            flight, room = [], FLIGHT_BYTES
+        flight.append(group)
+        room -= size_bytes
+    if flight:
+        yield flight
 
 
 def _numbers_of(group: GroupWork) -> range:

@@ -24,7 +24,7 @@ from kseg.segment.files import PrivateMemory
 from kseg.segment.targets import FileTarget, PartitionTarget
 from kseg.spark import fanout
 from kseg.spark.cluster import ClusterOptions
-from kseg.spark.shuffle import fold, keys, rewriting, steps, work
+from kseg.spark.shuffle import fold, keys, passes, rewriting, steps, work
 from kseg.spark.shuffle.work import is_too_large
 from tests.compaction.compacting import SETTINGS, Topic, batches, kept, log
 from tests.kafka.cleaning import Case, random_case
@@ -253,3 +253,20 @@ def test_only_large_partitions_are_shuffled_each_in_its_turn(
     rows = [event.values for event in told if isinstance(event, Row)]
     results = [row.get("partition", "by shuffle") for row in rows if row.get("type", "result") == "result"]
     assert results == ["a-0", "by shuffle", "c-0", "d-0"]
+
+
+def test_new_indexes_come_back_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "FLIGHT_BYTES", 40)
+    case = random_case(18, tmp_path)
+    jobs: list[list[int]] = []
+
+    class Watched(InProcess):
+        def runJob(self, rows: Any, work: Any, partitions: list[int]) -> list[Any]:
+            jobs.append(partitions)
+            return super().runJob(rows, work, partitions)
+
+    settings = replace(case.settings, map_bytes=SLOT * 1000, segment_bytes=1000)
+    options = CompactOptions(settings=settings, include_active=True)
+    assert_same(case.directory, options, Watched())
+    plan = jobs[1 : len(jobs) // 2]
+    assert len(plan) > 2 and [number for job in plan for number in job] == list(range(plan[-1][-1] + 1))
