@@ -159,6 +159,12 @@ class Oracle:
         """`data` read as UTF-8 by Java and written again: malformed input comes back as U+FFFD, by Java's rule."""
         return self.ask("utf8", bytes=data)[1][0]
 
+    def partitions_for_keys(self, keys: Sequence[bytes], count: int) -> list[int]:
+        """Where Kafka's producer puts records with these keys in a topic of `count` partitions."""
+        texts = [base64.b64encode(key).decode() for key in keys]
+        found: list[int] = self.ask("partitions_for_keys", keys=texts, count=count)[0]["partitions"]
+        return found
+
     def compress(self, data: bytes, codec: str, magic: int = 2, level: int | None = None) -> bytes:
         """`data` as Kafka compresses it for batches of `magic` (the framing of lz4 depends on it)."""
         return self.ask("compress", bytes=data, codec=codec, magic=magic, level=level)[1][0]

@@ -1,6 +1,9 @@
 package kseg.oracle;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+
+import org.apache.kafka.clients.producer.internals.BuiltInPartitioner;
 
 import java.io.BufferedInputStream;
 import java.io.BufferedOutputStream;
@@ -35,7 +38,8 @@ public final class Oracle {
         Map.entry("decompress", Codecs::decompress),
         Map.entry("ancient", Ancient::run),
         Map.entry("ancient_file", Ancient::file),
-        Map.entry("utf8", Oracle::utf8)
+        Map.entry("utf8", Oracle::utf8),
+        Map.entry("partitions_for_keys", Oracle::partitions)
     );
 
     private Oracle() {
@@ -84,5 +88,14 @@ public final class Oracle {
     private static void utf8(JsonNode request, Answer answer) {
         byte[] bytes = Base64.getDecoder().decode(request.get("bytes").asText());
         answer.part(new String(bytes, StandardCharsets.UTF_8).getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Where the producer puts records with these keys in a topic of "count" partitions. */
+    private static void partitions(JsonNode request, Answer answer) {
+        ArrayNode found = answer.values.putArray("partitions");
+        for (JsonNode key : request.get("keys")) {
+            byte[] bytes = Base64.getDecoder().decode(key.asText());
+            found.add(BuiltInPartitioner.partitionForKey(bytes, request.get("count").asInt()));
+        }
     }
 }

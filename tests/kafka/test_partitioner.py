@@ -1,0 +1,20 @@
+"""Keys go where Kafka's producer puts them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kseg.segment.writing.partitioner import partition_for_key
+from tests.kafka.oracle import Oracle
+
+pytestmark = pytest.mark.kafka
+
+
+def test_every_length_of_keys(oracle: Oracle) -> None:
+    lots = random.Random(5)
+    keys = [lots.randbytes(length) for length in range(70) for _ in range(20)]
+    keys += [bytes([value]) * length for value in (0, 127, 128, 255) for length in range(1, 9)]
+    for count in (1, 2, 3, 50, 1000, 2**31 - 1):
+        assert [partition_for_key(key, count) for key in keys] == oracle.partitions_for_keys(keys, count)
