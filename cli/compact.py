@@ -192,7 +192,8 @@ def command(
             "--map-memory",
             metavar="SIZE",
             read=read_size,
-            help="For the keys of one pass, 24 bytes each; more keys take more passes. Default: 128MiB.",
+            help="For the keys of one pass, 24 bytes each; more keys take more passes, and a plan of several passes keeps "
+            "the log between them in $TMPDIR. Default: 128MiB.",
             panel=RESULT,
         ),
     ] = None,

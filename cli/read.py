@@ -117,7 +117,7 @@ def command(
 
 def _multi(events: Iterator[Event]) -> Iterator[Event]:
     """The answers of all targets in one MultiMessageSetSend, whose frame begins with the size of all of them."""
-    from kseg.segment.read import frame_multi
+    from kseg.segment.ancient.answers import multi_message_set_send
 
     parts: list[bytes] = []
     for event in events:
@@ -125,4 +125,4 @@ def _multi(events: Iterator[Event]) -> Iterator[Event]:
             parts.append(event.data)
         else:
             yield event
-    yield Text(frame_multi(parts))
+    yield Text(multi_message_set_send(parts))

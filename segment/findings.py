@@ -314,7 +314,7 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         "leftover-deleted",
         INFO,
         "a file marked for deletion; a broker removes it at its next start",
-        "kseg list {partition}",
+        "kseg retain --purge {partition}",
     ),
     Kind(
         "leftover-cleaned",

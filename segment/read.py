@@ -7,20 +7,18 @@
        the size is doubled, as clients did, up to `max_message_bytes`.
     3. Raw: the bytes, in blocks. Else a `read` row, then each whole batch and its records as in a dump.
 
-Kafka 0.7: the bytes from any position on (Log.read), and around them the frame of the answer (fact sheet §2.1):
-
-    message-set   size int32 (of what follows), error code int16, messages       MessageSetSend
-    multi         size int32, error code int16, then MessageSetSends             MultiMessageSetSend
+Kafka 0.7: the bytes from any position on (Log.read), and around them the frame of the answer (`ancient.answers`): that of
+one partition ("message-set"), or of several ("multi").
 A 0.7 frame of batches of later formats is possible and means nothing to a 0.7 consumer.
 """
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
+from kseg.segment.ancient.answers import OFFSET_OUT_OF_RANGE, message_set_header
 from kseg.segment.ancient.log import AncientLog
 from kseg.segment.ancient.messages import AncientDamage, AncientEntry, entry_at, messages, walk
 from kseg.segment.columns import Columns
@@ -40,8 +38,6 @@ from kseg.segment.scanning.scan import Damage, Scanner, batch_at
 from kseg.segment.targets import FileTarget, PartitionTarget
 
 BLOCK_BYTES = 1 << 20
-NO_ERROR, OFFSET_OUT_OF_RANGE = 0, 1
-_FRAME = struct.Struct(">ih")
 _NOTHING_FOUND = 1  # exit status
 
 
@@ -58,7 +54,7 @@ class _Extent:
 def read(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Event]:
     """Text events with the bytes (raw, or framed), else a `read` row with `batch` and `record` rows behind it.
 
-    Framing "multi" yields the MessageSetSend of this one target; `frame_multi` joins several. An offset out of range
+    Framing "multi" yields the answer for this one target; `multi_message_set_send` joins several. An offset out of range
     and a message that does not fit are Failures with exit status 1.
     """
     try:
@@ -72,22 +68,6 @@ def read(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Eve
         yield Failure(target.path, str(error), error.exit_status)
 
 
-def frame_message_set(data: bytes, error_code: int = NO_ERROR) -> bytes:
-    """A MessageSetSend of 0.7 around the bytes of a message set."""
-    return _frame(len(data), error_code) + data
-
-
-def frame_multi(parts: Sequence[bytes]) -> bytes:
-    """A MultiMessageSetSend of 0.7 from whole MessageSetSends."""
-    return _frame(sum(map(len, parts)), NO_ERROR) + b"".join(parts)
-
-
-def _frame(content_bytes: int, error_code: int) -> bytes:
-    if content_bytes + 2 > L.INT32_MAX:
-        raise UsageError(f"{content_bytes} bytes do not fit a frame of Kafka 0.7")
-    return _FRAME.pack(content_bytes + 2, error_code)
-
-
 def _is_raw(query: ReadQuery) -> bool:
     return query.raw or query.framing != "none"
 
@@ -95,21 +75,21 @@ def _is_raw(query: ReadQuery) -> bool:
 def _sent(view: memoryview, query: ReadQuery) -> Iterator[Event]:
     """The bytes of an answer, with their frame if one is wished, in blocks."""
     if query.framing != "none":
-        yield Text(_frame(len(view), NO_ERROR))
+        yield Text(message_set_header(len(view)))
     for start in range(0, len(view), BLOCK_BYTES):
         yield Text(bytes(view[start : start + BLOCK_BYTES]))
 
 
 def _out_of_range(path: str, query: ReadQuery, start: int, end: int) -> Iterator[Event]:
     if query.framing != "none":
-        yield Text(_frame(0, OFFSET_OUT_OF_RANGE))
+        yield Text(message_set_header(0, OFFSET_OUT_OF_RANGE))
     sentence = f"{path}: offset {query.offset} is out of range: the log has {start} to {end}"
     yield Failure(path, sentence, _NOTHING_FOUND)
 
 
 def _too_large(path: str, query: ReadQuery, size_bytes: int) -> Iterator[Event]:
     if query.framing != "none":
-        yield Text(_frame(0, NO_ERROR))
+        yield Text(message_set_header(0))
     sentence = (
         f"{path}: the message at offset {query.offset} needs {size_bytes} bytes, "
         f"more than the {query.max_message_bytes} allowed"

@@ -7,24 +7,11 @@ from kseg.compaction.cleaner.evidence import Evidence
 from kseg.compaction.cleaner.rounds import Cleaned
 from kseg.compaction.retention.ages import duration_words
 from kseg.segment.dump.rows import show_bytes
-from kseg.segment.plan.steps import Plan, step_row, step_words
 
 Row = dict[str, object]
 
 COMMAND = "compact"
 _MOST_HORIZONS = 100
-
-
-def step_rows(partition: str, plan: Plan) -> Iterator[Row]:
-    """One line for each step, in order; `words` is the step as a sentence."""
-    for step in plan.steps:
-        yield {
-            "type": "step",
-            "command": plan.command,
-            "partition": partition,
-            **step_row(step),
-            "words": step_words(step),
-        }
 
 
 def result_row(partition: str, directory: str, evidence: Evidence, range_: Cleanable | None) -> Row:

@@ -32,7 +32,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState, Role, parse_file_name
 from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.steps import Plan
+from kseg.segment.plan.steps import Plan, step_rows
 from kseg.segment.targets import FileTarget, PartitionTarget
 
 
@@ -123,7 +123,7 @@ def _planned(
     steps = swap_steps(evidence, segments, marks=options.output is None)
     plan = Plan(command=COMMAND, directory=target.path, inputs=evidence.inputs, steps=steps)
     result["steps"] = len(steps)
-    for row in rows.step_rows(_name(target), plan):
+    for row in step_rows(_name(target), plan):
         yield events.Row(row)
     return Prepared(
         plan=plan,

@@ -9,23 +9,9 @@ from kseg.segment import layout as L
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Fresh, Span
-from kseg.segment.plan.steps import Plan, Remove, Write, step_row, step_words
+from kseg.segment.plan.steps import Plan, Remove, Write
 
 Row = dict[str, object]
-
-
-def step_rows(partition: str, plan: Plan) -> list[Row]:
-    """One line for each step, in order; `words` is the step as a sentence."""
-    return [
-        {
-            "type": "step",
-            "command": plan.command,
-            "partition": partition,
-            **step_row(step),
-            "words": step_words(step),
-        }
-        for step in plan.steps
-    ]
 
 
 def result_row(

@@ -17,7 +17,6 @@ from typing import Any
 from kseg.recovery.repair import log_dir as own_files
 from kseg.recovery.repair.checkpoints import PartitionOutcome
 from kseg.recovery.repair.options import RecoverOptions
-from kseg.recovery.repair.rows import step_rows
 from kseg.recovery.repair.work import recover
 from kseg.segment.apply.around import Around
 from kseg.segment.apply.prepared import copy_path
@@ -25,7 +24,7 @@ from kseg.segment.apply.probe import has_journal
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event, Failure, Row, Work
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.plan.steps import Plan
+from kseg.segment.plan.steps import Plan, step_rows
 from kseg.segment.targets import PartitionTarget, Target, directory_of
 
 Values = dict[str, Any]

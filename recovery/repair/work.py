@@ -23,7 +23,7 @@ from kseg.segment.errors import Refused
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.findings import INFO, Finding
 from kseg.segment.plan.image import DirectoryImage, steps_between
-from kseg.segment.plan.steps import Plan
+from kseg.segment.plan.steps import Plan, step_rows
 from kseg.segment.targets import FileTarget, PartitionTarget, directory_of
 
 COMMAND = "recover"
@@ -61,7 +61,7 @@ def prepare(
         yield from _death(subject, repair)
         return None
     plan = _plan(subject, found, repair)
-    for row in rows.step_rows(subject.name, plan):
+    for row in step_rows(subject.name, plan):
         yield Row(row)
     costs = _costs(subject, repair, plan, around, options)
     around_copy = options.copy_of(subject.log_dir)

@@ -48,7 +48,6 @@ DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
 
 _SIZE_AND_MAGIC = struct.Struct(">iB")
 _CRC = struct.Struct(">I")
-_SEND = struct.Struct(">ih")
 _PREFIX = {0: struct.Struct(">iBI"), 1: struct.Struct(">iBBI")}
 _KNOWN_CODECS = (L.NONE, L.GZIP, L.SNAPPY)
 _CORROBORATING_HOPS = 16
@@ -383,20 +382,3 @@ def encode_set(
     if codec not in _KNOWN_CODECS:
         raise UsageError(f"Kafka 0.7 has no codec {codec}")
     return encode_message(compress(codec, 1, entries, level), 1, codec)
-
-
-def message_set_header(messages_bytes: int, error_code: int = 0) -> bytes:
-    """The 6 bytes in front of the messages in a fetch result (0.7.2: MessageSetSend); a set follows as it lies."""
-    return _SEND.pack(_SEND.size - SIZE_FIELD + messages_bytes, error_code)
-
-
-def message_set_send(messages: "Buffer", error_code: int = 0) -> bytes:
-    """A whole fetch result of one partition."""
-    data = bytes(messages)
-    return message_set_header(len(data), error_code) + data
-
-
-def multi_message_set_send(sends: Iterable[bytes], error_code: int = 0) -> bytes:
-    """A multi-fetch result around whole results of `message_set_send` (0.7.2: MultiMessageSetSend)."""
-    data = b"".join(sends)
-    return message_set_header(len(data), error_code) + data

@@ -23,8 +23,6 @@ cdef inline bint time_entries_ordered(const unsigned char* entries, Py_ssize_t l
 
 cdef inline bint ordered(const unsigned char* entries, int width, Py_ssize_t left, Py_ssize_t right) noexcept
 
-cpdef int out_of_order(const unsigned char[::1] index, int width, Py_ssize_t former, Py_ssize_t slot, Py_ssize_t slots) except -1
-
 @cython.locals(slot_size=cython.Py_ssize_t)
 cdef int check_slots(Py_ssize_t size, int width, long long former, long long slot, Py_ssize_t slots) except -1
 

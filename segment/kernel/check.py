@@ -212,12 +212,6 @@ def ordered(entries, width, left, right):
     return time_entries_ordered(entries, left, right)
 
 
-def out_of_order(index, width, former, slot, slots):
-    """Whether the entry in `slot` is the one that breaks the order (former: the sound slot before it, −1 = none)."""
-    check_slots(len(index), width, former, slot, slots)
-    return breaks_order(views.bytes_in(index), width, former, slot, slots)
-
-
 def check_slots(size, width, former, slot, slots):
     slot_size = 8 if width == 8 else 12
     if slot < 0 or slot >= slots or former >= slots or slots > size // slot_size:

@@ -89,6 +89,18 @@ class Plan:
         return not self.steps
 
 
+def step_rows(partition: str, plan: Plan) -> Iterator[dict[str, object]]:
+    """The lines of a plan (docs/json.md), one for each step, in order. partition: whose plan it is, as shown."""
+    for step in plan.steps:
+        yield {
+            "type": "step",
+            "command": plan.command,
+            "partition": partition,
+            **step_row(step),
+            "words": step_words(step),
+        }
+
+
 def step_words(step: Step) -> str:
     """One line for a human."""
     match step:

@@ -129,12 +129,16 @@ class TestRules:
         self, entries: list[int], wrong: list[int], kernel: ModuleType
     ) -> None:
         index = b"".join(value.to_bytes(4, "big") * 2 for value in entries)
-        found, former = [], -1
-        for slot in range(len(entries)):
-            if kernel.out_of_order(index, 8, former, slot, len(entries)):
-                found.append(slot)
-            else:
-                former = slot
+        batches = Columns(C.BATCH_WIDTH, 10)
+        for field in (C.POSITION, C.BASE_OFFSET, C.LAST_OFFSET):
+            batches.cells[field * 10 : field * 10 + 10] = memoryview(array("q", range(10)))
+        state = memoryview(array("q", bytes(8 * kernel.I_WIDTH)))
+        state[kernel.I_FORMER_SLOT] = state[kernel.I_SEEN] = -1
+        found = []
+        while state[kernel.I_SLOT] < len(entries):
+            said = kernel.next_offset_entry(index, len(entries), 0, batches.cells, 10, 10, state)
+            if said == kernel.UNSORTED:
+                found.append(state[kernel.I_SLOT] - 1)
         assert found == wrong
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kseg.segment import layout as L
 from kseg.segment.ancient import messages as A
+from kseg.segment.ancient.answers import message_set_header, message_set_send, multi_message_set_send
 from kseg.segment.codecs.codec import compress
 from kseg.segment.errors import CodecError, UsageError
 from tests.segment.ancient import HELLO_0, HELLO_1, payloads, walk_all
@@ -209,16 +210,16 @@ def test_fetch_results_are_framed_like_jafkas(ancient_small: Path) -> None:
         base = max(number for number in log if number <= int(str(row["offset"])))
         start = int(str(row["offset"])) - base
         piece = log[base][start : start + int(str(row["bytes"]))]
-        sends.append(A.message_set_send(piece))
+        sends.append(message_set_send(piece))
         assert sends[-1].hex() == row["message_set_send"]
-        assert sends[-1].startswith(A.message_set_header(len(piece)))
+        assert sends[-1].startswith(message_set_header(len(piece)))
     (framed,) = [value for value in multi.values() if isinstance(value, str) and len(value) > 40]
-    assert A.multi_message_set_send(sends[:3]).hex() == framed
+    assert multi_message_set_send(sends[:3]).hex() == framed
 
 
 def test_an_error_code_stands_in_the_header() -> None:
-    assert A.message_set_send(b"", 1) == bytes.fromhex("00000002 0001")
-    assert A.multi_message_set_send([b"ab"]) == bytes.fromhex("00000004 0000 6162")
+    assert message_set_send(b"", 1) == bytes.fromhex("00000002 0001")
+    assert multi_message_set_send([b"ab"]) == bytes.fromhex("00000004 0000 6162")
 
 
 @pytest.mark.parametrize("kind", ["torn", "zeros", "flip", "garbage"])

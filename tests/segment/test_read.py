@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from fixtures import diseases, healthy
+from kseg.segment.ancient.answers import message_set_send, multi_message_set_send
 from kseg.segment.query import ReadQuery
-from kseg.segment.read import frame_message_set, frame_multi, grown
+from kseg.segment.read import grown
 from tests.segment.asking import ask, fetch
 from tests.trees import unchanged
 
@@ -128,7 +129,7 @@ class TestAncientFrames:
             ).data
             for read in singles[: multi["multi_of_first"]]
         ]
-        assert frame_multi(parts).hex() == multi["multi_message_set_send"]
+        assert multi_message_set_send(parts).hex() == multi["multi_message_set_send"]
 
     def test_growing_gives_whole_messages(self, ancient_small: Path) -> None:
         log = ancient_small / "taps-0"
@@ -143,16 +144,16 @@ class TestAncientFrames:
         """Log.findRange: the end is a place, behind it is OffsetOutOfRange (error code 1)."""
         log = ancient_small / "taps-0"
         end = ask(log, "latest").rows[0]["offset"]
-        assert fetch(log, end, 100, framing="message-set").data == frame_message_set(b"")
+        assert fetch(log, end, 100, framing="message-set").data == message_set_send(b"")
         beyond = fetch(log, end + 1, 100, framing="message-set")
         assert beyond.data == bytes.fromhex("00000002 0001")
         assert [failure.exit_status for failure in beyond.failures] == [1]
 
     def test_the_frames_of_the_fact_sheet(self) -> None:
-        one = frame_message_set(b"abcd")
+        one = message_set_send(b"abcd")
         assert one == b"\x00\x00\x00\x06\x00\x00abcd"
         assert (
-            frame_multi([one, frame_message_set(b"")])
+            multi_message_set_send([one, message_set_send(b"")])
             == b"\x00\x00\x00\x12\x00\x00" + one + b"\x00\x00\x00\x02\x00\x00"
         )
 

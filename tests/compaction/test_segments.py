@@ -1,0 +1,52 @@
+"""Segments by offset (row I20; Kafka: LogSegments)."""
+
+import pytest
+
+from kseg.compaction.cleaner.segments import Segment, between, floor_at
+
+
+def segment(base: int) -> Segment:
+    return Segment(
+        base_offset=base,
+        path="",
+        size_bytes=0,
+        mtime_ms=0,
+        index_bytes=0,
+        time_index_bytes=0,
+        largest_timestamp_ms=0,
+        origins=(),
+    )
+
+
+SEGMENTS = tuple(segment(base) for base in (0, 100, 200))
+
+
+@pytest.mark.behaviour("I20")
+@pytest.mark.parametrize(
+    ("offset", "floor"), [(-1, -1), (0, 0), (1, 0), (99, 0), (100, 1), (199, 1), (200, 2), (201, 2)]
+)
+def test_the_floor(offset: int, floor: int) -> None:
+    assert floor_at(SEGMENTS, offset) == floor
+    assert floor_at((), offset) == -1
+
+
+@pytest.mark.behaviour("I20")
+@pytest.mark.parametrize(
+    ("from_offset", "to_offset", "bases"),
+    [
+        (0, 1, [0]),
+        (0, 100, [0]),
+        (0, 101, [0, 100]),
+        (50, 150, [0, 100]),
+        (100, 200, [100]),
+        (150, 10_000, [100, 200]),
+        (5000, 10_000, [200]),
+        (-10, 0, []),
+        (-10, 1, [0]),
+        (150, 150, []),
+        (200, 100, []),
+    ],
+)
+def test_range(from_offset: int, to_offset: int, bases: list[int]) -> None:
+    assert [found.base_offset for found in between(SEGMENTS, from_offset, to_offset)] == bases
+    assert not between((), from_offset, to_offset)
