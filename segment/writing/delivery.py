@@ -55,8 +55,8 @@ _FORGOTTEN_MS = 24 * 60 * 60 * 1000
 class Delivery:
     """log_dir: where to. run_id: names the journals and the files of the tasks. now_ms: the wall clock.
 
-    replaces: partitions of the topics that are written give up what they hold, else they grow. partitions: by topic,
-    how many there have to be at least (those without a record stay empty). topic_ids: for new ones. leader_epoch: of
+    replaces: partitions of the topics that are written give up what they hold, else they grow. partitions: by
+    topic, how many there have to be at least (those without a record stay empty). topic_ids: for new ones. leader_epoch: of
     all batches; None: the partition's latest, else 0. note: (name, content) of a file of the log dir that comes or
     changes with the delivery. keeps_journal: False when nobody will want to undo it.
     """
@@ -244,7 +244,7 @@ class _Course:
         for topic, count in what.partitions.items():
             keys |= {(topic, partition) for partition in range(count)}
         if what.replaces:
-            topics = {topic for topic, _ in keys}
+            topics = {topic for topic, _ in keys} | set(what.partitions)
             keys |= {key for key in self._there if key[0] in topics}
         for key in sorted(keys):
             name = self._there.get(key)

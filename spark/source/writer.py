@@ -101,7 +101,10 @@ class Job:
             log_dir=options.log_dir,
             run_id=run_id,
             now_ms=_now_ms(),
-            partitions={topic: options.partitions or self.counts.get(topic, 0) for topic in topics},
+            # of a topic that is there already the others may lie in another data directory, on another broker
+            partitions={
+                topic: 0 if topic in self.counts else options.partitions or 0 for topic in sorted(topics)
+            },
             topic_ids=options.topic_ids,
             rolls=options.rolls,
             leader_epoch=options.leader_epoch,
@@ -138,7 +141,8 @@ class KafkaLogWriter(DataSourceArrowWriter):
         job = self._job
         delivery = job.delivery(runs, job.run_id)
         try:
-            if self._is_ignored or not any((runs, *delivery.partitions.values())):
+            empties = self._replaces and job.options.topic in job.counts
+            if self._is_ignored or not any((runs, empties, *delivery.partitions.values())):
                 return
             ensure_directory(job.options.log_dir)
             with LogDirLock(job.options.log_dir):

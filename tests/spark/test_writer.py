@@ -24,6 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kseg.cli.main import run
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.model import Record
 from kseg.segment.writing.partitioner import partition_for_key
@@ -138,6 +139,7 @@ def test_keys_choose_the_partition_and_rows_without_one_go_round(tmp_path: Path)
         assert [record.value for record in found if record.key is not None] == ours
         shares.append(sum(record.key is None for record in found))
     assert sum(shares) == 200 and min(shares) > 20
+    assert run(["verify", "--deep", "--quiet", str(tmp_path / "data")]) == 0
 
 
 def test_offsets_stay_or_are_given_anew(tmp_path: Path) -> None:
@@ -263,6 +265,18 @@ def test_save_modes(tmp_path: Path) -> None:
     assert trees.tree_state(log_dir) == before
     save(log_dir, "fifth", replaces=True)
     assert visible(log_dir) == {"other-0": [b"other-0", b"other-1"], "t-0": [b"fifth-0", b"fifth-1"]}
+
+
+def test_partitions_that_lie_elsewhere_are_not_made(tmp_path: Path) -> None:
+    """Of a topic that is there, the others may lie on another disk or broker."""
+    log_dir = tmp_path / "data"
+    names = ("value", "partition")
+    for replaces in (False, False, True):
+        writer = writer_of(log_dir, names, replaces, topic="t")
+        writer.commit([attempt(writer, 0, batch_of(values_of(1, "v", partition=4), names))])
+    writer = writer_of(log_dir, names, topic="t", partitions="6")
+    writer.commit([attempt(writer, 0, batch_of(values_of(1, "v", partition=2), names))])
+    assert {name: len(values) for name, values in visible(log_dir).items()} == {"t-2": 1, "t-4": 1}
 
 
 def test_overwriting_with_no_rows_empties_the_topic(tmp_path: Path) -> None:
