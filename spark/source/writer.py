@@ -28,9 +28,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from kseg.segment.apply.disk import DISK
 from kseg.segment.apply.journal import new_run_id
+from kseg.segment.apply.staging import make_directories
 from kseg.segment.errors import Refused, UnreadableInput, UsageError
-from kseg.segment.files import ensure_directory, read_small
+from kseg.segment.files import read_small
 from kseg.segment.partition.names import STREAM_PREFIX
 from kseg.segment.writing.delivery import (
     Delivery,
@@ -90,7 +92,7 @@ class Job:
             rows = RowWriter(writer, self.columns, self.options, self.counts, task)
             for batch in batches:
                 if batch.num_rows:
-                    ensure_directory(log_dir)
+                    _make(log_dir)
                     rows.write([batch])
             return Written(task, self.run_id, writer.close())
 
@@ -144,7 +146,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
             empties = self._replaces and job.options.topic in job.counts
             if self._is_ignored or not any((runs, empties, *delivery.partitions.values())):
                 return
-            ensure_directory(job.options.log_dir)
+            _make(job.options.log_dir)
             with LogDirLock(job.options.log_dir):
                 if job.options.if_exists in (ERROR, IGNORE) and self._is_there():
                     if job.options.if_exists == ERROR:
@@ -188,7 +190,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         job = self._job
         log_dir = job.options.log_dir
         name = f"{STREAM_PREFIX}{self._sink}.json"
-        ensure_directory(log_dir)
+        _make(log_dir)
         try:
             with LogDirLock(log_dir):
                 if batchId > _last_batch(os.path.join(log_dir, name)):
@@ -200,6 +202,14 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         self._job.clear(_of_tasks(messages)[1])
+
+
+def _make(log_dir: str) -> None:
+    """The data directory and those above it that are missing, as Spark's own sinks make them. Raises Refused."""
+    try:
+        make_directories(os.path.abspath(log_dir), DISK)
+    except OSError as error:
+        raise Refused(f"cannot create {log_dir}: {error.strerror}") from error
 
 
 def _now_ms() -> int:

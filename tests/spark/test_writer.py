@@ -84,7 +84,7 @@ def staged(log_dir: Path) -> list[str]:
 
 
 def test_rows_become_records_with_all_they_bring(tmp_path: Path) -> None:
-    log_dir = tmp_path / "data"
+    log_dir = tmp_path / "not" / "there" / "yet"
     moment = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456, datetime.UTC)
     rows: list[dict[str, Any]] = [
         {"key": b"a", "value": b"1", "partition": 1, "timestamp": moment},
