@@ -15,7 +15,8 @@ from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rows import COMMAND
 from kseg.segment.apply.disk import DISK, Disk
 from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.journal import Place, State, discard, journals_in, place_for, read_journal
+from kseg.segment.apply.journal import Place, State, discard, place_for, read_journal
+from kseg.segment.apply.journals import journals_in
 from kseg.segment.errors import Refused
 from kseg.segment.partition.marks import Mark, marks_in
 from kseg.segment.plan.inputs import inputs_of

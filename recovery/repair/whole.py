@@ -188,7 +188,8 @@ class Run(Around[RecoverOptions]):
 
 def _opening_of(log_dir: str) -> str | None:
     """The id of the journal in which a run that never came to its end took the marker away."""
-    from kseg.segment.apply.journal import State, journals_in
+    from kseg.segment.apply.journal import State
+    from kseg.segment.apply.journals import journals_in
 
     if not has_journal(log_dir):
         return None

@@ -8,7 +8,8 @@ from typing import Any
 
 from kseg.segment.apply.course import Course
 from kseg.segment.apply.disk import Disk, remove_if_empty, remove_quietly
-from kseg.segment.apply.journal import PLAN, Journal, State, discard, unfinished_in
+from kseg.segment.apply.journal import PLAN, Journal, State, discard
+from kseg.segment.apply.journals import unfinished_in
 from kseg.segment.apply.staging import Staged, tail_path
 from kseg.segment.errors import FormatError, Refused
 from kseg.segment.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row

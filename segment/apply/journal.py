@@ -47,11 +47,10 @@ PLAN = "plan"
 GUARD = "guard"
 
 _FILE = "journal.jsonl"
-_PREFIX = "kseg-journal-"
+PREFIX = "kseg-journal-"  # of the names in a data directory
 _SUFFIX = ".jsonl"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _READ_LIMIT_BYTES = 1 << 30
-_LAST_LINE_BYTES = 4096
 
 
 def new_run_id(now_ms: int) -> str:
@@ -71,7 +70,7 @@ class Place:
     @property
     def _base(self) -> str:
         if self.in_log_dir:
-            return os.path.join(self.directory, f"{_PREFIX}{self.id}")
+            return os.path.join(self.directory, f"{PREFIX}{self.id}")
         return os.path.join(self.directory, KSEG_DIRECTORY, self.id)
 
     @property
@@ -114,7 +113,7 @@ class Place:
     def files(self, disk: Disk) -> Iterator[str]:
         """All files that belong to the journal, the journal itself last."""
         if self.in_log_dir:
-            begin = f"{_PREFIX}{self.id}-"
+            begin = f"{PREFIX}{self.id}-"
             for name in disk.names(self.directory):
                 if name.startswith((f"{begin}new-", f"{begin}old-")):
                     yield self.target(name)
@@ -124,6 +123,11 @@ class Place:
                 yield from (os.path.join(folder, name) for name in disk.names(folder))
         if disk.status(self.journal) is not None:
             yield self.journal
+
+
+def is_id(text: str) -> bool:
+    """Whether a journal may be called that."""
+    return _ID.fullmatch(text) is not None
 
 
 def place_for(directory: str, journal_id: str) -> Place:
@@ -139,10 +143,10 @@ def place_of(path: str) -> Place | None:
     head, tail = os.path.split(path.rstrip(os.sep) or path)
     if tail == _FILE and os.path.basename(os.path.dirname(head or os.curdir)) == KSEG_DIRECTORY:
         head, tail = os.path.split(head)
-    if os.path.basename(head) == KSEG_DIRECTORY and _ID.fullmatch(tail):
+    if os.path.basename(head) == KSEG_DIRECTORY and is_id(tail):
         return Place(os.path.dirname(head) or os.curdir, tail, in_log_dir=False)
-    name = tail.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-    if tail == f"{_PREFIX}{name}{_SUFFIX}" and _ID.fullmatch(name):
+    name = tail.removeprefix(PREFIX).removesuffix(_SUFFIX)
+    if tail == f"{PREFIX}{name}{_SUFFIX}" and is_id(name):
         return Place(head or os.curdir, name, in_log_dir=True)
     return None
 
@@ -344,60 +348,3 @@ def has_traces(place: Place, disk: Disk) -> bool:
         return any(disk.status(path) is not None and not disk.names(path) for path in around)
     except OSError as error:
         raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
-
-
-def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
-    """All journals in a directory, oldest first. Raises UnreadableInput when one cannot be read."""
-    return [read_journal(place, disk) for place in _places_in(directory, disk)]
-
-
-def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:
-    """The journals in a directory but for those of changes that are done, oldest first: of those only the end is read,
-    since many can lie there. Raises UnreadableInput."""
-    places = [place for place in _places_in(directory, disk) if not _ends_done(place, disk)]
-    return [journal for place in places if (journal := read_journal(place, disk)).state is not State.DONE]
-
-
-def _places_in(directory: str, disk: Disk) -> list[Place]:
-    try:
-        places = [Place(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
-        places += [Place(directory, name, in_log_dir=True) for name in _log_dir_ids(directory, disk)]
-    except OSError as error:
-        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
-    return places
-
-
-def _ends_done(place: Place, disk: Disk) -> bool:
-    """Whether the last line of a journal says so; False when that cannot be told from its last bytes."""
-    try:
-        status = disk.status(place.journal)
-        if status is None:
-            return False
-        descriptor = disk.open_to_read(place.journal)
-        try:
-            start = max(0, status.st_size - _LAST_LINE_BYTES)
-            data = disk.read(descriptor, _LAST_LINE_BYTES, start)
-        finally:
-            disk.close(descriptor)
-    except OSError as error:
-        raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
-    _, newline, last = data.removesuffix(b"\n").rpartition(b"\n")
-    return data.endswith(b"\n") and bool(newline) and last.startswith(b'{"type":"done"')
-
-
-def _partition_ids(directory: str, disk: Disk) -> list[str]:
-    try:
-        names = disk.names(os.path.join(directory, KSEG_DIRECTORY))
-    except NotADirectoryError:
-        return []
-    return [name for name in names if _ID.fullmatch(name)]
-
-
-def _log_dir_ids(directory: str, disk: Disk) -> list[str]:
-    ids = set()
-    for name in disk.names(directory):
-        if name.startswith(_PREFIX):
-            rest = name.removeprefix(_PREFIX)
-            id_, _, _ = rest.removesuffix(_SUFFIX).partition("-new-")
-            ids.add(id_.partition("-old-")[0])
-    return sorted(id_ for id_ in ids if _ID.fullmatch(id_))

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from kseg.segment.apply.change import abandon, half_done_sentence
 from kseg.segment.apply.disk import DISK, Disk
 from kseg.segment.apply.executor import Applied, finish_claimed
-from kseg.segment.apply.journal import PLAN, Journal, State, unfinished_in
+from kseg.segment.apply.journal import PLAN, Journal, State
+from kseg.segment.apply.journals import unfinished_in
 from kseg.segment.apply.lock import claimed, is_claimed
 from kseg.segment.errors import Refused
 from kseg.segment.findings import Finding

@@ -5,16 +5,8 @@ from collections.abc import Iterator
 
 from kseg.segment.apply.disk import DISK
 from kseg.segment.apply.executor import finish
-from kseg.segment.apply.journal import (
-    Journal,
-    Place,
-    State,
-    former_place,
-    is_there,
-    journals_in,
-    place_of,
-    read_journal,
-)
+from kseg.segment.apply.journal import Journal, Place, State, former_place, is_there, place_of, read_journal
+from kseg.segment.apply.journals import journals_in
 from kseg.segment.apply.lock import locked
 from kseg.segment.apply.undo import undo
 from kseg.segment.errors import KsegError, Refused, UnreadableInput

@@ -13,7 +13,7 @@ from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.compaction.retention.purge import purge
 from kseg.compaction.retention.work import prepare
 from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.journal import journals_in
+from kseg.segment.apply.journals import journals_in
 from kseg.segment.apply.lock import locked
 from kseg.segment.apply.settle import settle
 from kseg.segment.apply.undo import undo

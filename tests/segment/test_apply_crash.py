@@ -14,7 +14,7 @@ import pytest
 
 from kseg.segment.apply.disk import Disk
 from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.journal import journals_in
+from kseg.segment.apply.journals import journals_in
 from kseg.segment.apply.settle import half_done, settle
 from kseg.segment.apply.undo import undo
 from kseg.segment.errors import KsegError

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kseg.segment.apply.executor import apply_plan, finish
-from kseg.segment.apply.journal import journals_in
+from kseg.segment.apply.journals import journals_in
 from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.settle import half_done
 from kseg.segment.apply.undo import undo

@@ -1,0 +1,67 @@
+"""Which journals lie in a directory: of a partition those in .kseg, of a data directory those beside its own files."""
+
+import os
+
+from kseg.segment.apply.disk import DISK, Disk
+from kseg.segment.apply.journal import PREFIX, Journal, Place, State, is_id, read_journal
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.partition.names import KSEG_DIRECTORY
+
+_LAST_LINE_BYTES = 4096
+
+
+def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
+    """All journals in a directory, oldest first. Raises UnreadableInput when one cannot be read."""
+    return [read_journal(place, disk) for place in _places_in(directory, disk)]
+
+
+def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:
+    """The journals in a directory but for those of changes that are done, oldest first: of those only the end is read,
+    since many can lie there. Raises UnreadableInput."""
+    places = [place for place in _places_in(directory, disk) if not _ends_done(place, disk)]
+    return [journal for place in places if (journal := read_journal(place, disk)).state is not State.DONE]
+
+
+def _places_in(directory: str, disk: Disk) -> list[Place]:
+    try:
+        places = [Place(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
+        places += [Place(directory, name, in_log_dir=True) for name in _log_dir_ids(directory, disk)]
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+    return places
+
+
+def _ends_done(place: Place, disk: Disk) -> bool:
+    """Whether the last line of a journal says so; False when that cannot be told from its last bytes."""
+    try:
+        status = disk.status(place.journal)
+        if status is None:
+            return False
+        descriptor = disk.open_to_read(place.journal)
+        try:
+            start = max(0, status.st_size - _LAST_LINE_BYTES)
+            data = disk.read(descriptor, _LAST_LINE_BYTES, start)
+        finally:
+            disk.close(descriptor)
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
+    _, newline, last = data.removesuffix(b"\n").rpartition(b"\n")
+    return data.endswith(b"\n") and bool(newline) and last.startswith(b'{"type":"done"')
+
+
+def _partition_ids(directory: str, disk: Disk) -> list[str]:
+    try:
+        names = disk.names(os.path.join(directory, KSEG_DIRECTORY))
+    except NotADirectoryError:
+        return []
+    return [name for name in names if is_id(name)]
+
+
+def _log_dir_ids(directory: str, disk: Disk) -> list[str]:
+    ids = set()
+    for name in disk.names(directory):
+        if name.startswith(PREFIX):
+            rest = name.removeprefix(PREFIX)
+            id_, _, _ = rest.removesuffix(".jsonl").partition("-new-")
+            ids.add(id_.partition("-old-")[0])
+    return sorted(id_ for id_ in ids if is_id(id_))
