@@ -11,6 +11,7 @@ A row is 24 bytes, an offset 8 (`kernel.keyrows`); they travel as bytes, many at
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -57,9 +58,11 @@ class ShufflePlan:
 
 
 def stand_in(directory: str) -> None:
-    """A task goes to where paths are relative to."""
-    if os.getcwd() != directory:
-        os.chdir(directory)
+    """A task goes to where paths are relative to. Where that is not there, relative paths lead nowhere, and whoever follows
+    one says so."""
+    with suppress(OSError):
+        if os.getcwd() != directory:
+            os.chdir(directory)
 
 
 def new_secret() -> tuple[int, int]:
