@@ -77,6 +77,17 @@ class Topic:
         return self.directory
 
 
+def tombstones(root: Path) -> Topic:
+    """A log in which a key is deleted; its last segment is the active one."""
+    topic = Topic(root)
+    topic.send(("a", 1), ("b", 2))
+    topic.send(("a", None), ("c", 3))
+    topic.roll()
+    topic.send(("z", 9))
+    topic.roll()
+    return topic
+
+
 @dataclass
 class Outcome:
     """What `compact` said and left."""
