@@ -23,6 +23,7 @@ from kseg.segment.plan.pieces import Made
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_OPEN_FILES = "/proc/self/fd/"
 _NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
@@ -95,7 +96,10 @@ class ScratchFile:
     def _open(self, path: str) -> None:
         if path != self._source_path:
             self.let_go()
-            self._source = self._disk.open_to_read(path)
+            if path.startswith(_OPEN_FILES):  # links to files without names, which opening a file does not follow
+                self._source = os.dup(int(path.removeprefix(_OPEN_FILES)))
+            else:
+                self._source = self._disk.open_to_read(path)
             self._source_path = path
 
     def let_go(self) -> None:
@@ -111,7 +115,7 @@ class ScratchFile:
     @property
     def path(self) -> str:
         """By which this process can open it again."""
-        return f"/proc/self/fd/{self._descriptor}"
+        return f"{_OPEN_FILES}{self._descriptor}"
 
     @property
     def view(self) -> memoryview:

@@ -68,6 +68,20 @@ def test_a_map_for_one_key_takes_a_pass_for_each(tmp_path: Path) -> None:
     assert (outcome.result["passes"], outcome.result["next_dirty_offset"]) == (3, 5)
 
 
+def test_a_later_pass_copies_long_stretches_of_what_the_one_before_wrote(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((0, "old"))
+    for key in range(6):
+        topic.send((key, "x" * 40_000))
+    topic.send((6, "last"))
+    topic.roll()
+    directory = topic.close()
+    plan = clean(directory, apply=False, map_bytes=4 * 24)
+    outcome = clean(directory, map_bytes=4 * 24)
+    assert outcome.result["passes"] == plan.result["passes"] > 1
+    assert [offset for offset, _, _ in kept(directory)] == [1, 2, 3, 4, 5, 6, 7]
+
+
 @pytest.mark.behaviour("C04")
 @pytest.mark.behaviour("C49")
 def test_an_open_transaction_holds_its_whole_segment(tmp_path: Path) -> None:

@@ -95,6 +95,16 @@ def test_an_empty_one(tmp_path: Path) -> None:
         assert (bytes(file.view), file.size_bytes, file.crc) == (b"", 0, 0)
 
 
+def test_one_is_copied_from_another(tmp_path: Path) -> None:
+    with ScratchFile(str(tmp_path)) as first, ScratchFile(str(tmp_path)) as second:
+        first.write(NEW)
+        second.copy(first.path, first.view, 3, 9)
+        assert bytes(second.view) == NEW[3:12]
+        assert second.crc == crc32c(NEW[3:12])
+        second.let_go()
+        assert bytes(first.view) == NEW, "it is open still"
+
+
 def test_another_process_finds_what_was_left_under_a_name(tmp_path: Path) -> None:
     with ScratchFile(str(tmp_path), name="12-3") as file:
         file.write(b"made ")
