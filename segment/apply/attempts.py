@@ -2,7 +2,11 @@
 
 On a cluster any process can be lost in the middle of a change, another one is told to do its work, and nobody knows
 whether the first is really gone. What is said in the end must be what one undisturbed attempt would have said, and it
-would have changed the directory once. So an attempt
+would have changed the directory once.
+
+Planning everything first, and carrying the plans out in a second round, would not do: the plan of a compaction is
+gigabytes of new files that live where they were made, and the second round could be lost half way just as well. So there
+is one round, and an attempt
 
 1. takes the seat of its directory (`seats`): it waits for an attempt that is at work there, and keeps a broker out;
 2. looks for the journal of its run. When there is one the change was decided: it is brought to its end, which for one

@@ -23,6 +23,8 @@ from kseg.segment.plan.steps import Plan, Remove, Step, Write
 from tests.kafka.broker import Broker, BrokerFailed
 from tests.kafka.conftest import require_kafka
 from tests.segment.disks import QuickDisk, Stopped, StoppingDisk
+from tests.segment.seating import attempt, child
+from tests.segment.seating import run as run_of
 from tests.trees import differences, tree_state
 
 pytestmark = pytest.mark.kafka
@@ -96,6 +98,26 @@ def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.Cap
 
     assert run(["undo", second.journal]) == 4
     assert "changed since recover was here" in capfd.readouterr().err
+
+
+def test_a_broker_stays_out_while_an_attempt_of_a_run_is_at_work(broker: Broker) -> None:
+    """Also when the process that was called is gone, and only somebody on a cluster goes on."""
+    with child(run_of(broker.data)) as called:
+        assert called.said() == "in"
+        with child(attempt(broker.data, name=f"{TOPIC}-0")) as at_work:
+            assert at_work.said() == "in"
+            with pytest.raises(BrokerFailed):
+                broker.start(attempts=1)
+            called.kill()
+            with pytest.raises(BrokerFailed):
+                broker.start(attempts=1)
+            assert broker.log_text().count("Failed to acquire lock on file .lock") >= 1
+            at_work.leave()
+            assert at_work.said() == "out"
+    with broker, child(run_of(broker.data)) as refused:
+        assert "a broker is running on it" in refused.said()
+        with child(attempt(broker.data)) as late:
+            assert "in use by a broker or another kseg" in late.said()
 
 
 def test_a_broker_opens_what_was_left_half_done(broker: Broker) -> None:

@@ -27,7 +27,9 @@ _LOOPBACK = "127.0.0.1"
 class Daemon:
     """A master or a worker. said: its log file."""
 
-    def __init__(self, kind: str, words: list[str], place: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, kind: str, words: list[str], place: Path, environment: Mapping[str, str], host: str = _LOOPBACK
+    ) -> None:
         place.mkdir(parents=True, exist_ok=True)
         self.said = place / "log"
         with self.said.open("wb") as log:
@@ -36,7 +38,7 @@ class Daemon:
                     str(SPARK_HOME / "bin" / "spark-class"),
                     kind,
                     "--host",
-                    _LOOPBACK,
+                    host,
                     "--webui-port",
                     "0",
                     *words,
@@ -45,7 +47,7 @@ class Daemon:
                 stdout=log,
                 stderr=log,
                 cwd=place,
-                env=_quiet(environment) | {"SPARK_WORKER_DIR": str(place / "work")},
+                env=_quiet(environment, host) | {"SPARK_WORKER_DIR": str(place / "work")},
                 start_new_session=True,  # with it go its executors
             )
 
@@ -119,7 +121,9 @@ class Standalone:
     def add_worker(self) -> Daemon:
         self._started += 1
         words = ["--port", "0", "--cores", "1", "--memory", "1g", self.url]
-        worker = Daemon(_WORKER, words, self._place / f"worker-{self._started}", self._environment)
+        # an address of its own for each: Spark takes them for different machines, which a second attempt needs
+        host = f"127.0.0.{1 + self._started}"
+        worker = Daemon(_WORKER, words, self._place / f"worker-{self._started}", self._environment, host)
         self.workers.append(worker)
         return worker
 
@@ -129,10 +133,10 @@ class Standalone:
         self._master.stop()
 
 
-def _quiet(environment: Mapping[str, str]) -> dict[str, str]:
+def _quiet(environment: Mapping[str, str], host: str) -> dict[str, str]:
     return {
         **environment,
         "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_LOCAL_IP": _LOOPBACK,
+        "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "256m",
     }
