@@ -309,7 +309,7 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         "a broker's load of this log ends with an exception: it does not start, or takes the directory offline",
         _RECOVER,
     ),
-    Kind("no-segments", WARNING, "the partition directory holds no segment", _RECOVER),
+    Kind("no-segments", WARNING, "the partition directory holds no segment", _LIST),
     Kind(
         "leftover-deleted",
         INFO,

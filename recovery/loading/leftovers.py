@@ -24,13 +24,13 @@ def settle_leftovers(place: Workplace, settings: LoadSettings) -> None:
     if not swaps:
         return
     begin, end = _replaced_range(place, settings, swaps)
-    for name in list(place.image):
+    for name in place.listing():
         if not name.endswith(L.SWAP_SUFFIX) and _lies_in(name, begin, end):
             why = f"replaced by a finished cleaning or split of the offsets {begin} to {end - 1}"
             if name.endswith(L.LOG_SUFFIX):
                 report_whole(place, name, offset_in_name(name), "leftover-swap", is_replaced=True)
             place.remove(name, why)
-    for name in list(place.image):
+    for name in place.listing():
         if name.endswith(L.SWAP_SUFFIX):
             final_name = name.removesuffix(L.SWAP_SUFFIX)
             if final_name in place.image and final_name.endswith(L.LOG_SUFFIX):
@@ -42,7 +42,7 @@ def settle_leftovers(place: Workplace, settings: LoadSettings) -> None:
 def _remove_temporary_files(place: Workplace) -> list[str]:
     """Steps 1 and 2; the `.swap` files that count."""
     cleaned, swaps = [], []
-    for name in list(place.image):
+    for name in place.listing():
         if name.endswith(L.DELETED_SUFFIX) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
             place.note("leftover-deleted", name, "the file is marked for deletion and goes")
             place.remove(name, "marked for deletion")

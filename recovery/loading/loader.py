@@ -83,7 +83,7 @@ def load_as_broker(
 
 
 def _forget_side_files(place: Workplace, circumstances: Circumstances) -> Circumstances:
-    for name in list(place.image):
+    for name in place.listing():
         if name.endswith((*_SIDE_SUFFIXES, L.SNAPSHOT_SUFFIX)) or name == EPOCHS_FILE:
             place.remove(name, "to be rebuilt from the log")
     return replace(circumstances, is_clean=False, recovery_point=0)
@@ -158,7 +158,7 @@ class _Load:
         place, segments = self._place, self._segments
         segments.close_all()
         segments.clear()
-        for name in sorted(place.image, key=_java_order):
+        for name in sorted(place.listing(), key=_java_order):
             if name.endswith(_SIDE_SUFFIXES):
                 if numbered(offset_in_name(name), L.LOG_SUFFIX) not in place.image:
                     place.note("orphan-index", name, "the index has no log and goes")

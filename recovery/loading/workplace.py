@@ -15,7 +15,7 @@ from kseg.segment import layout as L
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.java.text import LONG_BITS, parse_integer
-from kseg.segment.partition.names import OFFSET_DIGITS
+from kseg.segment.partition.names import OFFSET_DIGITS, is_seen_by_java
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Fresh, Piece, Span
 from kseg.segment.plan.steps import FileIdentity
@@ -51,6 +51,11 @@ class Workplace:
         self._maps.clear()
 
     # --- looking
+
+    def listing(self) -> list[str]:
+        """The names that a broker finds when it lists the segments. Snapshots it takes by their names alone, whether
+        it finds them or not."""
+        return [name for name in self.image if is_seen_by_java(name)]
 
     @property
     def directory_name(self) -> str:

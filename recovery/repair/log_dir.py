@@ -85,6 +85,12 @@ def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
     )
 
 
+def marking_plan(log_dir: str) -> Plan:
+    """Puts the marker back. Raises UnreadableInput."""
+    marker = Write(MARKER, _empty_marker(), "what it said of the data directory holds again")
+    return Plan(command=COMMAND, directory=log_dir, inputs=inputs_of(log_dir), steps=(marker,))
+
+
 def doubts_about(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> list[str]:
     """Why the data directory may not be called clean: a sentence for each log that is not sound or was not looked at.
 

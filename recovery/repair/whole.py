@@ -6,6 +6,9 @@
 2. The partitions (`work.recover`). Their result rows are kept.
 3. After: the plan for each data directory's own files (`log_dir`). Every file of every partition is synced before the
    marker is written.
+
+Where targets are single segments, nothing but the marker of their data directory is touched: it goes while one changes,
+and comes back behind it.
 """
 
 import os
@@ -18,14 +21,14 @@ from kseg.recovery.repair import log_dir as own_files
 from kseg.recovery.repair.checkpoints import PartitionOutcome
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.work import recover
-from kseg.segment.apply.around import Around
+from kseg.segment.apply.around import Around, around_files
 from kseg.segment.apply.prepared import copy_path
 from kseg.segment.apply.probe import has_journal
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event, Failure, Row, Work
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.plan.steps import Plan, step_rows
-from kseg.segment.targets import PartitionTarget, Target, directory_of
+from kseg.segment.targets import FileTarget, PartitionTarget, Target, directory_of
 
 Values = dict[str, Any]
 
@@ -47,6 +50,8 @@ class Run(Around[RecoverOptions]):
         self._changed: dict[str, list[str]] = {}
         self._openings: dict[str, str] = {}  # by data directory, the id of the journal that has the marker
         self._was_marked: dict[str, bool] = {}
+        self._alone: dict[str, list[FileTarget]] = {}  # single segments, by data directory
+        self._doubtful: set[str] = set()  # directories of which not all is sound
 
     def begin(self, targets: Sequence[Target]) -> None:
         for log_dir in self.log_dirs:
@@ -58,6 +63,42 @@ class Run(Around[RecoverOptions]):
             else:
                 with suppress(UnreadableInput):  # to be named when it is in the way
                     self._was_marked[log_dir] |= _opening_of(log_dir) is not None
+
+        if self.options.apply:
+            around = around_files(targets)
+            self._alone = {each: around[each] for each in around if each not in self.log_dirs}
+        for log_dir, files in self._alone.items():
+            self._begin_alone(log_dir, files)
+
+    def _begin_alone(self, log_dir: str, files: Sequence[FileTarget]) -> None:
+        from kseg.segment.apply.settle import settle
+
+        settle(log_dir, own_files.COMMAND)
+        self._was_marked[log_dir] = own_files.has_marker(log_dir)
+        self._resume(log_dir)
+        if self._was_marked[log_dir]:
+            planned = replace(self.options_for_work(), apply=False, shared=None)
+            rows = [event.values for event in self._over(recover, files, planned) if isinstance(event, Row)]
+            changing = [dict(row) for row in rows if row.get("type") == "result" and row["steps"]]
+            self._take_marker(log_dir, changing, [])
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        yield from super().through(events)
+        for log_dir, files in self._alone.items():
+            opening = self._openings.get(log_dir)
+            if opening is not None:
+                yield Row(self._close_alone(log_dir, opening, {directory_of(file) for file in files}))
+
+    def _close_alone(self, log_dir: str, opening: str, directories: set[str]) -> Values:
+        if directories & self._doubtful:
+            plan = replace(own_files.marking_plan(log_dir), steps=())
+        else:
+            from kseg.segment.apply.syncing import sync_files
+
+            for directory in directories:
+                sync_files(directory)
+            plan = own_files.marking_plan(log_dir)
+        return _log_dir_row(plan, self._carried_out(log_dir, plan, opening, ()))
 
     def options_for_work(self) -> RecoverOptions:
         marked = frozenset(log_dir for log_dir, was_marked in self._was_marked.items() if was_marked)
@@ -72,10 +113,13 @@ class Run(Around[RecoverOptions]):
         if isinstance(event, Row) and event.values.get("type") == "result":
             self._note(dict(event.values))
         elif isinstance(event, Failure):
+            self._doubtful.add(os.path.dirname(event.path) or os.curdir)
             self._note_outcome(event.path, _outcome_of_failure(event))
 
     def _note(self, result: Values) -> None:
         directory = str(result["directory"])
+        if result["doubt"]:
+            self._doubtful.add(directory)
         log_dir = self._note_outcome(directory, _outcome_of(result))
         if log_dir is not None:
             self._directories.setdefault(log_dir, []).append(directory)
@@ -97,7 +141,7 @@ class Run(Around[RecoverOptions]):
         inside = [
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
-        changing, directories, doubtful, outcomes = [], [], [], []
+        changing, doubtful, outcomes = list[Values](), [], []
         for event in self._over(recover, inside, planned):
             if isinstance(event, Failure):
                 doubtful.append(event.sentence)
@@ -105,17 +149,21 @@ class Run(Around[RecoverOptions]):
             elif isinstance(event, Row) and event.values.get("type") == "result":
                 outcomes.append(_outcome_of(dict(event.values)))
                 if event.values["steps"]:
-                    changing.append(f"{event.values['partition']} needs a repair")
-                    directories.append(str(event.values["directory"]))
+                    changing.append(dict(event.values))
         if self.options.mark_clean:
             own_files.refuse_unless_sound(log_dir, [outcome for outcome in outcomes if outcome is not None])
+        self._take_marker(log_dir, changing, doubtful)
+
+    def _take_marker(self, log_dir: str, changing: Sequence[Values], doubtful: Sequence[str]) -> None:
+        """changing: the result rows of what needs a repair."""
         if not changing:
             return  # nothing is done where nothing can be
-        plan = own_files.opening_plan(log_dir, [*changing, *doubtful])
+        needs = [f"{result['partition']} needs a repair" for result in changing]
+        plan = own_files.opening_plan(log_dir, [*needs, *doubtful])
         if not plan.is_empty:
             from kseg.segment.apply.executor import apply_plan
 
-            names = [os.path.basename(os.path.abspath(path)) for path in directories]
+            names = [os.path.basename(os.path.abspath(str(result["directory"]))) for result in changing]
             apply_plan(plan, journal_id=self.options.run_id, partitions=names)
             self._openings[log_dir] = self.options.run_id
 

@@ -34,13 +34,18 @@ def doubt_outliers(logs: Logs, watch: Watch) -> None:
     while number < len(watch.stretches):
         stretch = watch.stretches[number]
         before = watch.stretches[number - 1].last_offset if number else watch.log.base_offset - 1
+        is_misnamed = not number and any(s.first_offset <= before for s in watch.stretches[:2])
+        if is_misnamed:
+            before = -1  # the name says nothing of what comes first
         if stretch.last_offset - before > BELIEVABLE_GAP and _doubt_run(logs, watch, number, before):
             continue
         behind = watch.stretches[number + 1] if number + 1 < len(watch.stretches) else None
         ends_in_damage = watch.next_base is None and last_damage >= stretch.end_position
         is_contradicted = behind is not None and behind.first_offset <= stretch.last_offset
         # without a batch before nobody can say which of two is too high
-        if (is_contradicted or (behind is None and ends_in_damage)) and (number or stretch.batches > 1):
+        if (is_contradicted or (behind is None and ends_in_damage)) and (
+            number or is_misnamed or stretch.batches > 1
+        ):
             rest, outlier = _without_last(logs, stretch)
             lower = before if rest is None else rest.last_offset
             doubt = _outlier(logs, watch, lower, outlier, behind)

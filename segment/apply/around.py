@@ -22,7 +22,7 @@ from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import KsegError, Refused
 from kseg.segment.events import Event, Failure
 from kseg.segment.partition.directory import is_log_directory
-from kseg.segment.targets import FileTarget, PartitionTarget, Target
+from kseg.segment.targets import FileTarget, PartitionTarget, Target, directory_of
 
 O = TypeVar("O", bound=ChangeOptions)
 
@@ -97,7 +97,7 @@ class Around(ABC, Generic[O]):
         from kseg.segment.apply.lock import lock_path, locked, locked_files
 
         if shared is None:
-            return locked({*self.log_dirs, *_around_files(targets)})
+            return locked({*self.log_dirs, *around_files(targets)})
         files = {*map(lock_path, self.log_dirs), *map(shared.lock_file, targets)}
         return locked_files(files, part_for=shared.id)
 
@@ -126,10 +126,14 @@ class Around(ABC, Generic[O]):
                     os.rmdir(output)
 
 
-def _around_files(targets: Sequence[Target]) -> Iterator[str]:
-    """The data directories in which single segments lie."""
+def around_files(targets: Sequence[Target]) -> dict[str, list[FileTarget]]:
+    """The data directories in which single segments lie, each with these."""
+    found: dict[str, list[FileTarget]] = {}
     for target in targets:
         if isinstance(target, FileTarget):
-            log_dir = os.path.join(os.path.dirname(target.path) or os.curdir, os.pardir)
+            log_dir = os.path.join(directory_of(target), os.pardir)
             if is_log_directory(log_dir):
-                yield log_dir
+                short = os.path.normpath(log_dir)
+                is_same = os.path.exists(short) and os.path.samefile(short, log_dir)
+                found.setdefault(short if is_same else log_dir, []).append(target)
+    return found

@@ -75,7 +75,8 @@ def _locked(path: str, part_for: str) -> Iterator[None]:
     folder = os.path.dirname(path) or os.curdir
     before = _mtime_ns(folder)
     descriptor, is_new = _taken(path, folder)
-    with_lock = _mtime_ns(folder)
+    if is_new:
+        _set_mtime(folder, before)  # as if nobody had been here: a journal notes it
     status = os.fstat(descriptor)
     key = (status.st_dev, status.st_ino)
     _held.add(key)
@@ -86,11 +87,10 @@ def _locked(path: str, part_for: str) -> Iterator[None]:
     finally:
         _held.discard(key)
         if is_new:
-            is_untouched = _mtime_ns(folder) == with_lock
+            now = _mtime_ns(folder)
             with suppress(OSError):
                 os.unlink(path)
-                if is_untouched and before is not None:
-                    os.utime(folder, ns=(before, before))  # as if nobody had been here
+                _set_mtime(folder, now)
         os.close(descriptor)
 
 
@@ -99,6 +99,12 @@ def _mtime_ns(path: str) -> int | None:
         return os.stat(path).st_mtime_ns
     except OSError:
         return None
+
+
+def _set_mtime(path: str, mtime_ns: int | None) -> None:
+    if mtime_ns is not None:
+        with suppress(OSError):
+            os.utime(path, ns=(mtime_ns, mtime_ns))
 
 
 def is_held(path: str) -> bool:

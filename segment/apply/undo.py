@@ -85,10 +85,15 @@ def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
         raise Refused(f"there is no journal {place.journal}")
     former = former_place(read_journal(place, disk))
     done, journal, way = _all_back(place, disk)
+    mtime_ns = None
     if former is not None and is_there(former, disk):
         done += undo(former, disk)
+        status = disk.status(place.directory)
+        mtime_ns = None if status is None else status.st_mtime_ns
     with claimed(place.directory), undisturbed():
         _clear(journal, way, disk)
+        if mtime_ns is not None:  # from before the former change, not from between the two
+            disk.change_times(place.directory, mtime_ns)
     return done
 
 

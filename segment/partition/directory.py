@@ -331,11 +331,15 @@ def _partition_directory(path: str, content: _Content) -> PartitionDirectory:
 def _partition_of(
     path: str, entries: tuple[Entry, ...], directories: tuple[SubDirectory, ...]
 ) -> PartitionDirectory:
+    # what is no regular file (a link to nothing, a pipe) a broker passes over
     numbered = sorted(
         (
             entry
             for entry in entries
-            if entry.name.is_live and entry.name.role in _NUMBERED_ROLES and not entry.name.remote_segment_id
+            if entry.problem is None
+            and entry.name.is_live
+            and entry.name.role in _NUMBERED_ROLES
+            and not entry.name.remote_segment_id
         ),
         key=_entry_order,
     )

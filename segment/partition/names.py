@@ -215,7 +215,11 @@ class FileName:
 
 @lru_cache(maxsize=4096)  # a name is asked about by whoever lists it and again by whoever opens it
 def parse_file_name(name: str) -> FileName:
-    """What a file name (no path) says. Never fails: a name that means nothing has role UNKNOWN."""
+    """What a file name (no path) says. Never fails: a name that means nothing has role UNKNOWN.
+
+    So has one that a broker does not see."""
+    if not is_seen_by_java(name):
+        return FileName(name, None, Role.UNKNOWN, is_well_formed=False, stem=name)
     stem, state = _strip_states(name)
     role = _ROLE_BY_NAME.get(stem)
     if role is not None:
@@ -238,6 +242,11 @@ def parse_file_name(name: str) -> FileName:
     offset = _offset(body.partition(".")[0])
     is_well_formed = offset is not None and stem == segment_file_name(offset, f".{suffix}")
     return FileName(name, offset, role, state, is_well_formed, stem=stem)
+
+
+def is_seen_by_java(name: str) -> bool:
+    """Whether a broker finds a file of this name: where that is no UTF-8, Java spells another, of which there is none."""
+    return name.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in name)
 
 
 def _strip_states(name: str) -> tuple[str, FileState]:

@@ -133,7 +133,7 @@ class Oracle:
         """A private writable copy of a file or directory, with its name and modification times."""
         target = self._fresh_directory() / path.name
         if path.is_dir():
-            shutil.copytree(path, target)
+            shutil.copytree(path, target, symlinks=True)
         else:
             shutil.copy2(path, target)
         return target

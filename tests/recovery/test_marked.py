@@ -16,7 +16,7 @@ from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.whole import Run
 from kseg.segment import fanout
 from kseg.segment.events import Event, Failure, Row
-from kseg.segment.targets import PartitionTarget
+from kseg.segment.targets import FileTarget, PartitionTarget
 
 FIRST = "00000000000000000000"
 MARKER = ".kafka_cleanshutdown"
@@ -97,3 +97,28 @@ def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevert
     failure = told[-1]
     assert isinstance(failure, Failure) and failure.exit_status == 4
     assert "not marked clean" in failure.sentence and "the disk is full" in failure.sentence
+
+
+def test_the_marker_is_away_while_a_single_segment_changes(
+    marked: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = marked / "metro-none-0" / f"{FIRST}.log"
+    before = {file.name: file.read_bytes() for file in marked.iterdir() if file.is_file()}
+    options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), apply=True, run_id="killed")
+    with Run(options, fanout.run).held([FileTarget(str(log))]):
+        assert not (marked / MARKER).exists()
+    assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(log)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (journal,) = [row["journal"] for row in rows if row["type"] == "result" and "log_dir" in row]
+    assert (marked / MARKER).read_bytes() == b""  # as after every repair
+    names = before.keys() - {MARKER}
+    assert {name: (marked / name).read_bytes() for name in names} == {name: before[name] for name in names}
+    assert run(["undo", journal]) == 0
+    assert (marked / MARKER).read_bytes() == before[MARKER]
+
+
+def test_a_sound_single_segment_leaves_the_marker_alone(marked: Path) -> None:
+    state = (marked / MARKER).stat()
+    sound = marked / "metro-zstd-0" / max(f.name for f in (marked / "metro-zstd-0").glob("*.log"))
+    assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(sound)]) == 0
+    assert (marked / MARKER).stat() == state

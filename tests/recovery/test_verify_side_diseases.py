@@ -290,3 +290,12 @@ def test_an_index_alone_is_held_against_its_log(hurt: Path) -> None:
 def test_single_files(name: str, data: bytes, kind: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(data)
     assert judge(tmp_path / name).ids() == {kind}
+
+
+def test_an_empty_partition_is_not_sent_to_recover(tmp_path: Path) -> None:
+    """There is nothing to repair: a broker makes the first segment when it opens the directory."""
+    empty = tmp_path / "orders-0"
+    empty.mkdir()
+    (found,) = judge(empty).findings
+    assert found.id == "no-segments"
+    assert "recover" not in found.kind.hint

@@ -1,0 +1,61 @@
+"""Files that a broker's listing does not find: names that are no UTF-8, links to nothing. The real loader is the judge."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fixtures import healthy
+from kseg.recovery.loading.loader import load_as_broker
+from kseg.recovery.policy import Circumstances
+from kseg.segment.plan.inputs import inputs_of
+from tests.kafka.oracle import KafkaRaised, Oracle
+from tests.recovery.judging import NOW_MS, judge
+from tests.recovery.salvaging import SETTINGS, is_at_peace, plan
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    return healthy.partition(tmp_path / "metro-0")
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe12.log", b"\xff.index", b"\xff.log.swap"])
+def test_a_name_that_is_no_utf_8(oracle: Oracle, partition: Path, name: bytes) -> None:
+    answer = oracle.partition(partition, clean=True, recovery_point=0, now=NOW_MS)
+    odd = os.path.join(os.fsencode(partition), name)
+    with open(odd, "wb") as stream:
+        stream.write(b"0123456789")
+    again = oracle.partition(partition, clean=True, recovery_point=0, now=NOW_MS)
+    assert again.loaded == answer.loaded  # it does not throw, and finds the same log
+    ours = load_as_broker(
+        str(partition), inputs_of(str(partition)), Circumstances(is_clean=True, recovery_point=0), SETTINGS
+    )
+    assert ours.death is None and ours.log_end_offset == again.loaded["log_end_offset"]
+    assert os.fsdecode(name) in ours.image
+    assert {finding.id for finding in judge(partition).findings} >= {"unknown-file"}
+    assert is_at_peace(partition, plan(partition))
+
+
+def test_a_snapshot_whose_name_is_no_utf_8(oracle: Oracle, partition: Path) -> None:
+    """Of snapshots the loader asks nothing but the ending of the name."""
+    with open(os.path.join(os.fsencode(partition), b"\xc3.snapshot"), "wb"):
+        pass
+    with pytest.raises(KafkaRaised, match="NumberFormatException"):
+        oracle.partition(partition, clean=True, recovery_point=0, now=NOW_MS)
+    ours = load_as_broker(str(partition), inputs_of(str(partition)), Circumstances(is_clean=True), SETTINGS)
+    assert ours.death is not None and ours.death.kafka_exception == "NumberFormatException"
+
+
+def test_a_link_to_nothing_that_is_named_like_a_log(oracle: Oracle, partition: Path) -> None:
+    (partition / f"{700:020d}.log").symlink_to(partition / "nothing")
+    answer = oracle.partition(partition, clean=True, recovery_point=0, now=NOW_MS)
+    assert answer.loaded["log_end_offset"] == 330
+    verdict = judge(partition)
+    assert verdict.ids("error", "warning") == {"unreadable-file"}
+    assert not {"offset-gap", "segment-gap"} & {finding.id for finding in verdict.findings}
+    repair = plan(partition)
+    assert repair.log_end_offset == 330
