@@ -31,16 +31,6 @@ T_WIDTH = 8
 J_WIDTH = 7
 
 
-def touched(slots, slot_count, cells, capacity, row, stop, hashes):
-    # looks at the slots of several records, so that they are at hand when they are searched
-    total = 0
-    while row < stop:
-        if cells[4 * capacity + row] >= 0:
-            total = total ^ slots[3 * search.home_of(hashes[2 * row], slot_count) + 2]
-        row = row + 1
-    return total
-
-
 def judge_rows(
     cells,
     capacity,
@@ -79,7 +69,7 @@ def judge_rows(
             touched_to = row + 32
             if touched_to > count:
                 touched_to = count
-            totals[6] = touched(table, slot_count, rows, capacity, row, touched_to, words)
+            totals[6] = search.touched(table, slot_count, rows, capacity, row, touched_to, words)
         batch = rows[row]
         if batch < 0 or batch >= batch_capacity:
             raise ValueError("a record belongs to no batch of the table")

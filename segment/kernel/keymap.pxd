@@ -15,9 +15,6 @@ cdef int hash_key(const unsigned char* body, Py_ssize_t p, Py_ssize_t end, unsig
 @cython.locals(source=cython.p_const_uchar, size=cython.longlong, row=cython.Py_ssize_t, start=cython.longlong, length=cython.longlong)
 cpdef Py_ssize_t hash_rows(const unsigned char[::1] body, const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count, unsigned long long first, unsigned long long second, long long[::1] hashes) except -1
 
-@cython.locals(total=cython.longlong)
-cdef long long touched(const long long* slots, long long slot_count, const long long* cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop, const long long* hashes) noexcept
-
 @cython.locals(table=cython.p_longlong, words=cython.p_longlong, touched_to=cython.Py_ssize_t, offset=cython.longlong, at=cython.Py_ssize_t)
 cpdef Py_ssize_t put_rows(long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count, long long[::1] hashes, long long start_offset, long long[::1] slots, long long slot_count, long long limit, long long[::1] state) except -1
 

@@ -121,16 +121,6 @@ def hash_rows(body, cells, capacity, count, first, second, hashes):
     return count
 
 
-def touched(slots, slot_count, cells, capacity, row, stop, hashes):
-    # looks at the slots of several records, so that they are at hand when they are searched
-    total = 0
-    while row < stop:
-        if cells[4 * capacity + row] >= 0:
-            total = total ^ slots[3 * search.home_of(hashes[2 * row], slot_count) + 2]
-        row = row + 1
-    return total
-
-
 def put_rows(cells, capacity, row, count, hashes, start_offset, slots, slot_count, limit, state):
     """Put the keyed records `row` … count − 1 at or above `start_offset` into the map; later ones replace earlier ones.
 
@@ -151,7 +141,9 @@ def put_rows(cells, capacity, row, count, hashes, start_offset, slots, slot_coun
             touched_to = row + 32
             if touched_to > count:
                 touched_to = count
-            state[3] = touched(table, slot_count, views.table_in(cells), capacity, row, touched_to, words)
+            state[3] = search.touched(
+                table, slot_count, views.table_in(cells), capacity, row, touched_to, words
+            )
         offset = cells[capacity + row]
         if cells[4 * capacity + row] >= 0 and offset >= start_offset:
             if state[0] >= limit:

@@ -16,3 +16,13 @@ cdef inline Py_ssize_t find_slot(const long long* slots, long long slot_count, l
         if at >= 3 * slot_count:
             at = 0
     return at
+
+cdef inline long long touched(const long long* slots, long long slot_count, const long long* cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop, const long long* hashes) noexcept:
+    cdef long long total
+    # looks at the slots of several records, so that they are at hand when they are searched
+    total = 0
+    while row < stop:
+        if cells[4 * capacity + row] >= 0:
+            total = total ^ slots[3 * home_of(hashes[2 * row], slot_count) + 2]
+        row = row + 1
+    return total

@@ -21,3 +21,13 @@ def find_slot(slots, slot_count, first, second):
         if at >= 3 * slot_count:
             at = 0
     return at
+
+
+def touched(slots, slot_count, cells, capacity, row, stop, hashes):
+    # looks at the slots of several records, so that they are at hand when they are searched
+    total = 0
+    while row < stop:
+        if cells[4 * capacity + row] >= 0:
+            total = total ^ slots[3 * home_of(hashes[2 * row], slot_count) + 2]
+        row = row + 1
+    return total
