@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
+from kseg.cli.change import CHANGE, Apply, HardLink, Quarantine, change, check_way, identity
 from kseg.cli.declare import Option
 from kseg.cli.options import (
     Archives,
@@ -21,12 +22,10 @@ from kseg.cli.options import (
     SparkConf,
     Topics,
     cluster_of,
-    default_jobs,
     read_count,
     read_duration,
     read_size,
 )
-from kseg.segment.errors import UsageError
 
 EXAMPLES = (
     ("What compaction would free, and what stays", "kseg compact /var/lib/kafka/accounts-0"),
@@ -48,7 +47,6 @@ EXAMPLES = (
 
 WHAT = "What is cleaned"
 RESULT = "What becomes of it"
-CHANGE = "What is changed"
 BROKER = "What the broker would know"
 
 
@@ -207,7 +205,7 @@ def command(
             panel=RESULT,
         ),
     ] = 10,
-    apply: Annotated[bool, Option("--apply", help="Carry the plan out, in place.", panel=CHANGE)] = False,
+    apply: Apply = False,
     output: Annotated[
         str | None,
         Option(
@@ -217,21 +215,8 @@ def command(
             panel=CHANGE,
         ),
     ] = None,
-    hard_link: Annotated[
-        bool,
-        Option(
-            "--hard-link", help="With --output: unchanged files of the copy are hard links.", panel=CHANGE
-        ),
-    ] = False,
-    quarantine: Annotated[
-        str | None,
-        Option(
-            "--quarantine",
-            metavar="DIR",
-            help="Where what is taken out goes. Default: .kseg in the partition directory.",
-            panel=CHANGE,
-        ),
-    ] = None,
+    hard_link: HardLink = False,
+    quarantine: Quarantine = None,
     log_start_offset: Annotated[
         int | None,
         Option(
@@ -285,22 +270,15 @@ def command(
     `kseg retain --purge` deletes them; `kseg undo` brings them back. The exit status is 1 when a compaction is due and
     was only planned.
     """
-    if apply and output is not None:
-        raise UsageError("--apply and --output exclude each other")
-    if hard_link and output is None:
-        raise UsageError("--hard-link goes with --output")
-    if quarantine is not None and not apply:
-        raise UsageError("--quarantine goes with --apply")
+    check_way(apply, output, hard_link, quarantine)
     from kseg.cli.advice import apply_command
     from kseg.cli.compacted import compact_words, is_due
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, over_targets, run_identity
+    from kseg.cli.run import clock_ms
     from kseg.cli.stream import complain
     from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
     from kseg.compaction.cleaner.whole import Run
     from kseg.compaction.cleaner.work import compact_group
-    from kseg.segment.apply.together import groups_of
-    from kseg.segment.targets import Expansion
 
     now_ms = clock_ms() if now is None else now
     settings = CleanSettings(now_ms=now_ms)
@@ -326,7 +304,7 @@ def command(
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings.check()
     cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
-    run_id, shared = run_identity(apply, cluster, output)
+    run_id, shared = identity(apply, cluster, output)
     options = CompactOptions(
         settings=settings,
         first_dirty_offset=None if first_dirty_offset in (None, "checkpoint") else int(first_dirty_offset),
@@ -375,18 +353,13 @@ def command(
             apply_command("compact", said, topics, paths) if run.is_due and not tally.failures else ""
         ),
     )
-    return over_targets(
+    return change(
         compact_group,
-        options,
+        run,
         style,
-        expand=Expansion.PARTITIONS,
         paths=paths,
         topics=topics,
         partition=partition,
-        jobs=jobs or default_jobs(),
-        through=run.through,
+        jobs=jobs,
         cluster=cluster,
-        in_place=apply,
-        grouped=groups_of,
-        hold=run.held,
     )

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from kseg.cli.change import CHANGE, Apply, HardLink, Quarantine, change, check_way, identity
 from kseg.cli.declare import Option
 from kseg.cli.options import (
     Archives,
@@ -25,7 +26,6 @@ from kseg.cli.options import (
     read_offset,
     read_size,
 )
-from kseg.segment.errors import UsageError
 
 EXAMPLES = (
     ("What would be repaired, and what either policy costs", "kseg recover /var/lib/kafka"),
@@ -42,7 +42,6 @@ EXAMPLES = (
     ("So that the broker starts without recovery", "kseg recover --apply --mark-clean /var/lib/kafka"),
 )
 
-CHANGE = "What is changed"
 BROKER = "What the broker would know"
 
 DEFAULT_POLICY = "salvage"
@@ -62,7 +61,7 @@ def command(
             help="salvage keeps every valid batch; kafka leaves what a broker's log loading leaves.",
         ),
     ] = DEFAULT_POLICY,
-    apply: Annotated[bool, Option("--apply", help="Carry the plan out, in place.", panel=CHANGE)] = False,
+    apply: Apply = False,
     output: Annotated[
         str | None,
         Option(
@@ -72,21 +71,8 @@ def command(
             panel=CHANGE,
         ),
     ] = None,
-    hard_link: Annotated[
-        bool,
-        Option(
-            "--hard-link", help="With --output: unchanged files of the copy are hard links.", panel=CHANGE
-        ),
-    ] = False,
-    quarantine: Annotated[
-        str | None,
-        Option(
-            "--quarantine",
-            metavar="DIR",
-            help="Where what is taken out goes. Default: .kseg in the partition directory.",
-            panel=CHANGE,
-        ),
-    ] = None,
+    hard_link: HardLink = False,
+    quarantine: Quarantine = None,
     rebuild: Annotated[
         bool, Option("--rebuild", help="All side files anew from the log, sound ones too.", panel=CHANGE)
     ] = False,
@@ -188,26 +174,19 @@ def command(
     What leaves a file goes to a quarantine, and `kseg undo` brings it back. The exit status is 1 when a repair is due
     and was only planned.
     """
-    if apply and output is not None:
-        raise UsageError("--apply and --output exclude each other")
-    if hard_link and output is None:
-        raise UsageError("--hard-link goes with --output")
-    if quarantine is not None and not apply:
-        raise UsageError("--quarantine goes with --apply")
+    check_way(apply, output, hard_link, quarantine)
     from kseg.cli.advice import apply_command
     from kseg.cli.recovered import is_due, recover_words
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, over_targets, run_identity, workers
+    from kseg.cli.run import clock_ms, workers
     from kseg.recovery.policy import LoadSettings, Policy
     from kseg.recovery.repair.group import recover_group
     from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.whole import Run
-    from kseg.segment.apply.together import groups_of
-    from kseg.segment.targets import Expansion
 
     now_ms = clock_ms() if now is None else now
     cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
-    run_id, shared = run_identity(apply, cluster, output)
+    run_id, shared = identity(apply, cluster, output)
     options = RecoverOptions(
         settings=LoadSettings(
             now_ms=now_ms,
@@ -262,18 +241,13 @@ def command(
             apply_command("recover", given, topics, paths) if tally.remaining and not tally.failures else ""
         ),
     )
-    return over_targets(
+    return change(
         recover_group,
-        options,
+        run,
         style,
-        expand=Expansion.PARTITIONS,
         paths=paths,
         topics=topics,
         partition=partition,
         jobs=jobs,
-        through=run.through,
         cluster=cluster,
-        in_place=apply,
-        grouped=groups_of,
-        hold=run.held,
     )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Annotated
 
+from kseg.cli.change import CHANGE, change, identity
 from kseg.cli.declare import Option
 from kseg.cli.options import (
     Archives,
@@ -21,7 +22,6 @@ from kseg.cli.options import (
     SparkConf,
     Topics,
     cluster_of,
-    default_jobs,
     read_duration,
     read_size,
 )
@@ -43,7 +43,6 @@ EXAMPLES = (
 )
 
 LIMITS = "What goes"
-CHANGE = "What is changed"
 BROKER = "What the broker would know"
 
 
@@ -178,7 +177,7 @@ def command(
     from kseg.cli.advice import apply_command
     from kseg.cli.render import Style
     from kseg.cli.retained import retain_words
-    from kseg.cli.run import clock_ms, over_targets, run_identity
+    from kseg.cli.run import clock_ms
     from kseg.cli.stream import complain
     from kseg.compaction.retention.options import (
         Limits,
@@ -190,8 +189,6 @@ def command(
     )
     from kseg.compaction.retention.whole import Run
     from kseg.compaction.retention.work import retain_group
-    from kseg.segment.apply.together import groups_of
-    from kseg.segment.targets import Expansion
 
     limits, delay_ms = Limits(), None
     if config is not None:
@@ -209,7 +206,7 @@ def command(
         limits = replace(limits, policies=policies_of(tuple(cleanup_policy.split(","))))
     now_ms = clock_ms() if now is None else now
     cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
-    run_id, shared = run_identity(apply, cluster)
+    run_id, shared = identity(apply, cluster)
     options = RetainOptions(
         limits=limits,
         now_ms=now_ms,
@@ -250,18 +247,13 @@ def command(
             apply_command("retain", given, topics, paths) if run.is_due and not tally.failures else ""
         ),
     )
-    return over_targets(
+    return change(
         retain_group,
-        options,
+        run,
         style,
-        expand=Expansion.PARTITIONS,
         paths=paths,
         topics=topics,
         partition=partition,
-        jobs=jobs or default_jobs(),
-        through=run.through,
+        jobs=jobs,
         cluster=cluster,
-        in_place=apply,
-        grouped=groups_of,
-        hold=run.held,
     )

@@ -19,7 +19,6 @@ from kseg.segment.targets import Expansion, Target, resolve_targets
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from kseg.segment.apply.shared import Shared
     from kseg.spark.cluster import ClusterOptions
 
 
@@ -105,21 +104,6 @@ def workers(
     from kseg.spark import fanout as on_cluster
 
     return partial(on_cluster.run, cluster=cluster, say=say, in_place=in_place)
-
-
-def run_identity(
-    apply: bool, cluster: "ClusterOptions | None", output: str | None = None
-) -> "tuple[str, Shared | None]":
-    """(the id for the journals of a run that changes files in place, how its work is shared out over a cluster).
-
-    What neither needs is not imported: most plans are made to be read."""
-    if not apply and cluster is None:
-        return "", None
-    from kseg.segment.apply.journal import new_run_id
-    from kseg.segment.apply.shared import Shared
-
-    run_id = new_run_id(clock_ms())
-    return run_id if apply else "", None if cluster is None else Shared(run_id, output)
 
 
 def _after(first: Sequence[Event], events: Iterator[Event]) -> Iterator[Event]:

@@ -1,0 +1,91 @@
+"""What the commands that change directories have in common: --apply, --output and what goes with them, and the frame of
+a run."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from kseg.cli.declare import Option
+from kseg.segment.errors import UsageError
+
+if TYPE_CHECKING:
+    from kseg.cli.render import Style
+    from kseg.segment.apply.around import Around
+    from kseg.segment.apply.shared import Shared
+    from kseg.segment.events import Work
+    from kseg.spark.cluster import ClusterOptions
+
+CHANGE = "What is changed"
+
+Apply = Annotated[bool, Option("--apply", help="Carry the plan out, in place.", panel=CHANGE)]
+HardLink = Annotated[
+    bool,
+    Option("--hard-link", help="With --output: unchanged files of the copy are hard links.", panel=CHANGE),
+]
+Quarantine = Annotated[
+    str | None,
+    Option(
+        "--quarantine",
+        metavar="DIR",
+        help="Where what is taken out goes. Default: .kseg in the partition directory.",
+        panel=CHANGE,
+    ),
+]
+
+
+def check_way(apply: bool, output: str | None, hard_link: bool, quarantine: str | None) -> None:
+    """Raises UsageError for options that do not go together."""
+    if apply and output is not None:
+        raise UsageError("--apply and --output exclude each other")
+    if hard_link and output is None:
+        raise UsageError("--hard-link goes with --output")
+    if quarantine is not None and not apply:
+        raise UsageError("--quarantine goes with --apply")
+
+
+def identity(
+    apply: bool, cluster: "ClusterOptions | None", output: str | None = None
+) -> "tuple[str, Shared | None]":
+    """(the id for the journals of a run that changes files in place, how its work is shared out over a cluster).
+
+    What neither needs is not imported: most plans are made to be read."""
+    if not apply and cluster is None:
+        return "", None
+    from kseg.cli.run import clock_ms
+    from kseg.segment.apply.journal import new_run_id
+    from kseg.segment.apply.shared import Shared
+
+    run_id = new_run_id(clock_ms())
+    return run_id if apply else "", None if cluster is None else Shared(run_id, output)
+
+
+def change(
+    work: "Work[Any, Any]",
+    run: "Around[Any]",
+    style: "Style",
+    *,
+    paths: Sequence[str],
+    topics: Sequence[str],
+    partition: int | None,
+    jobs: int | None,
+    cluster: "ClusterOptions | None",
+) -> int:
+    """Run `work` on the partitions that the paths mean, with what surrounds them; gives the exit status."""
+    from kseg.cli.run import over_targets
+    from kseg.segment.apply.together import groups_of
+    from kseg.segment.targets import Expansion
+
+    return over_targets(
+        work,
+        run.options,
+        style,
+        expand=Expansion.PARTITIONS,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+        cluster=cluster,
+        in_place=run.options.apply,
+        through=run.through,
+        grouped=groups_of,
+        hold=run.held,
+    )
