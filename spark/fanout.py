@@ -1,16 +1,17 @@
 """Run a command's work over many targets on a cluster, and hand on the events in target order: the twin of
 `kseg.segment.fanout`.
 
-1. The shares (`tasks`) go out in flights: a flight is one Spark job, of a few tasks that stand together in the output.
+1. Where one target would keep all others waiting, and its work can be foreseen, a job of its own looks at parts of it.
+2. The shares (`tasks`) go out in flights: a flight is one Spark job, of a few tasks that stand together in the output.
    Flights overlap, so that no core waits for the slowest task of another flight.
-2. What has come back waits here for its turn. A flight is sent out only while what waits, together with what those
+3. What has come back waits here for its turn. A flight is sent out only while what waits, together with what those
    under way may bring (as much as the ones before, at first the most that is allowed), is below AHEAD_BYTES; one is
    always under way. So memory is bounded, whatever the output is, and small answers leave every core at work.
-3. Spark tries a task again whose executor is lost, and counts one attempt only: so each event comes once. A flight
+4. Spark tries a task again whose executor is lost, and counts one attempt only: so each event comes once. A flight
    that fails for good is taken apart, and its units tried one by one: what fails again is a `Failure` of that target.
-4. A unit whose events are too many for one answer is worked on by a task that keeps them on the disk of its executor;
+5. A unit whose events are too many for one answer is worked on by a task that keeps them on the disk of its executor;
    they are fetched from there a few chunks at a time.
-5. Whatever ends the run (all done, Ctrl-C, the consumer leaving) cancels the jobs.
+6. Whatever ends the run (all done, Ctrl-C, the consumer leaving) cancels the jobs.
 """
 
 import os
@@ -19,6 +20,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kseg.segment.events import Advance, Event, Failure, Work
@@ -29,8 +31,8 @@ from kseg.spark.cluster import ClusterOptions
 from kseg.spark.session import NoCluster
 from kseg.spark.shipping import ship_where_missing
 from kseg.spark.sight import Blind, landmarks
-from kseg.spark.tasks import Outcome, Share, Unit
-from kseg.spark.trouble import reason
+from kseg.spark.tasks import Outcome, Share, State, Unit
+from kseg.spark.trouble import is_of_the_node, reason
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -57,12 +59,27 @@ def run(
     """The events of `work` over all targets, in the order of the targets; progress comes as soon as it is known.
 
     finished: called after the last event of each target was taken. say: told in one sentence what is worth knowing
-    about the cluster. in_place: the work changes files of the targets. Raises UsageError where Spark is missing, NoCluster where the cluster is, or does not see the files.
+    about the cluster. in_place: the work changes files of the targets. Raises UsageError where Spark is missing,
+    NoCluster where the cluster is, or does not see the files.
     """
     context = ready(cluster, say or _ignore)
-    marks = landmarks([each.path for each in targets], are_changing=in_place)
-    run = tasks.Run(uuid.uuid4().hex, work, options, os.getcwd(), marks)
+    run = described(work, targets, options, in_place=in_place)
     yield from _Run(context, run, targets, finished or _ignore).events()
+
+
+def described(
+    work: Work[T, O], targets: Sequence[Named], options: O, *, in_place: bool = False
+) -> tasks.Run[T, O]:
+    """What the tasks of a run are told."""
+    return tasks.Run(
+        id=uuid.uuid4().hex,
+        work=work,
+        options=options,
+        directory=os.getcwd(),
+        landmarks=landmarks([target.path for target in targets], are_changing=in_place),
+        room_bytes=tasks.MOST_RESULT_BYTES,
+        chunk_bytes=tasks.CHUNK_BYTES,
+    )
 
 
 def ready(cluster: ClusterOptions, say: Say) -> "SparkContext":
@@ -79,6 +96,14 @@ def ready(cluster: ClusterOptions, say: Say) -> "SparkContext":
 
 def _ignore(_what: object) -> None:
     return None
+
+
+def _seen(answers: list[Any]) -> list[Any]:
+    """The answers of tasks. Raises NoCluster where a node does not see the files."""
+    for answer in answers:
+        if isinstance(answer, Blind):
+            raise NoCluster(answer.sentence)
+    return answers
 
 
 class _Flight:
@@ -113,14 +138,17 @@ class _Run(Generic[T, O]):
         self._targets = targets
         self._finished = finished
         self._cores = max(1, context.defaultParallelism)
-        groups = tasks.pack(tasks.weigh(targets), self._cores)
-        self._waiting = deque(Share(run, units) for units in groups)
+        self._waiting: deque[Share[T, O]] = deque()
         self._flights: deque[_Flight] = deque()  # in the order of the output, the first is next
         self._back: queue.SimpleQueue[_Flight] = queue.SimpleQueue()
         self._known_bytes = self._known_tasks = 0
+        self._closed: set[int] = set()  # numbers of which nothing more is told
 
     def events(self) -> Iterator[Event]:
         try:
+            units = self._foreseen(tasks.weigh(self._targets))
+            groups = tasks.plan(self._run.work, units, self._run.options, self._cores)
+            self._waiting.extend(Share(self._run, group) for group in groups)
             self._send_out()
             while self._flights:
                 while not self._flights[0].is_back:
@@ -134,6 +162,18 @@ class _Run(Generic[T, O]):
             raise
         finally:
             self._cancel()
+
+    def _foreseen(self, units: list[Unit[T]]) -> list[Unit[T]]:
+        """The units, with what a job of its own has found where one of them would keep all others waiting."""
+        foresights = tasks.foresights(self._run, units, self._cores)
+        if not foresights:
+            return units
+        try:
+            claims = _seen(self._job(foresights, tasks.look_ahead))
+        except Exception as error:  # noqa: BLE001  (Py4J's: what nobody has seen is looked at in its turn)
+            self._see_to(error)
+            return units
+        return tasks.knowing(units, claims)
 
     # --- flights
 
@@ -171,15 +211,9 @@ class _Run(Generic[T, O]):
         InheritableThread(target=fly, daemon=True).start()
 
     def _outcomes(self, shares: Sequence[Share[T, O]]) -> list[Outcome]:
-        answers = self._job(shares, tasks.perform)
-        for answer in answers:
-            if isinstance(answer, Blind):
-                raise NoCluster(answer.sentence)
-        return answers
+        return _seen(self._job(shares, tasks.perform))
 
-    def _job(
-        self, shares: Sequence[Share[T, O]], life: Callable[[Iterable[Any]], Iterable[Any]]
-    ) -> list[Any]:
+    def _job(self, shares: Sequence[object], life: Callable[[Iterable[Any]], Iterable[Any]]) -> list[Any]:
         with self._tagged():
             return self._context.parallelize(shares, len(shares)).mapPartitions(life).collect()
 
@@ -215,25 +249,36 @@ class _Run(Generic[T, O]):
                 yield from self._told(unit, outcome)
 
     def _told(self, unit: Unit[T], outcome: Outcome) -> Iterator[Event]:
-        if outcome.chunks is None:
-            yield from self._at_length(unit)
-        else:
-            for chunk in outcome.chunks:
-                yield from tasks.unpack(chunk)
+        if unit.number in self._closed:
+            return
+        match outcome.state:
+            case State.DONE:
+                for chunk in outcome.chunks:
+                    yield from tasks.unpack(chunk)
+                if unit.is_last:
+                    self._close(unit)
+            case State.NO_ROOM:
+                yield from self._alone(unit)
+            case State.TOO_MUCH | State.GIVEN_UP:
+                yield from self._at_length(replace(unit, stop=None))
+
+    def _close(self, unit: Unit[T]) -> None:
+        self._closed.add(unit.number)
         self._finished(unit.target)
 
     def _alone(self, unit: Unit[T]) -> Iterator[Event]:
-        """A unit of a flight that failed, tried by itself."""
+        """A unit of a flight that failed, or that had no room in its share, tried by itself."""
+        if unit.number in self._closed:
+            return
         try:
             (outcome,) = self._outcomes([Share(self._run, (unit,))])
         except Exception as error:  # noqa: BLE001  (Py4J's)
             yield self._lost(unit, error)
-            self._finished(unit.target)
             return
         yield from self._told(unit, outcome)
 
     def _at_length(self, unit: Unit[T]) -> Iterator[Event]:
-        """The events of a unit that are too many for one answer, from the disk of the executor that makes them."""
+        """All that is left of a target and too much for one answer, from the disk of the executor that makes it."""
         from pyspark import StorageLevel
 
         made = self._context.parallelize([Share(self._run, (unit,))], 1).mapPartitions(
@@ -254,6 +299,7 @@ class _Run(Generic[T, O]):
                     yield from tasks.unpack(chunk)
                 start += len(chunks)
                 if len(chunks) < CHUNKS_AT_A_TIME:
+                    self._close(unit)
                     return
         finally:
             with suppress(Exception):  # the cluster may be gone
@@ -262,13 +308,15 @@ class _Run(Generic[T, O]):
     def _leftovers(self) -> Iterator[Event]:
         """After an interrupt: the flights that are back as a whole, in order."""
         for flight in self._flights:
-            if flight.outcomes is not None and all(each.chunks is not None for each in flight.outcomes):
+            if flight.outcomes is not None and all(each.state is State.DONE for each in flight.outcomes):
                 yield from self._unload(flight)
 
     # --- trouble
 
     def _lost(self, unit: Unit[T], error: Exception) -> Failure:
+        """Says that a target failed for good, and closes it."""
         self._see_to(error)
+        self._close(unit)
         path = unit.target.path
         return Failure(path, f"the task working on {path} failed on the cluster: {reason(error)}", BUG_STATUS)
 
@@ -276,6 +324,8 @@ class _Run(Generic[T, O]):
         """Raise what ends the whole run."""
         if isinstance(error, NoCluster):
             raise error
+        if error is not None and is_of_the_node(error):
+            raise NoCluster(f"the nodes of {self._context.master} cannot work: {reason(error)}") from error
         if sessions.is_over(self._context):
             why = reason(error) if error is not None else "it has been stopped"
             raise NoCluster(f"the cluster {self._context.master} is lost: {why}") from error

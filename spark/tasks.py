@@ -1,11 +1,14 @@
 """What one task of the cluster does, and how targets are shared out among tasks.
 
-    unit    one target, by its number in the output
+    unit    one target, by its number in the output; or a piece of one
     share   units that stand together in the output: what one task works on
 
-1. Weigh every unit: its bytes, and a little for being one at all.
+1. Weigh every unit: its bytes, and a little for being one at all. Work whose answer is that of pieces (`segment.pieces`)
+   has large targets cut into units of PIECE_BYTES, at batch boundaries that the index knows. Of work that goes through a
+   target in order others look at parts beforehand, where that target alone would keep a core at work for long.
 2. A share is filled up to a part of the whole that gives every core SHARES_PER_CORE of them, so that a core that is
-   done early finds another; but never beyond MOST_SHARE_BYTES, so that what a lost executor costs stays small.
+   done early finds another; but never beyond MOST_SHARE_BYTES, so that what a lost executor costs stays small, and never
+   beyond two pieces where the answer may be as large as what was read.
 3. A task answers for each of its units with an `Outcome`: its events, pickled and compressed, in chunks. When all of
    its answers together pass MOST_RESULT_BYTES the rest is left undone, and said so: nothing that one task sends is larger
    than that, whatever the input.
@@ -17,17 +20,24 @@ import socket
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Generic, TypeVar
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import islice, pairwise
+from typing import Any, Generic, TypeVar
 
+from kseg.segment.errors import KsegError, UnreadableInput
 from kseg.segment.events import Advance, Event, Text, Work
 from kseg.segment.fanout import Named, bug, guarded
+from kseg.segment.pieces import Foreseen, GivenUp, InPieces, Part
 from kseg.spark.sight import Blind, Landmark, unseen
 
 UNIT_BYTES = 512 * 1024  # what a target costs besides its bytes, in bytes read meanwhile
 SHARES_PER_CORE = 4
 MOST_SHARE_BYTES = 256 * 1024 * 1024
+LEAST_FORESEEN_BYTES = 64 * 1024 * 1024
+KNOWN_PART = 4  # what is left of a work when others have looked at the logs, as a part of it
+PIECE_BYTES = 8 * 1024 * 1024
 MOST_RESULT_BYTES = 32 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 _ROW_BYTES = 512  # a guess at the pickled size of an event that is no text
@@ -40,25 +50,40 @@ O = TypeVar("O")
 
 @dataclass(frozen=True, slots=True)
 class Unit(Generic[T]):
-    """number: of the target in the output. weight_bytes: what working on it costs."""
+    """number: of the target in the output. weight_bytes: what working on it costs. start, stop: of a piece of the target,
+    both None for all of it; stop is None for all that is left. is_last: nothing of the target comes behind it. claims: what
+    other tasks have found of it."""
 
     number: int
     target: T
     weight_bytes: int
+    start: int | None = None
+    stop: int | None = None
+    is_last: bool = True
+    claims: tuple[Any, ...] = ()
+
+
+class State(Enum):
+    """done; not begun, for there was no room left; too much for one answer; a piece that cannot be told by itself."""
+
+    DONE = "done"
+    NO_ROOM = "no room"
+    TOO_MUCH = "too much"
+    GIVEN_UP = "given up"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a unit. chunks: its events, packed; None when it was left undone because there was too much.
-    done_bytes: its progress."""
+    """What became of a unit. chunks: its events, packed, when they are all there. done_bytes: its progress."""
 
     number: int
-    chunks: tuple[bytes, ...] | None
+    state: State
+    chunks: tuple[bytes, ...] = ()
     done_bytes: int = 0
 
     @property
     def size_bytes(self) -> int:
-        return sum(map(len, self.chunks or ()))
+        return sum(map(len, self.chunks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +97,92 @@ class Share(Generic[T, O]):
 @dataclass(frozen=True, slots=True)
 class Run(Generic[T, O]):
     """What all shares of a run have in common. id: tells runs apart. directory: the working directory, which paths are
-    relative to. landmarks: what a node must see."""
+    relative to. landmarks: what a node must see. room_bytes: for the answer of one task. chunk_bytes: of events before
+    they are packed."""
 
     id: str
     work: Work[T, O]
     options: O
     directory: str
     landmarks: tuple[Landmark, ...]
+    room_bytes: int
+    chunk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight(Generic[T, O]):
+    """What one task looks at beforehand: parts, each with the number of its target."""
+
+    run: Run[T, O]
+    parts: tuple[tuple[int, Part], ...]
+
+
+def foresights(run: Run[T, O], units: Sequence[Unit[T]], cores: int) -> list[Foresight[T, O]]:
+    """What is worth looking at beforehand: the logs of targets that alone would keep one core at work when the others
+    have nothing left to do."""
+    work = run.work
+    if cores < 2 or not isinstance(work, Foreseen):
+        return []
+    fair_bytes = sum(unit.weight_bytes for unit in units) // (2 * cores)
+    part_bytes = max(PIECE_BYTES, fair_bytes // SHARES_PER_CORE)
+    parts = [
+        (unit.number, part)
+        for unit in units
+        if unit.weight_bytes >= max(LEAST_FORESEEN_BYTES, fair_bytes)
+        for part in _parts(work, run.options, unit.target, min(part_bytes, MOST_SHARE_BYTES))
+    ]
+    groups: list[list[tuple[int, Part]]] = []
+    filled = part_bytes
+    for number, part in parts:
+        size_bytes = part.stop - part.start
+        if filled + size_bytes / 2 > part_bytes:
+            groups.append([])
+            filled = 0
+        groups[-1].append((number, part))
+        filled += size_bytes
+    return [Foresight(run, tuple(group)) for group in groups]
+
+
+def _parts(work: Foreseen, options: object, target: object, part_bytes: int) -> list[Part]:
+    try:
+        return work.parts(target, options, part_bytes)
+    except (OSError, KsegError):
+        return []  # whoever works on it says what is wrong
+
+
+def look_ahead(foresights: Iterable[Foresight[T, O]]) -> Iterator[tuple[int, Any] | Blind]:
+    """A task's life: what is found in parts, each with the number of the target."""
+    for foresight in foresights:
+        blind = _arrive(foresight.run)
+        if blind is not None:
+            yield blind
+            return
+        work = foresight.run.work
+        assert isinstance(work, Foreseen)
+        for number, part in foresight.parts:
+            with suppress(OSError, KsegError):
+                yield number, work.claim(part, foresight.run.options)
+
+
+def knowing(units: Sequence[Unit[T]], claims: Iterable[tuple[int, Any]]) -> list[Unit[T]]:
+    """The units with what was found of each; it takes the most of their weight."""
+    found: dict[int, list[Any]] = {}
+    for number, claim in claims:
+        found.setdefault(number, []).append(claim)
+    return [
+        replace(unit, claims=tuple(found[unit.number]), weight_bytes=unit.weight_bytes // KNOWN_PART)
+        if unit.number in found
+        else unit
+        for unit in units
+    ]
+
+
+def plan(work: Work[T, O], units: Sequence[Unit[T]], options: O, cores: int) -> list[tuple[Unit[T], ...]]:
+    """The units of a run in the order of the output, in groups for one task each."""
+    if isinstance(work, InPieces):
+        units = [piece for unit in units for piece in _cut(work, unit, options)]
+        return pack(units, cores, 2 * PIECE_BYTES)
+    return pack(units, cores, MOST_SHARE_BYTES)
 
 
 def weigh(targets: Sequence[T]) -> list[Unit[T]]:
@@ -86,10 +190,20 @@ def weigh(targets: Sequence[T]) -> list[Unit[T]]:
     return [Unit(number, target, _bytes_at(target.path)) for number, target in enumerate(targets)]
 
 
-def pack(units: Sequence[Unit[T]], cores: int) -> list[tuple[Unit[T], ...]]:
-    """Units that stand together, in groups for one task each."""
+def _cut(work: InPieces, unit: Unit[T], options: O) -> Iterator[Unit[T]]:
+    size = unit.weight_bytes
+    cuts = work.cuts(unit.target, options, PIECE_BYTES) if size >= 2 * PIECE_BYTES else [0]
+    if len(cuts) < 2:
+        yield unit
+        return
+    for start, stop in pairwise([*cuts, size]):
+        yield Unit(unit.number, unit.target, stop - start, start, stop, stop == size)
+
+
+def pack(units: Sequence[Unit[T]], cores: int, most_bytes: int) -> list[tuple[Unit[T], ...]]:
+    """Units that stand together, in groups of about the same weight."""
     total = sum(unit.weight_bytes + UNIT_BYTES for unit in units)
-    fill = min(MOST_SHARE_BYTES, max(1, total // (cores * SHARES_PER_CORE)))
+    fill = min(most_bytes, max(1, total // (cores * SHARES_PER_CORE)))
     groups: list[list[Unit[T]]] = []
     filled = fill
     for unit in units:
@@ -109,9 +223,9 @@ def perform(shares: Iterable[Share[T, O]]) -> Iterator[Outcome | Blind]:
         if blind is not None:
             yield blind
             return
-        room = MOST_RESULT_BYTES
+        room = share.run.room_bytes
         for unit in share.units:
-            outcome = _outcome(share, unit, room)
+            outcome = _outcome(share.run, unit, room)
             room -= outcome.size_bytes
             yield outcome
 
@@ -121,7 +235,17 @@ def perform_at_length(shares: Iterable[Share[T, O]]) -> Iterator[tuple[bytes, in
     for share in shares:
         _arrive(share.run)
         for unit in share.units:
-            yield from chunks_of(share, unit)
+            yield from chunks_of(share.run, unit)
+
+
+def events_of(share: Share[T, O]) -> Iterator[tuple[Unit[T], Event]]:
+    """A task's life that hands over events as they are. Raises UnreadableInput where the node does not see the files."""
+    blind = _arrive(share.run)
+    if blind is not None:
+        raise UnreadableInput(blind.sentence)
+    for unit in share.units:
+        for event in _events(share.run, unit):
+            yield unit, event
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,34 +264,60 @@ def unpack(chunk: bytes) -> Iterator[Event]:
     yield from pickle.loads(zlib.decompress(chunk))
 
 
-def chunks_of(share: Share[T, O], unit: Unit[T]) -> Iterator[tuple[bytes, int]]:
-    """The events of a unit in chunks, each with the progress that was made."""
+def chunks_of(run: Run[T, O], unit: Unit[T]) -> Iterator[tuple[bytes, int]]:
+    """The events of a unit in chunks, each with the progress that was made. Raises GivenUp."""
     pending: list[Event] = []
     weight = done_bytes = 0
-    for event in guarded(share.run.work, unit.target, share.run.options):
+    for event in _events(run, unit):
         if isinstance(event, Advance):
             done_bytes += event.bytes_done
             continue
         pending.append(event)
         weight += len(event.data) if isinstance(event, Text) else _ROW_BYTES
-        if weight >= CHUNK_BYTES:
+        if weight >= run.chunk_bytes:
             yield _packed(pending, unit.target.path), done_bytes
             pending, weight, done_bytes = [], 0, 0
     yield _packed(pending, unit.target.path), done_bytes
 
 
-def _outcome(share: Share[T, O], unit: Unit[T], room: int) -> Outcome:
+def _events(run: Run[T, O], unit: Unit[T]) -> Iterator[Event]:
+    if unit.start is None:
+        options = run.options
+        if unit.claims and isinstance(run.work, Foreseen):
+            options = run.work.believing(options, unit.claims)
+        yield from guarded(run.work, unit.target, options)
+        return
+    start, stop, has_given_up = unit.start, unit.stop, False
+
+    def piece(target: T, options: O) -> Iterator[Event]:
+        nonlocal has_given_up
+        assert isinstance(run.work, InPieces)
+        try:
+            yield from run.work.piece(target, options, start, stop)
+        except GivenUp:
+            has_given_up = True
+
+    yield from guarded(piece, unit.target, run.options)
+    if has_given_up:
+        raise GivenUp
+
+
+def _outcome(run: Run[T, O], unit: Unit[T], room: int) -> Outcome:
     chunks: list[bytes] = []
     done_bytes = 0
     if room <= 0:
-        return Outcome(unit.number, None)
-    for chunk, progress_bytes in chunks_of(share, unit):
-        chunks.append(chunk)
-        done_bytes += progress_bytes
-        room -= len(chunk)
-        if room < 0:
-            return Outcome(unit.number, None)
-    return Outcome(unit.number, tuple(chunks), done_bytes)
+        return Outcome(unit.number, State.NO_ROOM)
+    try:
+        for chunk, progress_bytes in chunks_of(run, unit):
+            chunks.append(chunk)
+            done_bytes += progress_bytes
+            if sum(map(len, chunks)) > room:
+                return Outcome(unit.number, State.TOO_MUCH if room == run.room_bytes else State.NO_ROOM)
+    except GivenUp:
+        return Outcome(unit.number, State.GIVEN_UP)
+    if unit.stop is not None and not done_bytes:
+        done_bytes = unit.weight_bytes
+    return Outcome(unit.number, State.DONE, tuple(chunks), done_bytes)
 
 
 def _packed(events: list[Event], path: str) -> bytes:

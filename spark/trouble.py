@@ -13,16 +13,28 @@ _FAILED = re.compile(r"Lost task [^(]*\(TID \d+\) \((\S+) executor ([^)\s]+)\): 
 _ERROR_OF_PYTHON = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
 _JAVA_NAME = re.compile(r"^(?:[a-z]\w*\.)+\w+: ")
 
+# a node that cannot run our Python at all, whatever the target is
+_OF_THE_NODE = re.compile(r"ModuleNotFoundError|ImportError|Cannot run program|PYTHON_VERSION_MISMATCH")
+
+
+def is_of_the_node(error: Exception) -> bool:
+    """Whether it would be the same with every other target."""
+    return _OF_THE_NODE.search(_said(error)) is not None
+
 
 def reason(error: Exception) -> str:
     """Why Spark could not do it, as one line, with the host where it is known."""
-    java = getattr(error, "java_exception", None)
-    said = str(java.getMessage() if java is not None else error)
+    said = _said(error)
     failed = _FAILED.search(said)
     if failed is None:
         return _first_line(said)
     host, executor, story = failed.groups()
     return f"{_cause(story)} (on {host}, executor {executor})"
+
+
+def _said(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    return str(java.getMessage() if java is not None else error)
 
 
 def _cause(story: str) -> str:

@@ -25,6 +25,7 @@ from kseg.segment.partition.names import (
     parse_file_name,
     segment_file_name,
 )
+from kseg.segment.scanning.trust import trust_in
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.metadata_files import (
@@ -82,10 +83,12 @@ def verify_file(target: FileTarget, options: VerifyOptions, ledger: Ledger) -> I
 def log_file(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
     """A `.log` without its surroundings."""
     with MappedFile(path, options.drop_cache) as file:
-        records = RecordsCheck(path, file.view) if options.level == "deep" else None
+        is_deep = options.level == "deep"
+        trust = trust_in(options.claims, file, with_records=is_deep)
+        records = RecordsCheck(path, file.view, trust) if is_deep else None
         base = name.base_offset
         consumers: list[Consumer] = [records] if records is not None else []
-        check = SegmentCheck(file.view, Place(path, base or 0), options, ledger, consumers)
+        check = SegmentCheck(file.view, Place(path, base or 0), options, ledger, consumers, trust)
         yield from check.events()
         if records is not None:
             ledger.records += records.records - check.facts.records

@@ -1,6 +1,10 @@
 """What the user can ask of `verify`."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kseg.segment.scanning.trust import Claim
 
 LEVELS = ("quick", "default", "deep")
 
@@ -8,9 +12,10 @@ LEVELS = ("quick", "default", "deep")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions:
     """level: one of LEVELS. now_ms: the wall clock for rules that need one. jobs: how many processes may share one
-    log."""
+    log. claims: what others have found sound, so that it need not be looked at again."""
 
     level: str = "default"
     now_ms: int
     drop_cache: bool = False
     jobs: int = 1
+    claims: "tuple[Claim, ...]" = ()

@@ -31,6 +31,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
 from kseg.segment.partition.names import Role
 from kseg.segment.partition.surroundings import Surroundings, surroundings
+from kseg.segment.scanning.trust import trust_in
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
 from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import ProducerState
@@ -155,12 +156,14 @@ class PartitionCheck:
                 self._witness,
                 indexed,
             )
-            records = RecordsCheck(segment.log.path, view) if self._options.level == "deep" else None
+            is_deep = self._options.level == "deep"
+            trust = trust_in(self._options.claims, segment.log, with_records=is_deep)
+            records = RecordsCheck(segment.log.path, view, trust) if is_deep else None
             if records is not None:
                 consumers.append(records)
             if self._watch is not None:
                 consumers.append(self._watch(segment))
-            check = SegmentCheck(view, place, self._options, self._ledger, consumers)
+            check = SegmentCheck(view, place, self._options, self._ledger, consumers, trust)
             yield from check.events()
             if records is not None:
                 self._ledger.records += records.records - check.facts.records

@@ -9,6 +9,7 @@ Python is entered per run or batch, never per record.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from kseg.recovery.verify.segment_check import SegmentFacts
@@ -21,6 +22,7 @@ from kseg.segment.kernel import check
 from kseg.segment.kernel import records as R
 from kseg.segment.scanning.decode import Chunk, Decoder, Problem, record_at
 from kseg.segment.scanning.sound import sound_until
+from kseg.segment.scanning.trust import Trust
 from kseg.segment.state.control import parse_control_record
 
 _COUNT_PROBLEMS = (R.NEGATIVE_COUNT, R.TOO_FEW_RECORDS, R.BYTES_LEFT_OVER)
@@ -42,17 +44,32 @@ def _behind_look(table: Columns, row: int, stop: int) -> int:
 
 
 class RecordsCheck:
-    """A `Consumer` that decodes. records: how many there were."""
+    """A `Consumer` that decodes. records: how many there were. trust: what need not be decoded again."""
 
-    def __init__(self, path: str, view: memoryview) -> None:
+    def __init__(self, path: str, view: memoryview, trust: Trust | None = None) -> None:
         self.records = 0
         self._path = path
         self._view = view
+        self._trust = trust
         self._decoder = Decoder(view)
         self._state = memoryview(array("q", bytes(8 * check.R_STATE_WIDTH)))
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        if self._trust is None:
+            yield from self._decode(table, first, stop)
+            return
         row = first
+        positions = table.column(C.POSITION)
+        while row < stop:
+            trusted = min(stop, bisect_left(positions, self._trust.until(positions[row])))
+            self.records += sum(table.column(C.COUNT)[row:trusted])
+            behind = min(
+                stop, bisect_left(positions, self._trust.next_start(positions[max(row, trusted - 1)]))
+            )
+            yield from self._decode(table, trusted, behind)
+            row = max(behind, trusted)
+
+    def _decode(self, table: Columns, row: int, stop: int) -> Iterator[Finding]:
         while row < stop:
             sound = sound_until(self._view, table, row, stop)
             self.records += sum(table.column(C.COUNT)[row:sound])

@@ -28,6 +28,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
 from kseg.segment.scanning.by_many import blocks_by_many
 from kseg.segment.scanning.scan import Damage, Scanner, rows_for
+from kseg.segment.scanning.trust import Trust
 
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
 # disagree a little are no news.
@@ -104,6 +105,7 @@ class SegmentCheck:
         options: VerifyOptions,
         ledger: Ledger,
         consumers: Sequence[Consumer] = (),
+        trust: Trust | None = None,
     ) -> None:
         self.facts = SegmentFacts(place.path, place.base_offset, len(view))
         self.last_batch: FormerBatch | None = None
@@ -112,6 +114,7 @@ class SegmentCheck:
         self._options = options
         self._ledger = ledger
         self._consumers = consumers
+        self._trust = trust
         self._chain = Chain(place, rows_for(len(view)))
         self._sums = memoryview(array("q", bytes(8 * check.T_WIDTH)))
         self._sums[check.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
@@ -121,7 +124,7 @@ class SegmentCheck:
 
     def events(self) -> Iterator[Event]:
         chain, path = self._chain, self._place.path
-        scanner = Scanner(self._view, self._place.base_offset)
+        scanner = Scanner(self._view, self._place.base_offset, trust=self._trust)
         for item in blocks_by_many(scanner, self._options.jobs):
             if isinstance(item, Damage):
                 yield from self._counted(chain.close(is_damaged=True))

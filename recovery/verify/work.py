@@ -4,7 +4,9 @@ Findings and progress, and at the end of each target one row `verified` with its
 padding are always the bytes read.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.options import LEVELS, VerifyOptions
@@ -13,17 +15,46 @@ from kseg.segment.events import Event
 from kseg.segment.findings import Finding
 from kseg.segment.targets import FileTarget, LogDirTarget, PartitionTarget
 
+if TYPE_CHECKING:
+    from kseg.segment.pieces import Part
+    from kseg.segment.scanning.trust import Claim
 
-def verify(target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions) -> Iterator[Event]:
-    """Everything there is to say about one target. Raises UnreadableInput when it cannot be read at all."""
-    if options.level not in LEVELS:
-        raise UsageError(f"the level of verify is one of {', '.join(LEVELS)}, not {options.level}")
-    ledger = Ledger()
-    for event in _work(target, options, ledger):
-        if not isinstance(event, Finding) or ledger.admit(event):
-            yield event
-    yield from ledger.overflow()
-    yield ledger.row(target.path)
+
+class Verify:
+    """`verify(target, VerifyOptions) -> Iterator[Event]`; in parts for a cluster (`segment.pieces.Foreseen`)."""
+
+    def __call__(
+        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions
+    ) -> Iterator[Event]:
+        """Everything there is to say about one target. Raises UnreadableInput when it cannot be read at all."""
+        if options.level not in LEVELS:
+            raise UsageError(f"the level of verify is one of {', '.join(LEVELS)}, not {options.level}")
+        ledger = Ledger()
+        for event in _work(target, options, ledger):
+            if not isinstance(event, Finding) or ledger.admit(event):
+                yield event
+        yield from ledger.overflow()
+        yield ledger.row(target.path)
+
+    def parts(
+        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, part_bytes: int
+    ) -> "list[Part]":
+        """The logs of a partition, cut where their indexes know of batches."""
+        from kseg.recovery.verify.beforehand import parts
+
+        return parts(target, part_bytes)
+
+    def claim(self, part: "Part", options: VerifyOptions) -> "Claim":
+        """What is sound in a part: checksums, in the deep level records too. Raises UnreadableInput."""
+        from kseg.recovery.verify.beforehand import claim
+
+        return claim(part, options)
+
+    def believing(self, options: VerifyOptions, claims: "Sequence[Claim]") -> VerifyOptions:
+        return replace(options, claims=tuple(claims))
+
+
+verify = Verify()
 
 
 def _work(

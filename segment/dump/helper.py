@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from kseg.segment import forked
+from kseg.segment.pieces import GivenUp
 
 SLOT_BYTES = 4 * 1024 * 1024  # room; only what a part fills is ever memory
 SLOTS = 4
@@ -28,10 +29,6 @@ _REPORT = struct.Struct("<qq")
 
 # the text of a part by its number, in whole lines; raises GivenUp
 Make = Callable[[int], Iterator[bytes]]
-
-
-class GivenUp(Exception):
-    """A part cannot be made by itself: not all of it is text, or it is too much."""
 
 
 class Helper:

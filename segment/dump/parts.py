@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
-from kseg.segment.dump.helper import GivenUp, Helper
+from kseg.segment.dump.helper import Helper
 from kseg.segment.events import Event, Text
 from kseg.segment.forked import may_fork
 from kseg.segment.kernel.walk import FULL, walk
+from kseg.segment.pieces import GivenUp
 
 PART_BYTES = 512 * 1024
 LEAST_PARTS = 16  # a smaller file is done before a helper has started

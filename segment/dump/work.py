@@ -46,8 +46,24 @@ class Dump:
     def __reduce__(self) -> tuple[type["Dump"], tuple[()]]:
         return Dump, ()  # what lies open stays in its process
 
+    def cuts(self, target: FileTarget, options: DumpOptions, piece_bytes: int) -> list[int]:
+        """See `kseg.segment.pieces`."""
+        from kseg.segment.dump.pieces import cuts
+
+        return cuts(target.path, options, piece_bytes)
+
+    def piece(
+        self, target: FileTarget, options: DumpOptions, start: int, stop: int | None
+    ) -> Iterator[Event]:
+        """See `kseg.segment.pieces`."""
+        from kseg.segment.dump.pieces import piece
+
+        if start == 0 and stop is None:
+            return self(target, options)
+        return piece(target.path, options, self._desk, start, stop)
+
     def __call__(self, target: FileTarget, options: DumpOptions) -> Iterator[Event]:
-        path = _as_java_shows(target.path)
+        path = as_java_shows(target.path)
         name = parse_file_name(os.path.basename(path))
         try:
             if options.format == "kafka":
@@ -55,7 +71,7 @@ class Dump:
                 yield from _entitled(title, _file(path, name, options, self._desk))
                 return
             for event in _file(path, name, options, self._desk):
-                yield _as_json(event) if options.format == "json" and isinstance(event, Row) else event
+                yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
         except KsegError as error:
             yield Failure(path, str(error), error.exit_status)
         finally:
@@ -79,14 +95,14 @@ def _entitled(title: bytes, events: Iterator[Event]) -> Iterator[Event]:
     yield from events
 
 
-def _as_java_shows(path: str) -> str:
+def as_java_shows(path: str) -> str:
     """java.io.File: no doubled slashes, none at the end."""
     while "//" in path:
         path = path.replace("//", "/")
     return path.rstrip("/") or path
 
 
-def _as_json(row: Row) -> Text:
+def as_json(row: Row) -> Text:
     from kseg.segment.json_line import json_line  # here, so that a dump of text does not wait for json
 
     return Text(json_line(row.values))
@@ -110,12 +126,12 @@ def _file(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterat
 
 
 def _log(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
-    heading = _heading(name)
+    title = heading(name)
     if options.format == "kafka":
-        if heading is None:
+        if title is None:
             yield unnumbered(path)
         else:
-            yield Text(heading.encode() + b"\n")
+            yield Text(title.encode() + b"\n")
     narrowing = _narrowing(path, options)
     base = name.base_offset or 0
     log = desk.open(path, base, options.drop_cache)
@@ -125,7 +141,7 @@ def _log(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterato
         yield from _by_many(path, log.file.view, base, options, narrowing)
         return
     start = _first_position(path, base, log.file, options.selection.from_offset)
-    yield from _dumper(options.format)(path, log.scanner, options, narrowing).events(start)
+    yield from dumper(options.format)(path, log.scanner, options, narrowing).events(start)
 
 
 def _by_many(
@@ -134,19 +150,19 @@ def _by_many(
     from kseg.segment.dump.parts import in_parts
 
     def make() -> "LogText | LogRows":
-        return _dumper(options.format)(path, Scanner(view, base_offset), options, narrowing)
+        return dumper(options.format)(path, Scanner(view, base_offset), options, narrowing)
 
     of_parts = make()
 
     def dump_range(start: int, end: int | None) -> Iterator[Event]:
-        dumper = of_parts
-        if end is None:  # a part that was given up may have left something in its dumper
-            dumper = make()
-            dumper.catch_up(start)
+        lines = of_parts
+        if end is None:  # a part that was given up may have left something in its lines
+            lines = make()
+            lines.catch_up(start)
         else:
-            dumper.end = end
-        for event in dumper.events(start):
-            yield _as_json(event) if options.format == "json" and isinstance(event, Row) else event
+            lines.end = end
+        for event in lines.events(start):
+            yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
 
     yield from in_parts(view, dump_range, options.jobs, plain_too=options.format != "kafka")
 
@@ -170,7 +186,7 @@ def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: i
     return position if is_true else 0
 
 
-def _dumper(shape: str) -> "type[LogText | LogRows]":
+def dumper(shape: str) -> "type[LogText | LogRows]":
     # imported here, so that a dump in one shape does not wait for the others
     if shape == "kafka":
         from kseg.segment.dump.log_text import LogText
@@ -185,7 +201,7 @@ def _dumper(shape: str) -> "type[LogText | LogRows]":
     return LogRows
 
 
-def _heading(name: FileName) -> str | None:
+def heading(name: FileName) -> str | None:
     match name.role:
         case Role.BOOTSTRAP_SNAPSHOT:
             return "KRaft bootstrap snapshot"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from kseg.segment.model import Batch
+    from kseg.segment.scanning.trust import Trust
 
 BATCHES_PER_TABLE = 4096
 # Rows of the tables behind damage, growing while nothing is wrong.
@@ -77,12 +78,19 @@ def rows_for(size_bytes: int) -> int:
 
 
 class Scanner:
-    """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 when unknown).
+    """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 when unknown). trust: what others
+    have found, and need not be summed again.
 
     `table` holds the batches of the last `fill` or of the block last yielded and is overwritten by the next.
     """
 
-    def __init__(self, view: "Buffer", base_offset: int = 0, capacity: int = BATCHES_PER_TABLE) -> None:
+    def __init__(
+        self,
+        view: "Buffer",
+        base_offset: int = 0,
+        capacity: int = BATCHES_PER_TABLE,
+        trust: "Trust | None" = None,
+    ) -> None:
         self.view = memoryview(view)
         self.base_offset = base_offset
         capacity = min(capacity, rows_for(len(self.view)))
@@ -97,6 +105,7 @@ class Scanner:
         self._zero_tail = -1, -1
         self._verdicts: dict[int, int | None] = {}
         self._judge = BatchJudge(self.view)
+        self._trust = trust
 
     def fill(self, position: int, end: int) -> int:
         """Walk from `position` into the table, as Kafka would, judging every checksum; returns why it stopped."""
@@ -111,7 +120,10 @@ class Scanner:
         self._state[0] = position
         reason = walk(self.view, end, table.cells, table.capacity, self._state, until)
         table.count = self._state[1]
-        self._judge.judge(table)
+        if self._trust is not None and self._trust.covers(table, position, self._state[0]):
+            table.column(C.VALID)[:] = memoryview(array("q", [1]) * table.count)
+        else:
+            self._judge.judge(table)
         self._walked = wish, reason
         return reason
 

@@ -5,6 +5,8 @@ Each is a process of its own, started as Spark's own scripts start it, and stopp
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
 import os
 import re
 import signal
@@ -15,26 +17,36 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import pyspark
-
-SPARK_HOME = Path(pyspark.__file__).parent
+_PYSPARK = importlib.util.find_spec("pyspark")
+SPARK_HOME = Path(_PYSPARK.origin).parent if _PYSPARK is not None and _PYSPARK.origin else Path()
+ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
+_HIDE = 'mount -t tmpfs none "$0" && exec "$@"'
+_PR_SET_PDEATHSIG = 1
 _LOOPBACK = "127.0.0.1"
 
 
 class Daemon:
-    """A master or a worker. said: its log file."""
+    """A master or a worker. said: its log file. hidden: a directory that is empty to it and to what it starts."""
 
     def __init__(
-        self, kind: str, words: list[str], place: Path, environment: Mapping[str, str], host: str = _LOOPBACK
+        self,
+        kind: str,
+        words: list[str],
+        place: Path,
+        environment: Mapping[str, str],
+        hidden: Path | None = None,
+        host: str = _LOOPBACK,
     ) -> None:
         place.mkdir(parents=True, exist_ok=True)
         self.said = place / "log"
+        before = [] if hidden is None else ["unshare", "-m", "sh", "-c", _HIDE, str(hidden)]
         with self.said.open("wb") as log:
             self._process = subprocess.Popen(
                 [
+                    *before,
                     str(SPARK_HOME / "bin" / "spark-class"),
                     kind,
                     "--host",
@@ -48,7 +60,8 @@ class Daemon:
                 stderr=log,
                 cwd=place,
                 env=_quiet(environment, host) | {"SPARK_WORKER_DIR": str(place / "work")},
-                start_new_session=True,  # with it go its executors
+                start_new_session=True,  # Ctrl-C is for the tests to handle
+                preexec_fn=_end_with_the_tests,  # noqa: PLW1509  (one system call, no lock taken)
             )
 
     @property
@@ -67,17 +80,6 @@ class Daemon:
             time.sleep(0.05)
         raise AssertionError(f"Spark said no {pattern!r}:\n{self.said.read_text(errors='replace')[-4000:]}")
 
-    def executors(self) -> list[int]:
-        """The process ids of the executors of a worker."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        threads = Path(f"/proc/{self.pid}/task").iterdir() if children.exists() else ()
-        found = [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
-        return [
-            pid
-            for pid in found
-            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
-
     def stop(self) -> None:
         for kind, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
             if self._process.poll() is None:
@@ -90,12 +92,20 @@ class Daemon:
 
 
 class Standalone:
-    """A master and its workers, of one core each. environment: what the nodes find in theirs."""
+    """A master and its workers, of one core each. environment: what the nodes find in theirs. hidden: a directory that
+    the workers do not see."""
 
-    def __init__(self, place: Path, workers: int = 2, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        place: Path,
+        workers: int = 2,
+        environment: Mapping[str, str] | None = None,
+        hidden: Path | None = None,
+    ) -> None:
         self._place = place
-        self._environment = os.environ if environment is None else environment
+        self._environment = with_tests(os.environ) if environment is None else environment
         self._count = workers
+        self._hidden = hidden
         self._started = 0
         self.workers: list[Daemon] = []
         self.url = ""
@@ -121,9 +131,10 @@ class Standalone:
     def add_worker(self) -> Daemon:
         self._started += 1
         words = ["--port", "0", "--cores", "1", "--memory", "1g", self.url]
+        place = self._place / f"worker-{self._started}"
         # an address of its own for each: Spark takes them for different machines, which a second attempt needs
         host = f"127.0.0.{1 + self._started}"
-        worker = Daemon(_WORKER, words, self._place / f"worker-{self._started}", self._environment, host)
+        worker = Daemon(_WORKER, words, place, self._environment, self._hidden, host)
         self.workers.append(worker)
         return worker
 
@@ -131,6 +142,25 @@ class Standalone:
         for worker in self.workers:
             worker.stop()
         self._master.stop()
+
+
+def executor_of(pid: int) -> int:
+    """The process id of the executor that a Python worker belongs to."""
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        status = Path(f"/proc/{pid}/status").read_text()
+        pid = int(re.search(r"PPid:\s+([0-9]+)", status)[1])  # type: ignore[index]  # every process has one
+    return pid
+
+
+def _end_with_the_tests() -> None:
+    """Have the system end this process as soon as its parent is gone, however that ended (Linux)."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def with_tests(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which nodes find kseg and the tests' own works."""
+    paths = filter(None, (str(ROOT), environment.get("PYTHONPATH")))
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _quiet(environment: Mapping[str, str], host: str) -> dict[str, str]:

@@ -1,0 +1,70 @@
+"""A large log, dumped piece by piece (`kseg.segment.pieces`): by tasks that see the file and nothing of each other.
+
+A piece is told only when its lengths lead from its first batch exactly to its end and nothing in it is a finding: words
+may hang on what came before only where something is wrong. So the pieces of a log, one behind the other, are what one
+walk over it says, and from the first piece that was given up the rest is one walk.
+"""
+
+import os
+from array import array
+from collections.abc import Iterator
+from contextlib import suppress
+
+from kseg.segment import columns as C
+from kseg.segment.columns import Columns
+from kseg.segment.dump.desk import Desk
+from kseg.segment.dump.narrow import Narrowing
+from kseg.segment.dump.options import DumpOptions
+from kseg.segment.dump.work import as_java_shows, as_json, dumper, heading
+from kseg.segment.events import Event, Row, Text
+from kseg.segment.kernel.walk import FULL, walk
+from kseg.segment.layout import INT32_MAX, MAX_SEGMENT_BYTES
+from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.pieces import GivenUp, index_cuts
+from kseg.segment.scanning.scan import Scanner
+
+_HEADERS_PER_WALK = 1024
+
+
+def cuts(path: str, options: DumpOptions, piece_bytes: int) -> list[int]:
+    """Where pieces begin; only 0 where a selection hangs on what came before, or the file is no plain log."""
+    path = as_java_shows(path)
+    name = parse_file_name(os.path.basename(path))
+    is_plain = name.role is Role.LOG and name.base_offset is not None
+    if not is_plain or options.max_bytes != INT32_MAX or not options.selection.selects_everything:
+        return [0]
+    with suppress(OSError):
+        if os.stat(path).st_size <= MAX_SEGMENT_BYTES:
+            return index_cuts(path, piece_bytes)
+    return [0]
+
+
+def piece(path: str, options: DumpOptions, desk: Desk, start: int, stop: int | None) -> Iterator[Event]:
+    """The events from `start` on, up to `stop` or the end. Raises GivenUp where only the whole rest can be told."""
+    path = as_java_shows(path)
+    name = parse_file_name(os.path.basename(path))
+    base = name.base_offset or 0
+    view = desk.look_up(path, base, options.drop_cache).file.view
+    if stop is not None and not _leads_to(view, start, stop):
+        raise GivenUp
+    lines = dumper(options.format)(path, Scanner(view, base), options, Narrowing(options.selection))
+    if stop is None:
+        lines.catch_up(start)
+    else:
+        lines.end = stop
+    if start == 0 and options.format == "kafka":
+        yield Text(f"Dumping {path}\n{heading(name)}\n".encode(errors="surrogateescape"))
+    for event in lines.events(start):
+        if stop is not None and not isinstance(event, Text | Row):
+            raise GivenUp
+        yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
+
+
+def _leads_to(view: memoryview, start: int, stop: int) -> bool:
+    """Whether the length fields from the batch at `start` on lead exactly to `stop`."""
+    table = Columns(C.BATCH_WIDTH, _HEADERS_PER_WALK)
+    state = memoryview(array("q", [start, 0]))
+    while state[0] < stop <= len(view):
+        if walk(view, stop, table.cells, table.capacity, state) != FULL and state[0] != stop:
+            return False
+    return state[0] == stop

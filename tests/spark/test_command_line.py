@@ -1,0 +1,203 @@
+"""`--spark` as it is typed: what is missing is said in one sentence, Ctrl-C ends it, nodes without kseg get it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+import pytest
+
+from kseg import __version__
+from kseg.cli.main import run
+from kseg.spark import session, shipping
+from tests.spark.conftest import LOCAL, require_spark
+from tests.spark.standalone import SPARK_HOME, Standalone
+
+pytestmark = pytest.mark.spark
+KSEG = [sys.executable, "-m", "kseg"]
+
+
+def kseg(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*KSEG, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture
+def partition(capture_small: Path) -> str:
+    return str(capture_small / "data" / "metro-zstd-0")
+
+
+def test_options_of_a_cluster_go_with_spark(capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (["--master", LOCAL], ["--spark-conf", "a=b"], ["--py-files", "a.py"], ["--jars", "a.jar"]):
+        assert run(["verify", *words, "somewhere"]) == 2
+        assert capfd.readouterr().err == f"kseg: {words[0]} goes with --spark\n"
+
+
+def test_no_java(partition: str, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    said = kseg("verify", "--spark", partition, PATH=str(tmp_path / "bin"), JAVA_HOME="")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr == (
+        "kseg: --spark needs Java 17 or newer, and there is none in PATH (JAVA_HOME names one elsewhere)\n"
+    )
+
+
+def test_a_java_that_is_too_old(partition: str, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    for environment in (
+        {"JAVA_HOME": str(tmp_path)},
+        {"JAVA_HOME": "", "PATH": f"{java.parent}:{os.environ['PATH']}"},
+    ):
+        said = kseg("verify", "--spark", partition, **environment)
+        assert (said.returncode, said.stdout) == (2, "")
+        assert said.stderr == (
+            f"kseg: --spark needs Java 17 or newer, and {java} is Java 11 (JAVA_HOME names another)\n"
+        )
+
+
+def test_a_java_that_does_not_run(tmp_path: Path, partition: str) -> None:
+    said = kseg("verify", "--spark", partition, JAVA_HOME=str(tmp_path))
+    assert said.returncode == 2
+    assert said.stderr == (
+        f"kseg: --spark needs Java 17 or newer, and {tmp_path}/bin/java cannot be used: No such file or directory\n"
+    )
+
+
+def test_no_pyspark(
+    partition: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session.importlib.util, "find_spec", lambda _name: None)  # type: ignore[attr-defined]
+    assert run(["verify", "--spark", partition]) == 2
+    assert capfd.readouterr().err == (
+        "kseg: --spark needs pyspark, which is not installed: pip install 'kseg[spark]'\n"
+    )
+
+
+def test_a_session_that_does_not_come_up_says_why(partition: str) -> None:
+    require_spark()
+    said = kseg("verify", "--spark", "--master", "nonsense://x", partition)
+    assert said.returncode == 3
+    assert said.stderr.startswith("kseg: no Spark session on nonsense://x: ")
+    assert said.stderr.count("\n") == 1
+
+
+def test_a_run_of_its_own_says_nothing_of_sparks(partition: str) -> None:
+    require_spark()
+    alone = kseg("verify", partition)
+    said = kseg("verify", "--spark", "--master", LOCAL, partition)
+    assert (said.returncode, said.stdout, said.stderr) == (alone.returncode, alone.stdout, "")
+
+
+def test_ctrl_c_ends_the_jobs_with_130(capture_small: Path) -> None:
+    require_spark()
+    command = [*KSEG, "verify", "--spark", "--master", LOCAL, str(capture_small / "data")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while process.poll() is None and not _has_java(children):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "interrupted" in err and "Traceback" not in err
+
+
+def _has_java(children: Path) -> bool:
+    try:
+        return any(
+            b"java" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children.read_text().split()
+        )
+    except OSError:
+        return False
+
+
+# --- nodes without kseg
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has what kseg needs, and no kseg."""
+    home = tmp_path_factory.mktemp("bare") / "venv"
+    venv.create(home, with_pip=False, symlinks=True)
+    packages = Path(next(home.glob("lib/python*/site-packages")))
+    for name in ("crc32c", "crcmod", "cramjam", "lz4", "zstandard", "isal", "deflate"):
+        for found in SPARK_HOME.parent.glob(f"{name}*"):
+            (packages / found.name).symlink_to(found)
+    return home / "bin" / "python"
+
+
+def test_the_package_ships_itself_where_it_is_missing(
+    bare_python: Path, partition: str, tmp_path: Path
+) -> None:
+    require_spark()
+    alone = kseg("verify", "--deep", partition)
+    with Standalone(tmp_path / "cluster", workers=1, environment=_without_kseg()) as cluster:
+        said = kseg(
+            "verify", "--deep", "--spark", "--master", cluster.url, "--spark-conf", "spark.executor.memory=512m", partition,
+            PYSPARK_PYTHON=str(bare_python),
+        )  # fmt: skip
+    assert (said.returncode, said.stdout) == (alone.returncode, alone.stdout)
+    lines = said.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"kseg verify: kseg {__version__} is not installed on ")
+    assert lines[0].endswith("it is shipped there as plain Python, which is many times slower than compiled")
+
+
+def _without_kseg() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def test_the_zip_is_the_whole_package(tmp_path: Path) -> None:
+    path = tmp_path / "kseg.zip"
+    shipping.write_zip(str(path))
+    script = (
+        "import sys, kseg, kseg.segment.kernel.walk as walk, kseg.recovery.verify.work, kseg.spark.tasks\n"
+        "assert kseg.__file__.startswith(sys.argv[1]), kseg.__file__\n"
+        "assert walk.__file__.endswith('.py')\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(path)},
+        check=True,
+    )
+    assert path.stat().st_size < 2_000_000
+
+
+# --- nodes that see something else
+
+
+def test_a_node_that_does_not_see_the_files_is_named(capture_small: Path, tmp_path: Path) -> None:
+    """The worker lives in a mount namespace of its own, in which the directory is empty."""
+    require_spark()
+    if shutil.which("unshare") is None or os.geteuid() != 0:
+        pytest.skip("no unshare, or not root: nodes cannot be given another view of the files")
+    data = tmp_path / "data"
+    shutil.copytree(capture_small / "data", data)
+    with Standalone(tmp_path / "cluster", workers=1, hidden=data) as cluster:
+        said = kseg(
+            "verify",
+            "--spark",
+            "--master",
+            cluster.url,
+            "--spark-conf",
+            "spark.executor.memory=512m",
+            str(data),
+        )
+    assert (said.returncode, said.stdout) == (3, "")
+    assert said.stderr.startswith("kseg: the node ") and said.stderr.count("\n") == 1
+    assert f" does not see {data}/" in said.stderr

@@ -1,0 +1,240 @@
+"""The fan-out over a cluster: order, bounds, failures, lost workers, cuts."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kseg.segment import fanout as local
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.events import Advance, Event, Failure, Row, Text
+from kseg.segment.targets import FileTarget
+from kseg.spark import fanout, session, sight, tasks
+from kseg.spark.cluster import ClusterOptions
+from tests.spark.standalone import executor_of
+from tests.spark.works import Asked, attempts, echo, moody, shown, wordy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+CLUSTER = ClusterOptions()
+
+
+def files(directory: Path, *names: str) -> list[FileTarget]:
+    directory.mkdir(exist_ok=True)
+    for name in names:
+        (directory / name).write_text("x")
+    return [FileTarget(str(directory / name)) for name in names]
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> Path:
+    path = tmp_path / "diary"
+    path.mkdir()
+    return path
+
+
+def test_events_come_in_the_order_of_the_targets(
+    any_spark: SparkSession, tmp_path: Path, diary: Path
+) -> None:
+    targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(100)))
+    finished: list[FileTarget] = []
+    events = list(fanout.run(echo, targets, Asked(str(diary)), CLUSTER, finished.append))
+    assert shown(events) == shown(local.run(echo, targets, Asked(str(diary))))
+    assert finished == targets
+    progress = Counter(event.path for event in events if isinstance(event, Advance))
+    assert progress == Counter(target.path for target in targets)
+    assert all(attempts(diary, target.path) == 2 for target in targets)  # one of them here
+
+
+def test_small_targets_make_few_tasks(local_spark: SparkSession, tmp_path: Path, diary: Path) -> None:
+    targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(100)))
+    tracker = local_spark.sparkContext.statusTracker()
+    list(fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
+    assert not tracker.getActiveJobsIds()
+    processes = {entry.read_text() for entry in diary.iterdir()}
+    assert len(processes) == 2  # Python workers are used again
+
+
+def test_relative_paths_are_the_drivers(
+    any_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path / "in", "a", "b")
+    monkeypatch.chdir(tmp_path / "in")
+    targets = [FileTarget("a"), FileTarget("b")]
+    assert shown(fanout.run(echo, targets, Asked(str(diary)), CLUSTER)) == shown(
+        local.run(echo, targets, Asked(str(diary)))
+    )
+    assert attempts(diary, "a") == 2
+
+
+def test_what_raises_in_a_target_is_a_failure_as_locally(
+    any_spark: SparkSession, tmp_path: Path, diary: Path
+) -> None:
+    targets = files(tmp_path / "in", "well", "refused", "unreadable", "bug", "odd", "end")
+    asked = Asked(str(diary))
+    (fine, *others) = shown(fanout.run(moody, targets, asked, CLUSTER))
+    alone = shown(local.run(moody, targets, asked, jobs=2))
+    assert [fine, *others] == alone or _without_traces([fine, *others]) == _without_traces(alone)
+    assert [each.exit_status for each in others if isinstance(each, Failure)] == [4, 3, 70, 70]
+
+
+def _without_traces(events: list[Event]) -> list[Event]:
+    return [
+        Failure(event.path, re.sub(r" at 0x[0-9a-f]+", "", event.sentence), event.exit_status)
+        if isinstance(event, Failure)
+        else event
+        for event in events
+    ]
+
+
+def test_a_task_that_dies_is_tried_again_and_speaks_once(
+    any_spark: SparkSession, tmp_path: Path, diary: Path
+) -> None:
+    targets = files(tmp_path / "in", "first", "fragile", "last")
+    events = shown(fanout.run(moody, targets, Asked(str(diary)), CLUSTER))
+    assert attempts(diary, "fragile") >= 2
+    lines = "".join(f"{name} begins\n{name} ends\n" for name in ("first", "fragile", "last"))
+    assert events == [Text(lines.encode())]
+
+
+def test_a_target_that_kills_every_worker_is_named_and_the_others_are_done(
+    any_spark: SparkSession, tmp_path: Path, diary: Path
+) -> None:
+    targets = files(tmp_path / "in", "first", "deadly", "last")
+    finished: list[FileTarget] = []
+    first, failure, last = shown(fanout.run(moody, targets, Asked(str(diary)), CLUSTER, finished.append))
+    assert isinstance(failure, Failure) and failure.path == targets[1].path and failure.exit_status == 70
+    assert failure.sentence.startswith(f"the task working on {targets[1].path} failed on the cluster: ")
+    assert "Python worker" in failure.sentence and "\n" not in failure.sentence
+    assert (first, last) == (Text(b"first begins\nfirst ends\n"), Text(b"last begins\nlast ends\n"))
+    assert finished == targets
+
+
+def test_a_lost_executor_costs_nothing(cluster_spark: SparkSession, tmp_path: Path, diary: Path) -> None:
+    targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(24)))
+
+    def kill_one() -> None:
+        _wait_for_entries(diary, 4)
+        at_work = max(diary.iterdir(), key=lambda entry: entry.stat().st_mtime_ns)
+        os.kill(executor_of(int(at_work.read_text())), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    events = shown(fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER))
+    killer.join()
+    assert sum(attempts(diary, target.path) for target in targets) > len(targets)  # some were begun again
+    assert events == shown(local.run(echo, targets, Asked(str(diary))))
+
+
+def _wait_for_entries(diary: Path, count: int) -> None:
+    while len([entry for entry in diary.iterdir() if entry.stat().st_size]) < count:
+        time.sleep(0.01)
+
+
+# --- bounds
+
+
+def test_too_much_for_one_answer_is_fetched_in_pieces(
+    any_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "MOST_RESULT_BYTES", 200_000)
+    monkeypatch.setattr(tasks, "CHUNK_BYTES", 20_000)
+    targets = files(tmp_path / "in", "one", "two")
+    finished: list[FileTarget] = []
+    events = list(fanout.run(wordy, targets, Asked(str(diary)), CLUSTER, finished.append))
+    lines = b"".join(event.data for event in events if isinstance(event, Text)).splitlines()
+    assert [line.rsplit(b" ", 1)[0].decode() for line in lines] == [
+        f"{name} {line}" for name in ("one", "two") for line in range(1000)
+    ]
+    assert len([event for event in events if isinstance(event, Row)]) == 2
+    assert finished == targets
+    # once in vain, once for good: what lies on the executor's disk is not made again for each piece of it
+    assert {attempts(diary, name) for name in ("one", "two")} == {2}
+
+
+def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
+    local_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target's answer is about 600 KB when packed: at most 10 may wait or be under way."""
+    monkeypatch.setattr(tasks, "SHARES_PER_CORE", 1000)
+    monkeypatch.setattr(tasks, "MOST_RESULT_BYTES", 1_000_000)
+    monkeypatch.setattr(fanout, "AHEAD_BYTES", 6_000_000)
+    targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(30)))
+    taken = 0
+    most_ahead = 0
+    for event in fanout.run(wordy, targets, Asked(str(diary)), CLUSTER):
+        if isinstance(event, Row):
+            taken += 1
+            time.sleep(0.1)  # a slow reader
+            most_ahead = max(most_ahead, len(list(diary.iterdir())) - taken)
+    assert taken == 30
+    assert 4 <= most_ahead <= 11
+
+
+# --- the end of a run
+
+
+def test_who_leaves_early_leaves_no_job_behind(
+    local_spark: SparkSession, tmp_path: Path, diary: Path
+) -> None:
+    targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(40)))
+    events = fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER)
+    next(events)
+    events.close()  # type: ignore[attr-defined]
+    _wait_for_idleness(local_spark)
+    assert len(list(diary.iterdir())) < 40
+
+
+def test_ctrl_c_keeps_what_is_done_and_ends_the_jobs(
+    local_spark: SparkSession, tmp_path: Path, diary: Path
+) -> None:
+    targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(40)))
+    events = fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER)
+
+    def interrupt() -> None:
+        _wait_for_entries(diary, 12)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        for event in events:
+            seen.append(event)  # noqa: PERF402  (what came before the interrupt is asked for)
+    _wait_for_idleness(local_spark)
+    assert 0 < len(shown(seen)) < 80
+    paths = [str(event.values["path"]) for event in seen if isinstance(event, Row)]
+    assert paths == sorted(paths) and len(paths) == len(set(paths))
+
+
+def _wait_for_idleness(spark: SparkSession) -> None:
+    give_up = time.monotonic() + 10
+    while spark.sparkContext.statusTracker().getActiveJobsIds():
+        assert time.monotonic() < give_up, "jobs go on"
+        time.sleep(0.05)
+
+
+def test_nodes_that_do_not_see_the_files_are_named(
+    local_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets = files(tmp_path / "in", "a")
+
+    def elsewhere(paths: list[str], **told: bool) -> tuple[sight.Landmark, ...]:
+        marks = sight.landmarks(paths, **told)
+        (tmp_path / "in" / "a").write_text("another file of this name")
+        return marks
+
+    monkeypatch.setattr(fanout, "landmarks", elsewhere)
+    with pytest.raises(UnreadableInput, match=rf"the node \S+ has another {targets[0].path}: every node"):
+        list(fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
+    assert session.NoCluster.exit_status == 3
+    assert not list(diary.iterdir())

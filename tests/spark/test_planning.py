@@ -1,0 +1,150 @@
+"""How targets are shared out among tasks: counted and weighed, no cluster needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.segment.dump.options import DumpOptions
+from kseg.segment.dump.work import Dump
+from kseg.segment.events import Event
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.selection import Selection
+from kseg.segment.targets import FileTarget, PartitionTarget
+from kseg.segment.writing.segment_writer import PartitionWriter
+from kseg.spark import tasks
+
+MIB = 1024 * 1024
+
+
+def nothing(_target: FileTarget | PartitionTarget, _options: None) -> Iterator[Event]:
+    yield from ()
+
+
+def sparse(directory: Path, *sizes_bytes: int) -> list[FileTarget]:
+    """Files of these sizes that take no room."""
+    targets = []
+    for number, size_bytes in enumerate(sizes_bytes):
+        path = directory / f"{number:04d}.log"
+        with path.open("wb") as file:
+            file.truncate(size_bytes)
+        targets.append(FileTarget(str(path)))
+    return targets
+
+
+def test_each_target_is_in_one_group_and_all_stay_in_order(tmp_path: Path) -> None:
+    targets = sparse(tmp_path, *(n * 100_000 for n in range(100)))
+    groups = tasks.plan(nothing, tasks.weigh(targets), None, 4)
+    assert [unit.number for group in groups for unit in group] == list(range(100))
+    assert [unit.target for group in groups for unit in group] == targets
+
+
+def test_small_targets_share_tasks_by_bytes(tmp_path: Path) -> None:
+    targets = sparse(tmp_path, *[10_000] * 2000)
+    groups = tasks.plan(nothing, tasks.weigh(targets), None, 4)
+    assert len(groups) == 4 * tasks.SHARES_PER_CORE
+    assert {len(group) for group in groups} == {2000 // len(groups)}
+
+
+def test_few_targets_get_a_task_each(tmp_path: Path) -> None:
+    assert [len(group) for group in tasks.plan(nothing, tasks.weigh(sparse(tmp_path, 5, 5, 5)), None, 8)] == [
+        1,
+        1,
+        1,
+    ]
+
+
+def test_a_heavy_target_does_not_drag_small_ones_along(tmp_path: Path) -> None:
+    targets = sparse(tmp_path, *[10_000] * 50, 900 * MIB, *[10_000] * 50)
+    groups = tasks.plan(nothing, tasks.weigh(targets), None, 2)
+    (heavy,) = (group for group in groups if any(unit.number == 50 for unit in group))
+    assert len(heavy) == 1
+
+
+def test_no_task_has_more_than_so_many_bytes_of_several_targets(tmp_path: Path) -> None:
+    groups = tasks.plan(nothing, tasks.weigh(sparse(tmp_path, *[100 * MIB] * 200)), None, 1)
+    loads = [sum(unit.weight_bytes for unit in group) for group in groups]
+    assert max(loads) <= tasks.MOST_SHARE_BYTES * 1.2
+    assert len(groups) > 60
+
+
+def test_what_cannot_be_read_has_a_task_all_the_same(tmp_path: Path) -> None:
+    groups = tasks.plan(nothing, tasks.weigh([FileTarget(str(tmp_path / "absent.log"))]), None, 2)
+    assert [unit.weight_bytes for group in groups for unit in group] == [0]
+
+
+def test_directories_weigh_what_lies_in_them(tmp_path: Path) -> None:
+    sparse(tmp_path, 3000, 4000)
+    ((unit,),) = tasks.plan(nothing, tasks.weigh([PartitionTarget(str(tmp_path))]), None, 2)
+    assert unit.weight_bytes == 7000
+
+
+# --- pieces
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A partition of one segment of some MiB with an index."""
+    directory = tmp_path_factory.mktemp("large") / "orders-0"
+    with PartitionWriter(directory) as writer:
+        for first in range(0, 4000, 10):
+            records = tuple(Record(n, 1000 + n, b"k%d" % n, bytes(1000)) for n in range(first, first + 10))
+            writer.append(NewBatch(records=records))
+    return directory
+
+
+def batch_starts(log: Path) -> set[int]:
+    data, starts, position = log.read_bytes(), set(), 0
+    while position < len(data):
+        starts.add(position)
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return starts
+
+
+def test_a_large_log_is_cut_at_batches_by_its_index(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "PIECE_BYTES", 200_000)
+    (log,) = large.glob("*.log")
+    groups = tasks.plan(Dump(), tasks.weigh([FileTarget(str(log))]), DumpOptions(print_data_log=True), 2)
+    units = [unit for group in groups for unit in group]
+    size_bytes = log.stat().st_size
+    assert len(units) == round(size_bytes / 200_000)
+    assert units[0].start == 0 and units[-1].stop == size_bytes
+    assert [unit.stop for unit in units[:-1]] == [unit.start for unit in units[1:]]
+    assert {unit.start for unit in units} <= batch_starts(log)
+    assert [unit.is_last for unit in units] == [False] * (len(units) - 1) + [True]
+    # no piece is a straggler: the largest is little larger than the smallest
+    assert max(unit.weight_bytes for unit in units) < 1.5 * min(unit.weight_bytes for unit in units)
+    assert max(len(group) for group in groups) <= 2
+
+
+def test_a_skewed_directory_leaves_no_straggler_when_it_can_be_cut(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "PIECE_BYTES", 200_000)
+    (log,) = large.glob("*.log")
+    targets = [FileTarget(str(log)), *sparse(tmp_path, *[1000] * 20)]
+    loads = [
+        sum(unit.weight_bytes for unit in group)
+        for group in tasks.plan(Dump(), tasks.weigh(targets), DumpOptions(deep_iteration=True), 2)
+    ]
+    assert max(loads) < sum(loads) / 4  # twice as many tasks as cores could be kept busy by the one log
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        DumpOptions(max_bytes=1_000_000),
+        DumpOptions(selection=Selection(limit=5)),
+        DumpOptions(selection=Selection(from_offset=5)),
+        DumpOptions(selection=Selection(read_committed=True)),
+    ],
+)
+def test_what_hangs_on_what_came_before_stays_whole(
+    large: Path, options: DumpOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "PIECE_BYTES", 200_000)
+    (log,) = large.glob("*.log")
+    ((unit,),) = tasks.plan(Dump(), tasks.weigh([FileTarget(str(log))]), options, 2)
+    assert unit.start is None and unit.is_last
