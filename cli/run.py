@@ -101,7 +101,7 @@ def workers(
     say: told what is worth knowing about the cluster."""
     if cluster is None:
         return partial(fanout.run, jobs=jobs or default_jobs())
-    from kseg.spark import fanout as on_cluster
+    from kseg.spark import ways as on_cluster
 
     return partial(on_cluster.run, cluster=cluster, say=say, in_place=in_place)
 

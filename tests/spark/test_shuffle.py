@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kseg.cli.main import run
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.spark.shuffle import passes
 from tests.compaction.compacting import SETTINGS, Topic
 from tests.kafka.cleaning import random_case
-from tests.spark.shuffling import assert_same, local, result_of, shuffled
+from tests.spark.shuffling import assert_same, files, local, result_of, shuffled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +63,32 @@ def test_many_times_more_keys_than_memory(local_spark: SparkSession, tmp_path: P
 
 def passes_on(session: SparkSession, directory: Path, options: CompactOptions) -> dict[str, Any]:
     return result_of(shuffled(directory, options, session.sparkContext))
+
+
+def test_the_command_shuffles_what_does_not_fit(
+    local_spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One partition that fits beside one that does not: what a local run with room for all keys says and leaves."""
+    told = []
+    for name, words in (
+        ("local", ["--map-memory", "1MiB"]),
+        ("shuffled", ["--map-memory", "3600", "--spark"]),
+    ):
+        parent = tmp_path / name
+        keyed_topic(parent, 1500)
+        small = Topic(parent, name="small-0")
+        small.send(("a", 1), ("b", 2), ("a", 3))
+        small.roll()
+        small.close()
+        paths = [str(parent / "accounts-0"), str(parent / "small-0")]
+        status = run(["compact", "--json", "--now", str(SETTINGS.now_ms), *words, *paths])
+        plan = capfd.readouterr().out.replace(str(parent), "")
+        assert run(["compact", "--apply", "--now", str(SETTINGS.now_ms), *words, *paths]) == 0
+        capfd.readouterr()
+        told.append((status, plan, [files(Path(path)) for path in paths]))
+    assert told[1] == told[0]
+    results = [row for row in map(json.loads, told[0][1].splitlines()) if row["type"] == "result"]
+    assert [row["passes"] for row in results] == [1, 1] and results[0]["map_keys"] > 1000
 
 
 @dataclass
