@@ -68,5 +68,5 @@ class Reading:
 
     include_control: bool = False
     include_invalid: bool = False
-    records_per_batch: int = 8192
+    records_per_batch: int = 32768
     bytes_per_batch: int = 8 * 1024 * 1024

@@ -76,6 +76,9 @@ def _options_of_either(given: "Mapping[str, str]") -> SourceOptions:
 
 def register(spark: "SparkSession") -> None:
     """Make a session know `kafka-log`, and let it push filters down to it unless that was decided before."""
+    from kseg.spark.source.functions import register_functions
+
     spark.dataSource.register(KafkaLog)
+    register_functions(spark)
     if PUSHDOWN not in spark.conf.getAll:
         spark.conf.set(PUSHDOWN, "true")

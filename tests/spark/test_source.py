@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,20 +186,21 @@ def test_filters_give_the_same_pushed_or_not(spark: SparkSession, capture_small:
     whole = rows(frame, "topic", "partition", "offset", "unix_micros(timestamp)")
     times = sorted(row[3] for row in whole)
     middle = times[len(times) // 2]
-    before = spark.conf.get(PUSHDOWN)
+    asked: list[tuple[str, Callable[[Any], bool]]] = [
+        ("offset >= 5 AND offset < 9", lambda row: 5 <= row[2] < 9),
+        (
+            "topic = 'metro-lz4' AND offset IN (3, 7)",
+            lambda row: row[0] == "metro-lz4" and row[2] in (3, 7),
+        ),
+        ("topic LIKE 'metro-z%' AND partition = 0", lambda row: row[0].startswith("metro-z")),
+        (f"timestamp > timestamp_micros({middle})", lambda row: row[3] > middle),
+        (f"timestamp <= timestamp_micros({middle})", lambda row: row[3] <= middle),
+        ("offset = 4 OR offset = 6", lambda row: row[2] in (4, 6)),
+    ]
+    before = spark.conf.get(PUSHDOWN) or "true"
     spark.conf.set(PUSHDOWN, str(pushes).lower())
     try:
-        for condition, holds in (
-            ("offset >= 5 AND offset < 9", lambda row: 5 <= row[2] < 9),
-            (
-                "topic = 'metro-lz4' AND offset IN (3, 7)",
-                lambda row: row[0] == "metro-lz4" and row[2] in (3, 7),
-            ),
-            ("topic LIKE 'metro-z%' AND partition = 0", lambda row: row[0].startswith("metro-z")),
-            (f"timestamp > timestamp_micros({middle})", lambda row: row[3] > middle),
-            (f"timestamp <= timestamp_micros({middle})", lambda row: row[3] <= middle),
-            ("offset = 4 OR offset = 6", lambda row: row[2] in (4, 6)),
-        ):
+        for condition, holds in asked:
             narrowed = frame.where(condition)
             found = rows(narrowed, "topic", "partition", "offset", "unix_micros(timestamp)")
             assert found == [row for row in whole if holds(row)], condition

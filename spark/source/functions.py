@@ -1,0 +1,46 @@
+"""Functions for SQL that come with `kafka-log`.
+
+    kafka_batch_bytes(records, codec)    how large a batch of these records is with that codec, in bytes
+
+`records` is an array of structs of key and value in their order, such as
+`collect_list(struct(key, value))`; headers and the distances of timestamps are not counted. `codec` is a name as in
+`_meta.codec`. Null for no records and for an unknown codec.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kseg.segment.errors import KsegError
+from kseg.segment.layout import CODEC_NAMES
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.writing.batch_writer import encode_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+BATCH_BYTES = "kafka_batch_bytes"
+
+
+def register_functions(spark: "SparkSession") -> None:
+    """Make a session know them."""
+    spark.udf.register(BATCH_BYTES, batch_bytes, "bigint")
+
+
+def batch_bytes(records: "Sequence[Row] | None", codec: str | None) -> int | None:
+    """See the module."""
+    if not records or codec not in CODEC_NAMES:
+        return None
+    batch = NewBatch(
+        records=tuple(
+            Record(offset, 0, _bytes(record[0]), _bytes(record[1])) for offset, record in enumerate(records)
+        ),
+        codec=CODEC_NAMES.index(codec),
+    )
+    try:
+        return len(encode_batch(batch))
+    except KsegError:  # more than a batch can hold
+        return None
+
+
+def _bytes(value: bytes | bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)
