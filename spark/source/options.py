@@ -9,13 +9,13 @@ Names do not distinguish upper and lower case, as everywhere in Spark. All that 
 sentence. Nothing here looks at a file, and nothing here needs Spark.
 """
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from kseg.segment.errors import UsageError
+from kseg.spark.source.words import INT_MAX, LONG_MAX, Words, is_whole, json_of, paths_of, whole_number
 
 TopicPartition = tuple[str, int]
 
@@ -29,8 +29,6 @@ MIB: Final = 1 << 20
 DEFAULT_RECORDS_PER_BATCH = 32768
 DEFAULT_BYTES_PER_BATCH = 8 * MIB
 DEFAULT_PARTITION_BYTES = 128 * MIB
-_LONG_MAX = 2**63 - 1
-_INT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,58 +144,7 @@ READ_NAMES: Final = (
     "table",
 )
 STREAM_NAMES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-MEANINGLESS_NAMES: Final = (
-    "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-)
-_MEANINGLESS_PREFIX = "kafka."
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
-
-
-class Words:
-    """Options as they came, asked by name in whatever case."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = {name.lower(): value for name, value in given.items()}
-
-    def get(self, name: str) -> str | None:
-        return self._given.get(name.lower())
-
-    def refuse_unknown(self, known: Iterable[str]) -> None:
-        """Raise UsageError for a name that is none of `known` and none that only a connection needs."""
-        allowed = {name.lower(): name for name in (*known, *MEANINGLESS_NAMES)}
-        for name in self._given:
-            if name not in allowed and not name.startswith(_MEANINGLESS_PREFIX):
-                raise UsageError(f"kafka-log has no option {name}; it has {', '.join(sorted(known))}")
-
-    def boolean(self, name: str, default: bool) -> bool:
-        text = self.get(name)
-        if text is None:
-            return default
-        if text.strip().lower() not in ("true", "false"):
-            raise UsageError(f"the option {name} is true or false, not {text!r}")
-        return text.strip().lower() == "true"
-
-    def number(self, name: str, most: int = _LONG_MAX) -> int | None:
-        """A whole number above 0; None when the option was not given."""
-        text = self.get(name)
-        if text is None:
-            return None
-        value = whole_number(text)
-        if value is None or not 0 < value <= most:
-            raise UsageError(f"the option {name} is a whole number from 1 to {most}, not {text!r}")
-        return value
-
-    def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of `choices`; the first when the option was not given."""
-        text = self.get(name)
-        if text is None:
-            return choices[0]
-        if text.strip().lower() not in choices:
-            raise UsageError(f"the option {name} is {' or '.join(choices)}, not {text!r}")
-        return text.strip().lower()
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
@@ -219,11 +166,11 @@ def read_options(given: Mapping[str, str], *, streaming: bool = False) -> Source
         latest_when_no_match=strategy == LATEST,
         read_committed=words.choice(level, levels) == READ_COMMITTED,
         fail_on_data_loss=words.boolean("failOnDataLoss", True),
-        min_partitions=words.number("minPartitions", _INT_MAX),
+        min_partitions=words.number("minPartitions", INT_MAX),
         records_per_partition=words.number("maxRecordsPerPartition"),
         partition_bytes=words.number("maxPartitionBytes") or DEFAULT_PARTITION_BYTES,
-        records_per_batch=words.number("maxRecordsPerBatch", _INT_MAX) or DEFAULT_RECORDS_PER_BATCH,
-        bytes_per_batch=words.number("maxBytesPerBatch", _INT_MAX) or DEFAULT_BYTES_PER_BATCH,
+        records_per_batch=words.number("maxRecordsPerBatch", INT_MAX) or DEFAULT_RECORDS_PER_BATCH,
+        bytes_per_batch=words.number("maxBytesPerBatch", INT_MAX) or DEFAULT_BYTES_PER_BATCH,
         include_key=words.boolean("includeKey", True),
         include_value=words.boolean("includeValue", True),
         include_headers=words.boolean("includeHeaders", False),
@@ -234,31 +181,6 @@ def read_options(given: Mapping[str, str], *, streaming: bool = False) -> Source
         trust_transactions=words.choice("transactions", (FROM_LOG, FROM_INDEX)) == FROM_INDEX,
         table=words.choice("table", (RECORDS, FINDINGS)),
     )
-
-
-def paths_of(words: Words) -> tuple[str, ...]:
-    """What `load` was given, one path or several. Raises UsageError for none, and for a place that is no path."""
-    several = words.get("paths")
-    if several is not None:
-        paths = _json(several, "paths")
-        if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-            raise UsageError(f"the option paths is a JSON list of paths, not {several!r}")
-    else:
-        one = words.get("path")
-        paths = [] if one is None else [one]
-    if not paths or not all(paths):
-        raise UsageError("kafka-log needs a path: load(path) of a data directory, a partition or a segment")
-    return tuple(_local_path(path) for path in paths)
-
-
-def _local_path(path: str) -> str:
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", path)
-    if scheme is None:
-        return path
-    if scheme[1].lower() != "file":
-        raise UsageError(f"kafka-log reads directories that every machine sees as its own, not {path}")
-    rest = path[len(scheme[0]) - 1 :]
-    return "/" + rest.lstrip("/")
 
 
 # --- partitions
@@ -295,7 +217,7 @@ def _pattern(text: str) -> str:
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
     example = '{"orders":[0,1]}'
-    parsed = _json(text, "assign", example)
+    parsed = json_of(text, "assign", example)
     wrong = UsageError(f"the option assign is JSON like {example}, not {text!r}")
     if not isinstance(parsed, dict) or not parsed:
         raise wrong
@@ -304,7 +226,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
         if not isinstance(partitions, list):
             raise wrong
         for partition in partitions:
-            if not _is_whole(partition) or not 0 <= partition <= _INT_MAX:
+            if not is_whole(partition) or not 0 <= partition <= INT_MAX:
                 raise wrong
             found.append((topic, partition))
     if not found:
@@ -361,7 +283,7 @@ def _time_bound(words: Words, side: str) -> AtTime | AtTimes | None:
     text = words.get(f"{side}Timestamp")
     if text is not None:
         timestamp_ms = whole_number(text)
-        if timestamp_ms is None or not 0 <= timestamp_ms <= _LONG_MAX:
+        if timestamp_ms is None or not 0 <= timestamp_ms <= LONG_MAX:
             raise UsageError(f"{side}Timestamp is a number of milliseconds since 1970, not {text!r}")
         return AtTime(timestamp_ms)
     name = f"{side}OffsetsByTimestamp"
@@ -372,7 +294,7 @@ def _time_bound(words: Words, side: str) -> AtTime | AtTimes | None:
 
 
 def _by_partition(text: str, name: str, example: str, least: int) -> dict[TopicPartition, int]:
-    parsed = _json(text, name, example)
+    parsed = json_of(text, name, example)
     wrong = UsageError(f"the option {name} is JSON like {example}, not {text!r}")
     if not isinstance(parsed, dict):
         raise wrong
@@ -382,9 +304,9 @@ def _by_partition(text: str, name: str, example: str, least: int) -> dict[TopicP
             raise wrong
         for key, number in numbers.items():
             partition = whole_number(key)
-            if partition is None or not 0 <= partition <= _INT_MAX or not _is_whole(number):
+            if partition is None or not 0 <= partition <= INT_MAX or not is_whole(number):
                 raise wrong
-            if not least <= number <= _LONG_MAX:
+            if not least <= number <= LONG_MAX:
                 raise wrong
             found[topic, partition] = number
     return found
@@ -401,25 +323,6 @@ def _check_order(starting: Bound, ending: Bound) -> None:
         end = ending.by_partition[where]
         if start > end >= 0:
             raise UsageError(f"{_named(where)} starts at {start}, behind its end {end}")
-
-
-# --- single values
-
-
-def whole_number(text: str) -> int | None:
-    """A decimal number as Java's parsers take it; None when it is none."""
-    return int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text, re.ASCII) else None
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _json(text: str, name: str, example: str = "[...]") -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise UsageError(f"the option {name} is JSON like {example}, not {text!r}") from None
 
 
 def _named(where: TopicPartition) -> str:

@@ -29,7 +29,7 @@ from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.targets import PartitionTarget
-from kseg.spark.source.options import FINDINGS, SourceOptions, Words, read_options
+from kseg.spark.source.options import FINDINGS, SourceOptions, read_options
 from kseg.spark.source.progress import (
     GrowingLogs,
     Offsets,
@@ -42,6 +42,7 @@ from kseg.spark.source.progress import (
 from kseg.spark.source.reader import columns_of, reading_of
 from kseg.spark.source.schema import check_schema
 from kseg.spark.source.splits import DataLoss
+from kseg.spark.source.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

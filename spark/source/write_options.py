@@ -20,7 +20,7 @@ from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partit
 from kseg.segment.writing.batching import DEFAULT_BATCH_BYTES
 from kseg.segment.writing.runs import RunRules
 from kseg.segment.writing.segment_writer import DEFAULT_SEGMENT_BYTES, RollRules
-from kseg.spark.source.options import Words, paths_of, whole_number
+from kseg.spark.source.words import Words, paths_of, whole_number
 
 APPEND, ERROR, IGNORE = "append", "error", "ignore"
 CREATE_TIME, LOG_APPEND_TIME = "createtime", "logappendtime"
