@@ -1,6 +1,7 @@
 """`kseg export`: the records of logs as files that other tools read."""
 
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.declare import RESULT, Option
 from kseg.cli.filters import (
@@ -17,23 +18,40 @@ from kseg.cli.filters import (
     selection_of,
 )
 from kseg.cli.options import (
+    Archives,
     Isolation,
+    Jars,
     Jobs,
     Json,
     KeyEncoding,
+    Master,
     NoProgress,
+    Packages,
     Partition,
     Paths,
+    PyFiles,
     Quiet,
+    Spark,
+    SparkConf,
     Topics,
+    cluster_of,
     read_names,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kseg.segment.events import Event
+    from kseg.segment.export.options import ExportOptions
+    from kseg.segment.targets import Target
+    from kseg.spark.cluster import ClusterOptions
 
 EXAMPLES = (
     ("A data directory as Parquet files, for any tool that reads them", "kseg export --to parquet --output out /var/lib/kafka"),
     ("A topic, in directories by day and hour", "kseg export --to parquet --partition-by topic,date,hour --topic orders --output out /var/lib/kafka"),
     ("What a consumer of committed data would have read, as JSON lines", "kseg export --to json --isolation read_committed --output out orders-0"),
-    ("The same for a spreadsheet, without what says where a record lies", "kseg export --to csv --no-meta --output out orders-0"),
+    ("A Delta table, by a Spark cluster", "kseg export --to delta --mode append --partition-by topic,date --spark --master spark://host:7077 --packages io.delta:delta-spark_4.2_2.13:4.4.0 --output /shared/orders /shared/kafka"),
+    ("A table for a spreadsheet, without what says where a record lies", "kseg export --to csv --no-meta --output out orders-0"),
 )  # fmt: skip
 
 
@@ -119,6 +137,13 @@ def command(
     jobs: Jobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
+    spark: Spark = False,
+    master: Master = None,
+    spark_conf: SparkConf = (),
+    py_files: PyFiles = (),
+    archives: Archives = (),
+    jars: Jars = (),
+    packages: Packages = (),
 ) -> int:
     """Write the records of logs as files that other tools read.
 
@@ -131,7 +156,8 @@ def command(
     from kseg.segment.apply.folder import Mode, is_taken
     from kseg.segment.export import options as O
 
-    form = O.checked_form(to, on_cluster=False)
+    cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
+    form = O.checked_form(to, on_cluster=cluster is not None)
     options = O.ExportOptions(
         form=form,
         output=output,
@@ -194,6 +220,19 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
-        through=run.through,
-        hold=run.held,
+        cluster=cluster,
+        at_once=partial(_by_spark, options),
+        through=run.through if cluster is None else None,
+        hold=run.held if cluster is None else None,
     )
+
+
+def _by_spark(
+    options: "ExportOptions",
+    targets: "Sequence[Target]",
+    cluster: "ClusterOptions",
+    say: "Callable[[str], None]",
+) -> "Iterator[Event]":
+    from kseg.spark.export.run import export
+
+    return export(targets, options, cluster, say)

@@ -8,11 +8,11 @@ from kseg.cli.tally import counted
 
 
 def export_words(values: Mapping[str, Any]) -> Iterator[str]:
-    """`orders-0: 3,000 records in 1 file, 52,113 bytes`."""
-    files = values["files"]
-    count = len(files) if isinstance(files, list) else files
-    damage = f", {counted(values['damaged_bytes'], 'damaged byte')}" if values["damaged_bytes"] else ""
-    yield visible(
-        f"{values['partition']}: {counted(values['records'], 'record')} in {counted(count, 'file')}, "
-        f"{counted(values['bytes'], 'byte')}{damage}"
-    )
+    """`orders-0: 3,000 records in 1 file, 52,113 bytes`; of all together, by Spark, what is written where."""
+    parts = [counted(values["records"], "record")]
+    if values["files"] is not None:
+        parts[0] += f" in {counted(len(values['files']), 'file')}"
+        parts.append(counted(values["bytes"], "byte"))
+    if values["damaged_bytes"]:
+        parts.append(counted(values["damaged_bytes"], "damaged byte"))
+    yield visible(f"{values['partition'] or values['output']}: {', '.join(parts)}")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from kseg.spark.cluster import ClusterOptions
 
+    AtOnce = Callable[[Sequence[Target], ClusterOptions, Callable[[str], None]], Iterator[Event]]
+
 
 def over_targets(
     work: Work[Any, Any],
@@ -34,6 +36,7 @@ def over_targets(
     jobs: int | None = None,
     cluster: "ClusterOptions | None" = None,
     in_place: bool = False,
+    at_once: "AtOnce | None" = None,
     alone: Callable[[int], object] | None = None,
     through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
     grouped: Callable[[Sequence[Target], int], Sequence[fanout.Named]] | None = None,
@@ -41,12 +44,13 @@ def over_targets(
 ) -> int:
     """Run `work` over what the paths mean, show it, and return the exit status.
 
-    cluster: does the work instead of local processes. in_place: the work changes the files of its targets. alone: the
-    options for one target that has all the jobs for itself; several are shared out among the processes. through: the
-    last word on the stream of events before it is shown. hold: what is held while the targets are worked on (a lock),
-    giving the options to work with where holding changed them; a command with one looks for half-done changes itself,
-    for all others they are shown first. A path that cannot be read is a failure among others when there are several
-    paths. Raises UsageError when no path was given or the narrowing leaves nothing.
+    cluster: does the work instead of local processes. in_place: the work changes the files of its targets. at_once:
+    does it on a cluster in a way of its own, for all targets together. alone: the options for one target that has all
+    the jobs for itself; several are shared out among the processes. through: the last word on the stream of events
+    before it is shown. hold: what is held while the targets are worked on (a lock), giving the options to work with
+    where holding changed them; a command with one looks for half-done changes itself, for all others they are shown
+    first. A path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
+    path was given or the narrowing leaves nothing.
     """
     if not paths:
         raise UsageError(f"kseg {style.command} needs at least one PATH")
@@ -65,7 +69,9 @@ def over_targets(
     over = workers(cluster, jobs, _notice(style), in_place=in_place)
 
     def work_on_all(options: object) -> int:
-        if grouped is None:
+        if cluster is not None and at_once is not None:
+            events = at_once(targets, cluster, _notice(style))
+        elif grouped is None:
             events = over(work, targets, options, finished=tally.finish_target)
         else:  # a task of a cluster that is lost costs one target only
             groups = grouped(targets, jobs if cluster is None else len(targets))

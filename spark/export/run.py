@@ -1,0 +1,207 @@
+"""One export on a cluster, from targets to events.
+
+1. A session whose settings know the table format, where one is asked for, and a look whether its jars are there.
+2. The wanted records (`frame`), in columns that the form can hold (`shape`), written by Spark with its own save modes
+   and its own commit. An output without a scheme is a directory that every node sees as the inputs are seen; there what
+   lies there already is looked at as without a cluster.
+3. What is damaged is asked of the data source as well, and told as findings: before, with --fail-on-damage, so that
+   nothing is written; else afterwards.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kseg.segment.apply.folder import Mode, check, is_taken, visible_files
+from kseg.segment.errors import KsegError, Refused, UnreadableInput
+from kseg.segment.events import Event, Failure, Row
+from kseg.segment.export.options import TABLE_FORMS, ExportOptions, Form
+from kseg.segment.export.run import Damaged, refuse_own_input
+from kseg.segment.findings import ERROR
+from kseg.segment.targets import Target
+from kseg.spark import session as sessions
+from kseg.spark.cluster import ClusterOptions
+from kseg.spark.export import tables
+from kseg.spark.fanout import ready
+from kseg.spark.trouble import reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# what Spark calls otherwise
+_CODECS = {"lz4": "lz4_raw"}
+_ICEBERG_CODECS = {"none": "uncompressed"}
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+_CSV = {
+    "header": "true",
+    "escape": '"',
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+}
+UNREADABLE = "unreadable-file"
+
+
+def export(
+    targets: Sequence[Target], options: ExportOptions, cluster: ClusterOptions, say: Callable[[str], None]
+) -> Iterator[Event]:
+    """Findings, one `result`, one `summary`.
+
+    Raises UsageError where Spark or jars are missing or do not fit, Refused for what lies at the output, and
+    UnreadableInput where Spark cannot do it.
+    """
+    if local_path(options.output) is not None:
+        refuse_own_input(options.output, targets)
+        if options.form not in TABLE_FORMS:
+            check(options.output, options.mode)
+    prepared = tables.prepared(cluster, options.form)
+    ready(prepared, say)
+    spark = sessions.get(prepared)
+    tables.check_jars(spark, options.form)
+    of_tables = tables.settings(options.form, url_of(options.output))
+    of_tables = {name: spark.conf.get(name, value) or value for name, value in of_tables.items()}
+    with _set(spark, {**_SETTINGS, **of_tables}):
+        yield from _Run(spark, targets, options).events()
+
+
+def local_path(output: str) -> str | None:
+    """The directory that an output is, None when it is a URL of something else."""
+    return None if re.match("[A-Za-z][A-Za-z0-9+.-]*:", output) else os.path.abspath(output)
+
+
+def url_of(output: str) -> str:
+    """An output as Spark takes it."""
+    path = local_path(output)
+    return output if path is None else f"file://{path}"
+
+
+class _Run:
+    def __init__(self, spark: "SparkSession", targets: Sequence[Target], options: ExportOptions) -> None:
+        from kseg.spark.source import register
+
+        register(spark)
+        self._spark = spark
+        self._targets = targets
+        self._options = options
+        self._damaged_bytes = 0
+
+    def events(self) -> Iterator[Event]:
+        if self._options.fail_on_damage:
+            yield from self._damage()
+        path = local_path(self._options.output)
+        before = set(visible_files(path)) if path is not None else set()
+        records = self._written()
+        if not self._options.fail_on_damage:
+            yield from self._damage()
+        files = sorted(set(visible_files(path)) - before) if path is not None else None
+        yield from self._result(path, files, records)
+
+    def _result(self, path: str | None, files: list[str] | None, records: int) -> Iterator[Event]:
+        size_bytes = None
+        if path is not None and files is not None:
+            size_bytes = sum(os.stat(os.path.join(path, name)).st_size for name in files)
+        numbers = {"records": records, "bytes": size_bytes, "damaged_bytes": self._damaged_bytes}
+        yield Row(
+            {
+                "type": "result",
+                "command": "export",
+                "path": None,
+                "partition": None,
+                "to": str(self._options.form),
+                "output": self._options.output,
+                "files": files,
+                **numbers,
+            }
+        )
+        sums = {"files": None if files is None else len(files), **numbers}
+        yield Row(
+            {"type": "summary", **{name: number for name, number in sums.items() if number is not None}}
+        )
+
+    def _damage(self) -> Iterator[Event]:
+        from kseg.spark.export.frame import findings
+
+        damaged_to: dict[str, int] = {}
+        with self._told():
+            for finding, target in findings(self._spark, self._targets, self._options):
+                if finding.id == UNREADABLE:
+                    yield Failure(target, finding.message, UnreadableInput.exit_status)
+                    continue
+                yield finding
+                if finding.severity != ERROR:
+                    continue
+                if self._options.fail_on_damage:
+                    raise Damaged(f"{finding.path} is damaged: nothing was exported (--fail-on-damage)")
+                position, length = finding.position or 0, finding.length or 0
+                begin = max(position, damaged_to.get(finding.path, 0))
+                self._damaged_bytes += max(0, position + length - begin)
+                damaged_to[finding.path] = max(begin, position + length)
+
+    def _written(self) -> int:
+        from pyspark.sql import Observation
+        from pyspark.sql.functions import count, lit
+
+        from kseg.spark.export.frame import records
+        from kseg.spark.export.shape import shaped
+
+        options = self._options
+        with self._told():
+            frame = shaped(records(self._spark, self._targets, options), options)
+            seen = Observation("export")
+            self._save(frame.observe(seen, count(lit(1)).alias("records")))
+            return int(seen.get["records"])
+
+    def _save(self, frame: "DataFrame") -> None:
+        options = self._options
+        path = local_path(options.output)
+        mode = options.mode
+        if path is not None and not is_taken(path):
+            mode = Mode.APPEND if options.form not in TABLE_FORMS else mode  # an empty directory is no output
+        writer = frame.write.format(str(options.form)).mode(str(mode)).options(**_writing(options))
+        if options.partition_by:
+            writer = writer.partitionBy(*options.partition_by)
+        writer.save(url_of(options.output))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Whatever Spark throws, as a sentence."""
+        options = self._options
+        try:
+            yield
+        except KsegError:
+            raise
+        except Exception as error:  # Spark's and Py4J's: they share no base
+            unfit = tables.misfit(error, options.form, self._spark.version)
+            if unfit is not None:
+                raise unfit from error
+            if "PATH_EXISTS" in str(error) or "PATH_ALREADY_EXISTS" in str(error):
+                raise Refused(f"{options.output} is there already (--mode append or overwrite)") from error
+            raise UnreadableInput(f"Spark cannot export to {options.output}: {reason(error)}") from error
+
+
+def _writing(options: ExportOptions) -> Mapping[str, str]:
+    if options.form is Form.ICEBERG:
+        codec = _ICEBERG_CODECS.get(options.compression, options.compression)
+        return {"compression-codec": codec}
+    spark_codec = _CODECS.get(options.compression, options.compression)
+    return {"compression": spark_codec, **(_CSV if options.form is Form.CSV else {})}
+
+
+@contextmanager
+def _set(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for a while: it may be somebody else's."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, former in before.items():
+            if former is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, former)

@@ -1,0 +1,45 @@
+"""The published jars of Delta and Iceberg: fetched once with Maven, when first needed."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.kafka.jars import BuildFailed, tool
+
+PROJECT = Path(__file__).resolve().parent / "tables"
+TARGET = PROJECT / "target"
+GROUPS = "io.delta,org.apache.iceberg"  # what else they need Spark has
+
+
+def table_jars() -> list[Path]:
+    """Both formats' jars. Raises MissingTool without Maven, BuildFailed when it cannot fetch."""
+    maven = tool("mvn")
+    TARGET.mkdir(exist_ok=True)
+    with (TARGET / "lock").open("w") as lock:  # parallel test workers wait for the one that fetches
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp = hashlib.sha256((PROJECT / "pom.xml").read_bytes()).hexdigest()
+        fetched = TARGET / "libs" / ".pom"
+        if not fetched.exists() or fetched.read_text() != stamp:
+            shutil.rmtree(TARGET / "libs", ignore_errors=True)
+            _fetch(maven)
+            fetched.write_text(stamp)
+    return sorted((TARGET / "libs").glob("*.jar"))
+
+
+def _fetch(maven: str) -> None:
+    command = [
+        maven,
+        "-q",
+        "-B",
+        "dependency:copy-dependencies",
+        "-DincludeScope=runtime",
+        f"-DincludeGroupIds={GROUPS}",
+        f"-DoutputDirectory={TARGET / 'libs'}",
+    ]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BuildFailed(f"mvn ended with {done.returncode}\n{done.stdout}\n{done.stderr}")

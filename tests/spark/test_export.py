@@ -1,0 +1,202 @@
+"""`kseg export --spark`: files that hold what those of a run without a cluster hold, by Spark's own writers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from kseg.cli.main import run
+from tests.exports import dumped, exported, files_of, odd_partition, text_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+Unchanged = Callable[..., AbstractContextManager[None]]
+
+
+@pytest.fixture
+def data(capture_small: Path) -> Path:
+    return capture_small / "data"
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    return odd_partition(tmp_path / "in")
+
+
+def both(tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[Path, Path, str, str]:
+    """Export without and with a cluster: where, and what was said on stderr; the status must be the same."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    status = run(["export", "--output", str(here), *words])
+    said = capfd.readouterr().err
+    assert run(["export", "--spark", "--output", str(there), *words]) == status
+    return here, there, said, capfd.readouterr().err
+
+
+def partitions(root: Path) -> list[Path]:
+    return sorted({path.parent for path in root.rglob("*.log")})
+
+
+def rows_of(directory: Path) -> list[dict[str, Any]]:
+    """Of an export as JSON lines, whole, `_meta` included."""
+    rows = [json.loads(line) for path in files_of(directory) for line in text_of(path).split("\n")[:-1]]
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+
+def test_json_lines_are_the_same(
+    local_spark: SparkSession,
+    data: Path,
+    tmp_path: Path,
+    unchanged: Unchanged,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with unchanged(data):
+        here, there, *said = both(tmp_path, ["--to", "json", str(data)], capfd)
+    assert said == ["", ""]
+    assert rows_of(there) == rows_of(here)
+    lines = [
+        {line for path in files_of(root) for line in text_of(path).splitlines()} for root in (here, there)
+    ]
+    assert lines[0] == lines[1]  # to the byte, where nothing needs an escape
+    assert (there / "_SUCCESS").exists()
+
+
+def test_parquet_is_the_same(
+    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow.dataset as ds
+
+    words = ["--to", "parquet", "--partition-by", "topic,date,hour", "--compression", "zstd", str(data)]
+    here, there, *_ = both(tmp_path, words, capfd)
+    directories = [{path.parent.relative_to(root) for path in files_of(root)} for root in (here, there)]
+    assert directories[0] == directories[1] and len(directories[0]) >= 11
+    tables = [ds.dataset(root, partitioning="hive").to_table() for root in (here, there)]
+    assert tables[0].schema.equals(tables[1].schema)
+    order = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+    assert tables[0].sort_by(order).to_pylist() == tables[1].sort_by(order).to_pylist()
+
+
+def test_csv_is_the_same(
+    local_spark: SparkSession, odd: Path, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--to", "csv", "--bytes", "base64", str(data / "metro-none-0"), str(odd)]
+    here, there, *_ = both(tmp_path, words, capfd)
+    assert exported(there, "csv") == exported(here, "csv") == dumped([data / "metro-none-0", odd])
+    heads = {
+        text_of(path).splitlines()[0].replace('"', "") for root in (here, there) for path in files_of(root)
+    }
+    assert len(heads) == 1
+
+
+@pytest.mark.parametrize("mode", ["auto", "utf8", "hex"])
+def test_bytes_as_text_are_the_same(
+    mode: str, local_spark: SparkSession, odd: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here, there, *_ = both(tmp_path, ["--to", "json", "--bytes", mode, str(odd)], capfd)
+    assert rows_of(there) == rows_of(here)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--isolation", "read_committed"],
+        ["--include-control"],
+        ["--control", "--no-meta"],
+        ["--from-offset", "20", "--to-offset", "71", "--key-regex", "^f[0-3]$", "--no-key"],
+        ["--producer-id", "2", "--limit", "7", "--no-value"],
+        ["--from-time", "2025-06-15T15:06:41Z", "--to-time", "2025-06-15T15:06:44Z", "--leader-epoch", "0"],
+    ],
+    ids=["committed", "with control", "control", "keys", "producer", "times"],
+)
+def test_filters_are_the_same(
+    words: list[str], local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here, there, *_ = both(tmp_path, ["--to", "json", *words, str(data / "fares-0")], capfd)
+    assert rows_of(there) == rows_of(here) != []
+
+
+def test_damage_is_told_the_same(
+    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hurt = tmp_path / "in" / "metro-zstd-0"
+    shutil.copytree(data / "metro-zstd-0", hurt)
+    log = hurt / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[500] ^= 1
+    log.write_bytes(content[:-7])
+    here, there, *said = both(tmp_path, ["--to", "json", str(hurt), str(data / "fares-0")], capfd)
+    assert said[0] == said[1] and "bad-crc" in said[0] and "torn-tail" in said[0]
+    assert rows_of(there) == rows_of(here)
+    words = ["export", "--spark", "--to", "json", "--json", "--output", str(tmp_path / "more")]
+    assert run([*words, "--fail-on-damage", str(hurt)]) == 1
+    assert "nothing was exported" in capfd.readouterr().err and not (tmp_path / "more").exists()
+    assert run([*words, str(hurt)]) == 1
+    result, summary = [json.loads(line) for line in capfd.readouterr().out.splitlines()][-2:]
+    assert result["type"] == "result" and result["damaged_bytes"] == summary["damaged_bytes"] > 575
+    assert result["records"] == len(dumped([hurt])) and len(result["files"]) == len(
+        files_of(tmp_path / "more")
+    )
+
+
+def test_save_modes(
+    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+
+    def export(mode: str, topic: str) -> int:
+        words = ["export", "--spark", "--to", "json", "--mode", mode, "--topic", topic]
+        return run([*words, "--output", str(output), str(data)])
+
+    def topics() -> set[str]:
+        return {row["topic"] for row in rows_of(output)}
+
+    output.mkdir()  # an empty directory is no output
+    assert export("errorifexists", "fares") == 0
+    assert export("errorifexists", "stations") == 4
+    assert "is there already" in capfd.readouterr().err
+    assert export("ignore", "stations") == 0 and topics() == {"fares"}
+    assert export("append", "stations") == 0 and topics() == {"fares", "stations"}
+    assert export("overwrite", "gates-*") == 0 and topics() == {"gates-append"}
+    (output / "thesis.tex").write_text("mine")
+    assert export("overwrite", "fares") == 4
+    assert "was written by no export" in capfd.readouterr().err
+
+
+def test_on_a_cluster(
+    cluster_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["export", "--spark", "--to", "parquet", "--key-regex", ".", "--output", str(tmp_path / "out")]
+    assert run([*words, str(data)]) == 0
+    expected = [row for row in dumped(partitions(data)) if row[5]]
+    assert exported(tmp_path / "out", "parquet") == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("arrow", ["--to arrow is written without --spark only"]),
+        ("delta", ["--to delta needs the Delta jars", "io.delta:delta-spark_4."]),
+        ("iceberg", ["--to iceberg needs the Iceberg jars", "org.apache.iceberg:iceberg-spark-runtime-4."]),
+    ],
+)
+def test_what_spark_cannot_write(
+    form: str,
+    words: list[str],
+    local_spark: SparkSession,
+    data: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["export", "--spark", "--to", form, "--output", str(tmp_path / "out"), str(data)]) == 2
+    err = capfd.readouterr().err
+    assert all(word in err for word in words) and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
