@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from kseg.cli.declare import INPUT, Argument, Option, read_number
 from kseg.cli.options import (
     Json,
+    NoJobs,
     NoProgress,
     Now,
     Quiet,
@@ -216,6 +217,7 @@ def command(
     ] = None,
     json: Json = False,
     now: Now = None,
+    jobs: NoJobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> int:

@@ -207,6 +207,31 @@ Now = Annotated[
         panel=RUN,
     ),
 ]
+# Every command takes these, so that a script may give them to all; where they have nothing to say the help says so.
+NoNow = Annotated[
+    int | None,
+    Option(
+        "--now",
+        metavar="TIME",
+        read=read_time,
+        help="Accepted as by every command; nothing that this one says depends on the time.",
+        panel=RUN,
+    ),
+]
+NoJobs = Annotated[
+    int | None,
+    Option(
+        "--jobs",
+        metavar="N",
+        read=read_count,
+        help="Accepted as by every command; this one does one thing after the other.",
+        panel=RUN,
+    ),
+]
+NoBar = Annotated[
+    bool,
+    Option("--no-progress", help="Accepted as by every command; this one shows no progress bar.", panel=RUN),
+]
 DropCache = Annotated[
     bool,
     Option(

@@ -5,7 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from kseg.cli.declare import Argument, Option
-from kseg.cli.options import Json, Quiet
+from kseg.cli.options import (
+    Json,
+    NoBar,
+    NoJobs,
+    NoNow,
+    Quiet,
+)
 from kseg.segment.errors import UsageError
 from kseg.segment.events import Event
 
@@ -36,7 +42,10 @@ def command(
         Option("--finish", help="Go on with a half-done change instead; what an append wrote is kept."),
     ] = False,
     json: Json = False,
+    now: NoNow = None,
+    jobs: NoJobs = None,
     quiet: Quiet = False,
+    no_progress: NoBar = False,
 ) -> int:
     """Take back what a command changed: every file is again what it was, with its time and permissions.
 

@@ -296,3 +296,9 @@ def test_keys_can_be_given_as_bytes() -> None:
 
 def test_default_jobs_is_the_number_of_cores() -> None:
     assert 1 <= default_jobs() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_every_command_takes(name: str) -> None:
+    flags = {flag for parameter in parameters(function_of(name)) for flag in parameter.flags}
+    assert {"--json", "--quiet", "--no-progress", "--jobs", "--now"} - flags == set()
