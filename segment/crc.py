@@ -16,7 +16,7 @@ own function: no wrapper costs time per call, and a run that needs one checksum 
 import importlib
 import importlib.machinery
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -75,6 +75,34 @@ def _crcmod() -> tuple[str, Checksum]:
     library = importlib.import_module("crcmod.predefined")
     function: Checksum = library.mkPredefinedCrcFun("crc-32c")
     return "crcmod", function
+
+
+# CRC-32C's polynomial, bits reversed as the checksum has them.
+_CASTAGNOLI = 0x82F63B78
+_ALL_ONES = 0xFFFFFFFF
+
+
+def crc32c_of_zeros(count: int, value: int = 0) -> int:
+    """CRC-32C of `count` zero bytes without any of them: `value` is the checksum of what came before.
+
+    What a zero bit makes of the register is linear over GF(2), so n of them are the n-th power of a matrix."""
+    power = [_CASTAGNOLI, *(1 << bit for bit in range(31))]  # of one bit: where each bit of the register goes
+    register, bits = value ^ _ALL_ONES, 8 * count
+    while bits:
+        if bits & 1:
+            register = _through(power, register)
+        bits >>= 1
+        power = [_through(power, column) for column in power]
+    return register ^ _ALL_ONES
+
+
+def _through(matrix: Sequence[int], register: int) -> int:
+    result = 0
+    for column in matrix:
+        if register & 1:
+            result ^= column
+        register >>= 1
+    return result
 
 
 def _isal() -> tuple[str, Checksum]:

@@ -4,6 +4,7 @@ Everything above sees buffers. Inputs are opened read-only and mapped, read in o
 the page cache afterwards, so that a scan does not evict a working broker's pages.
 """
 
+import errno
 import mmap
 import os
 import stat
@@ -24,7 +25,8 @@ SMALL_BYTES = 32 * 1024
 class MappedFile:
     """A read-only map of a regular file (a small one is read); a context manager.
 
-    path: as the user named it. size_bytes, mtime_ms: of the file when it was opened. view: the bytes (an empty
+    path: as the user named it. size_bytes, mtime_ms: of the file when it was opened. data_end: behind that is nothing but a
+    hole, which reads as zeros. view: the bytes (an empty
     view for an empty file; the map is a snapshot of the inode, a rename or unlink does not disturb it).
     random_access: only a few places will be looked at, so reading ahead is in vain.
     Raises UnreadableInput when the path is missing, no regular file, or may not be read.
@@ -42,6 +44,9 @@ class MappedFile:
                 raise UnreadableInput(f"cannot read {self.path}: not a regular file")
             self.size_bytes = status.st_size
             self._status = status
+            self.data_end = status.st_size
+            if 512 * status.st_blocks < status.st_size:
+                self.data_end = _data_end(self._descriptor, status.st_size)
             content = b""
             if 0 < status.st_size <= SMALL_BYTES:
                 content = os.pread(self._descriptor, SMALL_BYTES, 0)
@@ -95,6 +100,9 @@ class OpenFile(Protocol):
     def size_bytes(self) -> int: ...
 
     @property
+    def data_end(self) -> int: ...
+
+    @property
     def view(self) -> memoryview: ...
 
     def close(self) -> None: ...
@@ -120,6 +128,33 @@ class Reader:
 
 
 DISK = Reader()
+
+
+def _data_end(descriptor: int, size_bytes: int) -> int:
+    """Where the hole at the end of a file begins; its end when there is none."""
+    end = 0
+    for start, length in data_extents(descriptor, 0, size_bytes):
+        end = start + length
+    return end
+
+
+def data_extents(descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
+    """Where the bytes of a range of an open file lie (position, length), in order; between them are holes, which read
+    as zeros. All of it where the file system does not tell."""
+    end = position + count
+    while position < end:
+        try:
+            start = os.lseek(descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a hole up to the end
+                return
+            start, stop = position, end
+        else:
+            if start >= end:
+                return
+            stop = min(end, os.lseek(descriptor, start, os.SEEK_HOLE))
+        yield start, stop - start
+        position = stop
 
 
 def shared_memory(size_bytes: int) -> memoryview:

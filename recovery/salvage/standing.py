@@ -27,6 +27,9 @@ class StandIn:
     def __init__(self, view: memoryview, holder: MappedFile | ScratchFile | None = None) -> None:
         self.view = view
         self.size_bytes = len(view)
+        self.data_end = len(view)
+        if isinstance(holder, MappedFile):
+            self.data_end = min(holder.data_end, len(view))
         self._holder = holder
 
     def close(self) -> None:

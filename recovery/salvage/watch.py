@@ -252,7 +252,11 @@ class Watch:
 
     def search_damage(self, view: memoryview) -> None:
         """Add the valid batches inside of damage to the doubtful ones. view: of the log."""
-        spans = [loss for loss in self.losses if not loss.batches and loss.cause != "zero-filled"]
+        spans = [
+            loss
+            for loss in self.losses
+            if not loss.batches and loss.cause not in ("zero-filled", "zero-tail")
+        ]
         if not spans:
             return
         scanner = Scanner(view, self.log.base_offset)

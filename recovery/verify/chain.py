@@ -38,6 +38,7 @@ class Chain:
         self._before_last = place.base_offset - 1
         self._before_epoch = place.former_epoch
         self._is_start = True  # row 0 is the first batch of the segment
+        self._is_misnamed = False
         self._judged = 0
         self._suspects = 0
         self._state = memoryview(array("q", bytes(8 * check.SEEN_WIDTH)))
@@ -101,6 +102,10 @@ class Chain:
 
     def _judge(self, stop: int, upper: int | None = None) -> None:
         table, state = self.table, self._state
+        if self._is_start and not self._judged and table.count:
+            # where more than one batch is below the name, name and side files are another log's
+            firsts = (N.first_of(table, row) for row in range(min(2, table.count)))
+            self._is_misnamed = all(first < self.place.base_offset for first in firsts)
         row = stop if self._suspects > MOST_SUSPECTS else self._judged
         while row < stop:
             row = check.next_suspect(table.cells, table.capacity, row, stop, state)
@@ -213,7 +218,7 @@ class Chain:
         """A hypothesis in the light of the offset index, if that has an entry for the batch."""
         table = self.table
         last = self.place.indexed(table.at(C.POSITION, row)) if fit.strength else None
-        if last is None or table.at(C.MAGIC, row) < L.MAGIC_V2:
+        if last is None or self._is_misnamed or table.at(C.MAGIC, row) < L.MAGIC_V2:
             return fit
         if last == table.at(C.LAST_OFFSET, row):
             return N.Fit(0)
@@ -288,7 +293,7 @@ class Chain:
     def _as_known(self, row: int, lower: int) -> bool:
         """Whether side files know a batch that ends where the log's last one would with one bit flipped back."""
         known, width = self.place.witness.lasts, N.width_of(self.table, row)
-        if not self.place.is_last or self.table.at(C.LAST_OFFSET, row) in known:
+        if not self.place.is_last or self._is_misnamed or self.table.at(C.LAST_OFFSET, row) in known:
             return False
         first = N.first_of(self.table, row)
         meant = [v for v in N.one_bit_away(first, 64) if v > lower and v + width - 1 in known]

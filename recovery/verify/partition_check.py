@@ -26,7 +26,7 @@ from kseg.recovery.verify.txn_check import TxnIndexCheck
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.events import Event
-from kseg.segment.files import DISK, Reader
+from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
 from kseg.segment.partition.names import Role
@@ -138,9 +138,10 @@ class PartitionCheck:
             yield from self._join(segment)
         yield from self._presence(segment, is_last)
         with ExitStack() as stack:
-            view = yield from self._open(stack, segment.log)
-            if view is None:
+            file = yield from self._open(stack, segment.log)
+            if file is None:
                 return
+            view = file.view
             consumers: list[Consumer] = []
             if self._wants_side_files:
                 yield from self._side_files(stack, segment, view, is_last, consumers)
@@ -163,7 +164,9 @@ class PartitionCheck:
                 consumers.append(records)
             if self._watch is not None:
                 consumers.append(self._watch(segment))
-            check = SegmentCheck(view, place, self._options, self._ledger, consumers, trust)
+            check = SegmentCheck(
+                view, place, self._options, self._ledger, consumers, trust, data_end=file.data_end
+            )
             yield from check.events()
             if records is not None:
                 self._ledger.records += records.records - check.facts.records
@@ -178,12 +181,12 @@ class PartitionCheck:
                 "time-index-missing", segment.log.path, f"{segment.log.name.stem} has no .timeindex beside it"
             )
 
-    def _open(self, stack: ExitStack, entry: Entry) -> Generator[Finding, None, memoryview | None]:
-        """The bytes of a file as long as `stack` lives; None when it cannot be read."""
+    def _open(self, stack: ExitStack, entry: Entry) -> Generator[Finding, None, OpenFile | None]:
+        """A file that is open as long as `stack` lives; None when it cannot be read."""
         if entry.problem is not None:
             return None  # told with the names
         try:
-            return stack.enter_context(self._reader.open(entry.path, self._options.drop_cache)).view
+            return stack.enter_context(self._reader.open(entry.path, self._options.drop_cache))
         except UnreadableInput as error:
             yield Finding("unreadable-file", entry.path, str(error))
             return None
@@ -213,15 +216,16 @@ class PartitionCheck:
         for entry in (segment.offset_index, segment.time_index):
             if entry is None:
                 continue
-            content = yield from self._open(stack, entry)
-            if content is None:
+            opened = yield from self._open(stack, entry)
+            if opened is None:
                 continue
             place = IndexPlace(entry.path, segment.base_offset, is_running, is_running)
             checker = OffsetIndexCheck if entry is segment.offset_index else TimeIndexCheck
-            consumers.append(checker(place, content, self._ledger))
-        content = None
+            consumers.append(checker(place, opened.view, self._ledger))
+        opened = None
         if segment.txn_index is not None:
-            content = yield from self._open(stack, segment.txn_index)
+            opened = yield from self._open(stack, segment.txn_index)
+        content = None if opened is None else opened.view
         log_name = os.path.join(self._directory.path, segment.log.name.name)
         path = segment.txn_index.path if segment.txn_index else names_check.beside(log_name, ".txnindex")
         consumers.append(TxnIndexCheck(path, content, segment.base_offset, self.replay, self._ledger))

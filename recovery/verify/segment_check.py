@@ -96,7 +96,8 @@ class SegmentFacts:
 
 
 class SegmentCheck:
-    """The pass over one segment; `facts` and `last_batch` are complete when `events` has ended."""
+    """The pass over one segment; `facts` and `last_batch` are complete when `events` has ended. data_end: where a hole
+    up to the end of the file begins, None when that is not known."""
 
     def __init__(
         self,
@@ -106,10 +107,13 @@ class SegmentCheck:
         ledger: Ledger,
         consumers: Sequence[Consumer] = (),
         trust: Trust | None = None,
+        *,
+        data_end: int | None = None,
     ) -> None:
         self.facts = SegmentFacts(place.path, place.base_offset, len(view))
         self.last_batch: FormerBatch | None = None
         self._view = view
+        self._data_end = data_end
         self._place = place
         self._options = options
         self._ledger = ledger
@@ -124,7 +128,7 @@ class SegmentCheck:
 
     def events(self) -> Iterator[Event]:
         chain, path = self._chain, self._place.path
-        scanner = Scanner(self._view, self._place.base_offset, trust=self._trust)
+        scanner = Scanner(self._view, self._place.base_offset, trust=self._trust, data_end=self._data_end)
         for item in blocks_by_many(scanner, self._options.jobs):
             if isinstance(item, Damage):
                 yield from self._counted(chain.close(is_damaged=True))

@@ -5,15 +5,18 @@ operation, or says that no space is left. Paths are as given; a method that chan
 call, and raises OSError as the system does. What is asked about and is not there is None, not an error.
 
 How bytes get from file to file, best first: shared blocks (FICLONE), copied inside the kernel (copy_file_range, which
-shares blocks as well where it can), read and written.
+shares blocks as well where it can), read and written. Holes stay holes, and nobody reads them.
 """
 
 import errno
 import fcntl
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from kseg.segment.files import data_extents
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -51,6 +54,13 @@ class Disk:
     def read(self, descriptor: int, count: int, position: int) -> bytes:
         """At most `count` bytes from `position`; fewer only at the end."""
         return os.pread(descriptor, count, position)
+
+    def data_extents(self, descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
+        """Where the bytes of a range of an open file lie (position, length); between them are holes, which read as
+        zeros. Raises OSError (EIO) when the file ends before the range does."""
+        if os.fstat(descriptor).st_size < position + count:
+            raise OSError(errno.EIO, "the file has become shorter")
+        yield from data_extents(descriptor, position, count)
 
     # --- files
 
@@ -164,7 +174,16 @@ def write_all(disk: Disk, descriptor: int, data: "Buffer", position: int) -> Non
 
 
 def copy(disk: Disk, source: int, position: int, count: int, target: int, target_position: int) -> None:
-    """Copy a range of one open file into another. Raises OSError (EIO) when `source` ends before it."""
+    """Copy a range of one open file into another, which has nothing there yet. Raises OSError (EIO) when `source` ends
+    before it."""
+    end = target_position + count
+    for start, length in disk.data_extents(source, position, count):
+        _copy_data(disk, source, start, length, target, target_position + start - position)
+    if os.fstat(target).st_size < end:  # it ends in a hole
+        disk.truncate(target, end)
+
+
+def _copy_data(disk: Disk, source: int, position: int, count: int, target: int, target_position: int) -> None:
     while count:
         done = disk.copy_range(source, position, min(count, COPY_BYTES), target, target_position)
         if not done:
@@ -178,6 +197,16 @@ def copy(disk: Disk, source: int, position: int, count: int, target: int, target
 
 def checksum(disk: Disk, descriptor: int, position: int, count: int, crc: int = 0) -> int:
     """CRC-32C of a range of an open file, going on from `crc`. Raises OSError (EIO) when the file ends before it."""
+    from kseg.segment.crc import crc32c_of_zeros
+
+    for start, length in disk.data_extents(descriptor, position, count):
+        crc = crc32c_of_zeros(start - position, crc)
+        crc = _checksum_of_data(disk, descriptor, start, length, crc)
+        position, count = start + length, position + count - start - length
+    return crc32c_of_zeros(count, crc)
+
+
+def _checksum_of_data(disk: Disk, descriptor: int, position: int, count: int, crc: int) -> int:
     from kseg.segment.crc import crc32c
 
     while count:

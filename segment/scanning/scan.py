@@ -79,7 +79,8 @@ def rows_for(size_bytes: int) -> int:
 
 class Scanner:
     """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 when unknown). trust: what others
-    have found, and need not be summed again.
+    have found, and need not be summed again. data_end: from there on the file is a hole, whose zeros nobody needs to
+    read; None when that is not known.
 
     `table` holds the batches of the last `fill` or of the block last yielded and is overwritten by the next.
     """
@@ -90,8 +91,11 @@ class Scanner:
         base_offset: int = 0,
         capacity: int = BATCHES_PER_TABLE,
         trust: "Trust | None" = None,
+        *,
+        data_end: int | None = None,
     ) -> None:
         self.view = memoryview(view)
+        self._data_end = len(self.view) if data_end is None else data_end
         self.base_offset = base_offset
         capacity = min(capacity, rows_for(len(self.view)))
         self.table = Columns(C.BATCH_WIDTH, capacity)
@@ -283,7 +287,7 @@ class Scanner:
         return position >= self._zero_tail[1]
 
     def _zero_tail_start(self, end: int) -> int:
-        start = end
+        start = min(end, self._data_end)
         while start > 0:
             chunk = bytes(self.view[max(0, start - ZEROS_CHUNK_BYTES) : start])
             if chunk == _ZEROS:  # ten times as fast as to strip them, and a preallocated segment has many

@@ -1,0 +1,72 @@
+"""A segment whose end was never written is a hole on the disk: nobody reads it, and nobody fills it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from fixtures import healthy
+from kseg.cli.main import run
+from kseg.segment.crc import crc32c, crc32c_of_zeros
+from kseg.segment.files import MappedFile
+
+LAST = "00000000000000000297"
+HOLE_BYTES = 3 << 30
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    made = healthy.partition(tmp_path / "metro-0")
+    log = made / f"{LAST}.log"
+    os.truncate(log, log.stat().st_size + HOLE_BYTES)
+    if log.stat().st_blocks * 512 > HOLE_BYTES:
+        pytest.skip("this file system knows no holes")
+    return made
+
+
+def test_a_hole_at_the_end_goes_and_comes_back_as_a_hole(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = partition / f"{LAST}.log"
+    before, times = log.stat(), os.times()
+    assert run(["recover", "--apply", "--json", str(partition)]) == 0
+    result = [json.loads(line) for line in capfd.readouterr().out.splitlines()][-1]
+    assert result["removed"][0]["finding"] == "zero-tail" and result["removed"][0]["length"] == HOLE_BYTES
+    assert log.stat().st_size == before.st_size - HOLE_BYTES
+    (tail,) = Path(result["quarantine"]).glob("*.from-*")
+    assert tail.stat().st_size == HOLE_BYTES
+    assert tail.stat().st_blocks * 512 < 1 << 20
+    assert run(["undo", result["journal"]]) == 0
+    assert (log.stat().st_size, log.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert log.stat().st_blocks * 512 < 1 << 20
+    assert sum(os.times()[:2]) - sum(times[:2]) < 3  # to read three GiB twice takes longer
+
+
+@pytest.mark.parametrize("command", ["verify", "recover"])
+def test_holes_cost_no_time(partition: Path, command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    start = time.process_time()
+    assert run([command, str(partition)]) == 1
+    assert time.process_time() - start < 1.5
+    assert (
+        f"zero-tail; bytes {(partition / f'{LAST}.log').stat().st_size - HOLE_BYTES}-"
+        in capfd.readouterr().out
+    )
+
+
+def test_where_the_data_of_a_file_ends(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * 100_000)
+    os.truncate(file, 50 << 20)
+    with MappedFile(file) as opened:
+        assert 100_000 <= opened.data_end <= 50 << 20
+        assert not any(opened.view[opened.data_end :])
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 4096, 100_003])
+@pytest.mark.parametrize("before", [b"", b"\x00", b"some bytes"])
+def test_the_checksum_of_zeros(before: bytes, count: int) -> None:
+    assert crc32c_of_zeros(count, crc32c(before)) == crc32c(before + bytes(count))
