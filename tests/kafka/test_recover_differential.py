@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,5 +135,35 @@ def test_random_directories(oracle: Oracle, tmp_path: Path, chunk: int) -> None:
         if lines:
             told = f"seed {seed} ({', '.join(case.done)}; {case.circumstances}; {case.settings})"
             failures.append("\n    ".join([told, *lines]))
+        shutil.rmtree(place)
+    assert not failures, "\n".join(failures)
+
+
+def test_a_second_start_does_what_a_second_run_does(oracle: Oracle, tmp_path: Path) -> None:
+    """What policy kafka leaves is loaded once more, as after a clean stop and as after none. A second run may still
+    plan something, such as a snapshot that belongs nowhere any more, where a broker's second start does the same."""
+    failures = []
+    for seed in range(FIRST_SEED, FIRST_SEED + min(COUNT, 40)):
+        place = tmp_path / str(seed)
+        place.mkdir()
+        case = random_case(seed, place)
+        around, settings = case.circumstances, case.settings
+        first = load_as_broker(str(case.directory), inputs_of(str(case.directory)), around, settings)
+        if first.death is not None:
+            continue
+        left = place / "again" / case.directory.name
+        left.mkdir(parents=True)
+        for name, data in planned(case.directory, first).items():
+            (left / name).write_bytes(data)
+        for is_clean in (True, False):
+            known = replace(
+                around,
+                is_clean=is_clean,
+                recovery_point=first.recovery_point,
+                log_start_offset=first.log_start_offset,
+            )
+            lines = differences(oracle, Case(left, known, settings))
+            if lines:
+                failures.append("\n    ".join([f"seed {seed} ({', '.join(case.done)}; {known})", *lines]))
         shutil.rmtree(place)
     assert not failures, "\n".join(failures)
