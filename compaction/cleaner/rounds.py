@@ -201,10 +201,28 @@ class Rounds:
     def _split(self, segment: Segment) -> None:
         at = self._segments.index(segment)
         parts = split(segment, self._settings, self._directory)
+        if not _are_ascending(parts):
+            discard(parts, ())
+            self._leave_unsplit(segment)
+            return
         bases = ", ".join(str(part.base_offset) for part in parts)
         message = f"{segment.name} is split into segments at the offsets {bases}"
         self._findings.append(Finding("offset-overflow", segment.path, message))
         self._segments[at : at + 1] = parts
+
+    def _leave_unsplit(self, segment: Segment) -> None:
+        """Kafka: LogSegment.hasOverflow is false, and the split dies of it. Raises DamagedSegment unless it is skipped."""
+        message = "its batches go back below its first offset, so it can be neither cleaned nor split"
+        finding = Finding("offset-not-monotonic", segment.path, message)
+        if not self._skips:
+            raise DamagedSegment(segment, (finding,))
+        segment.is_damaged = True
+        self._findings.append(finding)
+
+
+def _are_ascending(parts: Sequence[Segment]) -> bool:
+    bases = [part.base_offset for part in parts]
+    return len(parts) > 1 and bases == sorted(set(bases))
 
 
 def _bytes_below(segments: Sequence[Segment], offset: int) -> int:

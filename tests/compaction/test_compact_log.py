@@ -9,7 +9,7 @@ import pytest
 
 from kseg.compaction.cleaner.cleanable import Standing, cleanable, is_overdue
 from kseg.compaction.cleaner.grouping import groups
-from kseg.compaction.cleaner.options import CleanSettings, CompactOptions
+from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
 from kseg.compaction.cleaner.segments import Segment
 from kseg.compaction.cleaner.whole import Run
 from kseg.compaction.cleaner.work import compact
@@ -97,6 +97,24 @@ def test_a_segment_with_overflow_is_split_first(tmp_path: Path) -> None:
     assert outcome.bases == [0, far, far + 2]
     assert kept(directory) == [(1, "b", "2"), (far, "a", "3"), (far + 1, "c", "4")]
     assert plan.result["bytes_after"] == outcome.result["bytes_after"]
+
+
+@pytest.mark.parametrize("damaged", list(Damaged))
+def test_offsets_that_go_back_below_the_segment_are_damage_and_no_endless_split(
+    tmp_path: Path, damaged: Damaged
+) -> None:
+    early, late = Topic(tmp_path / "early"), Topic(tmp_path / "late", start=10)
+    early.send(("a", 1), ("b", 2))
+    late.send(("c", 3), ("d", 4))
+    early.roll()
+    late.roll()
+    one, two = early.close(), late.close()
+    data = log(two, 10).read_bytes() + log(one, 0).read_bytes()
+    log(two, 10).write_bytes(data)
+    outcome = clean(two, damaged=damaged)
+    assert "offset-not-monotonic" in outcome.kinds
+    assert log(two, 10).read_bytes() == data
+    assert bool(outcome.failures) is (damaged is Damaged.REFUSE)
 
 
 @pytest.mark.behaviour("C45")
