@@ -6,6 +6,7 @@ import random
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,9 +58,9 @@ def stays(judge: KeyJudge, keys: Sequence[bytes | None]) -> list[bool]:
         table, flags = chunk.records, bytearray(PIECE)
         tallies, totals = (memoryview(array("q", bytes(8 * width))) for width in (J.T_WIDTH, J.J_WIDTH))
         assert judge.hash(chunk)
-        asked = judge.words, judge.slots, judge.slot_count, judge.latest_offset
-        of_table = table.cells, table.capacity, table.count
-        J.judge_rows(*of_table, *asked, 0, 1, batches.cells, 1, flags, tallies, totals)
+        told: list[Any] = [table.cells, table.capacity, table.count]
+        told += [judge.words, judge.slots, judge.slot_count, judge.latest_offset, 0, 1]
+        J.judge_rows(*told, batches.cells, 1, flags, tallies, totals)
         found += [bool(flag) for flag in flags[: table.count]]
     return found
 
