@@ -12,6 +12,7 @@ With a quarantine elsewhere, what is taken out lies in <quarantine>/kseg-<id>/<d
 Lines, each one JSON object, in this order:
 
     journal   version, id, kind, command, directory; the files as found, the steps, the findings that led here
+              (of an attempt on a cluster also what was said so far: module attempts)
     staged    the new files (inode, size, time, CRC-32C) and what is in quarantine: the change is decided from here on
     done      all steps are done and checked
     undoing   the way back is decided

@@ -20,8 +20,8 @@ _PATIENCE_SECONDS = 60
 
 
 class End(StrEnum):
-    """What happens: the process is killed; an error ends the task; the executor is killed and the process works on; the
-    process waits until another attempt is there, and works on."""
+    """What happens: the process is killed; an error ends the task; the executor is killed and the process works on; one
+    process of all waits until another attempt is there, and works on."""
 
     KILLED = "killed"
     FAILS = "fails"
@@ -54,10 +54,19 @@ class Mortal:
             return number
         raise AssertionError("it is tried for ever")
 
+    def _is_first_of_all(self) -> bool:
+        try:
+            os.close(os.open(os.path.join(self.notes, "slow"), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
     def _note(self, group: TargetGroup, number: int) -> str:
         return os.path.join(self.notes, f"{os.path.basename(group.path)}.{number}")
 
     def _happen(self, group: TargetGroup) -> None:
+        if self.end is End.SLOW and not self._is_first_of_all():
+            return  # a core has to be free for the other attempt
         os.close(os.open(self._note(group, 0), os.O_CREAT))
         match self.end:
             case End.KILLED:
