@@ -1,0 +1,105 @@
+"""Salvage judges what it would leave: read from memory or from a nameless file, and joined into one plan."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fixtures import healthy
+from fixtures.diseases import batch_spans, put
+from kseg.recovery.salvage import rounds, standing
+from kseg.recovery.salvage.standing import ImageReader
+from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.plan.image import DirectoryImage
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.pieces import Fresh, Piece, Span
+from tests.recovery.salvage_cases import CASES, LAST, MIDDLE, log
+from tests.recovery.salvaging import is_at_peace, lay_down, plan
+
+
+@pytest.fixture(scope="module")
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
+
+
+@pytest.fixture
+def hurt(partition: Path, tmp_path: Path) -> Path:
+    made = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    CASES["damage_everywhere"](made)
+    return made
+
+
+@pytest.mark.parametrize("most_in_memory", [0, 1 << 40])
+def test_a_planned_directory_is_read_as_if_it_were_there(
+    hurt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_in_memory: int
+) -> None:
+    monkeypatch.setattr(standing, "_MOST_IN_MEMORY_BYTES", most_in_memory)
+    repair = plan(hurt)
+    result = lay_down(repair, hurt, tmp_path / "result" / "metro-0")
+    reader = ImageReader(str(hurt), repair.image)
+    for file in result.iterdir():
+        path = str(hurt / file.name)
+        assert reader.read_small(path) == file.read_bytes()
+        with reader.open(path) as opened:
+            assert bytes(opened.view) == file.read_bytes()
+            assert opened.size_bytes == file.stat().st_size
+            assert opened.data_end == opened.size_bytes
+    with pytest.raises(UnreadableInput):
+        reader.open(str(hurt / "nothing"))
+    assert plan(hurt) == repair
+
+
+def test_without_room_for_large_files_the_first_plan_stands(
+    hurt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repair = plan(hurt)
+
+    def no_room(self: ImageReader, path: str, drop_cache: bool = False) -> None:
+        raise Refused("cannot write: No space left on device")
+
+    monkeypatch.setattr(ImageReader, "open", no_room)
+    assert plan(hurt).image == repair.image  # here one look is enough
+
+
+def test_a_second_look_is_part_of_the_plan(
+    partition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one look at a time, each plan carried out and the next one made of it, one comes to the same bytes."""
+    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    chance, file = random.Random(3), log(hurt, LAST)
+    for number in (2, 4, 5):
+        position, size = batch_spans(file)[number]
+        put(file, position + 70, chance.randbytes(min(8, size - 70)))
+    file.rename(file.with_name(f"{5000:020d}.log"))
+    at_once = lay_down(plan(hurt), hurt, tmp_path / "once" / "metro-0")
+    monkeypatch.setattr(rounds, "MOST_ROUNDS", 0)
+    source = hurt
+    for number in range(8):
+        repair = plan(source)
+        if is_at_peace(source, repair):
+            break
+        source = lay_down(repair, source, tmp_path / str(number) / "metro-0")
+    assert {f.name: f.read_bytes() for f in source.iterdir()} == {
+        f.name: f.read_bytes() for f in at_once.iterdir()
+    }
+
+
+def test_contents_are_traced_back_to_the_files_as_found(hurt: Path) -> None:
+    """A file of a joined plan is made of files as found, also where the later plan cuts pieces of the former."""
+    file = log(hurt, MIDDLE).name
+    found = DirectoryImage.of(inputs_of(str(hurt)))
+    pieces: list[Piece] = [Span(file, 10, 90), Fresh(b"0123456789"), Span(file, 110, 40)]
+    assert [*rounds._slice(tuple(pieces), 85, 20)] == [
+        Span(file, 95, 5),
+        Fresh(b"0123456789"),
+        Span(file, 110, 5),
+    ]
+    assert [*rounds._as_found(tuple(pieces))] == [
+        Span(file, 10, 90),
+        Span(file, 100, 10),
+        Span(file, 110, 40),
+    ]
+    assert found.size_bytes(file) > 150
