@@ -63,6 +63,7 @@ def _reader(session: "SparkSession", options: ExportOptions) -> "DataFrameReader
     committed = options.selection.read_committed
     wishes: Mapping[str, bool] = {
         "failOnDataLoss": False,
+        "includeDeleted": True,  # all that lies there, as without a cluster
         "includeControl": (options.with_control or bool(options.selection.control)) and not committed,
     }
     reader = session.read.format("kafka-log")

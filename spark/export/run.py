@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 # what Spark calls otherwise
 _CODECS = {"lz4": "lz4_raw"}
-_ICEBERG_CODECS = {"none": "uncompressed"}
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -54,16 +53,20 @@ def export(
     Raises UsageError where Spark or jars are missing or do not fit, Refused for what lies at the output, and
     UnreadableInput where Spark cannot do it.
     """
-    if local_path(options.output) is not None:
+    path = local_path(options.output)
+    if path is not None:
         refuse_own_input(options.output, targets)
         if options.form not in TABLE_FORMS:
             check(options.output, options.mode)
+        elif is_taken(path) and not os.path.isdir(os.path.join(path, tables.NEEDS[options.form].log)):
+            raise Refused(
+                f"{options.output} is there already and is no {tables.NEEDS[options.form].name} table"
+            )
     prepared = tables.prepared(cluster, options.form)
     ready(prepared, say)
     spark = sessions.get(prepared)
     tables.check_jars(spark, options.form)
     of_tables = tables.settings(options.form, url_of(options.output))
-    of_tables = {name: spark.conf.get(name, value) or value for name, value in of_tables.items()}
     with _set(spark, {**_SETTINGS, **of_tables}):
         yield from _Run(spark, targets, options).events()
 
@@ -161,6 +164,10 @@ class _Run:
         mode = options.mode
         if path is not None and not is_taken(path):
             mode = Mode.APPEND if options.form not in TABLE_FORMS else mode  # an empty directory is no output
+        if options.form is Form.ICEBERG:
+            codec = "uncompressed" if options.compression == "none" else options.compression
+            tables.save_iceberg(frame, url_of(options.output), mode, options.partition_by, codec)
+            return
         writer = frame.write.format(str(options.form)).mode(str(mode)).options(**_writing(options))
         if options.partition_by:
             writer = writer.partitionBy(*options.partition_by)
@@ -178,17 +185,14 @@ class _Run:
             unfit = tables.misfit(error, options.form, self._spark.version)
             if unfit is not None:
                 raise unfit from error
-            if "PATH_EXISTS" in str(error) or "PATH_ALREADY_EXISTS" in str(error):
+            if re.search("PATH_EXISTS|PATH_ALREADY_EXISTS|TABLE_OR_VIEW_ALREADY_EXISTS", str(error)):
                 raise Refused(f"{options.output} is there already (--mode append or overwrite)") from error
             raise UnreadableInput(f"Spark cannot export to {options.output}: {reason(error)}") from error
 
 
 def _writing(options: ExportOptions) -> Mapping[str, str]:
-    if options.form is Form.ICEBERG:
-        codec = _ICEBERG_CODECS.get(options.compression, options.compression)
-        return {"compression-codec": codec}
-    spark_codec = _CODECS.get(options.compression, options.compression)
-    return {"compression": spark_codec, **(_CSV if options.form is Form.CSV else {})}
+    codec = _CODECS.get(options.compression, options.compression)
+    return {"compression": codec, **(_CSV if options.form is Form.CSV else {})}
 
 
 @contextmanager

@@ -4,24 +4,27 @@ Each release of the jars is made for one version of Spark (3.5, 4.0, 4.1, …): 
 where Spark's inside has changed. Which is known here is told when they are missing; which fit is found out by using them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
+from kseg.segment.apply.folder import Mode
 from kseg.segment.errors import UsageError
 from kseg.segment.export.options import Form
 from kseg.spark.cluster import ClusterOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
     """name: of the format. probe: a class of its jars. at_start: settings that a session must begin with. artifact: its
-    coordinates, with {spark} for the version of Spark. versions: of the jars, by the versions of Spark that they are made for."""
+    coordinates, with {spark} for the version of Spark. versions: of the jars, by the versions of Spark that they are made for. log: what a directory holds that is such a table."""
 
     name: str
+    log: str
     probe: str
     at_start: Mapping[str, str]
     artifact: str
@@ -45,6 +48,7 @@ class Needs:
 NEEDS: Final[Mapping[Form, Needs]] = {
     Form.DELTA: Needs(
         name="Delta",
+        log="_delta_log",
         probe="io.delta.sql.DeltaSparkSessionExtension",
         at_start={
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -55,6 +59,7 @@ NEEDS: Final[Mapping[Form, Needs]] = {
     ),
     Form.ICEBERG: Needs(
         name="Iceberg",
+        log="metadata",
         probe="org.apache.iceberg.spark.source.IcebergSource",
         at_start={},
         artifact="org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:{version}",
@@ -79,17 +84,52 @@ def prepared(cluster: ClusterOptions, form: Form) -> ClusterOptions:
     return cluster if needs is None else replace(cluster, conf=(*needs.at_start.items(), *cluster.conf))
 
 
-def settings(form: Form, directory: str) -> dict[str, str]:
-    """What a session must be told to find tables of a format by their paths. directory: of the table."""
+def settings(form: Form, url: str) -> dict[str, str]:
+    """What a session must be told to write the table at `url`: of Iceberg, a catalog of the tables beside it."""
     if form is not Form.ICEBERG:
         return {}
-    # the catalog that Iceberg asks for tables without one; of itself it would ask Hive's
-    name, above = "spark.sql.catalog.default_iceberg", directory.rstrip("/").rpartition("/")[0]
+    above, _ = _split(url)
+    name = f"spark.sql.catalog.{_catalog(above)}"
     return {
         name: "org.apache.iceberg.spark.SparkCatalog",
         f"{name}.type": "hadoop",
         f"{name}.warehouse": above,
     }
+
+
+def save_iceberg(frame: "DataFrame", url: str, mode: Mode, partition_by: Sequence[str], codec: str) -> None:
+    """Write an Iceberg table at `url`, where it is read by its path as well.
+
+    By name and not by path: Spark's older writer makes no table that is not there, and says that it did.
+    """
+    from pyspark.sql.functions import col
+
+    above, name = _split(url)
+    table = f"{_catalog(above)}.`{name.replace('`', '``')}`"
+    is_there = mode is not Mode.ERROR_IF_EXISTS and frame.sparkSession.catalog.tableExists(table)
+    if is_there and mode is Mode.IGNORE:
+        return
+    writer = frame.writeTo(table)
+    if is_there and mode is Mode.APPEND:
+        writer.append()
+        return
+    writer = writer.using("iceberg").tableProperty("write.parquet.compression-codec", codec)
+    if partition_by:
+        writer = writer.partitionedBy(*map(col, partition_by))
+    if mode is Mode.OVERWRITE:
+        writer.createOrReplace()
+    else:
+        writer.create()
+
+
+def _split(url: str) -> tuple[str, str]:
+    above, _, name = url.rstrip("/").rpartition("/")
+    return above, name
+
+
+def _catalog(above: str) -> str:
+    """A session keeps a catalog once it was asked for: each directory has one of its own."""
+    return f"kseg_{crc32(above.encode()):08x}"
 
 
 def check_jars(session: "SparkSession", form: Form) -> None:

@@ -83,8 +83,8 @@ class SourceOptions:
     """What a read was asked, checked. paths: at least one, local. Units stand in the names.
 
     min_partitions, records_per_partition: None when not given. latest_when_no_match: what a starting time that no
-    record reaches stands for (False: an error). trust_transactions: which transactions were aborted is read from the
-    transaction indexes, not from the log.
+    record reaches stands for (False: an error). include_deleted: also what lies below the log start.
+    trust_transactions: which transactions were aborted is read from the transaction indexes, not from the log.
     """
 
     paths: tuple[str, ...]
@@ -105,6 +105,7 @@ class SourceOptions:
     include_meta: bool = True
     include_control: bool = False
     include_invalid: bool = False
+    include_deleted: bool = False
     use_indexes: bool = True
     trust_transactions: bool = False
     table: str = RECORDS
@@ -139,6 +140,7 @@ READ_NAMES: Final = (
     "includeMeta",
     "includeControl",
     "includeInvalid",
+    "includeDeleted",
     "useIndexes",
     "transactions",
     "table",
@@ -177,6 +179,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool = False) -> Source
         include_meta=words.boolean("includeMeta", True),
         include_control=words.boolean("includeControl", False),
         include_invalid=words.boolean("includeInvalid", False),
+        include_deleted=words.boolean("includeDeleted", False),
         use_indexes=words.boolean("useIndexes", True),
         trust_transactions=words.choice("transactions", (FROM_LOG, FROM_INDEX)) == FROM_INDEX,
         table=words.choice("table", (RECORDS, FINDINGS)),

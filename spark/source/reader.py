@@ -8,6 +8,7 @@ that can is made only in the process that pushes.
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -116,7 +117,8 @@ def columns_of(schema: "StructType") -> "Schema":
     """The same columns as Arrow names them."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    knows_zones = "timezone" in signature(to_arrow_schema).parameters
+    return to_arrow_schema(schema, timezone="UTC") if knows_zones else to_arrow_schema(schema)  # UTC before 4.3
 
 
 def reading_of(options: SourceOptions) -> Reading:

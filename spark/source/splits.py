@@ -150,7 +150,7 @@ def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) 
             )
         start = INT64_MAX
     end = resolved(log, where, options.ending, options)
-    first = _first_offset(log)
+    first = 0 if options.include_deleted else _first_offset(log)
     if options.fail_on_data_loss:
         _check_there(log, where, options, first)
     return Bounds(max(first, start or 0), INT64_MAX if end is None else end)

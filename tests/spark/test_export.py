@@ -147,6 +147,17 @@ def test_damage_is_told_the_same(
     )
 
 
+def test_what_a_broker_has_deleted_is_exported_as_long_as_it_lies_there(
+    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(data / "fares-0", tmp_path / "in" / "fares-0")
+    shutil.copy(data / "meta.properties", tmp_path / "in")
+    (tmp_path / "in" / "log-start-offset-checkpoint").write_text("0\n1\nfares 0 50\n")
+    here, there, *_ = both(tmp_path, ["--to", "json", str(tmp_path / "in")], capfd)
+    assert rows_of(there) == rows_of(here)
+    assert rows_of(here)[0]["offset"] == 0
+
+
 def test_save_modes(
     local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

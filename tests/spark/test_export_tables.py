@@ -125,16 +125,32 @@ def test_a_delta_table_on_this_spark(capture_small: Path, jars: list[Path], tmp_
 
 
 @pytest.mark.skipif("KSEG_SPARK_4_1" not in os.environ, reason="KSEG_SPARK_4_1 names no pyspark 4.1")
-@pytest.mark.parametrize("form", ["iceberg"])
-def test_an_iceberg_table_on_spark_4_1(
-    form: str, capture_small: Path, jars: list[Path], tmp_path: Path
-) -> None:
+def test_an_iceberg_table_on_spark_4_1(capture_small: Path, jars: list[Path], tmp_path: Path) -> None:
     data, table = capture_small / "data", tmp_path / "table"
-    own = [jar for jar in jars if form in jar.name]
 
     def line(mode: str, topic: str) -> list[str]:
-        words = ["--to", form, "--mode", mode, "--topic", topic, "--partition-by", "topic,date"]
+        words = ["--to", "iceberg", "--mode", mode, "--topic", topic, "--partition-by", "topic,date"]
         return [*words, "--output", str(table), str(data)]
 
-    lines = [line("errorifexists", "metro-none"), line("append", "fares"), line("overwrite", "stations")]
-    assert ask(own, lines, os.environ["KSEG_SPARK_4_1"]) == [(0, "")] * 3
+    def records(spark: str) -> list[tuple[str, int, int]]:
+        code = "import json, sys; from kseg.spark import session; from kseg.spark.cluster import ClusterOptions\n"
+        code += "options = ClusterOptions(jars=(sys.argv[1],), conf=(('spark.driver.memory', '1g'),))\n"
+        code += "spark = session.get(options); frame = spark.read.format('iceberg').load(sys.argv[2])\n"
+        code += (
+            "print(json.dumps([list(row) for row in frame.select('topic', 'partition', 'offset').collect()]))"
+        )
+        own = [str(jar) for jar in jars if "iceberg" in jar.name]
+        program = [sys.executable, "-c", code, *own, str(table)]
+        environment = {**os.environ, "PYTHONPATH": spark}
+        done = subprocess.run(program, capture_output=True, text=True, check=True, env=environment)
+        return sorted(tuple(row) for row in json.loads(done.stdout.splitlines()[-1]))
+
+    spark = os.environ["KSEG_SPARK_4_1"]
+    own = [jar for jar in jars if "iceberg" in jar.name]
+    lines = [line("overwrite", "stations"), line("overwrite", "metro-none"), line("append", "fares")]
+    created, replaced, appended, refused, ignored = ask(
+        own, [*lines, line("errorifexists", "fares"), line("ignore", "fares")], spark
+    )
+    assert created == replaced == appended == (0, "") and ignored[0] == 0
+    assert refused[0] == 4 and "is there already" in refused[1]
+    assert records(spark) == [row[:3] for row in dumped([data / "fares-0", data / "metro-none-0"])]

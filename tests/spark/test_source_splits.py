@@ -146,6 +146,8 @@ def test_the_log_start_of_the_checkpoint_is_the_earliest(timed: Path) -> None:
     (log_dir / "log-start-offset-checkpoint").write_text("0\n1\ntimed 0 430\n")
     (first, *_) = pieces(log_dir)
     assert first.bounds == Bounds(430) and first.base_offset == 400
+    (first, *_) = pieces(log_dir, includeDeleted="true")
+    assert first.bounds == Bounds() and first.base_offset == 0
     with pytest.raises(DataLoss, match="reaches from 430"):
         pieces(log_dir, startingOffsets=json.dumps({"timed": {"0": 10}}))
 
