@@ -18,11 +18,28 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.selection import Selection
 from kseg.segment.targets import Expansion, FileTarget, resolve_targets
+from tests.segment.bodies import field, record, sealed, varint
 
 TIME_TYPES = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1, None: -1}
 Headers = tuple[tuple[str, bytes | None], ...]
 # topic, partition, offset, timestamp in ms, its type, key, value, headers
 Told = tuple[str, int, int, int, int, bytes | None, bytes | None, Headers]
+
+
+def odd_partition(parent: Path) -> Path:
+    """A partition of records with what is null, empty, binary or awkward in text."""
+    headers = (("h", None), ("", b""), ("h", b"\xfe"), ('"\\\n\u2028', b"x"))
+    told = varint(len(headers)) + b"".join(field(name.encode()) + field(value) for name, value in headers)
+    keys = (None, b"", b"k\xff\x00", b'a "quoted", key\r\nof two lines', b"", b"last")
+    values = (b"", None, b"\x80", b"  spaces  ", b"", None)
+    body = b"".join(
+        record(row, key=key, value=value, headers=told if row == 2 else b"\x00")
+        for row, (key, value) in enumerate(zip(keys, values, strict=True))
+    )
+    path = parent / "odd-0"
+    path.mkdir(parents=True)
+    (path / "00000000000000001000.log").write_bytes(sealed(body, len(keys)))
+    return path
 
 
 def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[Told]:

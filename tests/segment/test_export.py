@@ -26,27 +26,14 @@ from kseg.segment.export.work import export
 from kseg.segment.findings import Finding
 from kseg.segment.selection import Selection
 from kseg.segment.targets import FileTarget, PartitionTarget, Target, resolve_targets
-from tests.exports import Told, dumped, exported, files_of, text_of
-from tests.segment.bodies import field, record, sealed, varint
+from tests.exports import Told, dumped, exported, files_of, odd_partition, text_of
 
 FORMS = ("parquet", "arrow", "json", "csv")
 
 
 @pytest.fixture
 def odd(tmp_path: Path) -> Path:
-    """A partition of records with what is null, empty, binary or awkward in text."""
-    headers = (("h", None), ("", b""), ("h", b"\xfe"), ('"\\\n\u2028', b"x"))
-    told = varint(len(headers)) + b"".join(field(name.encode()) + field(value) for name, value in headers)
-    keys = (None, b"", b"k\xff\x00", b'a "quoted", key\r\nof two lines', b"", b"last")
-    values = (b"", None, b"\x80", b"  spaces  ", b"", None)
-    body = b"".join(
-        record(row, key=key, value=value, headers=told if row == 2 else b"\x00")
-        for row, (key, value) in enumerate(zip(keys, values, strict=True))
-    )
-    path = tmp_path / "in" / "odd-0"
-    path.mkdir(parents=True)
-    (path / "00000000000000001000.log").write_bytes(sealed(body, len(keys)))
-    return path
+    return odd_partition(tmp_path / "in")
 
 
 def write(output: Path, paths: list[Path], form: str, **wishes: Any) -> list[Event]:
