@@ -137,7 +137,9 @@ class _Recovery:
         while self._is_rising and row < stop:
             epoch = seen[check.SEEN_EPOCH]
             row = check.next_suspect(table.cells, table.capacity, row, stop, seen)
-            is_wrong = seen[check.SEEN_REASONS] & (check.OFFSET | check.COUNT) or seen[check.SEEN_EPOCH] < epoch
+            is_wrong = (
+                seen[check.SEEN_REASONS] & (check.OFFSET | check.COUNT) or seen[check.SEEN_EPOCH] < epoch
+            )
             self._is_rising = row >= stop or not is_wrong
             row += 1
 

@@ -99,11 +99,14 @@ class _Doubts:
         self._watches = watches
         self._order = order
         self._witness = witness
+        self._start = 0
         self._company: list[Stretch] = []
 
     def settled(self, doubtful: Sequence[Doubtful]) -> Iterator[Stretch]:
         """Those that stay, as stretches of one batch."""
-        self._company = self._uncontested([doubt.claimed for doubt in doubtful])
+        claims = [doubt.claimed for doubt in doubtful]
+        self._start = self._start_of(claims)
+        self._company = self._uncontested(claims)
         for doubt in doubtful:
             claimed, corrected = doubt.claimed, doubt.corrected
             if doubt.is_inside:
@@ -182,12 +185,18 @@ class _Doubts:
         return not self._is_certain(doubt)
 
     def _is_above_start(self, claim: Stretch) -> bool:
-        """Whether the offsets are the log's at its beginning: not below its names and batches, or right before these."""
-        base, kept = self._logs[0].base_offset, self._order.kept
-        first = kept[0].first_offset if kept else base
-        return claim.first_offset >= min(base, first) or (
-            claim.first_offset >= 0 and claim.last_offset + 1 == first
-        )
+        """Whether the offsets are the log's at its beginning: not below its names and batches, nor below what claims to
+        lie right before these."""
+        return claim.first_offset >= min(self._logs[0].base_offset, self._start)
+
+    def _start_of(self, claims: Sequence[Stretch]) -> int:
+        """Where the log begins with the claims that lead up to its first batch without a gap."""
+        kept = self._order.kept
+        start = kept[0].first_offset if kept else self._logs[0].base_offset
+        for claim in sorted(claims, key=lambda claim: claim.last_offset, reverse=True):
+            if claim.last_offset + 1 == start and 0 <= claim.first_offset < start:
+                start = claim.first_offset
+        return start
 
     def _is_rival(self, doubt: Doubtful) -> bool:
         """Whether the batch may be right and another wrong (rule 3): it claims offsets of the log, and not one bit
