@@ -15,6 +15,7 @@ from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Row
 from bench.measure import MIB
 from bench.recover_rows import recover_rows
 from bench.retain_rows import retain_rows
+from bench.source_rows import source_rows
 from bench.tools import SEGMENT, Tools
 
 CODECS = ("plain", "lz4", "zstd", "snappy", "gzip")
@@ -35,6 +36,7 @@ def rows(tools: Tools) -> Iterator[Row]:
     yield from recover_rows(tools)
     yield from compact_rows(tools)
     yield from retain_rows(tools)
+    yield from source_rows(tools)
 
 
 def _warmer(*files: Path) -> Callable[[], None]:

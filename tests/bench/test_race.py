@@ -14,6 +14,7 @@ from bench import report, sparse
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Result, Row, Turn, Turns, race
 from bench.measure import Failed, Machine, Sample, anonymous_bytes, run, warm
 from bench.rows import FEW_BATCHES, rows
+from bench.source_rows import source_rows
 from bench.tools import Tools, lookup_figures, warm_sample
 from bench.touch import seconds_for
 
@@ -171,7 +172,9 @@ def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
     java.chmod(0o755)
     contestants = Tools(fake_kseg(tmp_path), java, {}, corpus, scratch)
     monkeypatch.setattr(sparse, "make", lambda directory: directory)
-    results = [race(each, 1, Failed) for each in rows(contestants)]
+    in_sessions = ("source", "spark")  # rows whose turns are sessions of Spark
+    raced = [each for each in rows(contestants) if not each.name.startswith(in_sessions)]
+    results = [race(each, 1, Failed) for each in raced]
     assert [result.problem for result in results] == [None] * len(results)
     assert len({result.row.name for result in results}) == len(results) >= 25
     assert (scratch / "small-0" / "00000000000000000000.log").read_bytes()[12:] == b"batch"
@@ -205,3 +208,18 @@ def test_the_sparse_partition_is_what_it_claims(tmp_path: Path) -> None:
         assert isinstance(answer, Row_)
         assert answer.values["offset"] == offset
         assert 0 < cast(int, answer.values["bytes_read"]) <= FEW_BATCHES * shape.batch_bytes
+
+
+def test_a_duel_is_fought_once_for_both_contestants() -> None:
+    fought = []
+
+    def fight() -> dict[str, list[list[float]]]:
+        fought.append(1)
+        slow, fast = [[60.0, 80.0], [30.0, 40.0]], [[50.0, 50.0], [10.0, 12.0]]
+        return {"kafka": slow, "kafka-log": fast, "same columns": fast}
+
+    tools = Tools(Path("kseg"), Path("java"), {}, Path("corpus"), Path("scratch"))
+    alone, raced, alike = (race(each, 2, Failed) for each in source_rows(tools, fight))
+    assert (alone.reached(), alone.passes(), alone.meets_aim()) == (10.0, True, False)
+    assert (raced.reached(), raced.meets_aim(), alike.reached()) == (3.0, True, 3.0)
+    assert len(fought) == 6 and raced.kseg.largest("cpu_s") == 12.0

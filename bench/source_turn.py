@@ -1,0 +1,115 @@
+"""One duel of the data source `kafka-log` with the other road to the same records, for the race: figures as JSON.
+
+    python -m bench.source_turn SEGMENT_DIRECTORY SCRATCH
+
+1. A real broker gets a topic of PARTITIONS partitions, stops, and finds the segment in each of them when it starts again.
+2. One session on two cores reads the topic into nothing, RUNS times in turns: by Spark's own Kafka source from the broker,
+   by `kafka-log` from the directory, and by `kafka-log` with the columns of Spark's source only.
+3. The second run counts: in the first one Spark compiles, and the broker warms up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kseg.spark import session
+from kseg.spark.cluster import ClusterOptions
+from kseg.spark.source import register
+from tests.kafka import jars
+from tests.kafka.broker import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POM = Path(__file__).resolve().parent / "connector" / "pom.xml"
+TOPIC, PARTITIONS, RUNS = "bench", 4, 3
+OWN, ALIKE, RIVAL = "kafka-log", "same columns", "kafka"
+
+
+def connector_jars(directory: Path) -> tuple[str, ...]:
+    """Spark's Kafka source, fetched by Maven unless it is in `directory`."""
+    if not any(directory.glob("*.jar")):
+        command = [jars.tool("mvn"), "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+        subprocess.run([*command, f"-DoutputDirectory={directory}"], check=True, stdout=sys.stderr)
+    return tuple(map(str, sorted(directory.glob("*.jar"))))
+
+
+def broker_over(segment_directory: Path, scratch: Path) -> Broker:
+    """A running broker whose topic holds the segment in each partition; the log itself is linked."""
+    # nothing rolls, nothing ages, and the times of the records are long past
+    broker = Broker(scratch / "broker", log_index_size_max_bytes="10485760", log_retention_ms="-1")
+    broker.start()
+    broker.create_topic(
+        TOPIC, PARTITIONS, internal_segment_bytes=str(2**30), segment_ms=str(2**63 - 1), retention_ms="-1"
+    )
+    broker.stop()
+    for partition in range(PARTITIONS):
+        directory = broker.data / f"{TOPIC}-{partition}"
+        for old in directory.glob("0*"):
+            old.unlink()
+        for file in segment_directory.glob("0*"):
+            take = os.link if file.suffix == ".log" else shutil.copy
+            take(file, directory / file.name)
+    broker.start()
+    return broker
+
+
+def cpu_seconds() -> float:
+    """What this process and all below it (Spark, its Python workers, the broker) have computed so far."""
+    parents: dict[int, int] = {}
+    spent: dict[int, float] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        number = int(status.parent.name)
+        parents[number] = int(fields[1])
+        spent[number] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    below = {os.getpid()}
+    while more := {each for each, parent in parents.items() if parent in below} - below:
+        below |= more
+    return sum(spent.get(each, 0.0) for each in below)
+
+
+def read(spark: SparkSession, contestant: str, broker: Broker) -> tuple[float, float]:
+    """Seconds of one read into nothing, and of computing for it."""
+    reader = spark.read.format("kafka" if contestant == RIVAL else "kafka-log")
+    reader = reader.option("kafka.bootstrap.servers", broker.bootstrap).option("subscribe", TOPIC)
+    if contestant == ALIKE:
+        reader = reader.option("includeMeta", "false")
+    start, computed = time.perf_counter(), cpu_seconds()
+    frame = reader.load() if contestant == RIVAL else reader.load(str(broker.data))
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - start, cpu_seconds() - computed
+
+
+def main() -> None:
+    """The command line."""
+    segment_directory, scratch = (Path(word).resolve() for word in sys.argv[1:3])
+    broker = broker_over(segment_directory, scratch)
+    try:
+        spark = session.get(
+            ClusterOptions(master="local[2]", jars=connector_jars(scratch.parent / "connector"))
+        )
+        register(spark)
+        runs: dict[str, list[tuple[float, float]]] = {RIVAL: [], OWN: [], ALIKE: []}
+        for _ in range(RUNS):
+            for contestant, taken in runs.items():
+                taken.append(read(spark, contestant, broker))
+        counts = spark.read.format("kafka-log").schema("offset BIGINT").load(str(broker.data / f"{TOPIC}-*"))
+        told = {"records": counts.count(), "runs": runs}
+    finally:
+        broker.stop()
+    os.write(1, json.dumps(told).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()
