@@ -5,7 +5,8 @@
 3. Where batches of several stretches overlap, those that hang together are settled at once:
        a. byte-equal copies          the first stays: of the lower segment, in it the one in front
        b. different leader epochs    the higher epoch stays: what a later leader wrote is what the replicas agreed on
-       c. equal epochs               the copy in the segment whose name's range it belongs to, else the first
+       c. equal epochs               the copy in the segment whose name's range it belongs to, else one that stands
+                                     between batches with which it is in order, else the first
        and before all these, one whose place in its file speaks for it, then one that is no copy of the batch in front
        of it under another offset, then one whose epoch is possible there: what lies behind it, where it belongs, is
        of no lower epoch, nor does the leader-epoch checkpoint know better
@@ -29,6 +30,7 @@ from kseg.segment.state.epochs import EpochEntry, EpochHistory
 
 COPY, EPOCH, OWN_SEGMENT, FIRST = "equal-copy", "leader-epoch", "own-segment", "first-copy"
 BELIEVED, ORIGINAL, POSSIBLE = "in-its-place", "no-altered-copy", "possible-epoch"
+IN_ORDER = "in-order"
 # So many batches that hang together are settled at once; more only where nothing is as a broker writes it.
 MOST_SETTLED = 20_000
 
@@ -45,6 +47,7 @@ class Held(NamedTuple):
     size_bytes: int
     producer_id: int
     is_believed: bool
+    is_inner: bool
 
     @property
     def stretch(self) -> Stretch:
@@ -153,6 +156,7 @@ class _Stream:
     def pop(self) -> Held:
         """The next batch."""
         at, row = self._table.at, self._row
+        begin, end = at(C.POSITION, row), at(C.POSITION, row) + at(C.SIZE, row)
         self._row += 1
         epoch = at(C.LEADER_EPOCH, row) if at(C.MAGIC, row) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
         return Held(
@@ -165,6 +169,7 @@ class _Stream:
             at(C.SIZE, row),
             at(C.PRODUCER_ID, row),
             self.stretch.is_believed,
+            self.stretch.position < begin and end < self.stretch.end_position,
         )
 
 
@@ -284,9 +289,10 @@ class _Merge:
         view = self._logs.view(held.log)
         return view[held.position + L.HEADER_TO_MAGIC : held.position + held.size_bytes]
 
-    def _rank(self, held: Held) -> tuple[bool, bool, bool, int, bool, int, int]:
+    def _rank(self, held: Held) -> tuple[bool, bool, bool, int, bool, bool, int, int]:
         is_against = not held.is_believed, self._is_altered_copy(held), not self._epochs.allow(held)
-        return *is_against, -held.leader_epoch, not self._is_at_home(held), held.log, held.position
+        is_elsewhere = not self._is_at_home(held), not held.is_inner
+        return *is_against, -held.leader_epoch, *is_elsewhere, held.log, held.position
 
     def _is_altered_copy(self, held: Held) -> bool:
         """Whether the batch in front of it in the file is the same under another offset: a producer with an id never
@@ -306,7 +312,10 @@ class _Merge:
             return POSSIBLE
         if kept.leader_epoch > beaten.leader_epoch:
             return EPOCH
-        return OWN_SEGMENT if self._is_at_home(kept) and not self._is_at_home(beaten) else FIRST
+        if self._is_at_home(kept) and not self._is_at_home(beaten):
+            return OWN_SEGMENT
+        is_first = (kept.log, kept.position) < (beaten.log, beaten.position)
+        return FIRST if is_first else IN_ORDER
 
     def _is_at_home(self, held: Held) -> bool:
         return self._logs.is_at_home(held.log, held.first_offset, held.last_offset)
