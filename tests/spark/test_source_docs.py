@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from itertools import pairwise
@@ -33,6 +34,17 @@ def test_the_page_names_every_option_and_column() -> None:
     assert set(READ_NAMES) - {"path", "paths", "kafka.isolation.level"} <= told
     assert {each.name for each in (*RECORD_FIELDS, *META_TYPE.fields, *FINDING_FIELDS)} <= told
     assert f"{DEFAULT_RECORDS_PER_BATCH}, {DEFAULT_BYTES_PER_BATCH >> 20} MiB" in READING
+
+
+def test_a_module_that_spark_finds_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = (block for block in blocks("python") if "DefaultSource" in block)
+    (tmp_path / "pyspark_kafka_log.py").write_text(example)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from pyspark.sql.worker import lookup_data_sources
+
+    answer = io.BytesIO()
+    lookup_data_sources._main(io.BytesIO(), answer)  # as a worker of Spark does
+    assert answer.getvalue()[:4] == (1).to_bytes(4, "big") and b"kafka-log" in answer.getvalue()
 
 
 @pytest.mark.spark
