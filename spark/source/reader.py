@@ -118,7 +118,8 @@ def columns_of(schema: "StructType") -> "Schema":
     from pyspark.sql.pandas.types import to_arrow_schema
 
     knows_zones = "timezone" in signature(to_arrow_schema).parameters
-    return to_arrow_schema(schema, timezone="UTC") if knows_zones else to_arrow_schema(schema)  # UTC before 4.3
+    # before 4.3 it is UTC always
+    return to_arrow_schema(schema, timezone="UTC") if knows_zones else to_arrow_schema(schema)
 
 
 def reading_of(options: SourceOptions) -> Reading:
