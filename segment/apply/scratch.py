@@ -96,7 +96,8 @@ class ScratchFile:
     def _open(self, path: str) -> None:
         if path != self._source_path:
             self.let_go()
-            if path.startswith(_OPEN_FILES):  # links to files without names, which opening a file does not follow
+            # links to files without names, which opening a file does not follow
+            if path.startswith(_OPEN_FILES):
                 self._source = os.dup(int(path.removeprefix(_OPEN_FILES)))
             else:
                 self._source = self._disk.open_to_read(path)
