@@ -6,7 +6,6 @@ import random
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -58,9 +57,22 @@ def stays(judge: KeyJudge, keys: Sequence[bytes | None]) -> list[bool]:
         table, flags = chunk.records, bytearray(PIECE)
         tallies, totals = (memoryview(array("q", bytes(8 * width))) for width in (J.T_WIDTH, J.J_WIDTH))
         assert judge.hash(chunk)
-        told: list[Any] = [table.cells, table.capacity, table.count]
-        told += [judge.words, judge.slots, judge.slot_count, judge.latest_offset, 0, 1]
-        J.judge_rows(*told, batches.cells, 1, flags, tallies, totals)
+        J.judge_rows(
+            table.cells,
+            table.capacity,
+            table.count,
+            judge.words,
+            judge.slots,
+            judge.slot_count,
+            judge.latest_offset,
+            0,
+            1,
+            batches.cells,
+            1,
+            flags,
+            tallies,
+            totals,
+        )
         found += [bool(flag) for flag in flags[: table.count]]
     return found
 

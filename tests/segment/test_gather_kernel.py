@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -45,21 +46,8 @@ def columns(
     found: list[Any] = []
     for start in (C.R_KEY_START, C.R_VALUE_START):
         out, flags, ends = bytearray(ROOM), bytearray(9), array("i", [0] * 65)
-        filled = outcome(
-            lambda start=start, out=out, flags=flags, ends=ends: gather.gather_bytes(
-                wrap(data),
-                wrap(cells),
-                CAPACITY,
-                start,
-                0,
-                rows,
-                wrap(out),
-                0,
-                wrap(ends),
-                wrap(flags),
-                0,
-            )
-        )
+        told = (wrap(data), wrap(cells), CAPACITY, start, 0, rows, wrap(out), 0, wrap(ends), wrap(flags), 0)
+        filled = outcome(partial(gather.gather_bytes, *told))
         found.append((filled, bytes(out), flags, ends))
     longs, ints, flags = array("q", [0] * 65), array("i", [0] * 65), bytearray(9)
     codes = bytearray(65)
