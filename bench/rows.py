@@ -1,7 +1,7 @@
 """The rows of the race: what kseg does, what the real Kafka does, and what is asked of the ratio.
 
 Start-up is `kseg verify --quick` of an empty segment. How the programs are called: bench/tools.py; the rows about
-repair: bench/recover_rows.py; about compaction: bench/compact_rows.py; about retention: bench/retain_rows.py.
+repair: bench/recover_rows.py; about compaction: bench/compact_rows.py; about retention: bench/retain_rows.py; about Spark: bench/spark_rows.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from bench.measure import MIB
 from bench.recover_rows import recover_rows
 from bench.retain_rows import retain_rows
 from bench.source_rows import source_rows
+from bench.spark_rows import spark_rows
 from bench.tools import SEGMENT, Tools
 
 CODECS = ("plain", "lz4", "zstd", "snappy", "gzip")
@@ -37,6 +38,7 @@ def rows(tools: Tools) -> Iterator[Row]:
     yield from compact_rows(tools)
     yield from retain_rows(tools)
     yield from source_rows(tools)
+    yield from spark_rows(tools)
 
 
 def _warmer(*files: Path) -> Callable[[], None]:

@@ -230,7 +230,7 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
-        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages),
+        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages, light=True),
         alone=(lambda jobs: replace(options, jobs=jobs)) if deep_iteration or print_data_log else None,
     )
 

@@ -67,6 +67,6 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
-        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages),
+        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages, light=True),
         through=None if json else sums_first,
     )

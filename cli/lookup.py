@@ -171,5 +171,5 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
-        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages),
+        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages, light=True),
     )

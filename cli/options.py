@@ -113,8 +113,13 @@ def cluster_of(
     archives: Sequence[Sequence[str]],
     jars: Sequence[Sequence[str]],
     packages: Sequence[Sequence[str]],
+    *,
+    light: bool = False,
 ) -> "ClusterOptions | None":
-    """The cluster that the options name; None for a run on this machine alone. Raises UsageError where --spark is missing."""
+    """The cluster that the options name; None for a run on this machine alone. light: Spark only carries work to and fro.
+
+    Raises UsageError where --spark is missing.
+    """
     given = {
         "--master": master,
         "--spark-conf": spark_conf,
@@ -140,6 +145,7 @@ def cluster_of(
         archives=flat(archives),
         jars=flat(jars),
         packages=flat(packages),
+        light=light,
     )
 
 

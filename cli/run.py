@@ -14,7 +14,7 @@ from kseg.segment import fanout
 from kseg.segment.apply.probe import half_done_around
 from kseg.segment.errors import KsegError, UnreadableInput, UsageError
 from kseg.segment.events import Event, Failure, Work
-from kseg.segment.targets import Expansion, Target, resolve_targets
+from kseg.segment.targets import Expansion, ListFiles, Target, resolve_targets
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -54,7 +54,12 @@ def over_targets(
     """
     if not paths:
         raise UsageError(f"kseg {style.command} needs at least one PATH")
-    targets, failures = _resolve(paths, expand, topics, partition)
+    list_files = None
+    if cluster is not None:
+        from kseg.spark.listing import lister
+
+        list_files = lister(cluster, _notice(style))
+    targets, failures = _resolve(paths, expand, topics, partition, list_files)
     if not targets and not failures:
         is_narrowed = bool(topics) or partition is not None
         why = (
@@ -123,10 +128,17 @@ def clock_ms() -> int:
 
 
 def _resolve(
-    paths: Sequence[str], expand: Expansion, topics: Sequence[str], partition: int | None
+    paths: Sequence[str],
+    expand: Expansion,
+    topics: Sequence[str],
+    partition: int | None,
+    list_files: ListFiles | None,
 ) -> tuple[list[Target], list[Failure]]:
+    resolve = partial(
+        resolve_targets, topics=topics, partition=partition, expand=expand, list_files=list_files
+    )
     try:
-        return resolve_targets(paths, topics=topics, partition=partition, expand=expand), []
+        return resolve(paths), []
     except UnreadableInput:
         if len(paths) == 1:
             raise
@@ -134,7 +146,7 @@ def _resolve(
     failures: list[Failure] = []
     for path in paths:
         try:
-            targets += resolve_targets([path], topics=topics, partition=partition, expand=expand)
+            targets += resolve([path])
         except KsegError as error:
             failures.append(Failure(path, str(error), error.exit_status))
     return targets, failures

@@ -12,7 +12,8 @@ LOCAL_MASTER = "local[*]"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
     """master: Spark's URL of the cluster. conf: settings of Spark, as (name, value), later ones win. py_files, archives,
-    jars: files for the executors, as spark-submit takes them. packages: Maven coordinates of further jars."""
+    jars: files for the executors, as spark-submit takes them. packages: Maven coordinates of further jars. light: Spark only carries our
+    own work to and fro, so its JVM need not be made fast at length."""
 
     master: str = LOCAL_MASTER
     conf: tuple[tuple[str, str], ...] = ()
@@ -20,3 +21,4 @@ class ClusterOptions:
     archives: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    light: bool = False

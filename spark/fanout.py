@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kseg.segment.events import Advance, Event, Failure, Work
 from kseg.segment.fanout import BUG_STATUS, Named
+from kseg.spark import errands, tasks
 from kseg.spark import session as sessions
-from kseg.spark import tasks
 from kseg.spark.cluster import ClusterOptions
+from kseg.spark.errands import seen
 from kseg.spark.session import NoCluster
 from kseg.spark.shipping import ship_where_missing
-from kseg.spark.sight import Blind, landmarks
+from kseg.spark.sight import landmarks
 from kseg.spark.tasks import Outcome, Share, State, Unit
 from kseg.spark.trouble import is_of_the_node, reason
 
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 FLIGHTS = 16  # jobs under way at a time, at most; each costs a thread here
-ROUNDS = 2  # tasks under way for each core
+ROUNDS = 4  # tasks under way for each core
+FLIGHT_BYTES = 128 * 1024 * 1024  # to work on for each core
 AHEAD_BYTES = 512 * 1024 * 1024
 CHUNKS_AT_A_TIME = 16
 
@@ -87,23 +89,15 @@ def ready(cluster: ClusterOptions, say: Say) -> "SparkContext":
     context = sessions.get(cluster).sparkContext
     if not sessions.is_local(context.master or ""):
         sessions.await_executors(context, say)
-        try:
-            ship_where_missing(context, say)
-        except Exception as error:  # Py4J's: no node can run Python
-            raise NoCluster(f"the nodes of {context.master} cannot work: {reason(error)}") from error
+    try:
+        ship_where_missing(context, say)
+    except Exception as error:  # Py4J's: no node can run Python
+        raise NoCluster(f"the nodes of {context.master} cannot work: {reason(error)}") from error
     return context
 
 
 def _ignore(_what: object) -> None:
     return None
-
-
-def _seen(answers: list[Any]) -> list[Any]:
-    """The answers of tasks. Raises NoCluster where a node does not see the files."""
-    for answer in answers:
-        if isinstance(answer, Blind):
-            raise NoCluster(answer.sentence)
-    return answers
 
 
 class _Flight:
@@ -146,7 +140,7 @@ class _Run(Generic[T, O]):
 
     def events(self) -> Iterator[Event]:
         try:
-            units = self._foreseen(tasks.weigh(self._targets))
+            units = self._foreseen(tasks.weigh(self._targets, self._weights))
             groups = tasks.plan(self._run.work, units, self._run.options, self._cores)
             self._waiting.extend(Share(self._run, group) for group in groups)
             self._send_out()
@@ -163,13 +157,19 @@ class _Run(Generic[T, O]):
         finally:
             self._cancel()
 
+    def _weights(self, paths: Sequence[str]) -> Sequence[int]:
+        if len(paths) <= errands.FEW:
+            return tasks.weights(paths)
+        with self._tagged():
+            return errands.by_tasks(self._context, self._run, tasks.weights, paths)
+
     def _foreseen(self, units: list[Unit[T]]) -> list[Unit[T]]:
         """The units, with what a job of its own has found where one of them would keep all others waiting."""
         foresights = tasks.foresights(self._run, units, self._cores)
         if not foresights:
             return units
         try:
-            claims = _seen(self._job(foresights, tasks.look_ahead))
+            claims = seen(self._job(foresights, tasks.look_ahead))
         except Exception as error:  # noqa: BLE001  (Py4J's: what nobody has seen is looked at in its turn)
             self._see_to(error)
             return units
@@ -181,22 +181,38 @@ class _Run(Generic[T, O]):
         under_way = [flight for flight in self._flights if not flight.is_back]
         tasks_under_way = sum(len(flight.shares) for flight in under_way)
         count, most = len(under_way), self._cores * ROUNDS
-        size = max(1, -(-most // FLIGHTS))
+        # few jobs for what is small, as long as what the largest may bring fits in twice
+        size = max(1, -(-most // FLIGHTS), min(most, AHEAD_BYTES // 2 // self._expected_bytes))
         while self._waiting and count < FLIGHTS and tasks_under_way < most:
             if count and not self._has_room(tasks_under_way + size):
                 return
-            flight = _Flight([self._waiting.popleft() for _ in range(min(size, len(self._waiting)))])
+            flight = _Flight(self._next_shares(size))
             self._flights.append(flight)
             self._start(flight)
             count += 1
             tasks_under_way += len(flight.shares)
 
+    def _next_shares(self, most: int) -> list[Share[T, O]]:
+        """The next `most` shares, fewer when they are heavy: an answer is to be seen soon, and kept on an interrupt."""
+        shares = [self._waiting.popleft()]
+        weight = shares[0].weight_bytes
+        while self._waiting and len(shares) < most:
+            weight += self._waiting[0].weight_bytes
+            if weight > self._cores * FLIGHT_BYTES:
+                break
+            shares.append(self._waiting.popleft())
+        return shares
+
     def _has_room(self, tasks_under_way: int) -> bool:
-        expected = tasks.MOST_RESULT_BYTES
-        if self._known_tasks:
-            expected = min(expected, 2 * self._known_bytes // self._known_tasks)
         ahead = sum(flight.size_bytes for flight in self._flights if flight.is_back)
-        return ahead + tasks_under_way * expected <= AHEAD_BYTES
+        return ahead + tasks_under_way * self._expected_bytes <= AHEAD_BYTES
+
+    @property
+    def _expected_bytes(self) -> int:
+        """What a task may bring."""
+        if not self._known_tasks:
+            return tasks.MOST_RESULT_BYTES
+        return min(tasks.MOST_RESULT_BYTES, 2 * self._known_bytes // self._known_tasks + 1)
 
     def _start(self, flight: _Flight) -> None:
         from pyspark import InheritableThread
@@ -211,7 +227,7 @@ class _Run(Generic[T, O]):
         InheritableThread(target=fly, daemon=True).start()
 
     def _outcomes(self, shares: Sequence[Share[T, O]]) -> list[Outcome]:
-        return _seen(self._job(shares, tasks.perform))
+        return seen(self._job(shares, tasks.perform))
 
     def _job(self, shares: Sequence[object], life: Callable[[Iterable[Any]], Iterable[Any]]) -> list[Any]:
         with self._tagged():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EVENT_COLUMNS = "target string, type string, json string"
 FINDING_COLUMNS = (
     "target string, id string, severity string, path string, message string, position bigint, length bigint, "
-    "first_offset bigint, last_offset bigint, numbers map<string, string>"
+    "first_offset bigint, last_offset bigint, numbers map<string,string>"
 )
 
 T = TypeVar("T", bound=Named)

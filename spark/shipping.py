@@ -1,7 +1,8 @@
 """The package on the nodes: where they have none of this version, it goes there as a zip of plain Python.
 
-One small job asks every core before the first real one. It runs nothing of kseg's, so that it can be answered anywhere, and
-imports nothing either: a Python worker lives longer than a job, and would keep what it has imported.
+One small job asks every core before the first real one, and so starts the Python workers too. It needs nothing of kseg's, so
+that it can be answered anywhere, and imports nothing of another version: a Python worker lives longer than a job, and would
+keep what it has imported.
 """
 
 import atexit
@@ -71,9 +72,10 @@ def _answers(context: "SparkContext") -> list[Answer]:
 
 def _question() -> Callable[[Iterable[int]], Iterator[Answer]]:
     """What to ask a node, as a function that travels by value: it must stand without this module."""
-    pattern = r"""^__version__ = "([^"]*)"$"""
+    pattern, wanted = r"""^__version__ = "([^"]*)"$""", __version__
 
     def ask(_numbers: Iterable[int]) -> Iterator[Answer]:
+        import importlib
         import importlib.util
         import re
         import socket
@@ -81,8 +83,13 @@ def _question() -> Callable[[Iterable[int]], Iterator[Answer]]:
         found = importlib.util.find_spec("kseg")
         get_source = getattr(found.loader, "get_source", None) if found is not None else None
         source = get_source("kseg") if get_source is not None else None
-        version = re.search(pattern, source or "", re.MULTILINE)
-        yield socket.gethostname(), version[1] if version else None
+        match = re.search(pattern, source or "", re.MULTILINE)
+        version = match[1] if match else None
+        if version == wanted:
+            importlib.import_module(
+                "kseg.spark.tasks"
+            )  # all tasks need it; so the first ones have it already
+        yield socket.gethostname(), version
 
     ask.__module__ = "__main__"  # so cloudpickle takes its code along instead of its name
     return ask

@@ -19,7 +19,7 @@ import pickle
 import socket
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -46,6 +46,7 @@ _known_runs: set[str] = set()
 
 T = TypeVar("T", bound=Named)
 O = TypeVar("O")
+Look = Callable[[Sequence[str]], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,10 @@ class Share(Generic[T, O]):
 
     run: "Run[T, O]"
     units: tuple[Unit[T], ...]
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(unit.weight_bytes for unit in self.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ def _parts(work: Foreseen, options: object, target: object, part_bytes: int) -> 
 def look_ahead(foresights: Iterable[Foresight[T, O]]) -> Iterator[tuple[int, Any] | Blind]:
     """A task's life: what is found in parts, each with the number of the target."""
     for foresight in foresights:
-        blind = _arrive(foresight.run)
+        blind = arrive(foresight.run)
         if blind is not None:
             yield blind
             return
@@ -185,9 +190,18 @@ def plan(work: Work[T, O], units: Sequence[Unit[T]], options: O, cores: int) -> 
     return pack(units, cores, MOST_SHARE_BYTES)
 
 
-def weigh(targets: Sequence[T]) -> list[Unit[T]]:
-    """The targets as units. A directory weighs as much as the files right in it."""
-    return [Unit(number, target, _bytes_at(target.path)) for number, target in enumerate(targets)]
+def weigh(targets: Sequence[T], look: Look | None = None) -> list[Unit[T]]:
+    """The targets as units. look: `weights`, or somebody who does the same faster for many paths."""
+    found = (look or weights)([target.path for target in targets])
+    return [
+        Unit(number, target, weight)
+        for number, (target, weight) in enumerate(zip(targets, found, strict=True))
+    ]
+
+
+def weights(paths: Sequence[str]) -> list[int]:
+    """The bytes of each path; of a directory, of the files right in it; 0 where that cannot be said."""
+    return [_bytes_at(path) for path in paths]
 
 
 def _cut(work: InPieces, unit: Unit[T], options: O) -> Iterator[Unit[T]]:
@@ -219,7 +233,7 @@ def pack(units: Sequence[Unit[T]], cores: int, most_bytes: int) -> list[tuple[Un
 def perform(shares: Iterable[Share[T, O]]) -> Iterator[Outcome | Blind]:
     """A task's life: the outcome of each unit of its share; or that this node does not see what it should work on."""
     for share in shares:
-        blind = _arrive(share.run)
+        blind = arrive(share.run)
         if blind is not None:
             yield blind
             return
@@ -233,14 +247,14 @@ def perform(shares: Iterable[Share[T, O]]) -> Iterator[Outcome | Blind]:
 def perform_at_length(shares: Iterable[Share[T, O]]) -> Iterator[tuple[bytes, int]]:
     """A task's life that has one unit, and answers however much there is: its chunks, each with its progress."""
     for share in shares:
-        _arrive(share.run)
+        arrive(share.run)
         for unit in share.units:
             yield from chunks_of(share.run, unit)
 
 
 def events_of(share: Share[T, O]) -> Iterator[tuple[Unit[T], Event]]:
     """A task's life that hands over events as they are. Raises UnreadableInput where the node does not see the files."""
-    blind = _arrive(share.run)
+    blind = arrive(share.run)
     if blind is not None:
         raise UnreadableInput(blind.sentence)
     for unit in share.units:
@@ -328,11 +342,10 @@ def _packed(events: list[Event], path: str) -> bytes:
     return zlib.compress(body, _FAST)
 
 
-def _arrive(run: Run[T, O]) -> Blind | None:
+def arrive(run: Run[T, O]) -> Blind | None:
     """Make this process stand where the driver stands, and look around when it is new to the run."""
     if os.getcwd() != run.directory:
-        # what is imported from relative places is found from there too
-        sys.path[:] = [os.path.abspath(place) for place in sys.path]
+        _hold_on_to_modules()
         try:
             os.chdir(run.directory)
         except OSError:
@@ -344,6 +357,15 @@ def _arrive(run: Run[T, O]) -> Blind | None:
         _known_runs.clear()  # a process works for one run at a time, mostly
         _known_runs.add(run.id)
     return blind
+
+
+def _hold_on_to_modules() -> None:
+    """Have what is imported from relative places be found from elsewhere too: Spark puts shipped zips under `.`."""
+    sys.path[:] = [os.path.abspath(place) for place in sys.path]
+    for module in list(sys.modules.values()):
+        inside = getattr(module, "__path__", None)
+        if isinstance(inside, list):
+            inside[:] = [os.path.abspath(place) for place in inside]
 
 
 def _bytes_at(path: str) -> int:

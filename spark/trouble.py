@@ -27,7 +27,7 @@ def reason(error: Exception) -> str:
     said = _said(error)
     failed = _FAILED.search(said)
     if failed is None:
-        return _first_line(said)
+        return _cause(said)
     host, executor, story = failed.groups()
     return f"{_cause(story)} (on {host}, executor {executor})"
 

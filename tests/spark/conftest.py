@@ -64,6 +64,10 @@ def use_master() -> Iterator[Use]:
     require_spark()
     from pyspark import SparkContext
 
+    from tests.spark.standalone import with_tests
+
+    before = dict(os.environ)
+    os.environ.update(with_tests(before))  # the JVM is started once, wherever a test stands then
     current = ""
 
     def use(master: str) -> SparkSession:
@@ -84,6 +88,8 @@ def use_master() -> Iterator[Use]:
         gateway.proc.stdin.close()
         gateway.proc.wait(30)
         SparkContext._gateway = SparkContext._jvm = None
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="package")

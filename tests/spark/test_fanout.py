@@ -184,8 +184,14 @@ def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
 # --- the end of a run
 
 
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job for each task, as if they were heavy."""
+    monkeypatch.setattr(fanout, "FLIGHT_BYTES", 0)
+
+
 def test_who_leaves_early_leaves_no_job_behind(
-    local_spark: SparkSession, tmp_path: Path, diary: Path
+    local_spark: SparkSession, tmp_path: Path, diary: Path, one_by_one: None
 ) -> None:
     targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(40)))
     events = fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER)
@@ -196,7 +202,7 @@ def test_who_leaves_early_leaves_no_job_behind(
 
 
 def test_ctrl_c_keeps_what_is_done_and_ends_the_jobs(
-    local_spark: SparkSession, tmp_path: Path, diary: Path
+    local_spark: SparkSession, tmp_path: Path, diary: Path, one_by_one: None
 ) -> None:
     targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(40)))
     events = fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,9 +14,12 @@ from kseg.segment.dump.work import Dump
 from kseg.segment.events import Event
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.selection import Selection
-from kseg.segment.targets import FileTarget, PartitionTarget
+from kseg.segment.targets import Expansion, FileTarget, PartitionTarget, resolve_targets
 from kseg.segment.writing.segment_writer import PartitionWriter
-from kseg.spark import tasks
+from kseg.spark import errands, fanout, tasks
+from kseg.spark.cluster import ClusterOptions
+from kseg.spark.listing import lister
+from tests.spark.pretended import Pretended
 
 MIB = 1024 * 1024
 
@@ -148,3 +153,56 @@ def test_what_hangs_on_what_came_before_stays_whole(
     (log,) = large.glob("*.log")
     ((unit,),) = tasks.plan(Dump(), tasks.weigh([FileTarget(str(log))]), options, 2)
     assert unit.start is None and unit.is_last
+
+
+# --- many directories
+
+
+@pytest.fixture
+def context(monkeypatch: pytest.MonkeyPatch) -> Pretended:
+    pretended = Pretended()
+    monkeypatch.setattr(fanout, "ready", lambda _cluster, _say: pretended)
+    monkeypatch.setattr(errands, "FEW", 5)
+    monkeypatch.setattr(errands, "LOOKS_PER_TASK", 4)
+    return pretended
+
+
+def crowd(home: Path, count: int) -> list[str]:
+    """A data directory of so many partitions with two files each, and a file of its own."""
+    for number in range(count):
+        (home / f"orders-{number}").mkdir(parents=True)
+        sparse(home / f"orders-{number}", 1000 + number)
+        (home / f"orders-{number}" / "00000000000000000007.index").touch()
+    (home / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    return sorted(str(path) for path in home.glob("orders-*"))
+
+
+@pytest.mark.parametrize(("count", "tasks_of_job"), [(5, []), (6, [2]), (17, [5])])
+def test_many_directories_are_listed_by_a_job(
+    tmp_path: Path, context: Pretended, count: int, tasks_of_job: list[int]
+) -> None:
+    crowd(tmp_path / "data", count)
+    list_files = lister(ClusterOptions(), lambda _sentence: None)
+    given = [str(tmp_path / "data")]
+    narrowings: tuple[dict[str, Any], ...] = ({}, {"partition": 3}, {"topics": ("none",)})
+    for narrowing in narrowings:
+        alone = resolve_targets(given, expand=Expansion.FILES, **narrowing)
+        assert resolve_targets(given, expand=Expansion.FILES, list_files=list_files, **narrowing) == alone
+    assert context.tasks == tasks_of_job
+
+
+def test_many_targets_are_weighed_by_a_job(tmp_path: Path, context: Pretended) -> None:
+    targets = [PartitionTarget(path) for path in crowd(tmp_path / "data", 10)]
+    assert list(fanout.run(nothing, targets, None, ClusterOptions())) == []
+    assert context.tasks[0] == 3
+    look = partial(
+        errands.by_tasks, cast("Any", context), fanout.described(nothing, targets, None), tasks.weights
+    )
+    assert tasks.weigh(targets, look) == tasks.weigh(targets)
+
+
+def test_a_partition_that_cannot_be_listed_stands_for_itself(tmp_path: Path, context: Pretended) -> None:
+    paths = crowd(tmp_path / "data", 7)
+    listed = lister(ClusterOptions(), lambda _sentence: None)([*paths, str(tmp_path / "absent-0")])
+    assert [len(files) for files in listed] == [2] * 7 + [1]
+    assert list(listed)[-1] == [FileTarget(str(tmp_path / "absent-0"))]

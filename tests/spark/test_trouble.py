@@ -1,0 +1,57 @@
+"""What Spark says when a task has failed, in one line; messages as Spark 4.3 gives them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kseg.spark.trouble import is_of_the_node, reason
+
+ABORTED = "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0"
+IN_PYTHON = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/spark/python/lib/pyspark.zip/pyspark/worker.py", line 4327, in invoke_udf
+    run_process()
+ModuleNotFoundError: No module named 'elsewhere'
+"""
+
+
+@pytest.mark.parametrize(
+    "said, told",
+    [
+        (
+            (
+                f"{ABORTED} (TID 7) (10.0.0.7 executor 1): org.apache.spark.SparkException: Python worker exited unexpectedly "
+                "(crashed)\n\tat org.apache.spark.api.python.BasePythonRunner\n"
+            ),
+            "Python worker exited unexpectedly (crashed) (on 10.0.0.7, executor 1)",
+        ),
+        (
+            (
+                f"{ABORTED} (TID 7) (node-3 executor 12): ExecutorLostFailure (executor 12 exited caused by one of the running "
+                "tasks) Reason: Command exited with code 137\nDriver stacktrace:"
+            ),
+            (
+                "ExecutorLostFailure (executor 12 exited caused by one of the running tasks) Reason: Command exited with code "
+                "137 (on node-3, executor 12)"
+            ),
+        ),
+        (
+            f"{ABORTED} (TID 7) (h executor 1): org.apache.spark.api.python.PythonException: {IN_PYTHON}\n\tat org.x(Y.scala:1)\n",
+            "ModuleNotFoundError: No module named 'elsewhere' (on h, executor 1)",
+        ),
+        (IN_PYTHON, "ModuleNotFoundError: No module named 'elsewhere'"),
+        (
+            'java.io.IOException: Cannot run program "python9": error=2\n\tat x',
+            'Cannot run program "python9": error=2',
+        ),
+        ("", "it did not say why"),
+    ],
+)
+def test_one_line(said: str, told: str) -> None:
+    assert reason(Exception(said)) == told
+
+
+def test_what_no_target_is_to_blame_for() -> None:
+    assert is_of_the_node(Exception(IN_PYTHON))
+    assert is_of_the_node(Exception('java.io.IOException: Cannot run program "python9": error=2'))
+    assert not is_of_the_node(Exception("Python worker exited unexpectedly (crashed)"))
