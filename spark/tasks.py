@@ -7,13 +7,14 @@
    has large targets cut into units of PIECE_BYTES, at batch boundaries that the index knows. Of work that goes through a
    target in order others look at parts beforehand, where that target alone would keep a core at work for long.
 2. A share is filled up to a part of the whole that gives every core SHARES_PER_CORE of them, so that a core that is
-   done early finds another; but never beyond MOST_SHARE_BYTES, so that what a lost executor costs stays small, and never
-   beyond two pieces where the answer may be as large as what was read.
+   done early finds another; but never beyond MOST_SHARE_BYTES, so that what a lost executor costs stays small (unless there
+   would be more than MOST_SHARES), and never beyond two pieces where the answer may be as large as what was read.
 3. A task answers for each of its units with an `Outcome`: its events, pickled and compressed, in chunks. When all of
    its answers together pass MOST_RESULT_BYTES the rest is left undone, and said so: nothing that one task sends is larger
    than that, whatever the input.
 """
 
+import gc
 import os
 import pickle
 import socket
@@ -35,11 +36,13 @@ from kseg.spark.sight import Blind, Landmark, unseen
 UNIT_BYTES = 512 * 1024  # what a target costs besides its bytes, in bytes read meanwhile
 SHARES_PER_CORE = 4
 MOST_SHARE_BYTES = 256 * 1024 * 1024
+MOST_SHARES = 200_000  # each costs the driver about a millisecond: the larger the whole, the larger a share from here on
 LEAST_FORESEEN_BYTES = 64 * 1024 * 1024
 KNOWN_PART = 4  # what is left of a work when others have looked at the logs, as a part of it
 PIECE_BYTES = 8 * 1024 * 1024
 MOST_RESULT_BYTES = 32 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
+MANY_OBJECTS = 50_000
 _ROW_BYTES = 512  # a guess at the pickled size of an event that is no text
 _FAST = 1
 _known_runs: set[str] = set()
@@ -187,7 +190,8 @@ def plan(work: Work[T, O], units: Sequence[Unit[T]], options: O, cores: int) -> 
     if isinstance(work, InPieces):
         units = [piece for unit in units for piece in _cut(work, unit, options)]
         return pack(units, cores, 2 * PIECE_BYTES)
-    return pack(units, cores, MOST_SHARE_BYTES)
+    whole_bytes = sum(unit.weight_bytes for unit in units)
+    return pack(units, cores, max(MOST_SHARE_BYTES, whole_bytes // MOST_SHARES))
 
 
 def weigh(targets: Sequence[T], look: Look | None = None) -> list[Unit[T]]:
@@ -353,6 +357,9 @@ def arrive(run: Run[T, O]) -> Blind | None:
     if run.id in _known_runs:
         return None
     blind = unseen(run.landmarks)
+    if not _known_runs:  # what is there by now stays; the collector need not go through it with each task
+        gc.freeze()
+        gc.set_threshold(MANY_OBJECTS)
     if blind is None:
         _known_runs.clear()  # a process works for one run at a time, mostly
         _known_runs.add(run.id)

@@ -46,6 +46,15 @@ def test_each_target_is_in_one_group_and_all_stay_in_order(tmp_path: Path) -> No
     assert [unit.target for group in groups for unit in group] == targets
 
 
+def test_there_are_never_more_tasks_than_a_driver_can_hand_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets = sparse(tmp_path, *[tasks.MOST_SHARE_BYTES] * 400)
+    assert len(tasks.plan(nothing, tasks.weigh(targets), None, 4)) == 400
+    monkeypatch.setattr(tasks, "MOST_SHARES", 50)
+    assert 25 <= len(tasks.plan(nothing, tasks.weigh(targets), None, 4)) <= 50
+
+
 def test_small_targets_share_tasks_by_bytes(tmp_path: Path) -> None:
     targets = sparse(tmp_path, *[10_000] * 2000)
     groups = tasks.plan(nothing, tasks.weigh(targets), None, 4)

@@ -1,0 +1,231 @@
+"""Where a cluster starts to pay, and what very large fleets would need: a model fed with costs measured here, in one run.
+
+`python -m bench.scale` measures on this machine, with the corpora of the race and a session of two cores:
+
+    session_s       from a program's start until the first job is done, less what a local start takes
+    task_s          what one more task costs the driver, from jobs of many empty tasks
+    bytes_per_s     what one core does with a large log in the page cache, by operation
+    partition_s     what a tiny partition costs one core
+
+and then reckons. A machine is so many cores over a disk (or a share of a network) of so many bytes a second:
+
+    work            bytes / bytes_per_s + partitions × partition_s                 seconds of one core
+    alone           the longer of work / cores and bytes / disk
+    cluster         session_s + the longest of: work / all cores, bytes / all disks, tasks × task_s, the largest share that
+                    cannot be split
+
+The model leaves out what one cannot know here: stragglers, lost executors, queues of a busy cluster, a network between. Where
+the data lies on the brokers' own disks an executor runs on each broker, and the disks add up; that is what it assumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import corpus, measure
+from bench.measure import MIB, Machine, machine
+from bench.race import tools
+from bench.tools import Tools, clean_environment
+from kseg.spark.tasks import MOST_SHARE_BYTES, MOST_SHARES, SHARES_PER_CORE
+
+GIB, TIB = 1 << 30, 1 << 40
+TASKS = 2_000
+OPERATIONS = {
+    "verify --quick": ("verify", "--quick", "--jobs", "1"),
+    "verify": ("verify", "--jobs", "1"),
+    "verify --deep": ("verify", "--deep", "--jobs", "1"),
+    "dump --print-data-log": ("dump", "--print-data-log", "--jobs", "1"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What was measured (see the module)."""
+
+    session_s: float
+    task_s: float
+    partition_s: float
+    bytes_per_s: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine. disk_bytes_per_s: what its disks, or its share of a network, deliver."""
+
+    cores: int
+    disk_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is to be done. stuck_bytes: the largest part that only one core can work on."""
+
+    operation: str
+    size_bytes: int
+    partitions: int
+    stuck_bytes: int = 0
+
+
+def work_s(costs: Costs, load: Load) -> float:
+    """Seconds of one core."""
+    return load.size_bytes / costs.bytes_per_s[load.operation] + load.partitions * costs.partition_s
+
+
+def alone_s(costs: Costs, load: Load, node: Node) -> float:
+    """How long one machine takes that has all the data."""
+    stuck_s = load.stuck_bytes / costs.bytes_per_s[load.operation]
+    return max(work_s(costs, load) / node.cores, load.size_bytes / node.disk_bytes_per_s, stuck_s)
+
+
+def tasks_of(load: Load, cores: int) -> int:
+    """How many tasks kseg makes of it."""
+    return min(MOST_SHARES, max(cores * SHARES_PER_CORE, math.ceil(load.size_bytes / MOST_SHARE_BYTES)))
+
+
+def cluster_s(costs: Costs, load: Load, node: Node, nodes: int) -> float:
+    """How long a cluster takes, each machine of which has its part of the data."""
+    cores = nodes * node.cores
+    return costs.session_s + max(
+        work_s(costs, load) / cores,
+        load.size_bytes / (nodes * node.disk_bytes_per_s),
+        tasks_of(load, cores) * costs.task_s,
+        load.stuck_bytes / costs.bytes_per_s[load.operation],
+    )
+
+
+def break_even_bytes(costs: Costs, operation: str, node: Node, nodes: int) -> int | None:
+    """From which size on the cluster is the faster, to a thousandth; None when it never is, up to an exbibyte."""
+
+    def pays(size_bytes: int) -> bool:
+        load = Load(operation, size_bytes, max(1, size_bytes // GIB))
+        return cluster_s(costs, load, node, nodes) < alone_s(costs, load, node)
+
+    low, high = 1, 1 << 60
+    if not pays(high):
+        return None
+    while high - low > max(1, low // 1000):
+        middle = (low + high) // 2
+        low, high = (low, middle) if pays(middle) else (middle, high)
+    return high
+
+
+def measured(contestants: Tools) -> Costs:
+    """The costs on this machine, the best of three runs each."""
+    start_s = _fastest(contestants, "verify", "--quick", _empty(contestants))
+    big = contestants.segment("plain-100")
+    measure.warm(big)
+    size = big.stat().st_size
+    speeds = {
+        name: size / max(1e-9, _fastest(contestants, *words, big) - start_s)
+        for name, words in OPERATIONS.items()
+    }
+    many = contestants.corpus / "many"
+    partitions = sum(1 for each in many.iterdir() if each.is_dir())
+    partition_s = (_fastest(contestants, "verify", "--quick", "--jobs", "1", many) - start_s) / partitions
+    session_s, task_s = _session_and_task(start_s)
+    return Costs(session_s, task_s, partition_s, speeds)
+
+
+def _fastest(contestants: Tools, *words: str | Path) -> float:
+    command = [contestants.kseg, *words]
+    return min(measure.run(command, environment=clean_environment()).seconds for _ in range(3))
+
+
+def _empty(contestants: Tools) -> Path:
+    empty = contestants.scratch / "empty-0" / "00000000000000000000.log"
+    empty.parent.mkdir(exist_ok=True)
+    empty.touch()
+    return empty
+
+
+def _session_and_task(start_s: float) -> tuple[float, float]:
+    """Raises Failed when the programs that measure it fail."""
+    program = [sys.executable, "-m", "bench.scale", "--empty-tasks"]
+    one, many = (float(measure.run([*program, str(tasks)], keep=True).output) for tasks in (1, TASKS))
+    whole = min(measure.run([*program, "1"], keep=True).seconds for _ in range(3))
+    return whole - start_s, max(0.0, (many - one) / (TASKS - 1))
+
+
+def empty_tasks(tasks: int) -> float:
+    """How long a job of so many tasks takes that do nothing, the second of its kind in a session."""
+    from kseg.spark import session
+    from kseg.spark.cluster import ClusterOptions
+
+    context = session.get(ClusterOptions(master="local[2]")).sparkContext
+    nothing = context.parallelize(range(tasks), tasks)
+    seconds = math.inf
+    for _ in range(2):
+        start = time.perf_counter()
+        nothing.count()
+        seconds = min(seconds, time.perf_counter() - start)
+    return seconds
+
+
+def report(costs: Costs, here: Machine) -> str:
+    """The measured costs, where a cluster starts to pay, and a large fleet."""
+    return "\n".join((*_costs(costs, here), "", *_break_evens(costs), "", *_fleet(costs)))
+
+
+def _costs(costs: Costs, here: Machine) -> Sequence[str]:
+    return (
+        f"measured on {here}",
+        f"  a session on a cluster    {costs.session_s:8.2f} s more than a local start",
+        f"  one more task             {costs.task_s * 1e3:8.2f} ms of the driver",
+        f"  one tiny partition        {costs.partition_s * 1e3:8.2f} ms of a core",
+        *(f"  {name:24}  {speed / MIB:8.0f} MiB/s of a core" for name, speed in costs.bytes_per_s.items()),
+    )
+
+
+def _break_evens(costs: Costs) -> list[str]:
+    lines = ["where a cluster of 10 such machines starts to pay, against one that has it all (16 cores)"]
+    for words, disk in (("disks of 0.5 GB/s", 0.5e9), ("disks of 3 GB/s", 3e9), ("page cache", math.inf)):
+        for operation in costs.bytes_per_s:
+            size = break_even_bytes(costs, operation, Node(16, disk), 10)
+            told = "never" if size is None else f"{size / GIB:,.1f} GiB"
+            lines.append(f"  {words:18} {operation:24} from {told}")
+    return lines
+
+
+def _fleet(costs: Costs) -> list[str]:
+    brokers, each_bytes, partitions = 1_000, 10 * TIB, 2_000
+    lines = [f"{brokers:,} brokers x {each_bytes // TIB} TiB, {partitions:,} partitions each, 1 GiB segments"]
+    for words, node in (
+        ("2 cores of each, disks of 0.5 GB/s", Node(2, 0.5e9)),
+        ("2 cores of each, disks of 3 GB/s", Node(2, 3e9)),
+        ("8 cores of each, disks of 3 GB/s", Node(8, 3e9)),
+    ):
+        for operation in costs.bytes_per_s:
+            load = Load(operation, brokers * each_bytes, brokers * partitions, stuck_bytes=GIB)
+            hours = cluster_s(costs, load, node, brokers) / 3600
+            driver = tasks_of(load, brokers * node.cores) * costs.task_s / 3600
+            lines.append(f"  {words}: {operation:24} {hours:8.1f} h (the driver is busy for {driver:.2f} h)")
+    return lines
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.scale", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--corpus", type=Path, default=corpus.DEFAULT_DIRECTORY, metavar="DIR")
+    parser.add_argument("--empty-tasks", type=int, metavar="N", help="only time a job of N empty tasks")
+    options = parser.parse_args()
+    if options.empty_tasks:
+        print(empty_tasks(options.empty_tasks))
+        return
+    import tempfile
+
+    directory = options.corpus.resolve()
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".scale-") as scratch:
+        print(report(measured(tools(directory, Path(scratch))), machine()))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The model of the cluster reckons as its page says; the costs are invented, no second is measured here."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bench.measure import Machine
+from bench.scale import (
+    GIB,
+    TIB,
+    Costs,
+    Load,
+    Node,
+    alone_s,
+    break_even_bytes,
+    cluster_s,
+    report,
+    tasks_of,
+)
+from kseg.spark.tasks import MOST_SHARE_BYTES, MOST_SHARES, SHARES_PER_CORE
+
+COSTS = Costs(session_s=5, task_s=0.001, partition_s=0.002, bytes_per_s={"look": GIB, "count": GIB / 10})
+FAST = Node(4, math.inf)
+
+
+def test_one_machine_is_held_up_by_its_cores_its_disk_or_what_cannot_be_split() -> None:
+    load = Load("look", 400 * GIB, 1000)
+    assert alone_s(COSTS, load, FAST) == pytest.approx((400 + 2) / 4)
+    assert alone_s(COSTS, load, Node(4, GIB / 2)) == pytest.approx(800)
+    assert alone_s(COSTS, Load("look", 400 * GIB, 1000, stuck_bytes=300 * GIB), FAST) == pytest.approx(300)
+
+
+def test_a_cluster_pays_for_its_session_and_for_every_task() -> None:
+    load = Load("look", 4096 * GIB, 0)
+    assert cluster_s(COSTS, load, FAST, 10) == pytest.approx(5 + 4096 / 40)
+    assert cluster_s(COSTS, load, Node(4, GIB / 2), 10) == pytest.approx(5 + 4096 / 5)
+    # 16,384 tasks of 1 ms each are more than what 10,000 machines need for the work
+    assert cluster_s(COSTS, load, FAST, 1_000) == pytest.approx(5 + 16_384 * 0.001)
+
+
+def test_tasks_are_counted_as_kseg_makes_them() -> None:
+    assert tasks_of(Load("look", 1, 1), 10) == 10 * SHARES_PER_CORE
+    assert tasks_of(Load("look", 1000 * MOST_SHARE_BYTES, 1), 10) == 1000
+    assert tasks_of(Load("look", 10_000 * TIB, 1), 10) == MOST_SHARES
+
+
+def test_the_break_even_lies_where_both_take_as_long() -> None:
+    size = break_even_bytes(COSTS, "count", FAST, 10)
+    assert size is not None
+    below, above = (Load("count", int(size * part), max(1, int(size * part) // GIB)) for part in (0.9, 1.1))
+    assert cluster_s(COSTS, below, FAST, 10) > alone_s(COSTS, below, FAST)
+    assert cluster_s(COSTS, above, FAST, 10) < alone_s(COSTS, above, FAST)
+    assert break_even_bytes(COSTS, "count", FAST, 1) is None  # a cluster of one only costs
+
+
+def test_the_report_names_what_was_measured_and_what_follows() -> None:
+    said = report(COSTS, Machine(2, 24 << 30, "a processor", "Linux 6 x86_64"))
+    assert "a processor" in said
+    assert "1.00 ms of the driver" in said
+    assert all(name in said for name in COSTS.bytes_per_s)
