@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 FLIGHTS = 16  # jobs under way at a time, at most; each costs a thread here
 ROUNDS = 4  # tasks under way for each core
-FLIGHT_BYTES = 128 * 1024 * 1024  # to work on for each core
+FLIGHT_BYTES = 512 * 1024 * 1024  # to work on for each core
 AHEAD_BYTES = 512 * 1024 * 1024
 CHUNKS_AT_A_TIME = 16
 
