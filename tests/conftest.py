@@ -12,6 +12,19 @@ import pytest
 from tests import trees
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+ALONE = "tests/spark/"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Tests go one by one to whoever is free; those of Spark all to one process, so that one cluster lives at a time."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # comes without types
+
+    class OneClusterAtATime(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return ALONE if nodeid.startswith(ALONE) else nodeid
+
+    return OneClusterAtATime(config, log)
 
 
 def _unpacked(name: str, target: Path) -> Iterator[Path]:

@@ -1,6 +1,6 @@
 """Spark for the tests of this room: one session at a time, on this machine alone or on a real standalone cluster.
 
-All tests that carry the mark `spark` run in one process, one after the other: they share the sessions and the cluster.
+All tests of this room run in one process, one after the other (`tests/conftest.py`): they share the sessions and the cluster.
 When the room is left everything is stopped, JVM and threads included, since what comes next may want to fork.
 """
 
@@ -32,14 +32,6 @@ CONF = (
     ("spark.driver.bindAddress", "127.0.0.1"),
 )
 Use = Callable[[str], "SparkSession"]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.pluginmanager.hasplugin("xdist"):  # who collects without it does not know the mark
-        return
-    for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def _absent(what: str) -> NoReturn:
