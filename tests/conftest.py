@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -15,14 +16,21 @@ FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 ALONE = "tests/spark/"
 
 
+def pytest_configure() -> None:
+    """A shell that runs the gate in the background lets it ignore Ctrl-C, and so would every program that a test starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Tests go one by one to whoever is free; those of Spark all to one process, so that one cluster lives at a time."""
+    """The tests of a file go to one process, with the broker or the capture that they share; those of Spark all to one, so
+    that one cluster lives at a time."""
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # comes without types
 
     class OneClusterAtATime(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return ALONE if nodeid.startswith(ALONE) else nodeid
+            return ALONE if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
 
     return OneClusterAtATime(config, log)
 

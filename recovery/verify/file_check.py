@@ -22,7 +22,7 @@ from kseg.segment.partition.names import (
     OFFSET_CHECKPOINT_ROLES,
     FileName,
     Role,
-    parse_file_name,
+    parse_given_name,
     segment_file_name,
 )
 from kseg.segment.scanning.trust import trust_in
@@ -56,7 +56,7 @@ _SMALL_FILES: dict[Role, tuple[Callable[[bytes], object], str]] = {
 def verify_file(target: FileTarget, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
     """Everything there is to say about one file, whatever it is. Raises UnreadableInput."""
     path = target.path
-    name = parse_file_name(os.path.basename(path))
+    name = parse_given_name(os.path.basename(path))
     if name.is_live and not name.is_well_formed and name.role is not Role.UNKNOWN:
         yield Finding("bad-file-name", path, f"{name.name} is not written the way Kafka writes it")
     if name.role is Role.LOG:

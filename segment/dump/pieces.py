@@ -19,7 +19,7 @@ from kseg.segment.dump.work import as_java_shows, as_json, dumper, heading
 from kseg.segment.events import Event, Row, Text
 from kseg.segment.kernel.walk import FULL, walk
 from kseg.segment.layout import INT32_MAX, MAX_SEGMENT_BYTES
-from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.partition.names import Role, parse_given_name
 from kseg.segment.pieces import GivenUp, index_cuts
 from kseg.segment.scanning.scan import Scanner
 
@@ -29,7 +29,7 @@ _HEADERS_PER_WALK = 1024
 def cuts(path: str, options: DumpOptions, piece_bytes: int) -> list[int]:
     """Where pieces begin; only 0 where a selection hangs on what came before, or the file is no plain log."""
     path = as_java_shows(path)
-    name = parse_file_name(os.path.basename(path))
+    name = parse_given_name(os.path.basename(path))
     is_plain = name.role is Role.LOG and name.base_offset is not None
     if not is_plain or options.max_bytes != INT32_MAX or not options.selection.selects_everything:
         return [0]
@@ -42,7 +42,7 @@ def cuts(path: str, options: DumpOptions, piece_bytes: int) -> list[int]:
 def piece(path: str, options: DumpOptions, desk: Desk, start: int, stop: int | None) -> Iterator[Event]:
     """The events from `start` on, up to `stop` or the end. Raises GivenUp where only the whole rest can be told."""
     path = as_java_shows(path)
-    name = parse_file_name(os.path.basename(path))
+    name = parse_given_name(os.path.basename(path))
     base = name.base_offset or 0
     view = desk.look_up(path, base, options.drop_cache).file.view
     if stop is not None and not _leads_to(view, start, stop):

@@ -17,7 +17,7 @@ from kseg.segment.events import Event, Failure, Row, Text
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.layout import INT32_MAX, LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
-from kseg.segment.partition.names import FileName, Role, parse_file_name
+from kseg.segment.partition.names import FileName, Role, parse_given_name
 from kseg.segment.scanning.scan import Damage, Scanner, scan
 from kseg.segment.targets import FileTarget
 
@@ -64,7 +64,7 @@ class Dump:
 
     def __call__(self, target: FileTarget, options: DumpOptions) -> Iterator[Event]:
         path = as_java_shows(target.path)
-        name = parse_file_name(os.path.basename(path))
+        name = parse_given_name(os.path.basename(path))
         try:
             if options.format == "kafka":
                 title = f"Dumping {path}\n".encode(errors="surrogateescape")

@@ -213,13 +213,18 @@ class FileName:
         return self.state is FileState.LIVE
 
 
-@lru_cache(maxsize=4096)  # a name is asked about by whoever lists it and again by whoever opens it
 def parse_file_name(name: str) -> FileName:
     """What a file name (no path) says. Never fails: a name that means nothing has role UNKNOWN.
 
     So has one that a broker does not see."""
     if not is_seen_by_java(name):
         return FileName(name, None, Role.UNKNOWN, is_well_formed=False, stem=name)
+    return parse_given_name(name)
+
+
+@lru_cache(maxsize=4096)  # a name is asked about by whoever lists it and again by whoever opens it
+def parse_given_name(name: str) -> FileName:
+    """The same of a file that somebody asks for by its name: whether a broker would see it does not matter."""
     stem, state = _strip_states(name)
     role = _ROLE_BY_NAME.get(stem)
     if role is not None:
