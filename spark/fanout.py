@@ -287,11 +287,22 @@ class _Run(Generic[T, O]):
         if unit.number in self._closed:
             return
         try:
-            (outcome,) = self._outcomes([Share(self._run, (unit,))])
+            outcome = self._outcome_of(unit)
         except Exception as error:  # noqa: BLE001  (Py4J's)
             yield self._lost(unit, error)
             return
         yield from self._told(unit, outcome)
+
+    def _outcome_of(self, unit: Unit[T]) -> Outcome:
+        """Tried twice: nobody knows whether the flight that failed ever came to it, and a local master tries once."""
+        shares = [Share(self._run, (unit,))]
+        try:
+            (outcome,) = self._outcomes(shares)
+        except NoCluster:
+            raise
+        except Exception:  # noqa: BLE001  (Py4J's)
+            (outcome,) = self._outcomes(shares)
+        return outcome
 
     def _at_length(self, unit: Unit[T]) -> Iterator[Event]:
         """All that is left of a target and too much for one answer, from the disk of the executor that makes it."""

@@ -17,9 +17,10 @@ ALONE = "tests/spark/"
 
 
 def pytest_configure() -> None:
-    """A shell that runs the gate in the background lets it ignore Ctrl-C, and so would every program that a test starts."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A shell that runs the gate in the background lets it ignore signals, and so would every program that a test starts."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 @pytest.hookimpl(optionalhook=True)
