@@ -148,7 +148,7 @@ class _Reader:
             last_offset=offsets[wrong[-1]],
         )
         for at in wrong:  # outside of any bounds
-            records.cells[C.R_OFFSET * records.capacity + at] = -1
+            records.cells[C.R_OFFSET * records.capacity + at] = L.INT64_MAX
 
     # --- damage
 

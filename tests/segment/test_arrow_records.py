@@ -238,6 +238,8 @@ def test_a_message_of_a_set_with_a_wrong_checksum(tmp_path: Path) -> None:
     rows, findings = read(piece)
     assert [(row["offset"], row["value"]) for row in rows] == [(10, b"one"), (12, b"three")]
     assert [(found.id, found.first_offset, found.last_offset) for found in findings] == [("bad-crc", 11, 11)]
+    below_all = Piece(piece.path, "t", 0, 0, Bounds(-5))
+    assert [row["offset"] for row in read(below_all)[0]] == [10, 12]
     rows, _ = read(piece, Reading(include_invalid=True))
     assert [(row["offset"], row[META]["valid"]) for row in rows] == [(10, True), (11, False), (12, True)]
 
