@@ -54,7 +54,13 @@ class StagedFiles:
         self._file: MappedFile | None = None
 
     def batches(self, run: Run, shift: int, leader_epoch: int) -> Iterator[bytes]:
-        """The batches of a run, their offsets moved by `shift`. Whether one is sound is seen when it is appended."""
+        """The batches of a run, their offsets moved by `shift`. Whether one is sound is seen when it is appended.
+
+        Raises UsageError when a log cannot end where they would."""
+        if run.end_offset + shift > L.INT64_MAX:
+            raise UsageError(
+                f"{run.topic}-{run.partition}: its offsets would go beyond {L.INT64_MAX - 1}, the last there is"
+            )
         view = self._view(run.file)
         count = 0
         for position, length in run.chunks:

@@ -190,6 +190,24 @@ def test_runs_amid_each_other_are_refused_before_anything_is_touched(tmp_path: P
     assert trees.tree_state(log_dir).keys() == before.keys(), "a failed writer leaves its file behind"
 
 
+def test_a_log_ends_where_offsets_do(tmp_path: Path) -> None:
+    """Offsets are longs, and so is the one behind the last."""
+    log_dir = tmp_path / "data"
+    last = [(("t", 0), Record(L.INT64_MAX - 1, NOW_MS, None, b""))]
+    delivered(log_dir, staged(log_dir, last, has_offset=True))
+    assert opens(log_dir / "t-0") == L.INT64_MAX
+    before = (log_dir / "t-0" / f"{L.INT64_MAX - 1:020d}.log").read_bytes()
+    beyond = [
+        staged(log_dir, [(("t", 0), Record(0, NOW_MS, None, b""))], task=1),
+        staged(log_dir, [(("new", 0), Record(L.INT64_MAX, NOW_MS, None, b""))], task=2, has_offset=True),
+    ]
+    for runs in beyond:
+        with pytest.raises(UsageError, match="offsets would go beyond"):
+            deliver(runs, Delivery(log_dir=str(log_dir), run_id=f"{RUN_ID}-more", now_ms=NOW_MS))
+    (log,) = (log_dir / "t-0").glob("*.log")
+    assert log.read_bytes() == before and not (log_dir / "new-0").exists()
+
+
 @pytest.mark.parametrize("codec", range(len(L.CODEC_NAMES)))
 def test_every_codec(tmp_path: Path, codec: int) -> None:
     log_dir = tmp_path / "data"
