@@ -10,7 +10,7 @@ from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.selection import Selection
-from kseg.segment.targets import FileTarget, PartitionTarget
+from kseg.segment.targets import FileTarget, PartitionTarget, directory_of
 
 LOGS = (Role.LOG, Role.ANCIENT_LOG)
 UNKNOWN_PARTITION = -1
@@ -38,11 +38,6 @@ def _planned(target: PartitionTarget, selection: Selection) -> list[Piece]:
     wish = Wish(read_committed=selection.read_committed)
     with PartitionLog(target) as log:
         return [each.piece for each in stretches_of(log, topic, partition, bounds_of(selection), wish)]
-
-
-def directory_of(target: PartitionTarget | FileTarget) -> str:
-    """The partition directory."""
-    return target.path if isinstance(target, PartitionTarget) else os.path.dirname(target.path) or os.curdir
 
 
 def identity(path: str) -> tuple[str, int]:

@@ -16,7 +16,8 @@ from kseg.segment.errors import KsegError, Refused
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.export.options import ExportOptions, Form
 from kseg.segment.findings import ERROR, Finding
-from kseg.segment.targets import PartitionTarget, Target
+from kseg.segment.partition.directory import is_log_directory, own_partition_name
+from kseg.segment.targets import PartitionTarget, Target, directory_of
 
 SUMMED = ("files", "records", "bytes", "damaged_bytes")
 
@@ -92,9 +93,22 @@ def refuse_own_input(output: str, targets: Sequence[Target]) -> None:
         path = os.path.realpath(target.path)
         if os.path.commonpath((path, goal)) == goal:
             raise Refused(f"the output {output} holds the input {target.path}")
-        places = [path]
-        if isinstance(target, PartitionTarget) and target.log_dir is not None:
-            places.append(os.path.realpath(target.log_dir))
-        for place in places:
+        for place in map(os.path.realpath, _directories_of(target)):
             if goal.startswith(place + os.sep):
                 raise Refused(f"the output {output} lies in the input's directory {place}")
+
+
+def _directories_of(target: Target) -> Iterator[str]:
+    """The partition of a target and the data directory around it: a broker dies of a directory that it does not know.
+    A segment that lies by itself somewhere has neither."""
+    if isinstance(target, PartitionTarget):
+        yield target.path
+        if target.log_dir is not None:
+            yield target.log_dir
+        return
+    directory = directory_of(target)
+    if own_partition_name(directory) is not None:
+        yield directory
+        around = os.path.join(directory, os.pardir)
+        if is_log_directory(around):
+            yield around

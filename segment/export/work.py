@@ -17,11 +17,11 @@ from kseg.segment.arrow.records import read_piece
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Advance, Event, Row
 from kseg.segment.export.options import ExportOptions
-from kseg.segment.export.pieces import directory_of, identity, pieces_of
+from kseg.segment.export.pieces import identity, pieces_of
 from kseg.segment.export.sieve import Sieve
 from kseg.segment.export.writers import Writers
 from kseg.segment.findings import ERROR, Finding
-from kseg.segment.targets import FileTarget, PartitionTarget
+from kseg.segment.targets import FileTarget, PartitionTarget, directory_of
 
 RECORDS_PER_BATCH = 32 * 1024
 _LONGEST_NAME = 120  # of a partition, in a file's name of at most 255 bytes

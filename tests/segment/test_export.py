@@ -343,6 +343,14 @@ def test_the_output_is_kept_apart_from_the_input(capture_small: Path, tmp_path: 
     for output in (data / "out", data / "fares-0" / "out", data, data / "fares-0", capture_small):
         with pytest.raises(Refused, match="the output"):
             write(output, [data / "fares-0"], "json", mode=Mode.OVERWRITE)
+    segment = data / "fares-0" / "00000000000000000000.log"
+    for output in (data / "out", data / "fares-0" / "out"):
+        with pytest.raises(Refused, match="lies in the input's directory"):
+            write(output, [segment], "json", mode=Mode.OVERWRITE)
+    alone = tmp_path / segment.name
+    alone.write_bytes(segment.read_bytes())
+    write(tmp_path / "out", [alone], "json")
+    assert len(files_of(tmp_path / "out")) == 1
 
 
 def test_a_single_segment(capture_small: Path, tmp_path: Path) -> None:
