@@ -9,7 +9,7 @@ before is read from its first record, and one that starts above 0 has lost somet
 A broker may be at work. A file that vanishes between being listed and being opened is listed anew.
 """
 
-import re
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +34,7 @@ from kseg.spark.source.options import (
     SourceOptions,
     TopicPartition,
 )
+from kseg.spark.source.places import absolute_paths
 
 Offsets = dict[TopicPartition, int]
 Json = dict[str, dict[str, int]]
@@ -91,11 +92,11 @@ class GrowingLogs:
         """The live partitions that are subscribed to. Raises UsageError for one that lies in two places."""
         found: dict[TopicPartition, PartitionTarget] = {}
         for target in self._targets():
-            name = parse_partition_directory(_name_of(target.path))
+            name = parse_partition_directory(os.path.basename(target.path))
             where = name.topic, name.partition
             if name.state is not PartitionState.LIVE or not self._options.subscription.accepts(*where):
                 continue
-            if where in found and found[where] != target:
+            if where in found and found[where].path != target.path:
                 raise UsageError(f"{name.text} lies in {found[where].path} and in {target.path}")
             found[where] = target
         return found
@@ -114,14 +115,12 @@ class GrowingLogs:
         return {where: self._start(where, target, extents[where]) for where, target in partitions.items()}
 
     def _targets(self) -> Iterator[PartitionTarget]:
-        for path in self._options.paths:
+        for path in absolute_paths(self._options.paths):
             if isinstance(again(lambda: list_directory(path)), OtherDirectory):  # noqa: B023
                 continue  # nothing has been written yet
             for target in resolve_targets([path]):
-                if isinstance(target, PartitionTarget):
-                    yield target
-                else:
-                    raise UsageError(f"a stream follows directories, and {path} is a file")
+                assert isinstance(target, PartitionTarget)  # of directories there are no others
+                yield target
 
     def _extent(self, target: PartitionTarget) -> Extent:
         with PartitionLog(target, is_live=True) as log:
@@ -157,10 +156,6 @@ class GrowingLogs:
             f"{target.path} has no record at or after {timestamp_ms} ms "
             "(startingOffsetsByTimestampStrategy latest begins behind the last one)"
         )
-
-
-def _name_of(path: str) -> str:
-    return re.split("/+", path.rstrip("/"))[-1]
 
 
 def _check_named(bound: Bound, partitions: Iterable[TopicPartition]) -> None:

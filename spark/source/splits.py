@@ -1,28 +1,23 @@
 """From options to the tasks of a read: which partitions, which offsets of each, which bytes for whom.
 
-1. Paths are resolved to partitions as everywhere in kseg; a path with wildcards stands for what it matches. Directories
-   that a broker has set aside (`-delete`, `-stray`, `-future`) are read only when they are named themselves.
+1. Paths become partitions (`places`).
 2. Each partition's bounds become offsets: a time by a lookup as a broker answers it, `earliest` by the checkpoint of the
    log start.
 3. What is left after pruning (`segment.arrow.planning`) is cut into parts of `maxPartitionBytes`, or smaller ones where
    `minPartitions`, or the cores of this machine, ask for more; small pieces that stand together share a task.
 """
 
-import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from kseg.segment.arrow.pieces import Bounds, Piece
 from kseg.segment.arrow.planning import Stretch, Wish, stretches_of
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.layout import INT64_MAX
 from kseg.segment.lookup.by_time import by_timestamp
-from kseg.segment.partition.names import PartitionState
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import LookupQuery
-from kseg.segment.targets import Expansion, FileTarget, PartitionTarget, resolve_targets
 from kseg.spark.source.options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -34,28 +29,15 @@ from kseg.spark.source.options import (
     SourceOptions,
     TopicPartition,
 )
+from kseg.spark.source.places import places_of
 from kseg.spark.source.pruning import Narrowing
 
 OPENING_BYTES = 512 * 1024  # what a piece costs besides its bytes, in bytes read meanwhile
 LEAST_PART_BYTES = 8 * 1024 * 1024  # nobody asked for smaller parts
-NO_PARTITION = -1  # of a directory that is not named like a partition's
 
 
 class DataLoss(UnreadableInput):
     """What was asked for is not there, or not whole, and the query shall fail then."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A log that is read. topic, partition: as its directory says."""
-
-    target: PartitionTarget | FileTarget
-    topic: str
-    partition: int
-
-    @property
-    def where(self) -> TopicPartition:
-        return self.topic, self.partition
 
 
 def tasks_of(options: SourceOptions, narrowing: Narrowing | None = None) -> list[tuple[Piece, ...]]:
@@ -77,63 +59,6 @@ def tasks_of(options: SourceOptions, narrowing: Narrowing | None = None) -> list
             stretches += stretches_of(log, place.topic, place.partition, bounds, wish)
         part_bytes = _part_bytes(stretches, options)
         return list(_packed(_pieces(stretches, part_bytes, options), part_bytes))
-
-
-# --- which partitions
-
-
-def places_of(options: SourceOptions) -> list[Place]:
-    """The partitions that a read is about, in the order of their paths and names. Raises UsageError where an option
-    names what is not there, UnreadableInput where nothing can be read."""
-    places = [place for path in _paths(options.paths) for place in _places_in(path)]
-    asked = options.subscription
-    chosen = [place for place in places if asked.accepts(*place.where)]
-    missing: set[str] = set()
-    if asked.topics is not None:
-        missing = set(asked.topics) - {place.topic for place in chosen}
-    elif asked.partitions is not None:
-        missing = {f"{topic}-{partition}" for topic, partition in set(asked.partitions) - _wheres(chosen)}
-    if missing:
-        raise UnreadableInput(f"there is no {', '.join(sorted(missing))} in {', '.join(options.paths)}")
-    for side in (options.starting, options.ending):
-        if isinstance(side, AtOffsets | AtTimes) and side.by_partition.keys() != _wheres(chosen):
-            raise UsageError(
-                "offsets of single partitions must name all that are read, with -2 for earliest and -1 for latest: "
-                f"these are read: {_named(_wheres(chosen))}; these are named: {_named(side.by_partition)}"
-            )
-    return chosen
-
-
-def _wheres(places: Sequence[Place]) -> set[TopicPartition]:
-    return {place.where for place in places}
-
-
-def _named(wheres: Iterable[TopicPartition]) -> str:
-    return ", ".join(sorted(f"{topic}-{partition}" for topic, partition in wheres)) or "none"
-
-
-def _paths(given: Sequence[str]) -> Iterator[str]:
-    """Absolute, since tasks may stand elsewhere."""
-    for path in given:
-        if os.path.lexists(path) or not glob.has_magic(path):
-            yield os.path.abspath(path)
-            continue
-        found = sorted(glob.glob(path))
-        if not found:
-            raise UnreadableInput(f"nothing matches {path}")
-        yield from map(os.path.abspath, found)
-
-
-def _places_in(path: str) -> Iterator[Place]:
-    for target in resolve_targets([path], expand=Expansion.PARTITIONS):
-        assert isinstance(target, PartitionTarget | FileTarget)
-        with PartitionLog(target) as log:
-            name = log.name
-            directory = os.path.basename(os.path.abspath(log.directory))
-        if name is None:
-            yield Place(target, directory, NO_PARTITION)
-        elif name.state is PartitionState.LIVE or target.path == path:
-            yield Place(target, name.topic, name.partition)
 
 
 # --- from which offset to which

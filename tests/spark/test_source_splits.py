@@ -214,6 +214,49 @@ def test_paths_with_wildcards_and_set_aside_directories(many: Path) -> None:
         pieces(many / "c-0")
 
 
+def test_a_place_that_several_paths_lead_to_is_read_once(many: Path) -> None:
+    for more in (many, many / "b-1", many / "b-*"):
+        assert names(pieces(many, paths=json.dumps([str(many), str(more)]))) == names(pieces(many))
+
+
+def test_what_is_not_asked_for_is_not_looked_into(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    original = os.listdir
+
+    def note(path: str) -> list[str]:
+        looked.append(os.path.basename(path))
+        return original(path)
+
+    monkeypatch.setattr(os, "listdir", note)
+    assert names(pieces(many, assign='{"b":[1]}')) == ["b-1"]
+    assert looked == ["b-1"]
+
+
+def test_a_directory_that_is_not_named_like_a_partition(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (many / "a-0").rename(many / "rescued")
+    assert [(piece.topic, piece.partition) for piece in pieces(many / "rescued")] == [("rescued", -1)]
+    monkeypatch.chdir(many / "rescued")
+    assert names(pieces(Path("."))) == ["rescued--1"]
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_a_partition_in_which_nothing_lies(tmp_path: Path, content: bytes | None) -> None:
+    (tmp_path / "t-0").mkdir()
+    if content is not None:
+        (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(content)
+    assert pieces(tmp_path) == pieces(tmp_path, startingOffsets='{"t":{"0":0}}') == []
+    assert pieces(tmp_path, **{"isolation.level": "read_committed"}) == []
+    with pytest.raises(DataLoss, match="startingOffsets of t-0 is 1, but the log reaches from 0 to 0"):
+        pieces(tmp_path, startingOffsets='{"t":{"0":1}}')
+    with pytest.raises(UsageError, match="no record of t-0 has a timestamp at or after 5"):
+        pieces(tmp_path, startingTimestamp="5")
+
+
+def test_a_directory_of_which_nothing_is_kafkas(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableInput, match="holds no partition, segment or checkpoint"):
+        pieces(tmp_path)
+
+
 # --- tasks
 
 

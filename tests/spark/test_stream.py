@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from fixtures import healthy
-from kseg.segment.errors import UsageError
+from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from kseg.segment.targets import PartitionTarget
@@ -26,7 +26,7 @@ from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from kseg.spark.source.options import read_options
 from kseg.spark.source.schema import default_schema
 from kseg.spark.source.splits import DataLoss
-from kseg.spark.source.stream import KafkaLogStreamReader
+from kseg.spark.source.stream import KafkaLogStreamReader, OffsetRange
 
 RULES = RollRules(segment_bytes=1500, index_interval_bytes=100)
 ALL = ReadAllAvailable()
@@ -117,6 +117,24 @@ def test_a_directory_in_which_nothing_lies_yet(tmp_path: Path) -> None:
     grow(tmp_path / "data", "t-0", ["x"])
     end = reader.latestOffset(start, ALL)
     assert rows_between(reader, start, end) == ["t-0@0=x"]
+
+
+def test_paths_are_those_of_a_batch_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log_dir = tmp_path / "data"
+    grow(log_dir, "t-0", ["x"])
+    start, end = {"t": {"0": 0}}, {"t": {"0": 1}}
+    readers = [reader_of(log_dir, log_dir / "t-0"), reader_of(tmp_path / "d*")]
+    monkeypatch.chdir(log_dir / "t-0")
+    readers.append(reader_of(Path(".")))
+    for reader in readers:
+        assert reader.latestOffset(start, ALL) == end
+        (work,) = reader.partitions(start, end)
+        assert isinstance(work, OffsetRange) and work.target.path == str(log_dir / "t-0")
+    with pytest.raises(UnreadableInput, match="nothing matches"):
+        reader_of(tmp_path / "e*").initialOffset()
+    grow(tmp_path / "other", "t-0", ["x"])
+    with pytest.raises(UsageError, match=r"t-0 lies in .*data/t-0 and in .*other/t-0"):
+        reader_of(log_dir, tmp_path / "other").initialOffset()
 
 
 def test_a_torn_tail_is_not_written_yet(tmp_path: Path) -> None:
