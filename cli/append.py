@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from kseg.cli.declare import INPUT, Argument, Option, read_number
+from kseg.cli.declare import INPUT, Argument, Option
 from kseg.cli.options import (
     Json,
     NoJobs,
@@ -13,7 +13,8 @@ from kseg.cli.options import (
     Quiet,
     read_count,
     read_duration,
-    read_partition,
+    read_epoch,
+    read_offset,
     read_size_of_int,
 )
 from kseg.cli.stream import complain, visible
@@ -32,13 +33,6 @@ EXAMPLES = (
 
 BATCHES = "Batches (of records without a batch line)"
 ROLLS = "Rolling and flushing"
-
-
-def _read_offset(text: str) -> int:
-    offset = read_number(text)
-    if offset < 0:
-        raise ValueError("takes an offset from 0")
-    return offset
 
 
 def command(
@@ -88,7 +82,7 @@ def command(
         Option(
             "--start-offset",
             metavar="N",
-            read=_read_offset,
+            read=read_offset,
             help="Where a new partition starts. Default: where the lines do.",
         ),
     ] = None,
@@ -105,7 +99,7 @@ def command(
         Option(
             "--leader-epoch",
             metavar="E",
-            read=read_partition,
+            read=read_epoch,
             help="For all batches. Default: as their line says, else the log's latest.",
         ),
     ] = None,

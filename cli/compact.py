@@ -6,24 +6,18 @@ from typing import Annotated, Any
 from kseg.cli.change import CHANGE, Apply, HardLink, Quarantine, change, check_way, identity
 from kseg.cli.declare import Option
 from kseg.cli.options import (
-    Archives,
-    Jars,
     Jobs,
     Json,
-    Master,
     NoProgress,
     Now,
-    Packages,
+    OnCluster,
     Partition,
     Paths,
-    PyFiles,
     Quiet,
-    Spark,
-    SparkConf,
     Topics,
-    cluster_of,
     read_count,
     read_duration,
+    read_offset,
     read_size,
 )
 
@@ -50,19 +44,10 @@ RESULT = "What becomes of it"
 BROKER = "What the broker would know"
 
 
-def _read_offset(text: str) -> int:
-    """An offset of a log."""
-    from kseg.segment.layout import INT64_MAX
-
-    if not text.isascii() or not text.isdigit() or int(text) > INT64_MAX:
-        raise ValueError("takes an offset")
-    return int(text)
-
-
 def _read_first_dirty(text: str) -> str:
     """An offset, or the word for what the data directory notes."""
     if text != "checkpoint":
-        _read_offset(text)
+        read_offset(text)
     return text
 
 
@@ -222,7 +207,7 @@ def command(
         Option(
             "--log-start-offset",
             metavar="N",
-            read=_read_offset,
+            read=read_offset,
             help="Where the log starts. Default: the data directory's checkpoint, else 0.",
             panel=BROKER,
         ),
@@ -232,7 +217,7 @@ def command(
         Option(
             "--high-watermark",
             metavar="N",
-            read=_read_offset,
+            read=read_offset,
             help="Nothing at or above it is cleaned. Default: the data directory's checkpoint, else the log end.",
             panel=BROKER,
         ),
@@ -254,13 +239,7 @@ def command(
     jobs: Jobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
-    spark: Spark = False,
-    master: Master = None,
-    spark_conf: SparkConf = (),
-    py_files: PyFiles = (),
-    archives: Archives = (),
-    jars: Jars = (),
-    packages: Packages = (),
+    on: OnCluster,
 ) -> int:
     """Keep the newest record of each key, as the broker's log cleaner does, offline: the plan first.
 
@@ -303,7 +282,7 @@ def command(
     }
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings.check()
-    cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
+    cluster = on.cluster()
     run_id, shared = identity(apply, cluster, output)
     options = CompactOptions(
         settings=settings,

@@ -1,7 +1,9 @@
 """One declaration of every option, two readers of a command line.
 
 A command is a function whose keyword-only parameters are annotated with `Annotated[type, Option(...)]` or
-`Annotated[type, Argument(...)]`. That signature is the only place where an option is written down:
+`Annotated[type, Argument(...)]`. That signature is the only place where an option is written down. Options that go
+together in several commands are the fields of a named tuple, declared in the same way; a parameter of that type stands
+for all of them. Whoever reads the signature:
 
 - `quick_read` reads an ordinary command line with it, in microseconds and without importing anything;
 - `app.py` makes a typer command of it, for help, completion, suggestions and every command line that is not
@@ -15,7 +17,7 @@ cannot differ in what a value means.
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT64_MAX
@@ -64,16 +66,26 @@ class Argument:
         self.help = help
 
 
+class Bundle(NamedTuple):
+    """A parameter that stands for several options. make: the named tuple of their values."""
+
+    name: str
+    make: Callable[..., object]
+
+
 class Parameter:
-    """One parameter of a command function, taken apart. shape: flag, pair, one or many."""
+    """One parameter of a command function, taken apart. shape: flag, pair, one or many. bundle: what it is a field of."""
 
-    __slots__ = ("default", "name", "read", "required", "shape", "spec")
+    __slots__ = ("bundle", "default", "name", "read", "required", "shape", "spec")
 
-    def __init__(self, name: str, annotation: object, required: bool, default: object) -> None:
+    def __init__(
+        self, name: str, annotation: object, defaults: Mapping[str, object], bundle: Bundle | None = None
+    ) -> None:
         kind, self.spec = get_args(annotation)
         self.name = name
-        self.required = required
-        self.default = default
+        self.bundle = bundle
+        self.required = name not in defaults
+        self.default = defaults.get(name)
         members = get_args(kind)
         if kind is bool or bool in members:
             self.shape = "flag" if kind is bool else "pair"
@@ -94,13 +106,17 @@ class Parameter:
 
 
 def parameters(command: Callable[..., int]) -> list[Parameter]:
-    """The parameters of a command function in the order written."""
+    """The parameters of a command function in the order written, each field of a named tuple as one."""
     defaults: Mapping[str, object] = command.__kwdefaults__ or {}
-    return [
-        Parameter(name, annotation, name not in defaults, defaults.get(name))
-        for name, annotation in command.__annotations__.items()
-        if name != "return"
-    ]
+    found: list[Parameter] = []
+    for name, annotation in command.__annotations__.items():
+        if hasattr(annotation, "_field_defaults"):
+            bundle = Bundle(name, annotation)
+            fields, their_defaults = annotation.__annotations__, annotation._field_defaults
+            found += [Parameter(field, fields[field], their_defaults, bundle) for field in fields]
+        elif name != "return":
+            found.append(Parameter(name, annotation, defaults))
+    return found
 
 
 def quick_read(known: Sequence[Parameter], words: Sequence[str]) -> dict[str, Raw] | None:
@@ -140,19 +156,12 @@ def quick_read(known: Sequence[Parameter], words: Sequence[str]) -> dict[str, Ra
 def bind(known: Sequence[Parameter], raw: Mapping[str, Raw]) -> dict[str, Any]:
     """The values for the command function. Raises UsageError that names the option and says what it takes."""
     values: dict[str, Any] = {}
+    bundled: dict[Bundle, dict[str, Any]] = {}
     for parameter in known:
-        given = raw.get(parameter.name)
-        if given is None or given == [] or given == ():
-            if parameter.required:
-                raise UsageError(f"{parameter.hint} is missing")
-            values[parameter.name] = parameter.default
-        elif isinstance(given, bool):
-            values[parameter.name] = given
-        elif isinstance(given, str):
-            values[parameter.name] = _value(parameter, given)
-        else:
-            values[parameter.name] = tuple(_value(parameter, each) for each in given)
-    return values
+        bundle = parameter.bundle
+        among = values if bundle is None else bundled.setdefault(bundle, {})
+        among[parameter.name] = _bound(parameter, raw.get(parameter.name))
+    return values | {bundle.name: bundle.make(**fields) for bundle, fields in bundled.items()}
 
 
 def read_number(text: str) -> int:
@@ -164,6 +173,18 @@ def read_number(text: str) -> int:
     if not -INT64_MAX - 1 <= number <= INT64_MAX:
         raise ValueError("takes a number of at most 64 bits")
     return number
+
+
+def _bound(parameter: Parameter, given: Raw) -> object:
+    if given is None or given == [] or given == ():
+        if parameter.required:
+            raise UsageError(f"{parameter.hint} is missing")
+        return parameter.default
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str):
+        return _value(parameter, given)
+    return tuple(_value(parameter, each) for each in given)
 
 
 def _value(parameter: Parameter, text: str) -> object:

@@ -5,40 +5,19 @@ from dataclasses import replace
 from typing import Annotated
 
 from kseg.cli.declare import KAFKA, Option
-from kseg.cli.filters import (
-    Control,
-    FromOffset,
-    FromTime,
-    Key,
-    KeyRegex,
-    LeaderEpoch,
-    ProducerId,
-    ToOffset,
-    ToTime,
-    limited,
-    selection_of,
-)
+from kseg.cli.filters import Filters, limited
 from kseg.cli.options import (
-    Archives,
     BytesMode,
     DropCache,
-    Isolation,
-    Jars,
     Jobs,
     Json,
-    KeyEncoding,
-    Master,
     NoNow,
     NoProgress,
-    Packages,
+    OnCluster,
     Partition,
     Paths,
-    PyFiles,
     Quiet,
-    Spark,
-    SparkConf,
     Topics,
-    cluster_of,
     read_size_of_int,
 )
 from kseg.segment.errors import UsageError
@@ -134,17 +113,7 @@ def command(
     ] = "kafka",
     json: Json = False,
     bytes_mode: BytesMode = "auto",
-    from_offset: FromOffset = None,
-    to_offset: ToOffset = None,
-    from_time: FromTime = None,
-    to_time: ToTime = None,
-    key: Key = (),
-    key_encoding: KeyEncoding = "utf8",
-    key_regex: KeyRegex = None,
-    producer_id: ProducerId = None,
-    leader_epoch: LeaderEpoch = None,
-    control: Control = None,
-    isolation: Isolation = "read_uncommitted",
+    filters: Filters,
     limit: Annotated[
         int | None, limited("Stop each file after so many records (or batches, when no records are shown).")
     ] = None,
@@ -155,13 +124,7 @@ def command(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
     drop_cache: DropCache = False,
-    spark: Spark = False,
-    master: Master = None,
-    spark_conf: SparkConf = (),
-    py_files: PyFiles = (),
-    archives: Archives = (),
-    jars: Jars = (),
-    packages: Packages = (),
+    on: OnCluster,
 ) -> int:
     """Show what is in the files.
 
@@ -185,20 +148,6 @@ def command(
         remote_log_metadata_decoder,
     )
     shown = "json" if json else format
-    selection = selection_of(
-        from_offset=from_offset,
-        to_offset=to_offset,
-        from_time=from_time,
-        to_time=to_time,
-        key=key,
-        key_encoding=key_encoding,
-        key_regex=key_regex,
-        producer_id=producer_id,
-        leader_epoch=leader_epoch,
-        control=control,
-        isolation=isolation,
-        limit=limit,
-    )
     options = DumpOptions(
         format=shown,
         deep_iteration=deep_iteration,
@@ -208,7 +157,7 @@ def command(
         max_message_size=max_message_size,
         verify_index_only=verify_index_only,
         index_sanity_check=index_sanity_check,
-        selection=selection,
+        selection=filters.selection(limit),
         bytes_mode=bytes_mode,
         escape_control=os.isatty(1),
         drop_cache=drop_cache,
@@ -230,7 +179,7 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
-        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages, light=True),
+        cluster=on.cluster(light=True),
         alone=(lambda jobs: replace(options, jobs=jobs)) if deep_iteration or print_data_log else None,
     )
 

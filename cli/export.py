@@ -4,38 +4,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.declare import RESULT, Option
-from kseg.cli.filters import (
-    Control,
-    FromOffset,
-    FromTime,
-    Key,
-    KeyRegex,
-    LeaderEpoch,
-    ProducerId,
-    ToOffset,
-    ToTime,
-    limited,
-    selection_of,
-)
+from kseg.cli.filters import Filters, limited
 from kseg.cli.options import (
-    Archives,
-    Isolation,
-    Jars,
     Jobs,
     Json,
-    KeyEncoding,
-    Master,
     NoNow,
     NoProgress,
-    Packages,
+    OnCluster,
     Partition,
     Paths,
-    PyFiles,
     Quiet,
-    Spark,
-    SparkConf,
     Topics,
-    cluster_of,
     read_names,
 )
 
@@ -121,17 +100,7 @@ def command(
         Option("--fail-on-damage", help="Stop at the first damage, and write nothing.", panel=RESULT),
     ] = False,
     json: Json = False,
-    from_offset: FromOffset = None,
-    to_offset: ToOffset = None,
-    from_time: FromTime = None,
-    to_time: ToTime = None,
-    key: Key = (),
-    key_encoding: KeyEncoding = "utf8",
-    key_regex: KeyRegex = None,
-    producer_id: ProducerId = None,
-    leader_epoch: LeaderEpoch = None,
-    control: Control = None,
-    isolation: Isolation = "read_uncommitted",
+    filters: Filters,
     limit: Annotated[int | None, limited("Stop each partition after so many records.")] = None,
     topics: Topics = (),
     partition: Partition = None,
@@ -139,13 +108,7 @@ def command(
     jobs: Jobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
-    spark: Spark = False,
-    master: Master = None,
-    spark_conf: SparkConf = (),
-    py_files: PyFiles = (),
-    archives: Archives = (),
-    jars: Jars = (),
-    packages: Packages = (),
+    on: OnCluster,
 ) -> int:
     """Write the records of logs as files that other tools read.
 
@@ -158,27 +121,14 @@ def command(
     from kseg.segment.apply.folder import Mode, is_taken
     from kseg.segment.export import options as O
 
-    cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
+    cluster = on.cluster()
     form = O.checked_form(to, on_cluster=cluster is not None)
     options = O.ExportOptions(
         form=form,
         output=output,
         mode=Mode(mode),
         partition_by=O.checked_partition_columns(tuple(name for names in partition_by for name in names)),
-        selection=selection_of(
-            from_offset=from_offset,
-            to_offset=to_offset,
-            from_time=from_time,
-            to_time=to_time,
-            key=key,
-            key_encoding=key_encoding,
-            key_regex=key_regex,
-            producer_id=producer_id,
-            leader_epoch=leader_epoch,
-            control=control,
-            isolation=isolation,
-            limit=limit,
-        ),
+        selection=filters.selection(limit),
         compression=O.checked_compression(form, compression),
         bytes_mode=O.checked_bytes_mode(form, bytes_mode),
         with_key=not no_key,

@@ -1,22 +1,15 @@
 """`kseg list`: the inventory."""
 
 from kseg.cli.options import (
-    Archives,
-    Jars,
     Jobs,
     Json,
-    Master,
     NoProgress,
     Now,
-    Packages,
+    OnCluster,
     Partition,
     Paths,
-    PyFiles,
     Quiet,
-    Spark,
-    SparkConf,
     Topics,
-    cluster_of,
 )
 
 EXAMPLES = (
@@ -36,13 +29,7 @@ def command(
     jobs: Jobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
-    spark: Spark = False,
-    master: Master = None,
-    spark_conf: SparkConf = (),
-    py_files: PyFiles = (),
-    archives: Archives = (),
-    jars: Jars = (),
-    packages: Packages = (),
+    on: OnCluster,
 ) -> int:
     """List what is there: every file and what it is, and for each partition its offsets, times and state.
 
@@ -67,6 +54,6 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
-        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages, light=True),
+        cluster=on.cluster(light=True),
         through=None if json else sums_first,
     )

@@ -4,27 +4,20 @@ from typing import Annotated
 
 from kseg.cli.declare import FILTER, RUN, Option
 from kseg.cli.options import (
-    Archives,
     BytesMode,
     Isolation,
-    Jars,
     Jobs,
     Json,
     KeyEncoding,
-    Master,
     NoNow,
     NoProgress,
-    Packages,
+    OnCluster,
     Partition,
     Paths,
-    PyFiles,
     Quiet,
-    Spark,
-    SparkConf,
     Topics,
-    cluster_of,
     key_bytes,
-    read_partition,
+    read_epoch,
     read_time,
 )
 from kseg.segment.errors import UsageError
@@ -77,7 +70,7 @@ def command(
         Option(
             "--leader-epoch",
             metavar="E",
-            read=read_partition,
+            read=read_epoch,
             help="The end offset of the largest epoch up to this one.",
             panel=QUESTION,
         ),
@@ -107,13 +100,7 @@ def command(
     jobs: Jobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
-    spark: Spark = False,
-    master: Master = None,
-    spark_conf: SparkConf = (),
-    py_files: PyFiles = (),
-    archives: Archives = (),
-    jars: Jars = (),
-    packages: Packages = (),
+    on: OnCluster,
 ) -> int:
     """Find a message by offset, time, key or leader epoch, and say where it lies.
 
@@ -171,5 +158,5 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
-        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages, light=True),
+        cluster=on.cluster(light=True),
     )

@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from kseg.cli.declare import CLUSTER, FILTER, INPUT, RUN, Argument, Option
 from kseg.segment.errors import UsageError
@@ -56,23 +56,22 @@ def read_duration(text: str) -> int:
 
 def read_count(text: str) -> int:
     """A whole number from 1."""
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= INT64_MAX:
-        raise ValueError("takes a whole number from 1")
-    return int(text)
+    return _whole(text, 1, INT64_MAX, "takes a whole number from 1")
 
 
 def read_offset(text: str) -> int:
     """A place in a log."""
-    if not text.isascii() or not text.isdigit() or int(text) > INT64_MAX:
-        raise ValueError("takes an offset, a whole number from 0")
-    return int(text)
+    return _whole(text, 0, INT64_MAX, "takes an offset, a whole number from 0")
 
 
 def read_partition(text: str) -> int:
     """A partition number as it stands in directory names."""
-    if not text.isascii() or not text.isdigit() or int(text) > INT32_MAX:
-        raise ValueError("takes a partition number")
-    return int(text)
+    return _whole(text, 0, INT32_MAX, "takes a partition number")
+
+
+def read_epoch(text: str) -> int:
+    """A leader epoch, which Kafka keeps in 32 bits."""
+    return _whole(text, 0, INT32_MAX, "takes a leader epoch, a whole number from 0")
 
 
 def key_bytes(text: str, encoding: str) -> bytes:
@@ -105,53 +104,15 @@ def read_names(text: str) -> tuple[str, ...]:
     return names
 
 
-def cluster_of(
-    spark: bool,
-    master: str | None,
-    spark_conf: Sequence[tuple[str, str]],
-    py_files: Sequence[Sequence[str]],
-    archives: Sequence[Sequence[str]],
-    jars: Sequence[Sequence[str]],
-    packages: Sequence[Sequence[str]],
-    *,
-    light: bool = False,
-) -> "ClusterOptions | None":
-    """The cluster that the options name; None for a run on this machine alone. light: Spark only carries work to and fro.
-
-    Raises UsageError where --spark is missing.
-    """
-    given = {
-        "--master": master,
-        "--spark-conf": spark_conf,
-        "--py-files": py_files,
-        "--archives": archives,
-        "--jars": jars,
-        "--packages": packages,
-    }
-    if not spark:
-        stray = [name for name, value in given.items() if value]
-        if stray:
-            raise UsageError(f"{stray[0]} goes with --spark")
-        return None
-    from kseg.spark.cluster import LOCAL_MASTER, ClusterOptions
-
-    def flat(lists: Sequence[Sequence[str]]) -> tuple[str, ...]:
-        return tuple(name for names in lists for name in names)
-
-    return ClusterOptions(
-        master=master or LOCAL_MASTER,
-        conf=tuple(spark_conf),
-        py_files=flat(py_files),
-        archives=flat(archives),
-        jars=flat(jars),
-        packages=flat(packages),
-        light=light,
-    )
-
-
 def default_jobs() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _whole(text: str, least: int, most: int, complaint: str) -> int:
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise ValueError(complaint)
+    return int(text)
 
 
 def _amount(text: str, units: dict[str, int], complaint: str) -> int:
@@ -278,40 +239,69 @@ def _names(name: str, help: str, metavar: str = "A,B") -> Option:
     return Option(name, metavar=metavar, read=read_names, help=f"{help} May be repeated.", panel=CLUSTER)
 
 
-Spark = Annotated[
-    bool, Option("--spark", help="Do the work on a Spark cluster: same output, same order.", panel=CLUSTER)
-]
-Master = Annotated[
-    str | None,
-    Option(
-        "--master",
-        metavar="URL",
-        help="The cluster, such as spark://host:7077. Default: local[*], Spark on this machine alone.",
-        panel=CLUSTER,
-    ),
-]
-SparkConf = Annotated[
-    tuple[tuple[str, str], ...],
-    Option(
-        "--spark-conf",
-        metavar="K=V",
-        read=read_setting,
-        help="A setting of Spark; may be repeated. spark.log.level=WARN shows Spark's own messages.",
-        panel=CLUSTER,
-    ),
-]
-PyFiles = Annotated[
-    tuple[tuple[str, ...], ...],
-    _names("--py-files", "Python files and zips for the nodes, as for spark-submit."),
-]
-Archives = Annotated[
-    tuple[tuple[str, ...], ...],
-    _names(
-        "--archives", "Archives that nodes unpack, as for spark-submit: a whole environment as FILE#NAME."
-    ),
-]
-Jars = Annotated[tuple[tuple[str, ...], ...], _names("--jars", "Java libraries for the cluster.")]
-Packages = Annotated[
-    tuple[tuple[str, ...], ...],
-    _names("--packages", "Java libraries by their Maven coordinates.", "GROUP:ARTIFACT:VERSION"),
-]
+class OnCluster(NamedTuple):
+    """Where the work is done: here, or on a Spark cluster."""
+
+    spark: Annotated[
+        bool,
+        Option("--spark", help="Do the work on a Spark cluster: same output, same order.", panel=CLUSTER),
+    ] = False
+    master: Annotated[
+        str | None,
+        Option(
+            "--master",
+            metavar="URL",
+            help="The cluster, such as spark://host:7077. Default: local[*], Spark on this machine alone.",
+            panel=CLUSTER,
+        ),
+    ] = None
+    spark_conf: Annotated[
+        tuple[tuple[str, str], ...],
+        Option(
+            "--spark-conf",
+            metavar="K=V",
+            read=read_setting,
+            help="A setting of Spark; may be repeated. spark.log.level=WARN shows Spark's own messages.",
+            panel=CLUSTER,
+        ),
+    ] = ()
+    py_files: Annotated[
+        tuple[tuple[str, ...], ...],
+        _names("--py-files", "Python files and zips for the nodes, as for spark-submit."),
+    ] = ()
+    archives: Annotated[
+        tuple[tuple[str, ...], ...],
+        _names(
+            "--archives",
+            "Archives that nodes unpack, as for spark-submit: a whole environment as FILE#NAME.",
+        ),
+    ] = ()
+    jars: Annotated[tuple[tuple[str, ...], ...], _names("--jars", "Java libraries for the cluster.")] = ()
+    packages: Annotated[
+        tuple[tuple[str, ...], ...],
+        _names("--packages", "Java libraries by their Maven coordinates.", "GROUP:ARTIFACT:VERSION"),
+    ] = ()
+
+    def cluster(self, *, light: bool = False) -> "ClusterOptions | None":
+        """The cluster that the options name; None for a run on this machine alone. light: Spark only carries work to and
+        fro.
+
+        Raises UsageError where --spark is missing.
+        """
+        given = {f"--{name.replace('_', '-')}": value for name, value in self._asdict().items()}
+        if not given.pop("--spark"):
+            stray = [name for name, value in given.items() if value]
+            if stray:
+                raise UsageError(f"{stray[0]} goes with --spark")
+            return None
+        from kseg.spark.cluster import LOCAL_MASTER, ClusterOptions
+
+        return ClusterOptions(
+            master=self.master or LOCAL_MASTER,
+            conf=self.spark_conf,
+            py_files=tuple(chain(*self.py_files)),
+            archives=tuple(chain(*self.archives)),
+            jars=tuple(chain(*self.jars)),
+            packages=tuple(chain(*self.packages)),
+            light=light,
+        )

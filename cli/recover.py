@@ -5,23 +5,16 @@ from typing import Annotated
 from kseg.cli.change import CHANGE, Apply, HardLink, Quarantine, change, check_way, identity
 from kseg.cli.declare import Option
 from kseg.cli.options import (
-    Archives,
     DropCache,
-    Jars,
     Jobs,
     Json,
-    Master,
     NoProgress,
     Now,
-    Packages,
+    OnCluster,
     Partition,
     Paths,
-    PyFiles,
     Quiet,
-    Spark,
-    SparkConf,
     Topics,
-    cluster_of,
     read_duration,
     read_offset,
     read_size,
@@ -159,13 +152,7 @@ def command(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
     drop_cache: DropCache = False,
-    spark: Spark = False,
-    master: Master = None,
-    spark_conf: SparkConf = (),
-    py_files: PyFiles = (),
-    archives: Archives = (),
-    jars: Jars = (),
-    packages: Packages = (),
+    on: OnCluster,
 ) -> int:
     """Make logs sound again, offline: plan first, then --apply in place or --output a repaired copy.
 
@@ -185,7 +172,7 @@ def command(
     from kseg.recovery.repair.whole import Run
 
     now_ms = clock_ms() if now is None else now
-    cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
+    cluster = on.cluster()
     run_id, shared = identity(apply, cluster, output)
     options = RecoverOptions(
         settings=LoadSettings(

@@ -6,23 +6,17 @@ from typing import Annotated
 from kseg.cli.change import CHANGE, change, identity
 from kseg.cli.declare import Option
 from kseg.cli.options import (
-    Archives,
-    Jars,
     Jobs,
     Json,
-    Master,
     NoProgress,
     Now,
-    Packages,
+    OnCluster,
     Partition,
     Paths,
-    PyFiles,
     Quiet,
-    Spark,
-    SparkConf,
     Topics,
-    cluster_of,
     read_duration,
+    read_offset,
     read_size,
 )
 from kseg.segment.errors import UsageError
@@ -56,15 +50,6 @@ def _read_limit_size(text: str) -> int:
     return -1 if text == "-1" else read_size(text)
 
 
-def _read_offset(text: str) -> int:
-    """An offset of a log."""
-    from kseg.segment.layout import INT64_MAX
-
-    if not text.isascii() or not text.isdigit() or int(text) > INT64_MAX:
-        raise ValueError("takes an offset")
-    return int(text)
-
-
 def command(
     *,
     paths: Paths,
@@ -93,7 +78,7 @@ def command(
         Option(
             "--log-start-offset",
             metavar="N",
-            read=_read_offset,
+            read=read_offset,
             help="Raise the log start offset to N first; whole segments below it go.",
             panel=LIMITS,
         ),
@@ -144,7 +129,7 @@ def command(
         Option(
             "--high-watermark",
             metavar="N",
-            read=_read_offset,
+            read=read_offset,
             help="Nothing at or above it goes. Default: the data directory's checkpoint, else the log end.",
             panel=BROKER,
         ),
@@ -156,13 +141,7 @@ def command(
     jobs: Jobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
-    spark: Spark = False,
-    master: Master = None,
-    spark_conf: SparkConf = (),
-    py_files: PyFiles = (),
-    archives: Archives = (),
-    jars: Jars = (),
-    packages: Packages = (),
+    on: OnCluster,
 ) -> int:
     """Delete what a broker's retention would delete, offline: the plan first, with the reason for each segment.
 
@@ -205,7 +184,7 @@ def command(
     if cleanup_policy is not None:
         limits = replace(limits, policies=policies_of(tuple(cleanup_policy.split(","))))
     now_ms = clock_ms() if now is None else now
-    cluster = cluster_of(spark, master, spark_conf, py_files, archives, jars, packages)
+    cluster = on.cluster()
     run_id, shared = identity(apply, cluster)
     options = RetainOptions(
         limits=limits,

@@ -5,23 +5,16 @@ from typing import Annotated
 
 from kseg.cli.declare import Option
 from kseg.cli.options import (
-    Archives,
     DropCache,
-    Jars,
     Jobs,
     Json,
-    Master,
     NoProgress,
     Now,
-    Packages,
+    OnCluster,
     Partition,
     Paths,
-    PyFiles,
     Quiet,
-    Spark,
-    SparkConf,
     Topics,
-    cluster_of,
 )
 from kseg.segment.errors import UsageError
 
@@ -46,13 +39,7 @@ def command(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
     drop_cache: DropCache = False,
-    spark: Spark = False,
-    master: Master = None,
-    spark_conf: SparkConf = (),
-    py_files: PyFiles = (),
-    archives: Archives = (),
-    jars: Jars = (),
-    packages: Packages = (),
+    on: OnCluster,
 ) -> int:
     """Check files, partitions and whole data directories, and say what is wrong with them.
 
@@ -91,6 +78,6 @@ def command(
         topics=topics,
         partition=partition,
         jobs=jobs,
-        cluster=cluster_of(spark, master, spark_conf, py_files, archives, jars, packages, light=True),
+        cluster=on.cluster(light=True),
         alone=lambda jobs: replace(options, jobs=jobs),
     )
