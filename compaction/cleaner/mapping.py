@@ -9,16 +9,17 @@ from kseg.compaction.cleaner.segments import Segment, aborted_in, between
 from kseg.compaction.cleaner.transactions import Transactions
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.codecs.codec import decompress
 from kseg.segment.columns import Columns
-from kseg.segment.errors import CodecError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import keymap as K
 from kseg.segment.kernel.batch_runs import packed_stop, plain_stop, same_transaction
 from kseg.segment.kernel.walk import plain_run, walk
 from kseg.segment.scanning.decode import Decoder, Problem
+from kseg.segment.scanning.packed import PackedBodies, PackedRun
 from kseg.segment.sidecar.index import OffsetIndex
+
+_NO_BOUNDS = memoryview(array("q"))
 
 
 class Mapping:
@@ -36,6 +37,7 @@ class Mapping:
         self._log_start = log_start_offset
         self._found = found
         self._transactions = Transactions()
+        self._bodies = PackedBodies()
         self._start = 0
 
     def run(self, start_offset: int, end_offset: int) -> None:
@@ -105,16 +107,26 @@ class Mapping:
                 end = packed_stop(table.cells, table.capacity, row, stop)
                 if self._packed(segment, decoder, table, row, end):
                     return True
+                end = max(end, row + 1)  # one without records
             else:
                 end = plain_run(table.cells, table.capacity, row, stop)
-                if self._plain(segment, decoder, table, row, end):
+                if self._put(segment, decoder, table, PackedRun(row, end, decoder.view, _NO_BOUNDS)):
                     return True
             row = end
         return False
 
-    def _plain(self, segment: Segment, decoder: Decoder, table: Columns, row: int, stop: int) -> bool:
-        while row < stop:
-            said = self._map.map_rows(decoder.view, table, row, stop, self._start, is_packed=False)
+    def _packed(self, segment: Segment, decoder: Decoder, table: Columns, first: int, stop: int) -> bool:
+        for run in self._bodies.runs(decoder.view, table, first, stop, decoder.limit_bytes):
+            if run.problem is not None:
+                self._report(problem_of(segment, table, Problem(run.first, None, run.problem)))
+            elif self._put(segment, decoder, table, run):
+                return True
+        return False
+
+    def _put(self, segment: Segment, decoder: Decoder, table: Columns, run: PackedRun) -> bool:
+        row = run.first
+        while row < run.stop:
+            said = self._map.map_rows(run, table, row, self._start)
             if said == K.MAPPED:
                 return False
             if said == K.FULL:
@@ -123,33 +135,6 @@ class Mapping:
             row = self._map.stopped
             self._tell(segment, decoder, table, row)
             row += 1
-        return False
-
-    def _packed(self, segment: Segment, decoder: Decoder, table: Columns, first: int, stop: int) -> bool:
-        view, limit_bytes, put, start_offset = (
-            decoder.view,
-            decoder.limit_bytes,
-            self._map.map_rows,
-            self._start,
-        )
-        # as little as possible around each call of the library
-        columns = (C.POSITION, C.SIZE, C.ATTRIBUTES, C.COUNT)
-        fields = (table.column(column)[first:stop].tolist() for column in columns)
-        for row, (start, size, attributes, count) in enumerate(zip(*fields, strict=True), first):
-            if not count:
-                continue
-            packed = view[start + L.BATCH_HEADER : start + size]
-            try:
-                body = decompress(attributes & L.CODEC_MASK, L.MAGIC_V2, packed, limit_bytes)
-            except CodecError as error:
-                self._report(problem_of(segment, table, Problem(row, None, str(error))))
-                continue
-            said = put(body, table, row, row + 1, start_offset, is_packed=True)
-            if said == K.FULL:
-                self._reach_into(table, row)
-                return True
-            if said == K.BAD:
-                self._tell(segment, decoder, table, row)
         return False
 
     def _tell(self, segment: Segment, decoder: Decoder, table: Columns, row: int) -> None:

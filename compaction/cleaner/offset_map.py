@@ -13,7 +13,7 @@ memory that is touched here and there costs more time than moving a map that is 
 import os
 from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
 from kseg.segment import columns as C
@@ -21,9 +21,7 @@ from kseg.segment.columns import Columns
 from kseg.segment.files import PrivateMemory
 from kseg.segment.kernel import keymap as K
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from kseg.segment.scanning.packed import PackedRun
 
 _NOTHING_PUT = -1
 _LARGE_BYTES = 64 << 20
@@ -153,17 +151,16 @@ class OffsetMap:
             if not self._grow():
                 return Full(stopped)
 
-    def map_rows(
-        self, body: "Buffer", table: Columns, row: int, stop: int, start_offset: int, *, is_packed: bool
-    ) -> int:
-        """Put the records of batches of magic 2 into the map: those that lie in the file `body`, or that of one batch
-        whose decompressed records it is. MAPPED, FULL or BAD of the kernel; `stopped` says where."""
+    def map_rows(self, run: PackedRun, table: Columns, row: int, start_offset: int) -> int:
+        """Put the records of batches of magic 2 into the map, from `row` of a run on. MAPPED, FULL or BAD of the kernel;
+        `stopped` says where. A run without bounds has the file for its body, in which the batches lie as they are."""
         while True:
             said = K.map_rows(
-                body,
-                is_packed,
+                run.body,
+                run.bounds,
+                run.first,
                 row,
-                stop,
+                run.stop,
                 table.cells,
                 table.capacity,
                 start_offset,

@@ -18,8 +18,10 @@ def fitting_run(cells, capacity, row, stop, most):
 
 
 def packed_stop(cells, capacity, row, stop):
-    """The end of the run of rows from `row` on that are compressed batches of magic 2."""
+    """The end of the run of rows from `row` on that are compressed batches of magic 2 with records."""
     while row < stop and cells[2 * capacity + row] >= 2 and cells[6 * capacity + row] & 7:
+        if cells[5 * capacity + row] == 0:
+            break
         row = row + 1
     return row
 

@@ -210,7 +210,8 @@ def put_pending(pending, count, slots, slot_count, limit, state):
 
 def map_rows(
     body,
-    is_packed,
+    bounds,
+    first_row,
     row,
     stop,
     batches,
@@ -226,27 +227,40 @@ def map_rows(
 ):
     """Put the keyed records of batches of magic 2 at or above `start_offset` into the map, as `put_rows` does.
 
-    body: the file in which uncompressed batches lie; with `is_packed` the decompressed body of the one batch `row`.
+    body: the file in which uncompressed batches lie; or, with `bounds`, what was decompressed: that of batch r is
+    body[bounds[2i]:bounds[2i + 1]] with i = r − first_row.
     pending: room for 4 × PENDING numbers. Returns MAPPED; FULL, and in state[P_STOPPED] the row of the record that met a
     full map; BAD, and there the row of a batch whose records cannot be walked over: those before it are in the map.
     """
     if slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots) or len(state) < 6:
         raise ValueError("the map is smaller than its capacity says")
-    if row < 0 or stop > capacity or 15 * capacity > len(batches) or len(pending) < 128:
+    if (
+        row < first_row
+        or first_row < 0
+        or stop > capacity
+        or 15 * capacity > len(batches)
+        or len(pending) < 128
+    ):
         raise ValueError("a table is smaller than its capacity says")
+    is_packed = len(bounds) > 0
+    if is_packed and 2 * (stop - first_row) > len(bounds):
+        raise ValueError("there are fewer bodies than that")
     source = views.bytes_in(body)
     table = views.table_in(slots)
     waiting = views.table_in(pending)
     at_work = views.table_in(state)
     count = 0
     while row < stop:
-        p = 0
-        end = len(body)
-        if not is_packed:
-            p = batches[row] + 61
-            end = batches[row] + batches[capacity + row]
-            if batches[row] < 0 or batches[capacity + row] < 61 or end > len(body):
-                raise ValueError("a batch lies outside the buffer")
+        if is_packed:
+            start = bounds[2 * (row - first_row)]
+            end = bounds[2 * (row - first_row) + 1]
+            p = start
+        else:
+            start = batches[row]
+            end = start + batches[capacity + row]
+            p = start + 61
+        if start < 0 or p > end or end > len(body):
+            raise ValueError("a batch lies outside the buffer")
         records = batches[5 * capacity + row]
         base = batches[3 * capacity + row]
         is_bad = records < 0

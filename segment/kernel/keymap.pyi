@@ -30,7 +30,8 @@ def put_rows(
 def move_slots(slots: memoryview, slot_count: int, larger: memoryview, larger_count: int) -> int: ...
 def map_rows(
     body: Buffer,
-    is_packed: bool,
+    bounds: memoryview,
+    first_row: int,
     row: int,
     stop: int,
     batches: memoryview,

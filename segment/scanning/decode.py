@@ -1,10 +1,10 @@
 """From batches to records, a table at a time: what dump, verify, lookup and the Spark source share.
 
 The rows of a table of batches are taken in runs. Consecutive uncompressed batches are decoded straight from the
-file's bytes in one kernel call. Consecutive compressed ones are decompressed (bounded) one behind the other into a
-buffer that stays in the processor's cache, and decoded from there in one call; one that does not fit is decoded
-alone, so are the wrappers of magic 0 and 1. Control batches come alone too, because whoever shows them looks at every record. What cannot be decoded is a `Problem`, and the
-next run goes on behind it.
+file's bytes in one kernel call. Consecutive compressed ones are decompressed (bounded) into one buffer (`packed`), and decoded
+from there in one call; one that does not fit is decoded alone, so are the wrappers of magic 0 and 1. Control batches come
+alone too, because whoever shows them looks at every record. What cannot be decoded is a `Problem`, and the next run goes on
+behind it.
 """
 
 from array import array
@@ -21,6 +21,7 @@ from kseg.segment.errors import CodecError
 from kseg.segment.kernel import records as R
 from kseg.segment.kernel.walk import packed_run, plain_run
 from kseg.segment.model import Headers, Record
+from kseg.segment.scanning.packed import BODY_BYTES, MAX_BODIES, PackedBodies, PackedRun
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 RECORDS_PER_TABLE = 8192
-# The decompressed bodies of a run of batches: few enough bytes to stay in the processor's cache, and how many at most.
-BODY_BYTES = 256 * 1024
-MAX_BODIES = 512
 # A small file gets a small table, see `scan`.
 _LEAST_ROWS = 128
 _BYTES_PER_ROW = 16
@@ -75,8 +73,7 @@ class Decoder:
         self.records = Columns(C.RECORD_WIDTH, rows)
         self.limit_bytes = limit_bytes
         self._state = memoryview(array("q", bytes(8 * R.STATE_WIDTH)))
-        self._body = memoryview(b"")
-        self._bounds = memoryview(array("q"))
+        self._bodies = PackedBodies()
 
     def chunks(self, table: Columns, first: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """The records of rows first … stop − 1 of a table of batches, in order."""
@@ -129,47 +126,26 @@ class Decoder:
     # --- runs of compressed batches
 
     def _packed(self, table: Columns, first: int, stop: int) -> Iterator[Chunk]:
-        if not self._body:
-            self._body = memoryview(bytearray(BODY_BYTES))
-            self._bounds = memoryview(array("q", bytes(16 * MAX_BODIES)))
-        view, room, bounds, limit_bytes = self.view, self._body, self._bounds, self.limit_bytes
-        begin, filled = first, 0
-        # as little as possible around each call of the library
-        fields = (table.column(field)[first:stop].tolist() for field in (C.POSITION, C.SIZE, C.ATTRIBUTES))
-        for row, (start, size, attributes) in enumerate(zip(*fields, strict=True), first):
-            packed = view[start + L.BATCH_HEADER : start + size]
-            try:
-                content = decompress(attributes & L.CODEC_MASK, L.MAGIC_V2, packed, limit_bytes)
-            except CodecError as error:
-                yield from self._bodies(table, begin, row - 1)
-                begin, filled = row + 1, 0
+        for run in self._bodies.runs(self.view, table, first, stop, self.limit_bytes):
+            if run.problem is not None:
                 self.records.count = 0
-                yield Chunk(b"", self.records, row, row, True, False, Problem(row, None, str(error)))
-                continue
-            end = filled + len(content)
-            if end > BODY_BYTES:
-                yield from self._bodies(table, begin, row - 1)
-                begin, filled, end = row, 0, len(content)
-                if end > BODY_BYTES:
-                    begin = row + 1
-                    yield from self._body_of(table, row, content, 0, end, False)
-                    continue
-            room[filled:end] = content
-            at = 2 * (row - begin)
-            bounds[at] = filled
-            bounds[at + 1] = filled = end
-        yield from self._bodies(table, begin, stop - 1)
+                problem = Problem(run.first, None, run.problem)
+                yield Chunk(b"", self.records, run.first, run.first, True, False, problem)
+            elif len(run.body) > BODY_BYTES:
+                yield from self._body_of(table, run.first, run.body, 0, len(run.body), False)
+            else:
+                yield from self._records_of(table, run)
 
-    def _bodies(self, table: Columns, first: int, last: int) -> Iterator[Chunk]:
-        """The records of rows first … last, whose bodies lie in the buffer and fit into the table of records."""
-        state, records, begin = self._state, self.records, first
+    def _records_of(self, table: Columns, run: PackedRun) -> Iterator[Chunk]:
+        """The records of a run, all of which fit into the table of records."""
+        state, records, first, last = self._state, self.records, run.first, run.stop - 1
         while first <= last:
             self._begin(first)
             state[R.COUNT] = 0
             outcome = R.read_bodies(
-                self._body,
-                self._bounds,
-                begin,
+                run.body,
+                run.bounds,
+                run.first,
                 last,
                 table.cells,
                 table.capacity,
@@ -180,7 +156,7 @@ class Decoder:
             records.count = state[R.COUNT]
             row = last if outcome == R.BODY_DONE else state[R.ROW]
             problem = self._problem(row) if outcome == R.BODY_BAD else None
-            yield Chunk(self._body, records, first, row, True, False, problem)
+            yield Chunk(run.body, records, first, row, True, False, problem)
             first = row + 1
 
     # --- one batch that needs a look of its own
