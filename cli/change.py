@@ -1,17 +1,20 @@
 """What the commands that change directories have in common: --apply, --output and what goes with them, and the frame of
 a run."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kseg.cli.declare import Option
-from kseg.segment.errors import UsageError
+from kseg.segment.errors import Refused, UsageError
 
 if TYPE_CHECKING:
     from kseg.cli.render import Style
     from kseg.segment.apply.around import Around
     from kseg.segment.apply.shared import Shared
     from kseg.segment.events import Work
+    from kseg.segment.targets import Target
     from kseg.spark.cluster import ClusterOptions
 
 CHANGE = "What is changed"
@@ -87,5 +90,29 @@ def change(
         in_place=run.options.apply,
         through=run.through,
         grouped=groups_of,
-        hold=run.held,
+        hold=lambda targets: _held(run, targets),
     )
+
+
+@contextmanager
+def _held(run: "Around[Any]", targets: "Sequence[Target]") -> "Iterator[object]":
+    """What the run holds; not before it is known that its copies leave the input as it is. Raises Refused."""
+    if run.options.output is not None:
+        _refuse_inside(run.options.output, targets)
+    with run.held(targets) as options:
+        yield options
+
+
+def _refuse_inside(output: str, targets: "Sequence[Target]") -> None:
+    """Raises Refused when the output is a directory of the input's or lies in one: a broker dies of a directory in its
+    data directory that it does not know."""
+    from kseg.segment.partition.directory import is_log_directory
+    from kseg.segment.targets import PartitionTarget, directory_of
+
+    places = {directory_of(target) for target in targets}
+    log_dirs = {target.log_dir for target in targets if isinstance(target, PartitionTarget)}
+    places |= {place for place in log_dirs if place is not None and is_log_directory(place)}
+    goal = os.path.join(os.path.realpath(output), "")
+    for place in sorted(places):
+        if goal.startswith(os.path.join(os.path.realpath(place), "")):
+            raise Refused(f"the output {output} lies in the input's directory {place}")

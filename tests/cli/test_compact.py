@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -184,3 +185,28 @@ def test_several_partitions_at_once(tmp_path: Path, say: Say) -> None:
         assert kept(tmp_path / "data" / f"accounts-{number}") == [(1, "a", "2")]
     noted = (tmp_path / "data" / "cleaner-offset-checkpoint").read_text().splitlines()
     assert noted == ["0", "4", *(f"accounts {number} 2" for number in range(4))]
+
+
+@pytest.mark.parametrize("command", ["compact", "recover"])
+def test_a_copy_does_not_go_into_the_input(
+    partition: Path, tmp_path: Path, command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka: LogManager dies of a directory in a log dir whose name is no topic-partition."""
+    link = tmp_path / "link"
+    link.symlink_to(partition)
+    inside = (partition, partition / "copy", link / "copy", partition.parent, partition.parent / "copy")
+    for output in inside:
+        with unchanged(partition.parent):
+            assert run([command, "--output", str(output), str(partition)]) == 4
+        assert "lies in the input's directory" in capfd.readouterr().err
+    (partition.parent / "meta.properties").unlink()  # no broker's: copies may stand beside what they are of
+    assert run([command, "--output", str(partition.parent / "copy"), str(partition)]) == 0
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_log_that_is_no_file(partition: Path, say: Say, make: Callable[[Path], None]) -> None:
+    path = partition / f"{99:020d}.log"
+    make(path)
+    status, _, err = say("--now", T0, partition)
+    assert status == 4
+    assert f"{path} came while the directory was looked at, or is no regular file" in err
