@@ -152,7 +152,9 @@ def _segment(
 ) -> Segment:
     paths = segment.paths
     names = tuple(os.path.basename(paths[role]) for role in _FILES if role in paths)
-    of_log = by_name[names[0]]
+    of_log = by_name.get(names[0])
+    if of_log is None:
+        raise Refused(f"{paths[Role.LOG]} came while the directory was looked at, or is no regular file")
     mtime_ms = of_log.mtime_ns // 1_000_000
     largest = -1
     if options.settings.min_compaction_lag_ms > 0:
