@@ -3,7 +3,8 @@
 1. pyspark must be importable and a Java of at least JAVA_LEAST be where Spark's own launcher looks for it.
 2. A session that is already active in this process is used as it is, and never stopped here: whoever made it chose its
    settings. Otherwise one is made, kept for the next run of this process, and stopped when the process ends.
-3. Spark's JVM inherits stderr and writes notices of its own there. They go to a file without a name instead, whose
+3. On this machine tasks reach Python through sockets that are files, in a directory of nobody else's (`_sockets`).
+4. Spark's JVM inherits stderr and writes notices of its own there. They go to a file without a name instead, whose
    last lines are shown when the session does not come up; a setting of LOG_LEVEL asks for them on stderr.
 """
 
@@ -16,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kseg.segment.errors import UnreadableInput, UsageError
@@ -35,6 +36,11 @@ SETTLED_SECONDS = 0.3
 PATIENCE_SECONDS = 30
 POLL_SECONDS = 0.05
 PYTHON_OF_NODES = "spark.pyspark.python"
+SOCKET_FILES, SOCKET_DIRECTORY = (
+    "spark.python.unix.domain.socket.enabled",
+    "spark.python.unix.domain.socket.dir",
+)
+LONGEST_SOCKET_DIRECTORY = 50  # bytes; Spark adds a name of 42, and macOS allows 104 in all
 
 _QUIET = {
     LOG_LEVEL: "ERROR",
@@ -42,9 +48,9 @@ _QUIET = {
     "spark.ui.enabled": "false",
     "spark.app.name": "kseg",
 }
-# one machine talks to itself: no look-up of its name, no port for others
 # compiled once and not again and again: of a session that lives for seconds and moves a few bytes this takes two thirds
 _LIGHT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+# one machine talks to itself: no look-up of its name, no port for others
 _ALONE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -137,15 +143,33 @@ def _started(cluster: ClusterOptions) -> "SparkSession":
     if is_local(cluster.master):
         os.environ.setdefault("SPARK_LOCAL_IP", _ALONE["spark.driver.host"])
     builder = SparkSession.builder.master(cluster.master)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    with _noise_aside(LOG_LEVEL in dict(cluster.conf)) as said:
-        try:
-            session = builder.getOrCreate()
-        except Exception as error:  # whatever Java or Spark threw: the user is told in one sentence
-            raise NoCluster(f"no Spark session on {cluster.master}: {_reason(error, said)}") from error
-    atexit.register(_end, session)
+    with ExitStack() as undone:
+        if is_local(cluster.master):
+            settings = undone.enter_context(_sockets()) | settings
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        with _noise_aside(LOG_LEVEL in dict(cluster.conf)) as said:
+            try:
+                session = builder.getOrCreate()
+            except Exception as error:  # whatever Java or Spark threw: the user is told in one sentence
+                raise NoCluster(f"no Spark session on {cluster.master}: {_reason(error, said)}") from error
+        undone.callback(_end, session)
+        atexit.register(undone.pop_all().close)
     return session
+
+
+@contextmanager
+def _sockets() -> Iterator[dict[str, str]]:
+    """Settings by which tasks reach Python through files of a directory that goes at the end; none where its path is long.
+
+    Over TCP each task waits some 40 ms for an acknowledgement that comes late (measured by bench/scale.py). Spark older than
+    4.1 passes over the settings.
+    """
+    with tempfile.TemporaryDirectory(prefix="kseg-", ignore_cleanup_errors=True) as directory:
+        if len(os.fsencode(directory)) > LONGEST_SOCKET_DIRECTORY:
+            yield {}
+        else:
+            yield {SOCKET_FILES: "true", SOCKET_DIRECTORY: directory}
 
 
 def _end(session: "SparkSession") -> None:
@@ -155,7 +179,7 @@ def _end(session: "SparkSession") -> None:
             session.stop()
 
 
-def _settings(cluster: ClusterOptions) -> Mapping[str, str]:
+def _settings(cluster: ClusterOptions) -> dict[str, str]:
     settings = dict(_QUIET)
     if is_local(cluster.master):
         settings |= _ALONE

@@ -1,0 +1,73 @@
+"""The session that kseg makes on this machine: tasks reach Python through files that nobody else sees, and that go with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import LOCAL, require_spark
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = """
+import json, os, sys
+from kseg.spark import session
+from kseg.spark.cluster import ClusterOptions
+spark = session.get(ClusterOptions(master=sys.argv[1], conf=tuple(json.loads(sys.argv[2]).items())))
+context = spark.sparkContext
+told = {name: context.getConf().get(f"spark.python.unix.domain.socket.{name}") for name in ("enabled", "dir")}
+told["sum"] = context.parallelize(range(10), 4).map(lambda number: number * number).sum()
+directory = told["dir"]
+if directory and os.path.isdir(directory):
+    told["mode"] = os.stat(directory).st_mode
+    told["files"] = len(os.listdir(directory))
+if sys.argv[3] == "stop":
+    spark.stop()
+print(json.dumps(told))
+"""
+
+
+def told(temporary: Path, conf: dict[str, str], end: str = "") -> dict[str, object]:
+    require_spark()
+    said = subprocess.run(
+        [sys.executable, "-c", PROGRAM, LOCAL, json.dumps(conf), end],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        timeout=300,
+        check=True,
+    )
+    answer: dict[str, object] = json.loads(said.stdout)
+    assert answer["sum"] == 285
+    return answer
+
+
+@pytest.mark.parametrize("end", ["leave", "stop"])
+def test_sockets_are_files_in_a_directory_of_its_own_that_goes(end: str) -> None:
+    temporary = Path("/tmp")
+    answer = told(temporary, {}, end)
+    directory = Path(str(answer["dir"]))
+    assert (answer["enabled"], directory.parent) == ("true", temporary)
+    mode = answer["mode"]
+    assert isinstance(mode, int)
+    assert stat.S_IMODE(mode) == 0o700
+    assert answer["files"]
+    assert not directory.exists()
+
+
+def test_a_path_too_long_for_a_socket_is_not_used(tmp_path: Path) -> None:
+    long = tmp_path / ("long" * 20)
+    long.mkdir()
+    answer = told(long, {})
+    assert (answer["enabled"], answer["dir"]) == (None, None)
+
+
+def test_what_the_user_says_about_sockets_stays() -> None:
+    answer = told(Path("/tmp"), {"spark.python.unix.domain.socket.enabled": "false"})
+    assert answer["enabled"] == "false"
