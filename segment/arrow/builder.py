@@ -8,6 +8,7 @@
 
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class BatchBuilder:
     """Makes batches of one file's records. schema: columns of RECORD_SCHEMA, `_meta` with any of its members.
 
-    most_rows, most_bytes: of a batch; the bytes are those of keys and values.
+    most_rows, most_bytes: of a batch; the bytes are those of keys and values, and again those of headers.
     """
 
     def __init__(self, schema: pa.Schema, origin: Origin, most_rows: int, most_bytes: int) -> None:
@@ -38,6 +39,7 @@ class BatchBuilder:
         self._columns = [_column(field, origin) for field in schema]
         self._with_key = schema.get_field_index("key") >= 0
         self._with_value = schema.get_field_index("value") >= 0
+        self._headers = next((column for column in self._columns if isinstance(column, Headers)), None)
         self._count = 0
         self._has_begun = False
         self._left_bytes = memoryview(array("q", [0]))
@@ -50,7 +52,7 @@ class BatchBuilder:
             if not self._has_begun:
                 self._start(self._most_bytes)
             stop = min(count, first + self._most_rows - self._count)
-            stop = self._within(records, first, stop)
+            stop = self._within(Rows(chunk, table, first, stop))
             if stop == first:
                 if self._count:
                     yield self._finished()
@@ -76,16 +78,10 @@ class BatchBuilder:
         self._count, self._has_begun = 0, True
         self._left_bytes[0] = room_bytes
 
-    def _within(self, records: "Columns", first: int, stop: int) -> int:
-        return G.rows_within(
-            records.cells,
-            records.capacity,
-            first,
-            stop,
-            self._with_key,
-            self._with_value,
-            self._left_bytes,
-        )
+    def _within(self, rows: Rows) -> int:
+        if self._headers is not None:
+            rows = replace(rows, stop=self._headers.within(rows))
+        return G.rows_within(*rows.records, self._with_key, self._with_value, self._left_bytes)
 
     def _size_of(self, records: "Columns", row: int) -> int:
         key = max(0, records.at(C.R_KEY_LENGTH, row)) if self._with_key else 0

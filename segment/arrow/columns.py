@@ -40,6 +40,17 @@ class Rows:
     first: int
     stop: int
 
+    @property
+    def records(self) -> tuple[memoryview, int, int, int]:
+        """As the kernel wants to be told of records."""
+        records = self.chunk.records
+        return records.cells, records.capacity, self.first, self.stop
+
+    @property
+    def both(self) -> tuple[memoryview, int, memoryview, int, int, int]:
+        """As the kernel wants to be told of batches and their records."""
+        return self.table.cells, self.table.capacity, *self.records
+
 
 # how a kernel fills a column: the rows, the view, and how many are there already
 Fill = Callable[[Rows, memoryview, int], int]
@@ -134,7 +145,7 @@ class Codecs(Column):
     """The names of codecs. Most batches know one of them only."""
 
     def __init__(self) -> None:
-        self._numbers = Numbers(pa.uint8(), "B", _codecs)
+        self._numbers = Numbers(pa.uint8(), "B", lambda rows, out, at: G.spread_codecs(*rows.both, out, at))
         self._names = pa.array([L.codec_name(codec) for codec in range(L.CODEC_MASK + 1)])
         self._same = [Same(pa.string(), name) for name in self._names.to_pylist()]
 
@@ -167,14 +178,10 @@ class Bytes(Column):
         self._end_view[0] = 0
 
     def take(self, rows: Rows, at: int) -> None:
-        records = rows.chunk.records
         self._filled = G.gather_bytes(
             rows.chunk.body,
-            records.cells,
-            records.capacity,
+            *rows.records,
             self._field,
-            rows.first,
-            rows.stop,
             self._view,
             self._filled,
             self._end_view,
@@ -190,83 +197,38 @@ class Bytes(Column):
 # --- how the kernel fills them
 
 
-def _codecs(rows: Rows, out: memoryview, at: int) -> int:
-    return G.spread_codecs(*_where(rows), out, at)
-
-
-def _where(rows: Rows) -> tuple[memoryview, int, memoryview, int, int, int]:
-    table, records = rows.table, rows.chunk.records
-    return table.cells, table.capacity, records.cells, records.capacity, rows.first, rows.stop
-
-
 def of_records(field: int, kind: pa.DataType) -> Numbers:
     """A number of each record."""
-    gather = G.gather_longs if kind == pa.int64() else G.gather_ints
-
-    def fill(rows: Rows, out: memoryview, at: int) -> int:
-        records = rows.chunk.records
-        return gather(records.cells, records.capacity, field, rows.first, rows.stop, out, at)
-
-    return Numbers(kind, "q" if kind == pa.int64() else "i", fill)
+    is_long = kind == pa.int64()
+    gather = G.gather_longs if is_long else G.gather_ints
+    return Numbers(kind, "q" if is_long else "i", lambda rows, out, at: gather(*rows.records, field, out, at))
 
 
 def of_batches(field: int, kind: pa.DataType) -> Numbers:
     """A number that all records of a batch share."""
-    spread = G.spread_longs if kind == pa.int64() else G.spread_ints
-
-    def fill(rows: Rows, out: memoryview, at: int) -> int:
-        table, records = rows.table, rows.chunk.records
-        return spread(
-            table.cells,
-            table.capacity,
-            field,
-            records.cells,
-            records.capacity,
-            rows.first,
-            rows.stop,
-            out,
-            at,
-        )
-
-    return Numbers(kind, "q" if kind == pa.int64() else "i", fill)
+    is_long = kind == pa.int64()
+    spread = G.spread_longs if is_long else G.spread_ints
+    return Numbers(kind, "q" if is_long else "i", lambda rows, out, at: spread(*rows.both, field, out, at))
 
 
 def times(kind: pa.DataType) -> Numbers:
-    def fill(rows: Rows, out: memoryview, at: int) -> int:
-        records = rows.chunk.records
-        return G.gather_times(records.cells, records.capacity, rows.first, rows.stop, out, at)
-
-    return Numbers(kind, "q", fill)
+    return Numbers(kind, "q", lambda rows, out, at: G.gather_times(*rows.records, out, at))
 
 
 def time_types() -> Numbers:
-    return Numbers(pa.int32(), "i", lambda rows, out, at: G.spread_time_types(*_where(rows), out, at))
+    return Numbers(pa.int32(), "i", lambda rows, out, at: G.spread_time_types(*rows.both, out, at))
 
 
 def checksums() -> Numbers:
-    return Numbers(pa.int64(), "q", lambda rows, out, at: G.spread_checksums(*_where(rows), out, at))
+    return Numbers(pa.int64(), "q", lambda rows, out, at: G.spread_checksums(*rows.both, out, at))
 
 
 def attribute(bit: int) -> Flags:
-    def fill(rows: Rows, out: memoryview, at: int) -> int:
-        table, records = rows.table, rows.chunk.records
-        return G.spread_flags(
-            table.cells,
-            table.capacity,
-            bit,
-            records.cells,
-            records.capacity,
-            rows.first,
-            rows.stop,
-            out,
-            at,
-        )
-
-    return Flags(fill)
+    return Flags(lambda rows, out, at: G.spread_flags(*rows.both, bit, out, at))
 
 
 def validity() -> Flags:
-    return Flags(lambda rows, out, at: G.spread_validity(*_where(rows), out, at))
+    return Flags(lambda rows, out, at: G.spread_validity(*rows.both, out, at))
 
 
 def shown(text: str) -> str:

@@ -5,7 +5,6 @@ sign in place of what it cannot tell; such names are rare enough to be mended on
 """
 
 from array import array
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,22 +12,30 @@ from kseg.segment import columns as C
 from kseg.segment.arrow.columns import Column, Rows, room_for, zeros_for
 from kseg.segment.arrow.schema import HEADERS_TYPE
 from kseg.segment.kernel import gather as G
-
-if TYPE_CHECKING:
-    from kseg.segment.columns import Columns
+from kseg.segment.layout import INT64_MAX
 
 
 class Headers(Column):
     """The headers of the rows of a batch, an array for each chunk that they came from."""
 
+    def __init__(self) -> None:
+        self._sums = memoryview(array("q", [0, 0, 0]))
+        self._measured = 0, 0  # the rows that they are of
+
     def start(self, capacity: int, byte_room: int) -> None:
         self._parts: list[pa.Array] = []
+        self._left_bytes = byte_room
+
+    def within(self, rows: Rows) -> int:
+        """The end of those of the rows whose headers still have room. They are taken next, as far as others fit."""
+        return self._measure(rows, self._left_bytes)
 
     def take(self, rows: Rows, at: int) -> None:
-        records, body = rows.chunk.records, rows.chunk.body
-        sums = memoryview(array("q", [0, 0, 0]))
-        G.measure_headers(body, records.cells, records.capacity, rows.first, rows.stop, sums)
-        count, name_bytes, value_bytes = sums
+        body = rows.chunk.body
+        if self._measured != (rows.first, rows.stop):
+            self._measure(rows, INT64_MAX)
+        count, name_bytes, value_bytes = self._sums
+        self._left_bytes -= name_bytes + value_bytes
         if not count:
             self._parts.append(pa.nulls(rows.stop - rows.first, HEADERS_TYPE))
             return
@@ -40,10 +47,7 @@ class Headers(Column):
         value_flags, value_flag_view = zeros_for((count + 7) // 8)
         G.gather_headers(
             body,
-            records.cells,
-            records.capacity,
-            rows.first,
-            rows.stop,
+            *rows.records,
             end_view.cast("i"),
             name_view,
             name_end_view.cast("i"),
@@ -58,9 +62,14 @@ class Headers(Column):
         pairs = pa.StructArray.from_arrays(members, fields=list(HEADERS_TYPE.value_type))
         self._parts.append(
             pa.Array.from_buffers(
-                HEADERS_TYPE, rows.stop - rows.first, [_present(records, rows), ends], children=[pairs]
+                HEADERS_TYPE, rows.stop - rows.first, [_present(rows), ends], children=[pairs]
             )
         )
+
+    def _measure(self, rows: Rows, most_bytes: int) -> int:
+        stop = G.measure_headers(rows.chunk.body, *rows.records, most_bytes, self._sums)
+        self._measured = rows.first, stop
+        return stop
 
     def array(self, count: int) -> pa.Array:
         if len(self._parts) == 1:
@@ -68,8 +77,8 @@ class Headers(Column):
         return pa.concat_arrays(self._parts) if self._parts else pa.array([], HEADERS_TYPE)
 
 
-def _present(records: "Columns", rows: Rows) -> pa.Buffer:
-    counts = records.column(C.R_HEADER_COUNT)[rows.first : rows.stop]
+def _present(rows: Rows) -> pa.Buffer:
+    counts = rows.chunk.records.column(C.R_HEADER_COUNT)[rows.first : rows.stop]
     return pa.array([count > 0 for count in counts], pa.bool_()).buffers()[1]
 
 

@@ -14,10 +14,11 @@ buffers may come from anywhere: nothing outside of them is touched.
 from kseg.segment.kernel import views
 
 
-def check_rows(cells, capacity, first, stop, size):
+def check_rows(cells, capacity, first, stop, room, at):
+    # room: for how many rows there is any, behind `at` that are there
     if capacity < 0 or 12 * capacity > len(cells) or first < 0 or stop > capacity or first > stop:
         raise ValueError("the rows lie outside the table of records")
-    if size < 0:
+    if at < 0 or stop - first > room - at:
         raise ValueError("the column has no room for the rows")
     return 0
 
@@ -32,6 +33,12 @@ def batch_of(cells, row, batch_capacity):
 def check_batches(batches, batch_capacity):
     if batch_capacity < 0 or 15 * batch_capacity > len(batches):
         raise ValueError("the table of batches is smaller than its capacity says")
+    return 0
+
+
+def check_spread(batches, batch_capacity, cells, capacity, first, stop, room, at):
+    check_batches(batches, batch_capacity)
+    check_rows(cells, capacity, first, stop, room, at)
     return 0
 
 
@@ -67,7 +74,7 @@ def wanted_until(batches, capacity, row, count, bounds):
 def keep_rows(cells, capacity, count, bounds):
     """Move the rows that are within `bounds` (as in `wanted_until`, and behind them the least timestamp that is too
     high) to the front; returns how many they are. Rows whose value cannot be told (a length and no place) go, too."""
-    check_rows(cells, capacity, 0, count, 0)
+    check_rows(cells, capacity, 0, count, count, 0)
     if len(bounds) < 5:
         raise ValueError("a bound is missing")
     table = views.table_in(cells)
@@ -94,7 +101,9 @@ def rows_within(cells, capacity, first, stop, keys, values, room):
 
     keys, values: whether each of them counts.
     """
-    check_rows(cells, capacity, first, stop, len(room) - 1)
+    check_rows(cells, capacity, first, stop, stop, 0)
+    if len(room) < 1:
+        raise ValueError("the room is missing")
     table = views.cells_in(cells)
     left = room[0]
     row = first
@@ -113,13 +122,13 @@ def rows_within(cells, capacity, first, stop, keys, values, room):
 # --- keys, values, headers
 
 
-def gather_bytes(body, cells, capacity, field, first, stop, out, filled, ends, flags, at):
+def gather_bytes(body, cells, capacity, first, stop, field, out, filled, ends, flags, at):
     """Append the bytes that columns `field` (start) and `field` + 1 (length) point to, behind `filled` bytes.
 
     Returns how many bytes there are then.
     """
-    check_rows(cells, capacity, first, stop, len(ends) - 1 - at - (stop - first))
-    if field < 0 or field > 10 or at < 0 or (at + stop - first + 7) >> 3 > len(flags):
+    check_rows(cells, capacity, first, stop, len(ends) - 1, at)
+    if field < 0 or field > 10 or (at + stop - first + 7) >> 3 > len(flags):
         raise ValueError("the column has no room for the rows")
     if filled < 0 or filled > len(out):
         raise ValueError("the column has no room for the bytes")
@@ -146,25 +155,36 @@ def gather_bytes(body, cells, capacity, field, first, stop, out, filled, ends, f
     return filled
 
 
-def measure_headers(body, cells, capacity, first, stop, sums):
-    """How much the headers of the rows need: sums becomes headers, bytes of names, bytes of values."""
-    check_rows(cells, capacity, first, stop, 0)
+def measure_headers(body, cells, capacity, first, stop, most, sums):
+    """The end (exclusive) of the rows from `first` on whose headers have at most `most` bytes, and how much these
+    need: sums becomes headers, bytes of names, bytes of values."""
+    check_rows(cells, capacity, first, stop, stop, 0)
     if len(sums) < 3:
         raise ValueError("a sum is missing")
-    sums[0] = 0
-    sums[1] = 0
-    sums[2] = 0
+    needed = views.table_in(sums)
+    needed[0] = 0
+    needed[1] = 0
+    needed[2] = 0
     source = views.bytes_in(body)
     size = len(body)
     row = first
     while row < stop:
         p = cells[7 * capacity + row]
         left = cells[8 * capacity + row]
-        while left > 0:
-            p = header_at(source, p, size, sums)
-            left = left - 1
+        if left > 0:
+            count = needed[0]
+            name_bytes = needed[1]
+            value_bytes = needed[2]
+            while left > 0:
+                p = header_at(source, p, size, needed)
+                left = left - 1
+            if needed[1] + needed[2] > most:
+                needed[0] = count
+                needed[1] = name_bytes
+                needed[2] = value_bytes
+                break
         row = row + 1
-    return 0
+    return row
 
 
 def header_at(source, p, size, sums):
@@ -207,7 +227,7 @@ def gather_headers(
 
     ends: int32, one more than rows. flags of values as elsewhere; a name is never null.
     """
-    check_rows(cells, capacity, first, stop, len(ends) - 1 - (stop - first))
+    check_rows(cells, capacity, first, stop, len(ends) - 1, 0)
     source = views.bytes_in(body)
     size = len(body)
     count = 0
@@ -249,10 +269,10 @@ def gather_headers(
 # --- numbers of records
 
 
-def gather_longs(cells, capacity, field, first, stop, out, at):
+def gather_longs(cells, capacity, first, stop, field, out, at):
     """Append column `field` as 8-byte numbers."""
-    check_rows(cells, capacity, first, stop, len(out) - at - (stop - first))
-    if field < 0 or field > 11 or at < 0:
+    check_rows(cells, capacity, first, stop, len(out), at)
+    if field < 0 or field > 11:
         raise ValueError("there is no such column")
     source = views.cells_in(cells)
     target = views.table_in(out)
@@ -264,10 +284,10 @@ def gather_longs(cells, capacity, field, first, stop, out, at):
     return at
 
 
-def gather_ints(cells, capacity, field, first, stop, out, at):
+def gather_ints(cells, capacity, first, stop, field, out, at):
     """Append column `field` as 4-byte numbers; what is there must be one."""
-    check_rows(cells, capacity, first, stop, len(out) - at - (stop - first))
-    if field < 0 or field > 11 or at < 0:
+    check_rows(cells, capacity, first, stop, len(out), at)
+    if field < 0 or field > 11:
         raise ValueError("there is no such column")
     source = views.cells_in(cells)
     row = first
@@ -280,9 +300,7 @@ def gather_ints(cells, capacity, field, first, stop, out, at):
 
 def gather_times(cells, capacity, first, stop, out, at):
     """Append timestamps in microseconds; one that has none takes the nearest that there is."""
-    check_rows(cells, capacity, first, stop, len(out) - at - (stop - first))
-    if at < 0:
-        raise ValueError("there is no such column")
+    check_rows(cells, capacity, first, stop, len(out), at)
     source = views.cells_in(cells)
     target = views.table_in(out)
     # the most milliseconds whose microseconds are a long; a literal beyond 31 bits would be a Python object
@@ -305,11 +323,10 @@ def gather_times(cells, capacity, first, stop, out, at):
 # --- what batches say
 
 
-def spread_longs(batches, batch_capacity, field, cells, capacity, first, stop, out, at):
+def spread_longs(batches, batch_capacity, cells, capacity, first, stop, field, out, at):
     """Append column `field` of each record's batch as 8-byte numbers."""
-    check_rows(cells, capacity, first, stop, len(out) - at - (stop - first))
-    check_batches(batches, batch_capacity)
-    if field < 0 or field > 14 or at < 0:
+    check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
+    if field < 0 or field > 14:
         raise ValueError("there is no such column")
     source = views.cells_in(batches)
     rows = views.cells_in(cells)
@@ -322,11 +339,10 @@ def spread_longs(batches, batch_capacity, field, cells, capacity, first, stop, o
     return at
 
 
-def spread_ints(batches, batch_capacity, field, cells, capacity, first, stop, out, at):
+def spread_ints(batches, batch_capacity, cells, capacity, first, stop, field, out, at):
     """Append column `field` of each record's batch as 4-byte numbers; what is there must be one."""
-    check_rows(cells, capacity, first, stop, len(out) - at - (stop - first))
-    check_batches(batches, batch_capacity)
-    if field < 0 or field > 14 or at < 0:
+    check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
+    if field < 0 or field > 14:
         raise ValueError("there is no such column")
     source = views.cells_in(batches)
     rows = views.cells_in(cells)
@@ -340,10 +356,7 @@ def spread_ints(batches, batch_capacity, field, cells, capacity, first, stop, ou
 
 def spread_time_types(batches, batch_capacity, cells, capacity, first, stop, out, at):
     """Append the kind of each record's timestamp by Kafka's numbers: −1 none, 0 CreateTime, 1 LogAppendTime."""
-    check_rows(cells, capacity, first, stop, len(out) - at - (stop - first))
-    check_batches(batches, batch_capacity)
-    if at < 0:
-        raise ValueError("there is no such column")
+    check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
     source = views.cells_in(batches)
     rows = views.cells_in(cells)
     row = first
@@ -360,10 +373,7 @@ def spread_time_types(batches, batch_capacity, cells, capacity, first, stop, out
 
 def spread_codecs(batches, batch_capacity, cells, capacity, first, stop, out, at):
     """Append the codec's id of each record's batch, a byte each."""
-    check_rows(cells, capacity, first, stop, len(out) - at - (stop - first))
-    check_batches(batches, batch_capacity)
-    if at < 0:
-        raise ValueError("there is no such column")
+    check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
     source = views.cells_in(batches)
     rows = views.cells_in(cells)
     row = first
@@ -374,12 +384,9 @@ def spread_codecs(batches, batch_capacity, cells, capacity, first, stop, out, at
     return at
 
 
-def spread_flags(batches, batch_capacity, bit, cells, capacity, first, stop, flags, at):
+def spread_flags(batches, batch_capacity, cells, capacity, first, stop, bit, flags, at):
     """Append whether each record's batch has the attribute `bit`, which only magic 2 defines."""
-    check_rows(cells, capacity, first, stop, 8 * len(flags) - at - (stop - first))
-    check_batches(batches, batch_capacity)
-    if at < 0:
-        raise ValueError("there is no such column")
+    check_spread(batches, batch_capacity, cells, capacity, first, stop, 8 * len(flags), at)
     source = views.cells_in(batches)
     rows = views.cells_in(cells)
     row = first
@@ -394,10 +401,7 @@ def spread_flags(batches, batch_capacity, bit, cells, capacity, first, stop, fla
 
 def spread_validity(batches, batch_capacity, cells, capacity, first, stop, flags, at):
     """Append whether the checksums over each record are right: that of its batch, and its own if it has one."""
-    check_rows(cells, capacity, first, stop, 8 * len(flags) - at - (stop - first))
-    check_batches(batches, batch_capacity)
-    if at < 0:
-        raise ValueError("there is no such column")
+    check_spread(batches, batch_capacity, cells, capacity, first, stop, 8 * len(flags), at)
     source = views.cells_in(batches)
     rows = views.cells_in(cells)
     row = first
@@ -412,10 +416,7 @@ def spread_validity(batches, batch_capacity, cells, capacity, first, stop, flags
 
 def spread_checksums(batches, batch_capacity, cells, capacity, first, stop, out, at):
     """Append the stored checksum of each record: its own in magic 0 and 1, else that of its batch."""
-    check_rows(cells, capacity, first, stop, len(out) - at - (stop - first))
-    check_batches(batches, batch_capacity)
-    if at < 0:
-        raise ValueError("there is no such column")
+    check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
     source = views.cells_in(batches)
     rows = views.cells_in(cells)
     target = views.table_in(out)

@@ -9,9 +9,9 @@ def gather_bytes(
     body: Buffer,
     cells: memoryview,
     capacity: int,
-    field: int,
     first: int,
     stop: int,
+    field: int,
     out: memoryview,
     filled: int,
     ends: memoryview,
@@ -19,7 +19,7 @@ def gather_bytes(
     at: int,
 ) -> int: ...
 def measure_headers(
-    body: Buffer, cells: memoryview, capacity: int, first: int, stop: int, sums: memoryview
+    body: Buffer, cells: memoryview, capacity: int, first: int, stop: int, most: int, sums: memoryview
 ) -> int: ...
 def gather_headers(
     body: Buffer,
@@ -35,10 +35,10 @@ def gather_headers(
     value_flags: memoryview,
 ) -> int: ...
 def gather_longs(
-    cells: memoryview, capacity: int, field: int, first: int, stop: int, out: memoryview, at: int
+    cells: memoryview, capacity: int, first: int, stop: int, field: int, out: memoryview, at: int
 ) -> int: ...
 def gather_ints(
-    cells: memoryview, capacity: int, field: int, first: int, stop: int, out: memoryview, at: int
+    cells: memoryview, capacity: int, first: int, stop: int, field: int, out: memoryview, at: int
 ) -> int: ...
 def gather_times(
     cells: memoryview, capacity: int, first: int, stop: int, out: memoryview, at: int
@@ -46,22 +46,22 @@ def gather_times(
 def spread_longs(
     batches: memoryview,
     batch_capacity: int,
-    field: int,
     cells: memoryview,
     capacity: int,
     first: int,
     stop: int,
+    field: int,
     out: memoryview,
     at: int,
 ) -> int: ...
 def spread_ints(
     batches: memoryview,
     batch_capacity: int,
-    field: int,
     cells: memoryview,
     capacity: int,
     first: int,
     stop: int,
+    field: int,
     out: memoryview,
     at: int,
 ) -> int: ...
@@ -88,11 +88,11 @@ def spread_codecs(
 def spread_flags(
     batches: memoryview,
     batch_capacity: int,
-    bit: int,
     cells: memoryview,
     capacity: int,
     first: int,
     stop: int,
+    bit: int,
     flags: memoryview,
     at: int,
 ) -> int: ...

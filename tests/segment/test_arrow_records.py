@@ -125,6 +125,22 @@ def test_batches_are_bounded(capture_small: Path, rows: int, size_bytes: int) ->
         assert read(piece, reading)[0] == list(one_by_one(path))
 
 
+def test_headers_are_bounded_like_values(tmp_path: Path) -> None:
+    """Whoever writes everything into headers fills a batch with them."""
+    sizes = [1000] * 25 + [50_000] + [1000] * 4
+    records = [
+        record(number, key=None, value=None, headers=varint(1) + field(b"h") + field(b"x" * size))
+        for number, size in enumerate(sizes)
+    ]
+    piece = written(tmp_path, sealed(b"".join(records), len(records), base_offset=0))
+    batches = list(read_piece(piece, Reading(bytes_per_batch=10_100), RECORD_SCHEMA))
+    assert [len(each) for each in batches if isinstance(each, pa.RecordBatch)] == [10, 10, 5, 1, 4]
+    assert [len(row["headers"][0]["value"]) for row in read(piece)[0]] == sizes
+    schema = pa.schema([RECORD_SCHEMA.field("value")])
+    (whole,) = read_piece(piece, Reading(bytes_per_batch=10_100), schema)
+    assert isinstance(whole, pa.RecordBatch) and len(whole) == len(sizes)
+
+
 @pytest.mark.parametrize(
     "names",
     [

@@ -37,7 +37,10 @@ def laid_out(kernel: Kernel, wrap: Wrap, data: bytes, bounds: array[int], room: 
         return wanted, kept
     left = numbers(room)
     fits = outcome(lambda: gather.rows_within(wrap(cells), CAPACITY, 0, kept, True, True, wrap(left)))
-    return wanted, kept, fits, left, columns(gather, wrap, data, batches, cells, kept)
+    sums = numbers(0, 0, 0)
+    told = (wrap(data), wrap(cells), CAPACITY, 0, kept, room, wrap(sums))
+    measured = outcome(partial(gather.measure_headers, *told)), sums
+    return wanted, kept, fits, left, measured, columns(gather, wrap, data, batches, cells, kept)
 
 
 def columns(
@@ -46,27 +49,22 @@ def columns(
     found: list[Any] = []
     for start in (C.R_KEY_START, C.R_VALUE_START):
         out, flags, ends = bytearray(ROOM), bytearray(9), array("i", [0] * 65)
-        told = (wrap(data), wrap(cells), CAPACITY, start, 0, rows, wrap(out), 0, wrap(ends), wrap(flags), 0)
+        told = (wrap(data), wrap(cells), CAPACITY, 0, rows, start, wrap(out), 0, wrap(ends), wrap(flags), 0)
         filled = outcome(partial(gather.gather_bytes, *told))
         found.append((filled, bytes(out), flags, ends))
     longs, ints, flags = array("q", [0] * 65), array("i", [0] * 65), bytearray(9)
     codes = bytearray(65)
     spread = (wrap(batches), 16, wrap(cells), CAPACITY, 0, rows)
-    attribute = (wrap(batches), 16, 16, wrap(cells), CAPACITY, 0, rows)
     for call in (
-        lambda: gather.gather_longs(wrap(cells), CAPACITY, C.R_OFFSET, 0, rows, wrap(longs), 0),
+        lambda: gather.gather_longs(wrap(cells), CAPACITY, 0, rows, C.R_OFFSET, wrap(longs), 0),
         lambda: gather.gather_times(wrap(cells), CAPACITY, 0, rows, wrap(longs), 0),
-        lambda: gather.gather_ints(wrap(cells), CAPACITY, C.R_SEQUENCE, 0, rows, wrap(ints), 0),
-        lambda: gather.spread_longs(
-            wrap(batches), 16, C.POSITION, wrap(cells), CAPACITY, 0, rows, wrap(longs), 1
-        ),
-        lambda: gather.spread_ints(
-            wrap(batches), 16, C.LEADER_EPOCH, wrap(cells), CAPACITY, 0, rows, wrap(ints), 1
-        ),
+        lambda: gather.gather_ints(wrap(cells), CAPACITY, 0, rows, C.R_SEQUENCE, wrap(ints), 0),
+        lambda: gather.spread_longs(*spread, C.POSITION, wrap(longs), 1),
+        lambda: gather.spread_ints(*spread, C.LEADER_EPOCH, wrap(ints), 1),
         lambda: gather.spread_time_types(*spread, wrap(ints), 0),
         lambda: gather.spread_checksums(*spread, wrap(longs), 0),
         lambda: gather.spread_codecs(*spread, wrap(codes), 0),
-        lambda: gather.spread_flags(*attribute, wrap(flags), 3),
+        lambda: gather.spread_flags(*spread, 16, wrap(flags), 3),
         lambda: gather.spread_validity(*spread, wrap(flags), 2),
     ):
         found.append((outcome(call), longs.tolist(), ints.tolist(), bytes(flags), bytes(codes)))
@@ -76,8 +74,9 @@ def columns(
 
 def headers(gather: ModuleType, wrap: Wrap, data: bytes, cells: array[int], rows: int) -> Any:
     sums = numbers(0, 0, 0)
-    said = outcome(lambda: gather.measure_headers(wrap(data), wrap(cells), CAPACITY, 0, rows, wrap(sums)))
-    if said != 0:
+    told = (wrap(data), wrap(cells), CAPACITY, 0, rows, MOST, wrap(sums))
+    said = outcome(partial(gather.measure_headers, *told))
+    if said != rows:
         return said
     count, name_bytes, value_bytes = sums
     names, values, flags = bytearray(name_bytes), bytearray(value_bytes), bytearray(count // 8 + 1)
@@ -131,14 +130,14 @@ def test_tables_that_lie(capacity: int, first: int, stop: int, at: int, cells: l
         spread = (wrap(batches), 4, table, capacity, first, stop)
         calls: list[Callable[[], Any]] = [
             lambda: gather.gather_bytes(
-                wrap(data), table, capacity, 3, first, stop, wrap(out), at, wrap(ends), wrap(flags), at
+                wrap(data), table, capacity, first, stop, 3, wrap(out), at, wrap(ends), wrap(flags), at
             ),
-            lambda: gather.gather_longs(table, capacity, at, first, stop, wrap(longs), at),
+            lambda: gather.gather_longs(table, capacity, first, stop, at, wrap(longs), at),
             lambda: gather.gather_times(table, capacity, first, stop, wrap(longs), at),
-            lambda: gather.spread_longs(wrap(batches), 4, at, table, capacity, first, stop, wrap(longs), at),
+            lambda: gather.spread_longs(*spread, at, wrap(longs), at),
             lambda: gather.spread_codecs(*spread, wrap(out), at),
             lambda: gather.spread_validity(*spread, wrap(flags), at),
-            lambda: gather.measure_headers(wrap(data), table, capacity, first, stop, wrap(longs)),
+            lambda: gather.measure_headers(wrap(data), table, capacity, first, stop, 30, wrap(longs)),
             lambda: gather.rows_within(table, capacity, first, stop, True, True, wrap(longs)),
             lambda: gather.keep_rows(table, capacity, stop, wrap(longs)),
             lambda: gather.wanted_until(wrap(batches), capacity, first, stop, wrap(longs)),
@@ -171,12 +170,13 @@ def test_a_batch_laid_out() -> None:
     table = memoryview(cells)
     out, flags, ends = bytearray(16), bytearray(1), array("i", [0] * 4)
     filled = G.gather_bytes(
-        data, table, CAPACITY, C.R_KEY_START, 0, 3, memoryview(out), 0, memoryview(ends), memoryview(flags), 0
+        data, table, CAPACITY, 0, 3, C.R_KEY_START, memoryview(out), 0, memoryview(ends), memoryview(flags), 0
     )
     assert (bytes(out[:filled]), ends.tolist(), flags[0]) == (b"first", [0, 5, 5, 5], 0b101)
     sums = memoryview(array("q", [0, 0, 0]))
-    G.measure_headers(data, table, CAPACITY, 0, 3, sums)
-    assert sums.tolist() == [2, 1, 1]
+    for most, stop, need in ((MOST, 3, [2, 1, 1]), (2, 3, [2, 1, 1]), (1, 1, [0, 0, 0])):
+        assert G.measure_headers(data, table, CAPACITY, 0, 3, most, sums) == stop
+        assert sums.tolist() == need
     longs = memoryview(array("q", [0] * 3))
-    G.gather_longs(table, CAPACITY, C.R_OFFSET, 0, 3, longs, 0)
+    G.gather_longs(table, CAPACITY, 0, 3, C.R_OFFSET, longs, 0)
     assert longs.tolist() == [50, 51, 52]
