@@ -13,7 +13,7 @@ from typing import Self
 
 from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.files import MappedFile, Reader
+from kseg.segment.files import MappedFile, Reader, read_small
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Content, Fresh, Made, Span, length_of
 from kseg.segment.plan.steps import FileIdentity
@@ -67,7 +67,11 @@ class ImageReader(Reader):
                 return self._put_together(content)
 
     def read_small(self, path: str) -> bytes:
-        return self._bytes(self._content(path))
+        content = self._content(path)
+        match content:
+            case (Span(position=0) as span,):
+                return read_small(os.path.join(self._directory, span.name))[: span.length]
+        return self._bytes(content)
 
     def _content(self, path: str) -> Content:
         name = os.path.basename(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from pathlib import Path
@@ -50,6 +51,14 @@ def test_a_planned_directory_is_read_as_if_it_were_there(
     with pytest.raises(UnreadableInput):
         reader.open(str(hurt / "nothing"))
     assert plan(hurt) == repair
+
+
+def test_a_side_file_that_is_too_large_is_not_read(hurt: Path) -> None:
+    metadata = hurt / "partition.metadata"
+    os.truncate(metadata, 1 << 40)  # a hole: what is not asked for costs nothing
+    reader = ImageReader(str(hurt), DirectoryImage.of(inputs_of(str(hurt))))
+    with pytest.raises(UnreadableInput, match="larger than"):
+        reader.read_small(str(metadata))
 
 
 def test_without_room_for_large_files_the_first_plan_stands(
