@@ -7,6 +7,7 @@ batches that somebody stumbled over the rest.
 """
 
 import os
+from contextlib import suppress
 
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.segment.files import MappedFile
@@ -28,7 +29,8 @@ def parts(target: FileTarget | PartitionTarget | LogDirTarget, part_bytes: int) 
                 for part in pieces_between(segment.log.path, segment.log.size_bytes, part_bytes)
             ]
         case FileTarget() if parse_file_name(os.path.basename(target.path)).role is Role.LOG:
-            return pieces_between(target.path, os.stat(target.path).st_size, part_bytes)
+            with suppress(OSError):
+                return pieces_between(target.path, os.stat(target.path).st_size, part_bytes)
     return []
 
 

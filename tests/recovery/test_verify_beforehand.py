@@ -114,6 +114,11 @@ def test_shallow_claims_say_nothing_of_records(plain: Path, monkeypatch: pytest.
     assert told(target, verify.believing(deep, shallow)) == told(target, deep)
 
 
+def test_a_log_that_went_has_no_parts(tmp_path: Path) -> None:
+    target = FileTarget(str(tmp_path / f"{0:020d}.log"))
+    assert verify.parts(target, VerifyOptions(now_ms=healthy.T0), PART_BYTES) == []
+
+
 def test_a_walk_that_comes_from_elsewhere_believes_nothing(plain: Path) -> None:
     """Behind a wrong length the walk may come to stand in the middle of a span, where it sees other batches."""
     (log,) = plain.glob("*.log")
