@@ -156,7 +156,7 @@ def command(
         quiet=quiet,
         progress=not no_progress,
         words=export_words,
-        summary=damage_words,
+        summary=partial(damage_words, noun="target"),
     )
     O.require_pyarrow()
     from kseg.segment.export.run import Run

@@ -9,13 +9,13 @@ from kseg.cli.tally import Tally, counted
 Values = Mapping[str, Any]
 
 
-def damage_words(tally: Tally) -> str:
-    """`2 errors, 1 warning in 12 files`: the end of a dump that met something."""
+def damage_words(tally: Tally, noun: str = "file") -> str:
+    """`2 errors, 1 warning in 12 files`: the end of a dump that met something. noun: what a target is called."""
     failed = len(tally.failed_paths)
     parts = [counted(tally.errors, "error"), counted(tally.warnings, "warning")]
     if failed:
         parts.append(f"{failed:,} not readable")
-    return f"{', '.join(parts)} in {counted(tally.targets, 'file')}"
+    return f"{', '.join(parts)} in {counted(tally.targets, noun)}"
 
 
 def verify_words(tally: Tally) -> str:

@@ -154,6 +154,16 @@ def test_wrong_usage(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_no_log(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    other = data / "fares-0" / "partition.metadata"
+    words = ["--output", str(tmp_path / "out"), str(data / "stations-0"), str(other)]
+    assert run(["export", "--to", "json", *words]) == 5
+    assert capfd.readouterr().err.splitlines() == [
+        f"kseg: {other} is no log: only records are exported",
+        "0 errors, 0 warnings, 1 not readable in 2 targets",
+    ]
+
+
 def test_an_output_within_the_input(
     data: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
