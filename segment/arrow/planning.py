@@ -171,6 +171,8 @@ def _cut_by_offsets(segment: LogSegment, whole: Piece, most: int) -> Iterator[Pi
     low = max(segment.base_offset, whole.bounds.from_offset)
     high = min(last, whole.bounds.to_offset)
     end = whole.start + whole.size_bytes
+    # more offsets than bytes: a log has few of them then, and a number in a name or a header must not make pieces
+    is_sparse = high - low > whole.size_bytes
     while low < high:
         following = min(low + most, high)
         is_last = following == high
@@ -182,7 +184,24 @@ def _cut_by_offsets(segment: LogSegment, whole: Piece, most: int) -> Iterator[Pi
         size_bytes = (end if stop is None else stop) - start
         yield replace(whole, bounds=bounds, start=start, stop=stop, size_bytes=size_bytes)
         low = following
+        if is_sparse and not is_last:
+            low += _gap_behind(segment, low, high - 1) // most * most
     segment.close()
+
+
+def _gap_behind(segment: LogSegment, offset: int, last: int) -> int:
+    """How many offsets from `offset` on no batch reaches into; `last` is no longer among them."""
+
+    def reaching(table: Columns) -> Iterator[int]:
+        ends = table.column(C.LAST_OFFSET)
+        return (row for row in range(table.count) if ends[row] >= offset)
+
+    batch = next(segment.walk.find(segment.start_for(offset), reaching), None)
+    if (
+        batch is not None and batch.magic < MAGIC_V2
+    ):  # the first offset of a compressed set is not in its header
+        return 0
+    return max(0, (last if batch is None else min(last, batch.base_offset)) - offset)
 
 
 def _size_of(segment: LogSegment) -> int:
@@ -207,17 +226,12 @@ def _indexed_boundaries(segment: LogSegment, start: int, end: int, part_bytes: i
     assert index is not None
     slot, last = 0, start
     while last + 2 * part_bytes <= end:
-        low, high = slot, len(index)
-        while low < high:  # entries are sorted by position, or lead to no sound batch
-            middle = (low + high) // 2
-            if index.entry(middle).position < last + part_bytes:
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(index):
+        # entries are sorted by position, or lead to no sound batch
+        slot = index.slot_at(last + part_bytes, slot)
+        if slot == len(index):
             return
-        entry = index.entry(low)
-        slot = low + 1
+        entry = index.entry(slot)
+        slot += 1
         if not last < entry.position < end:
             return
         batch = segment.walk.sound_batch_at(entry.position)

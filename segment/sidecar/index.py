@@ -21,6 +21,7 @@ when the slots are not sorted, so they are Kafka's (AbstractIndex). `bytes_read`
 
 import struct
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -209,6 +210,11 @@ class OffsetIndex(_SlottedIndex[OffsetIndexEntry]):
             if last_relative < 0:
                 return self._below_base(self.base_offset + last_relative)
         return super().insanity()
+
+    def slot_at(self, position: int, low: int = 0) -> int:
+        """The first slot from `low` on whose entry points to `position` or behind it, `entries` when none does. Any slot
+        where the positions do not rise."""
+        return bisect_left(range(self._used), position, low, key=lambda slot: self._fields(slot)[1])
 
     def _entry_of(self, fields: tuple[int, ...]) -> OffsetIndexEntry:
         return OffsetIndexEntry(self.base_offset + fields[0], fields[1])

@@ -334,6 +334,39 @@ def test_pieces_of_a_large_segment_join_without_a_seam(tmp_path: Path, keep_inde
     assert len(by_offsets) == 8 and all_rows(by_offsets) == whole
 
 
+@pytest.mark.parametrize("keep_index", [True, False])
+def test_a_gap_of_any_size_makes_no_pieces(tmp_path: Path, keep_index: bool) -> None:
+    """What is left of a compacted topic; and a file whose name is a number that nobody has written."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    offsets = (0, 2, 5, 1_000_003, 1_000_004, 2_000_000_000)
+    batches = [batch(offset, 1, b"v" * 900) for offset in offsets]
+    log = directory / "00000000000000000000.log"
+    log.write_bytes(b"".join(batches))
+    if keep_index:
+        size = len(batches[0])
+        entries = [offsets[n].to_bytes(4, "big") + (n * size).to_bytes(4, "big") for n in range(1, 6)]
+        (directory / "00000000000000000000.index").write_bytes(b"".join(entries))
+    (directory / f"{2**63 - 10}.log").write_bytes(batch(2**63 - 10, 1))
+    pieces = planned(directory, part_offsets=4)
+    assert [row["offset"] for row in all_rows(pieces)] == [*offsets, 2**63 - 10]
+    starts = [piece.bounds.from_offset for piece in pieces]
+    assert {0, 4, 1_000_000, 1_000_004, 2_000_000_000, 2**63 - 10} <= set(starts) and len(starts) < 12
+    assert all(start % 4 == 0 for start in starts[:-1])
+
+
+def test_a_batch_that_reaches_into_a_gap_is_in_each_of_its_pieces(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    wide = sealed(record(0) + record(40_000), 2, base_offset=0, last_delta=40_000)
+    hurt = bytearray(batch(70_000, 1))
+    hurt[-1] ^= 1
+    (directory / "00000000000000000000.log").write_bytes(wide + hurt + batch(90_000, 1))
+    pieces = planned(directory, part_offsets=1000)
+    assert [row["offset"] for row in all_rows(pieces)] == [0, 40_000, 90_000]
+    assert {found.position for piece in pieces for found in read(piece)[1]} == {len(wide)}
+
+
 def test_an_index_that_lies_cuts_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
