@@ -77,7 +77,7 @@ def index_cuts(log_path: str, piece_bytes: int) -> list[int]:
             index = OffsetIndex(file.view, 0)
             slot = 0
             for wanted in range(piece_bytes, size_bytes - piece_bytes // 2, piece_bytes):
-                slot = _slot_at(index, wanted, slot)
+                slot = index.slot_at(wanted, slot)
                 position = index.entry(slot).position if slot < len(index) else size_bytes
                 if cuts[-1] < position < size_bytes:
                     cuts.append(position)
@@ -89,15 +89,3 @@ def index_cuts(log_path: str, piece_bytes: int) -> list[int]:
 def pieces_between(path: str, size_bytes: int, part_bytes: int) -> list[Part]:
     """A log of this size in parts, cut by its index."""
     return [Part(path, start, stop) for start, stop in pairwise([*index_cuts(path, part_bytes), size_bytes])]
-
-
-def _slot_at(index: OffsetIndex, position: int, low: int) -> int:
-    """The first slot from `low` on whose position is not below `position`."""
-    high = len(index)
-    while low < high:
-        middle = (low + high) // 2
-        if index.entry(middle).position < position:
-            low = middle + 1
-        else:
-            high = middle
-    return low

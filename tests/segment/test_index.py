@@ -125,6 +125,16 @@ def test_lookup_of_an_offset(entries: list[OffsetIndexEntry], target: int, zero_
     assert index.lookup(target) == (below[-1] if below else (BASE, 0))
 
 
+@given(offset_entries(), st.integers(0, 2**31), st.integers(0, 100))
+def test_search_by_position(entries: list[OffsetIndexEntry], position: int, low: int) -> None:
+    positions = sorted(entry.position for entry in entries)
+    entries = [entry._replace(position=rising) for entry, rising in zip(entries, positions, strict=True)]
+    index = OffsetIndex(encode_offset_index(entries, BASE), BASE)
+    low = min(low, len(entries))
+    behind = [slot for slot in range(low, len(entries)) if positions[slot] >= position]
+    assert index.slot_at(position, low) == (behind[0] if behind else len(entries))
+
+
 @pytest.mark.parametrize("zero_slots", [0, 500_000])
 def test_a_lookup_reads_a_handful_of_bytes(zero_slots: int) -> None:
     entries = [OffsetIndexEntry(3 * i, 7 * i) for i in range(1, 500_001)]
