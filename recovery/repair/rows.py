@@ -14,18 +14,15 @@ from kseg.segment.plan.steps import Plan, Remove, Write
 Row = dict[str, object]
 
 
-def result_row(
-    partition: str, policy: Policy, repair: Repair, plan: Plan, costs: dict[str, Row], *, applied: bool
-) -> Row:
-    """The line `{"type":"result","command":"recover", …}` of the command contract, before journal and quarantine
-    are known."""
+def result_row(partition: str, policy: Policy, repair: Repair, plan: Plan, costs: dict[str, Row]) -> Row:
+    """The line `{"type":"result","command":"recover", …}` of the command contract, before anything is carried out."""
     return {
         "type": "result",
         "command": "recover",
         "partition": partition,
         "directory": plan.directory,
         "policy": policy.value,
-        "applied": applied,
+        "applied": False,
         "steps": len(plan.steps),
         "first_base_offset": first_base_offset(repair),
         "log_start_offset": repair.log_start_offset,

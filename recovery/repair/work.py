@@ -10,7 +10,9 @@ Yields the findings that led to the plan, one row for each step, and one result.
 the lock of the data directory.
 """
 
+import os
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 
 from kseg.recovery.policy import Circumstances, Policy, Repair
 from kseg.recovery.repair import rows
@@ -19,8 +21,9 @@ from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.subject import Subject, subject_of
 from kseg.recovery.salvage.left_alone import left_alone
 from kseg.segment.apply.prepared import Prepared, carried_out, copy_path, settle_before
-from kseg.segment.errors import Refused
+from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.events import Event, Failure, Row
+from kseg.segment.files import MappedFile
 from kseg.segment.findings import INFO, Finding
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.steps import Plan, step_rows
@@ -47,6 +50,14 @@ def prepare(
     """The first half of `recover`: yields what led to the plan and its steps; None where there is no plan."""
     settle_before(directory_of(target), COMMAND, options)
     subject = subject_of(target)
+    try:
+        return (yield from _prepared(subject, options))
+    finally:
+        if options.drop_cache:
+            _drop_cached(subject)
+
+
+def _prepared(subject: Subject, options: RecoverOptions) -> Generator[Event, None, Prepared | None]:
     around = circumstances_of(subject.partition, subject.log_dir, options)
     found = DirectoryImage.of(subject.found)
     repair = _at_a_glance(subject, found, around, options)
@@ -67,11 +78,18 @@ def prepare(
     around_copy = options.copy_of(subject.log_dir)
     return Prepared(
         plan=plan,
-        result=rows.result_row(subject.name, options.policy, repair, plan, costs, applied=False),
+        result=rows.result_row(subject.name, options.policy, repair, plan, costs),
         copy=None if around_copy is None else copy_path(around_copy, subject.directory),
         hard_link=options.hard_link,
         quarantine=options.quarantine,
     )
+
+
+def _drop_cached(subject: Subject) -> None:
+    """Both policies have read what they wanted, some of it twice: only now nobody needs the pages."""
+    for file in subject.found:
+        with suppress(UnreadableInput):
+            MappedFile(os.path.join(subject.directory, file.name), drop_cache=True).close()
 
 
 def carry_out(prepared: Prepared | None, options: RecoverOptions) -> Iterator[Event]:

@@ -268,3 +268,24 @@ def test_the_next_command_carries_out_the_plan_that_was_shown(
     status, rows = json_run(*shlex.split(advice), capfd=capfd)
     assert status == 0
     assert [row for row in rows if row["type"] == "step"] == steps
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_the_page_cache_is_left_to_a_broker(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], is_asked: bool
+) -> None:
+    """What was read is dropped when both policies are done with it, of a sound partition as of a hurt one."""
+    hurt(log_dir / "fares-0" / FIRST)
+    dropped = set()
+
+    def note(descriptor: int, start: int, length: int, advice: int) -> None:
+        assert (start, length, advice) == (0, 0, os.POSIX_FADV_DONTNEED)
+        dropped.add(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    paths = log_dir / "fares-0", log_dir / "metro-none-0"
+    words = ["--jobs", "1", *map(str, paths), *(["--drop-cache"] if is_asked else [])]
+    assert run(["recover", *words]) == 1
+    capfd.readouterr()
+    files = {file.resolve() for path in paths for file in path.iterdir()}
+    assert dropped == (files if is_asked else set())
