@@ -19,6 +19,7 @@ from kseg.cli.options import (
     read_offset,
     read_size,
 )
+from kseg.segment.layout import DEFAULT_INDEX_INTERVAL_BYTES, DEFAULT_SEGMENT_INDEX_BYTES
 
 EXAMPLES = (
     ("What would be repaired, and what either policy costs", "kseg recover /var/lib/kafka"),
@@ -38,8 +39,6 @@ EXAMPLES = (
 BROKER = "What the broker would know"
 
 DEFAULT_POLICY = "salvage"
-INDEX_INTERVAL_BYTES = 4096
-SEGMENT_INDEX_BYTES = 10 * 1024 * 1024
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 
@@ -123,7 +122,7 @@ def command(
             help="Kafka's index.interval.bytes.",
             panel=BROKER,
         ),
-    ] = INDEX_INTERVAL_BYTES,
+    ] = DEFAULT_INDEX_INTERVAL_BYTES,
     segment_index_bytes: Annotated[
         int,
         Option(
@@ -133,7 +132,7 @@ def command(
             help="Kafka's segment.index.bytes.",
             panel=BROKER,
         ),
-    ] = SEGMENT_INDEX_BYTES,
+    ] = DEFAULT_SEGMENT_INDEX_BYTES,
     producer_id_expiration_ms: Annotated[
         int,
         Option(
@@ -206,9 +205,11 @@ def command(
         "--recovery-point": recovery_point,
         "--log-start-offset": log_start_offset,
         "--index-interval-bytes": index_interval_bytes
-        if index_interval_bytes != INDEX_INTERVAL_BYTES
+        if index_interval_bytes != DEFAULT_INDEX_INTERVAL_BYTES
         else None,
-        "--segment-index-bytes": segment_index_bytes if segment_index_bytes != SEGMENT_INDEX_BYTES else None,
+        "--segment-index-bytes": segment_index_bytes
+        if segment_index_bytes != DEFAULT_SEGMENT_INDEX_BYTES
+        else None,
         "--producer-id-expiration-ms": (
             producer_id_expiration_ms if producer_id_expiration_ms != PRODUCER_ID_EXPIRATION_MS else None
         ),
