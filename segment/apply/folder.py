@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kseg.segment.apply.disk import DISK, Disk, remove_if_empty, remove_quietly
-from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.lock import claimed, is_claimed
 from kseg.segment.apply.staging import make_directories
 from kseg.segment.errors import Refused
 
 SUCCESS = "_SUCCESS"
 _INSIDE = "_kseg-"
+_OLD = ".old"
 _TABLE_LOGS = {"_delta_log": "a Delta table", "metadata": "an Iceberg table"}
 
 
@@ -39,11 +40,13 @@ class Mode(StrEnum):
 
 @dataclass(slots=True)
 class Folder:
-    """path: where files are made, by their relative names. is_handed_over: whether they have arrived."""
+    """path: where files are made, by their relative names. mode: as asked. adds: whether they join those that lie at the
+    target. is_handed_over: whether they have arrived."""
 
     target: str
     path: str
     mode: Mode
+    adds: bool
     disk: Disk
     is_handed_over: bool = False
 
@@ -54,7 +57,7 @@ class Folder:
         """
         disk = self.disk
         try:
-            if self.mode is Mode.APPEND:
+            if self.adds:
                 self._move_out(names, is_complete)
             else:
                 kept = set(names)
@@ -69,6 +72,13 @@ class Folder:
             where = self.target if error.filename is None else error.filename
             raise Refused(f"cannot write {where}: {error.strerror}; nothing was handed over") from error
         self.is_handed_over = True
+        with suppress(OSError):  # else the next run tries again
+            _remove_tree(disk, self.path if self.adds else self._aside)
+
+    @property
+    def _aside(self) -> str:
+        """Where an old directory steps."""
+        return f"{self.path}{_OLD}"
 
     def _drop(self, name: str) -> None:
         self.disk.unlink(os.path.join(self.path, name))
@@ -76,19 +86,20 @@ class Folder:
             remove_if_empty(self.disk, os.path.join(self.path, name))
 
     def _take_place(self) -> None:
-        disk, aside = self.disk, f"{self.path}.old"
+        disk = self.disk
         replaces = is_taken(self.target, disk)
         if replaces:
-            disk.rename(self.target, aside)
+            if self.mode is not Mode.OVERWRITE:
+                raise Refused(f"{self.target} has come to be meanwhile; nothing was handed over")
+            check(self.target, self.mode, disk)
+            disk.rename(self.target, self._aside)
         try:
             disk.rename(self.path, self.target)
         except OSError:
             if replaces:
-                disk.rename(aside, self.target)
+                disk.rename(self._aside, self.target)
             raise
         disk.sync_directory(os.path.dirname(self.target))
-        if replaces:
-            _remove_tree(disk, aside)
 
     def _move_out(self, names: Sequence[str], is_complete: bool) -> None:
         disk, touched = self.disk, {self.target}
@@ -102,16 +113,15 @@ class Folder:
                 disk.rename(os.path.join(self.path, name), goal)
                 moved.append(goal)
                 touched.add(os.path.dirname(goal))
+            for directory in sorted(touched):
+                disk.sync_directory(directory)
+            marker = os.path.join(self.target, SUCCESS)
+            if is_complete and disk.status(marker) is None:
+                disk.close(disk.create(marker))
         except OSError:
             for goal in moved:
                 remove_quietly(disk, goal)
             raise
-        for directory in sorted(touched):
-            disk.sync_directory(directory)
-        marker = os.path.join(self.target, SUCCESS)
-        if is_complete and disk.status(marker) is None:
-            disk.close(disk.create(marker))
-        _remove_tree(disk, self.path)
 
 
 def is_taken(target: str, disk: Disk = DISK) -> bool:
@@ -148,8 +158,7 @@ def new_folder(target: str, mode: Mode, run_id: str, disk: Disk = DISK) -> Itera
     except OSError as error:
         where = target if error.filename is None else error.filename
         raise Refused(f"cannot write {where}: {error.strerror}") from error
-    way = Mode.APPEND if parent == target else Mode.OVERWRITE
-    folder = Folder(target, path, way, disk)
+    folder = Folder(target, path, mode, parent == target, disk)
     try:
         with claimed(path):
             yield folder
@@ -205,7 +214,7 @@ def _put_back(target: str, disk: Disk) -> None:
         return
     parent = os.path.dirname(target)
     for name in disk.names(parent):
-        if name.startswith(_beside(target)) and name.endswith(".old"):
+        if name.startswith(_beside(target)) and name.endswith(_OLD) and not _is_at_work(parent, name):
             disk.rename(os.path.join(parent, name), target)
             disk.sync_directory(parent)
             return
@@ -215,9 +224,14 @@ def _clear_leftovers(target: str, disk: Disk) -> None:
     for parent, prefix in ((os.path.dirname(target), _beside(target)), (target, _INSIDE)):
         for name in disk.names(parent):
             path = os.path.join(parent, name)
-            if name.startswith(prefix):
-                with suppress(Refused), claimed(path):  # that of another run that is alive stays
+            if name.startswith(prefix) and not _is_at_work(parent, name):
+                with suppress(Refused, OSError), claimed(path):
                     _remove_tree(disk, path)
+
+
+def _is_at_work(parent: str, name: str) -> bool:
+    """Whether the run is alive whose directory, or the one that stepped aside for it, has this name."""
+    return is_claimed(os.path.join(parent, name.removesuffix(_OLD)))
 
 
 # --- trees

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -142,3 +144,61 @@ def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == [target]
         assert not list(target.glob("_kseg*"))
     assert left > 5
+
+
+def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
+    """An export can take an hour, and somebody else uses the name."""
+    target = tmp_path / "out"
+    for number, mode in enumerate(Mode):
+        with (
+            pytest.raises(Refused, match=r"meanwhile|was written by no export"),
+            new_folder(str(target), mode, f"run{number}", QUICK) as folder,
+        ):
+            Path(folder.path, "part-1").write_text("new")
+            target.mkdir()
+            (target / "thesis.tex").write_text("mine")
+            folder.hand_over(["part-1"], is_complete=True)
+        assert (target / "thesis.tex").read_text() == "mine"
+        assert list(tmp_path.iterdir()) == [target]
+        shutil.rmtree(target)
+
+
+class MeddlingDisk(QuickDisk):
+    """Another run begins when this one has set the old directory aside and not taken its place yet."""
+
+    def __init__(self, other: Path) -> None:
+        self.other = other
+
+    def rename(self, path: str, new_path: str) -> None:
+        super().rename(path, new_path)
+        if new_path.endswith(".old"):
+            with new_folder(str(self.other), Mode.OVERWRITE, "meddler", QUICK):
+                pass
+
+
+def test_a_run_leaves_alone_what_another_has_set_aside(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    make(target, Mode.ERROR_IF_EXISTS, "old")
+    make(target, Mode.OVERWRITE, "new", MeddlingDisk(target))
+    assert seen(target) == whole("new")
+    assert list(tmp_path.iterdir()) == [target]
+
+
+class ClingingDisk(QuickDisk):
+    """What has stepped aside, or was written inside, cannot be removed."""
+
+    def remove_directory(self, path: str) -> None:
+        if ".old" in path or "_kseg-" in path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        super().remove_directory(path)
+
+
+@pytest.mark.parametrize("mode", [Mode.OVERWRITE, Mode.APPEND])
+def test_what_cannot_be_removed_is_left_for_the_next_run(mode: Mode, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    make(target, Mode.ERROR_IF_EXISTS, "old")
+    for mark in ("new", "newer"):
+        make(target, mode, mark, ClingingDisk())
+    assert seen(target) == (whole("newer") if mode is Mode.OVERWRITE else whole("old", "new", "newer"))
+    make(target, mode, "last")
+    assert [path.name for path in (*tmp_path.iterdir(), *target.glob("_kseg*"))] == ["out"]
