@@ -256,7 +256,7 @@ def _starting(words: Words, streaming: bool) -> Bound:
     offsets = _by_partition(text, "startingOffsets", '{"orders":{"0":23,"1":-2}}', EARLIEST_OFFSET)
     latest = next((where for where, offset in offsets.items() if offset == LATEST_OFFSET), None)
     if latest is not None and not streaming:
-        raise UsageError(f"startingOffsets of {_named(latest)} cannot be -1 (latest) in a batch query")
+        raise UsageError(f"startingOffsets of {shown(latest)} cannot be -1 (latest) in a batch query")
     return AtOffsets(offsets)
 
 
@@ -277,7 +277,7 @@ def _ending(words: Words, streaming: bool) -> Bound:
     offsets = _by_partition(text, "endingOffsets", '{"orders":{"0":50,"1":-1}}', EARLIEST_OFFSET)
     earliest = next((where for where, offset in offsets.items() if offset == EARLIEST_OFFSET), None)
     if earliest is not None:
-        raise UsageError(f"endingOffsets of {_named(earliest)} cannot be -2 (earliest)")
+        raise UsageError(f"endingOffsets of {shown(earliest)} cannot be -2 (earliest)")
     return AtOffsets(offsets)
 
 
@@ -325,8 +325,9 @@ def _check_order(starting: Bound, ending: Bound) -> None:
     for where, start in starting.by_partition.items():
         end = ending.by_partition[where]
         if start > end >= 0:
-            raise UsageError(f"{_named(where)} starts at {start}, behind its end {end}")
+            raise UsageError(f"{shown(where)} starts at {start}, behind its end {end}")
 
 
-def _named(where: TopicPartition) -> str:
+def shown(where: TopicPartition) -> str:
+    """As its directory is named."""
     return f"{where[0]}-{where[1]}"

@@ -14,7 +14,7 @@ from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState
 from kseg.segment.targets import Expansion, FileTarget, PartitionTarget, directory_of, resolve_targets
-from kseg.spark.source.options import AtOffsets, AtTimes, SourceOptions, TopicPartition
+from kseg.spark.source.options import AtOffsets, AtTimes, SourceOptions, TopicPartition, shown
 
 NO_PARTITION = -1  # of a directory that is not named like a partition's
 
@@ -41,7 +41,7 @@ def places_of(options: SourceOptions) -> list[Place]:
     if asked.topics is not None:
         missing = set(asked.topics) - {place.topic for place in chosen}
     elif asked.partitions is not None:
-        missing = {f"{topic}-{partition}" for topic, partition in set(asked.partitions) - _wheres(chosen)}
+        missing = set(map(shown, set(asked.partitions) - _wheres(chosen)))
     if missing:
         raise UnreadableInput(f"there is no {', '.join(sorted(missing))} in {', '.join(options.paths)}")
     for side in (options.starting, options.ending):
@@ -85,4 +85,4 @@ def _wheres(places: Sequence[Place]) -> set[TopicPartition]:
 
 
 def _named(wheres: Iterable[TopicPartition]) -> str:
-    return ", ".join(sorted(f"{topic}-{partition}" for topic, partition in wheres)) or "none"
+    return ", ".join(sorted(map(shown, wheres))) or "none"

@@ -33,6 +33,7 @@ from kseg.spark.source.options import (
     Bound,
     SourceOptions,
     TopicPartition,
+    shown,
 )
 from kseg.spark.source.places import absolute_paths
 
@@ -40,8 +41,8 @@ Offsets = dict[TopicPartition, int]
 Json = dict[str, dict[str, int]]
 T = TypeVar("T")
 
-_ATTEMPTS = 5
-_PAUSE_S = 0.05
+ATTEMPTS = 5
+PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,11 @@ def from_json(given: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 def again(work: Callable[[], T]) -> T:
     """What `work` gives; done anew when a file was gone that had been there a moment ago."""
-    for _ in range(_ATTEMPTS - 1):
+    for _ in range(ATTEMPTS - 1):
         try:
             return work()
         except UnreadableInput:
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
     return work()
 
 
@@ -104,6 +105,15 @@ class GrowingLogs:
     def extents(self, partitions: Mapping[TopicPartition, PartitionTarget]) -> dict[TopicPartition, Extent]:
         """What of each can be read now."""
         return {where: again(lambda: self._extent(target)) for where, target in partitions.items()}  # noqa: B023
+
+    def start_offset(self, target: PartitionTarget) -> int:
+        """Where a log starts now."""
+
+        def start() -> int:
+            with PartitionLog(target, is_live=True) as log:
+                return log.start_offset
+
+        return again(start)
 
     def starting(self) -> Offsets:
         """Where a query begins that has no checkpoint. Raises UsageError for partitions that are not named."""
@@ -182,16 +192,16 @@ class Step:
 
 def all_there_is(start: Offsets, extents: Mapping[TopicPartition, Extent]) -> Step:
     """Up to the end of every log."""
-    losses = [f"{_shown(where)} is gone" for where in sorted(start.keys() - extents.keys())]
+    losses = [f"{shown(where)} is gone" for where in sorted(start.keys() - extents.keys())]
     end = {}
     for where, extent in sorted(extents.items()):
         begin = start.get(where)
         if begin is None and extent.start_offset > 0:
-            losses.append(f"{_shown(where)} is new and starts at offset {extent.start_offset} instead of 0")
+            losses.append(f"{shown(where)} is new and starts at offset {extent.start_offset} instead of 0")
         elif begin is not None and begin < extent.start_offset:
-            losses.append(f"{_shown(where)} starts at offset {extent.start_offset}, and {begin} is next")
+            losses += missed(where, begin, extent.start_offset)
         elif begin is not None and begin > extent.end_offset:
-            losses.append(f"{_shown(where)} ends at offset {extent.end_offset}, and {begin} is next")
+            losses.append(f"{shown(where)} ends at offset {extent.end_offset}, and {begin} is next")
         end[where] = extent.end_offset
     return Step(end, tuple(losses))
 
@@ -215,5 +225,8 @@ def available(start: Offsets, end: Offsets, extents: Mapping[TopicPartition, Ext
     return sum(max(0, end[where] - max(start.get(where, 0), extents[where].start_offset)) for where in end)
 
 
-def _shown(where: TopicPartition) -> str:
-    return f"{where[0]}-{where[1]}"
+def missed(where: TopicPartition, next_offset: int, log_start: int) -> list[str]:
+    """What there is to say of a log that should be read from `next_offset` on, when it starts behind that."""
+    if log_start <= next_offset:
+        return []
+    return [f"{shown(where)} starts at offset {log_start}, and {next_offset} is next"]

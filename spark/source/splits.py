@@ -4,12 +4,14 @@
 2. Each partition's bounds become offsets: a time by a lookup as a broker answers it, `earliest` by the checkpoint of the
    log start.
 3. What is left after pruning (`segment.arrow.planning`) is cut into parts of `maxPartitionBytes`, or smaller ones where
-   `minPartitions`, or the cores of this machine, ask for more; small pieces that stand together share a task.
+   `minPartitions`, or the cores of this machine, ask for more; small pieces that stand together share a task. With
+   `maxRecordsPerPartition` it is cut by offsets, and each piece is a task.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import islice
 
 from kseg.segment.arrow.pieces import Bounds, Piece
 from kseg.segment.arrow.planning import Stretch, Wish, stretches_of
@@ -28,11 +30,13 @@ from kseg.spark.source.options import (
     Bound,
     SourceOptions,
     TopicPartition,
+    shown,
 )
 from kseg.spark.source.places import places_of
 from kseg.spark.source.pruning import Narrowing
 
 OPENING_BYTES = 512 * 1024  # what a piece costs besides its bytes, in bytes read meanwhile
+MOST_TASKS = 1_000_000
 LEAST_PART_BYTES = 8 * 1024 * 1024  # nobody asked for smaller parts
 
 
@@ -57,8 +61,12 @@ def tasks_of(options: SourceOptions, narrowing: Narrowing | None = None) -> list
             log = logs.enter_context(PartitionLog(place.target, use_index=options.use_indexes))
             bounds = bounds_of(log, place.where, options).within(narrowing.bounds)
             stretches += stretches_of(log, place.topic, place.partition, bounds, wish)
+        if options.records_per_partition is not None:
+            pieces = _pieces_by_offsets(stretches, options.records_per_partition, options)
+            return [(piece,) for piece in pieces]
         part_bytes = _part_bytes(stretches, options)
-        return list(_packed(_pieces(stretches, part_bytes, options), part_bytes))
+        cut = (piece for each in stretches for piece in each.cut(part_bytes, options.use_indexes))
+        return list(_packed(cut, part_bytes))
 
 
 # --- from which offset to which
@@ -70,7 +78,7 @@ def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) 
     if start is None and not isinstance(options.starting, AtEnd | AtOffsets):
         if not options.latest_when_no_match:
             raise UsageError(
-                f"no record of {where[0]}-{where[1]} has a timestamp at or after "
+                f"no record of {shown(where)} has a timestamp at or after "
                 f"{_time_of(options.starting, where)}; startingOffsetsByTimestampStrategy=latest reads nothing then"
             )
         start = INT64_MAX
@@ -120,7 +128,7 @@ def _check_there(log: PartitionLog, where: TopicPartition, options: SourceOption
         offset = bound.by_partition[where]
         if not first <= offset <= log.end_offset:
             raise DataLoss(
-                f"{name} of {where[0]}-{where[1]} is {offset}, but the log reaches from {first} to {log.end_offset}; "
+                f"{name} of {shown(where)} is {offset}, but the log reaches from {first} to {log.end_offset}; "
                 "with failOnDataLoss=false what is there is read"
             )
 
@@ -136,12 +144,29 @@ def _part_bytes(stretches: Sequence[Stretch], options: SourceOptions) -> int:
     return min(options.partition_bytes, for_cores)
 
 
-def _pieces(stretches: Sequence[Stretch], part_bytes: int, options: SourceOptions) -> Iterator[Piece]:
-    for each in stretches:
-        if options.records_per_partition is not None:
-            yield from each.cut_by_offsets(options.records_per_partition)
-        else:
-            yield from each.cut(part_bytes, options.use_indexes)
+def _pieces_by_offsets(stretches: Sequence[Stretch], most: int, options: SourceOptions) -> list[Piece]:
+    """Pieces of at most `most` offsets, of fewer where `minPartitions` asks for more pieces. Raises UsageError."""
+    least = options.min_partitions or 0
+    while True:
+        cut = (piece for each in stretches for piece in each.cut_by_offsets(most))
+        pieces = list(islice(cut, MOST_TASKS + 1))
+        check_number(len(pieces), options)
+        if not pieces or len(pieces) >= least or most == 1:
+            return pieces
+        # by as much as is lacking; further still, where `most` is beyond what there is
+        most = max(1, min(most * len(pieces) // least, most * 7 // 8))
+
+
+def check_number(tasks: int, options: SourceOptions) -> None:
+    """Raises UsageError for more tasks than a driver can hand out: a log may skip any number of offsets, and those that
+    it skips count."""
+    if tasks > MOST_TASKS:
+        asked = {
+            "maxRecordsPerPartition": options.records_per_partition,
+            "minPartitions": options.min_partitions,
+        }
+        said = " and ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
+        raise UsageError(f"{said} would make more than {MOST_TASKS} tasks of the offsets that are read")
 
 
 def _packed(pieces: Iterator[Piece], part_bytes: int) -> Iterator[tuple[Piece, ...]]:

@@ -29,19 +29,22 @@ from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.targets import PartitionTarget
-from kseg.spark.source.options import FINDINGS, SourceOptions, read_options
+from kseg.spark.source.options import FINDINGS, SourceOptions, read_options, shown
 from kseg.spark.source.progress import (
+    ATTEMPTS,
+    PAUSE_S,
     GrowingLogs,
     Offsets,
     all_there_is,
     available,
     from_json,
     limited,
+    missed,
     to_json,
 )
 from kseg.spark.source.reader import columns_of, reading_of
 from kseg.spark.source.schema import check_schema
-from kseg.spark.source.splits import DataLoss
+from kseg.spark.source.splits import DataLoss, check_number
 from kseg.spark.source.words import Words
 
 if TYPE_CHECKING:
@@ -50,8 +53,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
 
 _LOG = logging.getLogger("kseg.spark")
-_ATTEMPTS = 5
-_PAUSE_S = 0.05
 _DEFAULT_DELAY_MS = 15 * 60 * 1000
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
@@ -150,13 +151,19 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, stop = from_json(start), from_json(end)
         there = self._logs.partitions()
-        gone = [f"{topic}-{partition} is gone" for topic, partition in sorted(stop.keys() - there.keys())]
-        self._tell(gone)
-        ranges = [
-            OffsetRange(*where, there[where], begin.get(where, 0), offset)
-            for where, offset in sorted(stop.items())
-            if where in there and offset > begin.get(where, 0)
-        ]
+        ranges, losses = [], []
+        for where, offset in sorted(stop.items()):
+            first, target = begin.get(where, 0), there.get(where)
+            if target is None:
+                losses.append(f"{shown(where)} is gone")
+                continue
+            if offset > first:  # what is not there any more is nobody's work
+                log_start = self._logs.start_offset(target)
+                losses += missed(where, first, log_start)
+                first = max(first, log_start)
+            if offset > first:
+                ranges.append(OffsetRange(*where, target, first, offset))
+        self._tell(losses)
         return _divided(ranges, self._options)
 
     def _holds_back(self, waiting: int) -> bool:
@@ -181,9 +188,9 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _divided(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[OffsetRange]:
-    """As many parts as were asked for, by their offsets (minPartitions, maxRecordsPerPartition)."""
+    """As many parts as were asked for, by their offsets (minPartitions, maxRecordsPerPartition). Raises UsageError."""
     total = sum(each.end_offset - each.first_offset for each in ranges)
-    made = []
+    made: list[OffsetRange] = []
     for each in ranges:
         size = each.end_offset - each.first_offset
         parts = 1
@@ -192,6 +199,7 @@ def _divided(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[Offs
         if options.min_partitions is not None and options.min_partitions > len(ranges):
             parts = max(parts, round(options.min_partitions * size / total))
         parts = max(1, min(parts, size))
+        check_number(len(made) + parts, options)
         edges = [each.first_offset + size * number // parts for number in range(parts + 1)]
         for first, end in pairwise(edges):
             made.append(OffsetRange(each.topic, each.partition, each.target, first, end))
@@ -207,7 +215,7 @@ class _RangeReader:
         self._reading = reading_of(options)
 
     def batches(self) -> "Iterator[RecordBatch]":
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 pieces = self._pieces()
                 for number, (piece, identity) in enumerate(pieces):
@@ -218,9 +226,9 @@ class _RangeReader:
             except DataLoss:
                 raise
             except UnreadableInput:
-                if attempt == _ATTEMPTS - 1:
+                if attempt == ATTEMPTS - 1:
                     raise
-                time.sleep(_PAUSE_S)
+                time.sleep(PAUSE_S)
 
     def _pieces(self) -> list[tuple[Piece, tuple[int, int]]]:
         from kseg.segment.arrow.planning import Wish, stretches_of
@@ -265,10 +273,10 @@ class _RangeReader:
             raise _Exchanged(f"cannot read {piece.path}: it was replaced at every attempt")
 
     def _lost(self, what: str) -> None:
-        shown = f"{self._work.topic}-{self._work.partition}"
+        where = shown((self._work.topic, self._work.partition))
         if self._options.fail_on_data_loss:
-            raise DataLoss(f"records are lost: {shown} {what} (failOnDataLoss)")
-        _LOG.warning("records are lost: %s %s", shown, what)
+            raise DataLoss(f"records are lost: {where} {what} (failOnDataLoss)")
+        _LOG.warning("records are lost: %s %s", where, what)
 
 
 class _Exchanged(UnreadableInput):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ pytest.importorskip("pyarrow")
 from kseg.segment import files
 from kseg.segment.arrow.pieces import Bounds, Piece
 from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.spark.source import splits
 from kseg.spark.source.options import read_options
 from kseg.spark.source.pruning import Narrowing
 from kseg.spark.source.splits import DataLoss, tasks_of
@@ -288,6 +290,34 @@ def test_a_large_segment_is_cut(tmp_path: Path, given: dict[str, str], count: in
     assert found[0].start == 0 and found[-1].stop is None
     if "maxRecordsPerPartition" not in given:
         assert [piece.stop for piece in found[:-1]] == [piece.start for piece in found[1:]]
+
+
+def test_offsets_in_a_task_are_as_many_as_asked_for(tmp_path: Path) -> None:
+    path = large(tmp_path)
+    for given, count in (
+        ({"maxRecordsPerPartition": "50"}, 8),
+        ({"maxRecordsPerPartition": "50", "minPartitions": "16"}, 16),
+        ({"maxRecordsPerPartition": "50", "minPartitions": "1000"}, 400),
+        ({"maxRecordsPerPartition": str(2**63 - 1), "minPartitions": "16"}, 16),
+    ):
+        found = tasks(path, **given)
+        assert all(len(task) == 1 for task in found)
+        edges = [task[0].bounds.from_offset for task in found] + [400]
+        sizes = [high - low for low, high in pairwise(edges)]
+        assert edges[0] == 0 and max(sizes) <= min(50, -(-400 // count) + 1), given
+        assert count <= len(found) <= count + 1, given
+
+
+def test_more_tasks_than_a_driver_can_hand_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits, "MOST_TASKS", 100)
+    path = large(tmp_path)
+    assert len(tasks(path, maxRecordsPerPartition="4")) == 100
+    with pytest.raises(UsageError, match="maxRecordsPerPartition 3 would make more than 100 tasks"):
+        tasks(path, maxRecordsPerPartition="3")
+    with pytest.raises(
+        UsageError, match="maxRecordsPerPartition 5 and minPartitions 101 would make more than 100"
+    ):
+        tasks(path, maxRecordsPerPartition="5", minPartitions="101")
 
 
 def test_tasks_travel(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from kseg.spark.source.options import read_options
 from kseg.spark.source.schema import default_schema
 from kseg.spark.source.splits import DataLoss
 from kseg.spark.source.stream import KafkaLogStreamReader, OffsetRange
+from tests.segment.scanning import batch
 
 RULES = RollRules(segment_bytes=1500, index_interval_bytes=100)
 ALL = ReadAllAvailable()
@@ -68,8 +69,8 @@ def reader_of(*paths: Path, **options: str) -> KafkaLogStreamReader:
 def rows_between(reader: KafkaLogStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
     found = []
     for work in reader.partitions(start, end):
-        for batch in reader.read(work):
-            for row in batch.to_pylist():
+        for found_batch in reader.read(work):
+            for row in found_batch.to_pylist():
                 found.append(f"{row['topic']}-{row['partition']}@{row['offset']}={row['value'].decode()}")
     return sorted(found)
 
@@ -270,6 +271,23 @@ def test_what_is_gone_ends_the_query_or_is_passed_over(tmp_path: Path) -> None:
     assert rows_between(lenient, {"t": {"0": 95}, "u": {"0": 5}}, {"t": {"0": 100}, "u": {"0": 9}}) == named(
         "t-0", words("a", 5, 95), 95
     )
+
+
+def test_what_is_gone_is_no_tasks_work(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    (log_dir / "t-0").mkdir(parents=True)
+    first = 10**18
+    (log_dir / "t-0" / f"{first:020d}.log").write_bytes(batch(first, 5))
+    start, end = {"t": {"0": 3}}, {"t": {"0": first + 5}}
+    for options, count in ({"maxRecordsPerPartition": "2"}, 3), ({"minPartitions": "5"}, 5):
+        lenient = reader_of(log_dir, failOnDataLoss="false", **options)
+        assert len(lenient.partitions(start, end)) == count
+        assert len(rows_between(lenient, start, end)) == 5
+    with pytest.raises(DataLoss, match=f"t-0 starts at offset {first}, and 3 is next"):
+        reader_of(log_dir).partitions(start, end)
+    (log_dir / "t-0" / f"{0:020d}.log").write_bytes(batch(0, 5))
+    with pytest.raises(UsageError, match="minPartitions 2147483647 would make more than 1000000 tasks"):
+        reader_of(log_dir, minPartitions=str(2**31 - 1)).partitions(start, end)
 
 
 def test_damage_amid_the_log_is_a_loss(tmp_path: Path) -> None:
