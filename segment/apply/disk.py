@@ -287,3 +287,11 @@ def remove_quietly(disk: Disk, path: str) -> None:
     """Unlink, unless it is gone already."""
     with suppress(FileNotFoundError):
         disk.unlink(path)
+
+
+def remove_with_files(disk: Disk, directory: str) -> None:
+    """Remove a directory that holds nothing but files, or what is left of it."""
+    for name in disk.names(directory):
+        remove_quietly(disk, os.path.join(directory, name))
+    with suppress(FileNotFoundError):
+        disk.remove_directory(directory)

@@ -22,7 +22,7 @@ from kseg.segment.apply.disk import (
     copy,
     give_likeness,
     give_owner,
-    remove_quietly,
+    remove_with_files,
 )
 from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import OURS, adopted, check_inputs, make_directories, write_content
@@ -97,7 +97,7 @@ def write_files(plan: Plan, target: str, *, hard_link: bool = False, disk: Disk 
         if taken:
             raise Refused(f"{os.path.join(target, min(taken))} is there already")
         if disk.status(folder) is not None:  # left by a run that was killed
-            _remove(folder, disk)
+            remove_with_files(disk, folder)
         write_copy(plan, folder, hard_link=hard_link, disk=disk)
         for name in disk.names(folder):
             disk.rename(os.path.join(folder, name), os.path.join(target, name))
@@ -119,14 +119,7 @@ def _clear_leftovers(target: str, disk: Disk) -> None:
     for name in disk.names(parent):
         if name.startswith(_prefix(target)):
             with suppress(Refused), claimed(os.path.join(parent, name)):
-                _remove(os.path.join(parent, name), disk)
-
-
-def _remove(directory: str, disk: Disk) -> None:
-    for name in disk.names(directory):
-        remove_quietly(disk, os.path.join(directory, name))
-    with suppress(FileNotFoundError):
-        disk.remove_directory(directory)
+                remove_with_files(disk, os.path.join(parent, name))
 
 
 class _Copying:
@@ -154,7 +147,7 @@ class _Copying:
                 disk.rename(self._folder, self._target)
         except BaseException:
             with suppress(OSError):
-                _remove(self._folder, disk)
+                remove_with_files(disk, self._folder)
             raise
         disk.sync_directory(os.path.dirname(self._target))
         return self._done

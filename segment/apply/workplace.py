@@ -7,7 +7,7 @@ what a killed process has left is not locked, and whoever comes next removes it.
 import os
 from contextlib import ExitStack, suppress
 
-from kseg.segment.apply.disk import DISK, Disk, give_owner, remove_if_empty, remove_quietly
+from kseg.segment.apply.disk import DISK, Disk, give_owner, remove_if_empty, remove_with_files
 from kseg.segment.apply.lock import claimed
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import KSEG_DIRECTORY
@@ -57,20 +57,13 @@ class Workplace:
             if name.startswith(_PREFIX):
                 path = os.path.join(self._around, name)
                 with suppress(Refused), claimed(path):
-                    _remove(path, self._disk)
+                    remove_with_files(self._disk, path)
 
     def close(self) -> None:
         """Remove it, with all that was left in it."""
         self._claim.close()
         if self._is_made:
             with suppress(OSError):
-                _remove(self._path, self._disk)
+                remove_with_files(self._disk, self._path)
                 remove_if_empty(self._disk, self._around)
             self._is_made = False
-
-
-def _remove(path: str, disk: Disk) -> None:
-    for name in disk.names(path):
-        remove_quietly(disk, os.path.join(path, name))
-    with suppress(FileNotFoundError):
-        disk.remove_directory(path)
