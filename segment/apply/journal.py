@@ -49,7 +49,7 @@ GUARD = "guard"
 
 _FILE = "journal.jsonl"
 PREFIX = "kseg-journal-"  # of the names in a data directory
-_SUFFIX = ".jsonl"
+SUFFIX = ".jsonl"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _READ_LIMIT_BYTES = 1 << 30
 
@@ -76,7 +76,7 @@ class Place:
 
     @property
     def journal(self) -> str:
-        return f"{self._base}{_SUFFIX}" if self.in_log_dir else os.path.join(self._base, _FILE)
+        return f"{self._base}{SUFFIX}" if self.in_log_dir else os.path.join(self._base, _FILE)
 
     @property
     def quarantine(self) -> str:
@@ -146,8 +146,8 @@ def place_of(path: str) -> Place | None:
         head, tail = os.path.split(head)
     if os.path.basename(head) == KSEG_DIRECTORY and is_id(tail):
         return Place(os.path.dirname(head) or os.curdir, tail, in_log_dir=False)
-    name = tail.removeprefix(PREFIX).removesuffix(_SUFFIX)
-    if tail == f"{PREFIX}{name}{_SUFFIX}" and is_id(name):
+    name = tail.removeprefix(PREFIX).removesuffix(SUFFIX)
+    if tail == f"{PREFIX}{name}{SUFFIX}" and is_id(name):
         return Place(head or os.curdir, name, in_log_dir=True)
     return None
 

@@ -3,7 +3,7 @@
 import os
 
 from kseg.segment.apply.disk import DISK, Disk
-from kseg.segment.apply.journal import PREFIX, Journal, Place, State, is_id, read_journal
+from kseg.segment.apply.journal import PREFIX, SUFFIX, Journal, Place, State, is_id, read_journal
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.partition.names import KSEG_DIRECTORY
 
@@ -12,17 +12,18 @@ _LAST_LINE_BYTES = 4096
 
 def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
     """All journals in a directory, oldest first. Raises UnreadableInput when one cannot be read."""
-    return [read_journal(place, disk) for place in _places_in(directory, disk)]
+    return [read_journal(place, disk) for place in places_in(directory, disk)]
 
 
 def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:
     """The journals in a directory but for those of changes that are done, oldest first: of those only the end is read,
     since many can lie there. Raises UnreadableInput."""
-    places = [place for place in _places_in(directory, disk) if not _ends_done(place, disk)]
+    places = [place for place in places_in(directory, disk) if not _ends_done(place, disk)]
     return [journal for place in places if (journal := read_journal(place, disk)).state is not State.DONE]
 
 
-def _places_in(directory: str, disk: Disk) -> list[Place]:
+def places_in(directory: str, disk: Disk = DISK) -> list[Place]:
+    """Where they lie, oldest first; none is opened. Raises UnreadableInput when the directory cannot be listed."""
     try:
         places = [Place(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
         places += [Place(directory, name, in_log_dir=True) for name in _log_dir_ids(directory, disk)]
@@ -62,6 +63,6 @@ def _log_dir_ids(directory: str, disk: Disk) -> list[str]:
     for name in disk.names(directory):
         if name.startswith(PREFIX):
             rest = name.removeprefix(PREFIX)
-            id_, _, _ = rest.removesuffix(".jsonl").partition("-new-")
+            id_, _, _ = rest.removesuffix(SUFFIX).partition("-new-")
             ids.add(id_.partition("-old-")[0])
     return sorted(id_ for id_ in ids if is_id(id_))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from kseg.segment.apply.disk import DISK
 from kseg.segment.apply.executor import finish
 from kseg.segment.apply.journal import Journal, Place, State, former_place, is_there, place_of, read_journal
-from kseg.segment.apply.journals import journals_in
+from kseg.segment.apply.journals import journals_in, places_in
 from kseg.segment.apply.lock import locked
 from kseg.segment.apply.undo import undo
 from kseg.segment.errors import KsegError, Refused, UnreadableInput
@@ -54,8 +54,8 @@ def _journal_around(place: Place, log_dir: str) -> str | None:
     them when only the partition is taken back."""
     if place.in_log_dir:
         return None
-    ours = [journal for journal in journals_in(log_dir) if journal.place.id.split("-end")[0] == place.id]
-    return ours[-1].path if ours else None
+    ours = [whole for whole in places_in(log_dir) if whole.id.split("-end")[0] == place.id]
+    return ours[-1].journal if ours else None
 
 
 def _journal_at(path: str) -> Place:
