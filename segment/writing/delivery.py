@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from kseg.segment.apply.disk import DISK, give_owner, remove_if_empty, remove_quietly
 from kseg.segment.apply.growing import create_file, replace_file
+from kseg.segment.apply.guard import Guard
 from kseg.segment.apply.journal import Journal, Place, discard, partition_places, place_of
 from kseg.segment.apply.lock import locked
 from kseg.segment.apply.settle import half_done, refuse_half_done
@@ -188,11 +189,6 @@ class _Item:
         return self.runs[0].first_offset if self.runs and self.runs[0].has_offsets else 0
 
 
-def _latest_epoch(partition: OpenPartition) -> int:
-    latest = partition.epochs.latest
-    return 0 if latest is None else latest.epoch
-
-
 class _Course:
     """One delivery from the plan to the last journal line. The lock is the caller's."""
 
@@ -295,11 +291,7 @@ class _Course:
             fsync=True,
             announce=guard.will_create,
         )
-        with writer:
-            for batch in self._batches(item, writer.partition, _latest_epoch(writer.partition)):
-                writer.append(batch, what.now_ms)
-        guard.done()
-        return writer.next_offset
+        return self._append(item, writer, guard)
 
     def _grow(self, item: _Item, protection: LogDirProtection) -> int:
         """Add to a partition that is there; its log end."""
@@ -316,9 +308,13 @@ class _Course:
             existing=taken.existing,
             announce=guard.will_create,
         )
+        return self._append(item, writer, guard)
+
+    def _append(self, item: _Item, writer: PartitionWriter, guard: Guard) -> int:
+        latest = writer.partition.epochs.latest
         with writer:
-            for batch in self._batches(item, writer.partition, _latest_epoch(writer.partition)):
-                writer.append(batch, what.now_ms)
+            for batch in self._batches(item, writer.partition, 0 if latest is None else latest.epoch):
+                writer.append(batch, self._delivery.now_ms)
         guard.done()
         return writer.next_offset
 
