@@ -1,7 +1,8 @@
 """The rows of the race: what kseg does, what the real Kafka does, and what is asked of the ratio.
 
 Start-up is `kseg verify --quick` of an empty segment. How the programs are called: bench/tools.py; the rows about
-repair: bench/recover_rows.py; about compaction: bench/compact_rows.py; about retention: bench/retain_rows.py; about Spark: bench/spark_rows.py.
+repair: bench/recover_rows.py; about compaction: bench/compact_rows.py; about retention: bench/retain_rows.py; about the
+data source: bench/source_rows.py; about other work with Spark: bench/spark_rows.py.
 """
 
 from __future__ import annotations
