@@ -9,6 +9,7 @@
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -54,7 +55,17 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("kseg.spark")
 _DEFAULT_DELAY_MS = 15 * 60 * 1000
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+# as Spark reads a time; a bare number is one of milliseconds
+_UNITS_US = {
+    "us": 1,
+    "": 1000,
+    "ms": 1000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
 
 
 @dataclass
@@ -90,11 +101,10 @@ def _duration_ms(words: Words) -> int:
     text = words.get("maxTriggerDelay")
     if text is None:
         return _DEFAULT_DELAY_MS
-    number = text.strip().rstrip("hms")
-    unit = text.strip()[len(number) :] or "ms"
-    if not number.isdecimal() or unit not in _UNITS_MS:
+    read = re.fullmatch(r"([0-9]{1,12})([a-z]*)", text.strip().lower())
+    if read is None or read[2] not in _UNITS_US:
         raise UsageError(f"the option maxTriggerDelay is a time like 15m or 900s, not {text!r}")
-    return int(number) * _UNITS_MS[unit]
+    return int(read[1]) * _UNITS_US[read[2]] // 1000
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

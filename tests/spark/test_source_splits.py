@@ -119,7 +119,11 @@ def test_a_starting_time_is_an_offset(timed: Path) -> None:
     assert first.bounds == Bounds(512)
     (last,) = pieces(timed, endingTimestamp=str(T0 + 1000 * 7))
     assert last.bounds == Bounds(to_offset=7)
+    (last,) = pieces(timed, endingOffsetsByTimestamp=json.dumps({"timed": {"0": T0 + 1000 * 7 - 999}}))
+    assert last.bounds == Bounds(to_offset=7)
     assert pieces(timed, endingTimestamp=str(T0 * 2))[-1].bounds == Bounds()
+    with pytest.raises(UsageError, match="these are read: timed-0; these are named: timed-1"):
+        pieces(timed, endingOffsetsByTimestamp=json.dumps({"timed": {"1": T0}}))
 
 
 def test_a_starting_time_that_no_record_reaches(timed: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from kseg.spark.source.options import read_options
 from kseg.spark.source.schema import default_schema
 from kseg.spark.source.splits import DataLoss
-from kseg.spark.source.stream import KafkaLogStreamReader, OffsetRange
+from kseg.spark.source.stream import KafkaLogStreamReader, OffsetRange, Triggers
 from tests.segment.scanning import batch
 
 RULES = RollRules(segment_bytes=1500, index_interval_bytes=100)
@@ -178,6 +179,10 @@ def test_starting_offsets(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=said):
             reader_of(log_dir, **options).initialOffset()
+    ends = reader_of(log_dir, startingOffsets='{"t":{"0":-1,"1":-2}}')
+    assert ends.initialOffset() == {"t": {"0": 10, "1": 0}}
+    times = json.dumps({"t": {"0": healthy.T0 + 7, "1": healthy.T0 + 2}})
+    assert reader_of(log_dir, startingOffsetsByTimestamp=times).initialOffset() == {"t": {"0": 7, "1": 2}}
     late = reader_of(
         log_dir, startingTimestamp=str(healthy.T0 + 5), startingOffsetsByTimestampStrategy="latest"
     )
@@ -206,6 +211,41 @@ def test_no_more_than_asked_for_at_a_time(tmp_path: Path) -> None:
     patient.prepareForTriggerAvailableNow()
     grow(log_dir, "t-0", words("a", 5))
     assert patient.latestOffset(start, ALL) == {"t": {"0": 90, "1": 10}}, "what is there now, and no more"
+
+
+@pytest.mark.parametrize(
+    ("text", "delay_ms"),
+    [
+        ("15m", 900_000),
+        ("2min", 120_000),
+        (" 90S ", 90_000),
+        ("1h", 3_600_000),
+        ("1d", 86_400_000),
+        ("5", 5),
+        ("5ms", 5),
+        ("2500us", 2),
+    ],
+)
+def test_how_long_a_batch_is_held_back(text: str, delay_ms: int) -> None:
+    """Times as Spark reads them (org.apache.spark.network.util.JavaUtils.timeStringAs)."""
+    assert Triggers.of({"maxTriggerDelay": text}).delay_ms == delay_ms
+
+
+@pytest.mark.parametrize("text", ["", "m", "1.5h", "-5s", "1hm", "\u00b2m", "5 weeks"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(UsageError, match="the option maxTriggerDelay is a time like 15m or 900s, not"):
+        Triggers.of({"maxTriggerDelay": text})
+
+
+def test_a_batch_comes_when_it_has_been_held_back_long_enough(tmp_path: Path) -> None:
+    grow(tmp_path / "data", "t-0", words("a", 10))
+    reader = reader_of(
+        tmp_path / "data", startingOffsets="earliest", minOffsetsPerTrigger="11", maxTriggerDelay="30ms"
+    )
+    start, end = {"t": {"0": 0}}, {"t": {"0": 10}}
+    assert reader.latestOffset(start, ALL) == start
+    time.sleep(0.04)
+    assert reader.latestOffset(start, ALL) == end
 
 
 # --- committed data
