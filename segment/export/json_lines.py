@@ -1,7 +1,7 @@
 """Record batches as JSON lines, equal in content to those of Spark's JSON writer.
 
-An object a line; a member that is null is left out; bytes are base64 unless another way is asked for; timestamps are
-ISO 8601 in UTC with milliseconds, which is all that Kafka has. Whole columns are made text at a time:
+An object a line; a member that is null is left out; bytes are base64 unless another way is asked for. Whole columns are
+made text at a time:
 
     value      null or its JSON text
     member     "name":value, null where the value is null
@@ -13,9 +13,8 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kseg.segment.export.instants import times
 from kseg.segment.export.text import as_text
-
-TIMES = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def json_lines(batch: pa.RecordBatch, bytes_mode: str) -> bytes:
@@ -45,11 +44,6 @@ def json_values(values: pa.Array, bytes_mode: str) -> pa.Array:
         names = [kind.field(index).name for index in range(kind.num_fields)]
         return _object(values.flatten(), names, bytes_mode)
     return values.cast(pa.string())
-
-
-def times(values: pa.Array) -> pa.Array:
-    """Timestamps as Spark's text writers write them by default, in UTC."""
-    return pc.strftime(values.cast(pa.timestamp("ms", tz="UTC"), safe=False), TIMES)
 
 
 def _object(columns: list[pa.Array], names: list[str], bytes_mode: str) -> pa.Array:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kseg.segment.export.instants import dates
 from kseg.segment.export.options import DERIVED
 
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
@@ -39,7 +40,7 @@ def split(batch: pa.RecordBatch, columns: tuple[str, ...]) -> Iterator[tuple[str
 def _text(batch: pa.RecordBatch, column: str) -> pa.Array:
     if column in DERIVED:
         times = batch.column("timestamp")
-        return pc.strftime(times, "%Y-%m-%d") if column == "date" else pc.hour(times).cast(pa.string())
+        return dates(times) if column == "date" else pc.hour(times).cast(pa.string())
     return batch.column(column).cast(pa.string())
 
 

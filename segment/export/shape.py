@@ -9,7 +9,8 @@ Columns by which directories are made stand in the directories' names only.
 import pyarrow as pa
 
 from kseg.segment.arrow.schema import META, META_FIELDS, RECORD_SCHEMA
-from kseg.segment.export.json_lines import json_values, times
+from kseg.segment.export.instants import times
+from kseg.segment.export.json_lines import json_values
 from kseg.segment.export.options import ExportOptions, Form
 from kseg.segment.export.text import as_text, encodings
 

@@ -27,6 +27,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.selection import Selection
 from kseg.segment.targets import FileTarget, PartitionTarget, Target, resolve_targets
 from tests.exports import Told, dumped, exported, files_of, odd_partition, text_of
+from tests.segment.bodies import T0, record, sealed
 
 FORMS = ("parquet", "arrow", "json", "csv")
 
@@ -275,6 +276,34 @@ def test_bytes_as_text(mode: str, odd: Path, tmp_path: Path) -> None:
         assert [row.get("key_encoding") for row in rows[:4]] == [None, "utf8", "base64", "utf8"]
         assert rows[2]["value_encoding"] == "base64"
     assert all("key_encoding" in row for row in rows if "key" in row) == (mode == "auto")
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_times_beyond_what_arrow_can_format(form: str, tmp_path: Path) -> None:
+    """As Spark 4.3 writes the same instants, and names their directories."""
+    told = {
+        1_700_000_000_000_000: "+55840-11-08T22:13:20.000Z",  # microseconds where milliseconds belong
+        2**63 - 1: "+294247-01-10T04:00:54.775Z",  # the last microsecond that there is
+        971_890_963_200_000: "+32768-01-01T00:00:00.000Z",
+        253_402_300_800_000: "+10000-01-01T00:00:00.000Z",
+        253_402_300_799_999: "9999-12-31T23:59:59.999Z",
+        T0: "2023-11-14T22:13:20.000Z",
+        -62_167_219_200_000: "0000-01-01T00:00:00.000Z",
+        -62_167_219_200_001: "-0001-12-31T23:59:59.999Z",
+        -(2**63): "-290308-12-21T19:59:05.225Z",
+    }
+    path = tmp_path / "t-0"
+    path.mkdir()
+    batches = [
+        sealed(record(0), 1, base_offset=offset, base_timestamp=time_ms, max_timestamp=time_ms)
+        for offset, time_ms in enumerate(told)
+    ]
+    (path / "00000000000000000000.log").write_bytes(b"".join(batches))
+    assert failures(write(tmp_path / "out", [path], form, partition_by=("date",))) == []
+    found = {file.parent.name: text_of(file) for file in files_of(tmp_path / "out")}
+    assert len(found) == len(told)
+    for text in told.values():
+        assert f'"{text}"' in found[f"date={text.split('T')[0]}"]
 
 
 # --- damage
