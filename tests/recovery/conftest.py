@@ -19,6 +19,14 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
 
 
+@pytest.fixture(scope="session")
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A healthy partition alone. Shared: copy before writing."""
+    directory = healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
+    with unchanged(directory):
+        yield directory
+
+
 @pytest.fixture
 def hurt(sound: Path, tmp_path: Path) -> Path:
     """A copy to be hurt."""

@@ -31,12 +31,6 @@ from tests.recovery.salvaging import (
 )
 
 
-@pytest.fixture(scope="module")
-def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy before writing."""
-    return healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
-
-
 @pytest.fixture
 def hurt(partition: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(partition, tmp_path / "metro-0"))

@@ -9,18 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import healthy
 from fixtures.diseases import batch_spans, put
 from kseg.recovery.policy import Circumstances
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.writing.batch_writer import encode_batch
 from tests.recovery.salvage_cases import LAST, MIDDLE, NEXT, log
 from tests.recovery.salvaging import all_batches, logs, salvaged
-
-
-@pytest.fixture(scope="module")
-def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import diseases, healthy, side_diseases
+from fixtures import diseases, side_diseases
 from fixtures.diseases import batch_spans, put
 from kseg.recovery.salvage import arrangement
 from kseg.recovery.salvage.found import FoundLog, Logs
@@ -17,12 +17,6 @@ from kseg.segment.scanning.scan import Scanner
 from kseg.segment.writing.batch_writer import encode_batch
 from tests.recovery.salvage_cases import MIDDLE, NEXT, log
 from tests.recovery.salvaging import all_batches, batches, lay_down, logs, offsets, plan, salvaged
-
-
-@pytest.fixture(scope="module")
-def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy before writing."""
-    return healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
 
 
 @pytest.fixture

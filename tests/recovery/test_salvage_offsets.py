@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pytest
 
-from fixtures import healthy
 from fixtures.diseases import put
 from kseg.recovery.policy import Circumstances
 from kseg.segment import layout as L
@@ -26,12 +25,6 @@ class Place(NamedTuple):
     position: int
     first: int
     last: int
-
-
-@pytest.fixture(scope="module")
-def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy before writing."""
-    return healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
 
 
 def places(partition: Path) -> list[Place]:

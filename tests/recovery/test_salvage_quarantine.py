@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import healthy
 from kseg.cli.main import run
 from tests.recovery.salvage_cases import CASES
 from tests.recovery.salvaging import logs
@@ -19,11 +18,6 @@ from tests.trees import differences, tree_state
 
 NOW = ("--now", "1800000000000")
 RANDOM_DAMAGES = 20
-
-
-@pytest.fixture(scope="module")
-def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
 
 
 def assert_accounted_for(hurt: Path, capfd: pytest.CaptureFixture[str]) -> None:

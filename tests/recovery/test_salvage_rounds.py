@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import healthy
 from fixtures.diseases import batch_spans, put
 from kseg.recovery.salvage import rounds, standing
 from kseg.recovery.salvage.standing import ImageReader
@@ -19,11 +18,6 @@ from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh, Piece, Span
 from tests.recovery.salvage_cases import CASES, LAST, MIDDLE, log
 from tests.recovery.salvaging import is_at_peace, lay_down, plan
-
-
-@pytest.fixture(scope="module")
-def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
 
 
 @pytest.fixture
