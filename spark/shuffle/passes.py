@@ -53,6 +53,7 @@ from kseg.spark.shuffle.steps import (
     values_of,
 )
 from kseg.spark.shuffle.trace import replay
+from kseg.spark.tasks import MOST_SHARES
 
 if TYPE_CHECKING:
     from pyspark.core.rdd import RDD
@@ -162,10 +163,10 @@ class ShuffledPasses:
 
     def _shuffle(self, log: LogAtWork, works: Sequence[SegmentWork], end: int) -> _Learned:
         grouped = groups([work.segment for work in works], self._settings, end)
-        rows = sum(seen.records for seen in self._traced)
-        parts = max(
-            self._context.defaultParallelism, -(-rows * PART_BYTES_PER_ROW // self._settings.map_bytes)
-        )
+        # headers may declare anything, but each record has an offset of its own
+        rows = sum(min(work.records, work.bound - work.segment.base_offset) for work in works)
+        wanted = -(-rows * PART_BYTES_PER_ROW // self._settings.map_bytes)
+        parts = max(self._context.defaultParallelism, min(wanted, MOST_SHARES))
         bases = tuple(group[0].base_offset for group in grouped)
         plan = ShufflePlan(new_secret(), parts, bases, self._settings, os.getcwd())
         keys = self._context.parallelize(works, len(works)).flatMap(Keys(plan))

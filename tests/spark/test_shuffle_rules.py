@@ -25,6 +25,7 @@ from kseg.segment.targets import FileTarget, PartitionTarget
 from kseg.spark import fanout
 from kseg.spark.cluster import ClusterOptions
 from kseg.spark.shuffle import fold, keys, passes, rewriting, steps, work
+from kseg.spark.shuffle.plan import ShufflePlan
 from kseg.spark.shuffle.work import is_too_large
 from tests.compaction.compacting import SETTINGS, Topic, batches, kept, log
 from tests.kafka.cleaning import Case, random_case
@@ -85,6 +86,36 @@ def hurt_record(path: Path, number: int) -> None:
     data[start + L.BATCH_HEADER] = 0x7E
     data[start + 17 : start + 21] = crc32c(bytes(data[start + 21 : end])).to_bytes(4, "big")
     path.write_bytes(data)
+
+
+def test_a_count_that_is_no_count_makes_no_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sound batch that declares 2**31 - 1 records, and a segment far behind it: parts are for records that can be."""
+    topic = Topic(tmp_path)
+    for number in range(6):
+        topic.send((f"k{number % 3}", number))
+    topic.roll()
+    path = log(topic.close(), 0)
+    data = bytearray(path.read_bytes())
+    end = batches(topic.directory)[0].end_position
+    data[57:61] = L.INT32_MAX.to_bytes(4, "big")
+    data[17:21] = crc32c(bytes(data[21:end])).to_bytes(4, "big")
+    path.write_bytes(data)
+    parts: list[int] = []
+
+    def noted(secret: tuple[int, int], count: int, *more: Any) -> ShufflePlan:
+        parts.append(count)
+        return ShufflePlan(secret, count, *more)
+
+    monkeypatch.setattr(passes, "ShufflePlan", noted)
+    options = CompactOptions(settings=replace(SETTINGS, map_bytes=1 << 20), damaged=Damaged.SKIP)
+    plan, _ = assert_same(topic.directory, options)
+    assert "undecodable-batch" in kinds(plan)
+    far = L.INT32_MAX - 10
+    for name in topic.directory.glob(f"{6:020}.*"):
+        name.rename(name.with_name(name.name.replace(f"{6:020}", f"{far:020}")))
+    monkeypatch.setattr(passes, "MOST_SHARES", 70)
+    shuffled(topic.directory, options)
+    assert set(parts[:-1]) == {2} and parts[-1] == 70
 
 
 @pytest.mark.parametrize("dirty", [0, 6])
