@@ -94,4 +94,6 @@ def _difference(mark: Landmark) -> str | None:
 
 
 def _digest(path: str, size_bytes: int) -> bytes:
-    return hashlib.sha256(next(read_blocks(path, min(size_bytes, HEAD_BYTES) or 1), b"")).digest()
+    if not size_bytes:
+        return b""  # whatever is written to an empty file, it is the same file
+    return hashlib.sha256(next(read_blocks(path, min(size_bytes, HEAD_BYTES)), b"")).digest()

@@ -244,3 +244,15 @@ def test_nodes_that_do_not_see_the_files_are_named(
         list(fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
     assert session.NoCluster.exit_status == 3
     assert not list(diary.iterdir())
+
+
+def test_a_file_that_grows_from_nothing_is_still_the_same(tmp_path: Path) -> None:
+    (target,) = files(tmp_path, "a")
+    Path(target.path).write_bytes(b"")
+    marks = sight.landmarks([target.path])
+    assert sight.unseen(marks) is None
+    Path(target.path).write_bytes(b"the first batch")
+    assert sight.unseen(marks) is None
+    grown = sight.landmarks([target.path])
+    Path(target.path).write_bytes(b"another batch, and longer")
+    assert (blind := sight.unseen(grown)) is not None and blind.words == "has another"
