@@ -84,7 +84,7 @@ def _event_rows(target: str, event: Event) -> Iterator[tuple[Any, ...]]:
 
 def _finding_rows(target: str, event: Event) -> Iterator[tuple[Any, ...]]:
     if isinstance(event, Finding):
-        numbers = {name: str(value) for name, value in event.numbers.items()}
+        numbers = {name: None if value is None else str(value) for name, value in event.numbers.items()}
         yield (
             target,
             event.id,

@@ -44,6 +44,12 @@ def test_each_finding_is_a_row(any_spark: SparkSession, home: str) -> None:
         (each.id, each.path, each.message, each.position, each.first_offset) for each in expected
     ]
     assert {row.target for row in rows} <= {target.path for target in targets}
+    figures = [
+        {name: value if value is None else str(value) for name, value in each.numbers.items()}
+        for each in expected
+    ]
+    assert [row.numbers for row in rows] == figures
+    assert any(None in each.values() for each in figures), "a figure that there is not is null, and no word"
 
 
 def test_each_answer_is_a_row_with_its_json_line(local_spark: SparkSession, home: str) -> None:
