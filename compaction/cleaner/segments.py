@@ -44,7 +44,8 @@ class SideFiles:
 class Segment:
     """base_offset: from its name. path: of its log. log: the scratch file of one that was made. index_bytes,
     time_index_bytes: of used entries. largest_timestamp_ms: as a broker knows it, the modification time where there is
-    no timestamp. is_whole: every batch was seen to be sound. is_changed: it differs from what was found."""
+    no timestamp. is_whole: every batch was seen to be sound. like: the file that new files are
+    made in the likeness of. joins_previous: it was split off the segment before it."""
 
     base_offset: int
     path: str
