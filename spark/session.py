@@ -13,9 +13,11 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -135,6 +137,7 @@ def check_java() -> None:
 
 
 def _started(cluster: ClusterOptions) -> "SparkSession":
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     settings = _settings(cluster)
@@ -142,20 +145,36 @@ def _started(cluster: ClusterOptions) -> "SparkSession":
     os.environ.setdefault("PYSPARK_PYTHON", settings.get(PYTHON_OF_NODES, sys.executable))
     if is_local(cluster.master):
         os.environ.setdefault("SPARK_LOCAL_IP", _ALONE["spark.driver.host"])
-    builder = SparkSession.builder.master(cluster.master)
     with ExitStack() as undone:
         if is_local(cluster.master):
             settings = undone.enter_context(_sockets()) | settings
-        for name, value in settings.items():
-            builder = builder.config(name, value)
+        conf = SparkConf().setMaster(cluster.master).setAll([*settings.items()])
         with _noise_aside(LOG_LEVEL in dict(cluster.conf)) as said:
             try:
-                session = builder.getOrCreate()
+                with _interrupted_later():
+                    SparkContext._ensure_initialized(conf=conf)
+                session = SparkSession.builder.config(conf=conf).getOrCreate()
             except Exception as error:  # whatever Java or Spark threw: the user is told in one sentence
                 raise NoCluster(f"no Spark session on {cluster.master}: {_reason(error, said)}") from error
         undone.callback(_end, session)
         atexit.register(undone.pop_all().close)
     return session
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Ctrl-C comes behind what is done inside: a Java left alone before it has told its port never ends by itself."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -103,15 +103,17 @@ def test_a_run_of_its_own_says_nothing_of_sparks(partition: str) -> None:
     assert (said.returncode, said.stdout, said.stderr) == (alone.returncode, alone.stdout, "")
 
 
-def test_ctrl_c_ends_the_jobs_with_130(capture_small: Path) -> None:
+@pytest.mark.parametrize("after_s", [0, 0.3, 0.6, 0.9, 2])
+def test_ctrl_c_ends_the_jobs_and_java_with_130(capture_small: Path, after_s: float) -> None:
     require_spark()
     command = [*KSEG, "verify", "--spark", "--master", LOCAL, str(capture_small / "data")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while process.poll() is None and not _has_java(children):
         time.sleep(0.05)
+    time.sleep(after_s)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=120)  # Java has these pipes too: it has ended as well
     assert process.returncode == 130
     assert "interrupted" in err and "Traceback" not in err
 
