@@ -3,16 +3,18 @@
 `python -m bench.scale` measures on this machine, with the corpora of the race and a session of two cores:
 
     session_s       from a program's start until the first job is done, less what a local start takes
-    task_s          what one more task costs the driver, from jobs of many empty tasks
+    task_s          what one more task costs the driver, from jobs of many empty tasks that stay in Java
+    python_s        what it costs a core of an executor to hand a task to Python and take back its answer, from the same in Python
+    unit_s          what one more partition costs the driver, which weighs it, packs it with others and sends it out
     bytes_per_s     what one core does with a large log in the page cache, by operation
     partition_s     what a tiny partition costs one core
 
 and then reckons. A machine is so many cores over a disk (or a share of a network) of so many bytes a second:
 
     work            bytes / bytes_per_s + partitions × partition_s                 seconds of one core
-    alone           the longer of work / cores and bytes / disk
-    cluster         session_s + the longest of: work / all cores, bytes / all disks, tasks × task_s, the largest share that
-                    cannot be split
+    alone           the longest of: work / cores, bytes / disk, the largest part that cannot be split
+    cluster         session_s + partitions × unit_s + the longest of: (work + tasks × python_s) / all cores, bytes / all disks,
+                    tasks × task_s, the largest part that cannot be split
 
 The model leaves out what one cannot know here: stragglers, lost executors, queues of a busy cluster, a network between. Where
 the data lies on the brokers' own disks an executor runs on each broker, and the disks add up; that is what it assumes.
@@ -21,11 +23,14 @@ the data lies on the brokers' own disks an executor runs on each broker, and the
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
+import pickle
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +38,17 @@ from bench import corpus, measure
 from bench.measure import MIB, Machine, machine
 from bench.race import tools
 from bench.tools import Tools, clean_environment
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.work import verify
+from kseg.segment.targets import PartitionTarget
+from kseg.spark import fanout, session, tasks
+from kseg.spark.cluster import ClusterOptions
 from kseg.spark.tasks import MOST_SHARE_BYTES, MOST_SHARES, SHARES_PER_CORE
 
 GIB, TIB = 1 << 30, 1 << 40
-TASKS = 2_000
+CORES = 2  # of the session that is measured
+TASKS, UNITS = 2_000, 100_000
+EMPTY_TASKS = (sys.executable, "-m", "bench.scale", "--empty-tasks")
 OPERATIONS = {
     "verify --quick": ("verify", "--quick", "--jobs", "1"),
     "verify": ("verify", "--jobs", "1"),
@@ -51,6 +63,8 @@ class Costs:
 
     session_s: float
     task_s: float
+    python_s: float
+    unit_s: float
     partition_s: float
     bytes_per_s: dict[str, float]
 
@@ -92,11 +106,16 @@ def tasks_of(load: Load, cores: int) -> int:
 def cluster_s(costs: Costs, load: Load, node: Node, nodes: int) -> float:
     """How long a cluster takes, each machine of which has its part of the data."""
     cores = nodes * node.cores
-    return costs.session_s + max(
-        work_s(costs, load) / cores,
-        load.size_bytes / (nodes * node.disk_bytes_per_s),
-        tasks_of(load, cores) * costs.task_s,
-        load.stuck_bytes / costs.bytes_per_s[load.operation],
+    tasks = tasks_of(load, cores)
+    return (
+        costs.session_s
+        + load.partitions * costs.unit_s
+        + max(
+            (work_s(costs, load) + tasks * costs.python_s) / cores,
+            load.size_bytes / (nodes * node.disk_bytes_per_s),
+            tasks * costs.task_s,
+            load.stuck_bytes / costs.bytes_per_s[load.operation],
+        )
     )
 
 
@@ -129,8 +148,9 @@ def measured(contestants: Tools) -> Costs:
     many = contestants.corpus / "many"
     partitions = sum(1 for each in many.iterdir() if each.is_dir())
     partition_s = (_fastest(contestants, "verify", "--quick", "--jobs", "1", many) - start_s) / partitions
-    session_s, task_s = _session_and_task(start_s)
-    return Costs(session_s, task_s, partition_s, speeds)
+    session_s = _fastest_session() - start_s
+    task_s, python_s = _tasks()
+    return Costs(session_s, task_s, python_s, _unit(), partition_s, speeds)
 
 
 def _fastest(contestants: Tools, *words: str | Path) -> float:
@@ -145,25 +165,49 @@ def _empty(contestants: Tools) -> Path:
     return empty
 
 
-def _session_and_task(start_s: float) -> tuple[float, float]:
-    """Raises Failed when the programs that measure it fail."""
-    program = [sys.executable, "-m", "bench.scale", "--empty-tasks"]
-    one, many = (float(measure.run([*program, str(tasks)], keep=True).output) for tasks in (1, TASKS))
-    whole = min(measure.run([*program, "1"], keep=True).seconds for _ in range(3))
-    return whole - start_s, max(0.0, (many - one) / (TASKS - 1))
+def _fastest_session() -> float:
+    """Raises Failed when the program fails."""
+    return min(measure.run([*EMPTY_TASKS, "1"], keep=True).seconds for _ in range(3))
 
 
-def empty_tasks(tasks: int) -> float:
-    """How long a job of so many tasks takes that do nothing, the second of its kind in a session."""
-    from kseg.spark import session
-    from kseg.spark.cluster import ClusterOptions
+def _tasks() -> tuple[float, float]:
+    """What one more task costs the driver, and a core of an executor for going through Python. Raises Failed."""
+    few, many = (
+        json.loads(measure.run([*EMPTY_TASKS, str(tasks)], keep=True).output) for tasks in (1, TASKS)
+    )
+    in_java, in_python = (max(0.0, (many[of] - few[of]) / (TASKS - 1)) for of in ("java_s", "python_s"))
+    return in_java, max(0.0, in_python - in_java) * CORES
 
-    context = session.get(ClusterOptions(master="local[2]")).sparkContext
-    nothing = context.parallelize(range(tasks), tasks)
+
+def empty_tasks(tasks: int) -> dict[str, float]:
+    """How long jobs of so many tasks take that do nothing, in Java and in Python; the best of three in a session."""
+    spark = session.get(ClusterOptions(master=f"local[{CORES}]", light=True))
+    nothing = spark.sparkContext.parallelize(range(tasks), tasks)
+    return {
+        "java_s": _best(lambda: spark.range(0, tasks, 1, tasks).write.format("noop").mode("append").save()),
+        "python_s": _best(lambda: nothing.mapPartitions(list).collect()),
+    }
+
+
+def _unit() -> float:
+    """What one more partition costs the driver before its task is under way."""
+    targets = [PartitionTarget(f"/data/logs/topic-{number:06}") for number in range(UNITS)]
+    options = VerifyOptions(now_ms=0)
+    run = fanout.described(verify, targets[:1], options)
+
+    def send_out() -> None:
+        units = tasks.weigh(targets, lambda paths: [GIB] * len(paths))
+        for group in tasks.plan(verify, units, options, CORES):
+            pickle.dumps(tasks.Share(run, group), pickle.HIGHEST_PROTOCOL)
+
+    return _best(send_out) / UNITS
+
+
+def _best(job: Callable[[], object]) -> float:
     seconds = math.inf
-    for _ in range(2):
+    for _ in range(3):
         start = time.perf_counter()
-        nothing.count()
+        job()
         seconds = min(seconds, time.perf_counter() - start)
     return seconds
 
@@ -177,7 +221,8 @@ def _costs(costs: Costs, here: Machine) -> Sequence[str]:
     return (
         f"measured on {here}",
         f"  a session on a cluster    {costs.session_s:8.2f} s more than a local start",
-        f"  one more task             {costs.task_s * 1e3:8.2f} ms of the driver",
+        f"  one more task             {costs.task_s * 1e3:8.2f} ms of the driver, {costs.python_s * 1e3:.2f} ms of a core",
+        f"  one more partition        {costs.unit_s * 1e6:8.2f} us of the driver",
         f"  one tiny partition        {costs.partition_s * 1e3:8.2f} ms of a core",
         *(f"  {name:24}  {speed / MIB:8.0f} MiB/s of a core" for name, speed in costs.bytes_per_s.items()),
     )
@@ -194,18 +239,24 @@ def _break_evens(costs: Costs) -> list[str]:
 
 
 def _fleet(costs: Costs) -> list[str]:
-    brokers, each_bytes, partitions = 1_000, 10 * TIB, 2_000
-    lines = [f"{brokers:,} brokers x {each_bytes // TIB} TiB, {partitions:,} partitions each, 1 GiB segments"]
-    for words, node in (
-        ("2 cores of each, disks of 0.5 GB/s", Node(2, 0.5e9)),
-        ("2 cores of each, disks of 3 GB/s", Node(2, 3e9)),
-        ("8 cores of each, disks of 3 GB/s", Node(8, 3e9)),
+    brokers, each_bytes, each_partitions = 1_000, 10 * TIB, 2_000
+    lines = [
+        f"{brokers:,} brokers x {each_bytes // TIB} TiB, {each_partitions:,} partitions each, 1 GiB segments"
+    ]
+    for words, nodes, node in (
+        ("one machine of 64 cores, 10 GB/s", 1, Node(64, 10e9)),
+        ("2 cores of each broker, disks of 0.5 GB/s", brokers, Node(2, 0.5e9)),
+        ("2 cores of each broker, disks of 3 GB/s", brokers, Node(2, 3e9)),
+        ("8 cores of each broker, disks of 3 GB/s", brokers, Node(8, 3e9)),
+        ("8 cores of each broker, page cache", brokers, Node(8, math.inf)),
     ):
         for operation in costs.bytes_per_s:
-            load = Load(operation, brokers * each_bytes, brokers * partitions, stuck_bytes=GIB)
-            hours = cluster_s(costs, load, node, brokers) / 3600
-            driver = tasks_of(load, brokers * node.cores) * costs.task_s / 3600
-            lines.append(f"  {words}: {operation:24} {hours:8.1f} h (the driver is busy for {driver:.2f} h)")
+            load = Load(operation, brokers * each_bytes, brokers * each_partitions, stuck_bytes=GIB)
+            seconds = alone_s(costs, load, node) if nodes == 1 else cluster_s(costs, load, node, nodes)
+            lines.append(f"  {words:42} {operation:24} {seconds / 3600:8.2f} h")
+    tasks_s = tasks_of(load, brokers * node.cores) * costs.task_s
+    units_s = load.partitions * costs.unit_s
+    lines.append(f"  the driver: {units_s:.0f} s to plan, {tasks_s:.0f} s for {tasks_of(load, 1):,} tasks")
     return lines
 
 
@@ -216,10 +267,8 @@ def main() -> None:
     parser.add_argument("--empty-tasks", type=int, metavar="N", help="only time a job of N empty tasks")
     options = parser.parse_args()
     if options.empty_tasks:
-        print(empty_tasks(options.empty_tasks))
+        print(json.dumps(empty_tasks(options.empty_tasks)))
         return
-    import tempfile
-
     directory = options.corpus.resolve()
     with tempfile.TemporaryDirectory(dir=directory, prefix=".scale-") as scratch:
         print(report(measured(tools(directory, Path(scratch))), machine()))

@@ -21,7 +21,14 @@ from bench.scale import (
 )
 from kseg.spark.tasks import MOST_SHARE_BYTES, MOST_SHARES, SHARES_PER_CORE
 
-COSTS = Costs(session_s=5, task_s=0.001, partition_s=0.002, bytes_per_s={"look": GIB, "count": GIB / 10})
+COSTS = Costs(
+    session_s=5,
+    task_s=0.001,
+    python_s=0.01,
+    unit_s=1e-5,
+    partition_s=0.002,
+    bytes_per_s={"look": GIB, "count": GIB / 10},
+)
 FAST = Node(4, math.inf)
 
 
@@ -34,10 +41,17 @@ def test_one_machine_is_held_up_by_its_cores_its_disk_or_what_cannot_be_split() 
 
 def test_a_cluster_pays_for_its_session_and_for_every_task() -> None:
     load = Load("look", 4096 * GIB, 0)
-    assert cluster_s(COSTS, load, FAST, 10) == pytest.approx(5 + 4096 / 40)
+    # 16,384 tasks of 256 MiB each
+    assert cluster_s(COSTS, load, FAST, 10) == pytest.approx(5 + (4096 + 16_384 * 0.01) / 40)
     assert cluster_s(COSTS, load, Node(4, GIB / 2), 10) == pytest.approx(5 + 4096 / 5)
-    # 16,384 tasks of 1 ms each are more than what 10,000 machines need for the work
+    # 16,384 tasks of 1 ms each are more than what 1,000 machines need for the work
     assert cluster_s(COSTS, load, FAST, 1_000) == pytest.approx(5 + 16_384 * 0.001)
+
+
+def test_a_cluster_waits_until_the_driver_has_planned_all_partitions() -> None:
+    few, many = (Load("look", 4096 * GIB, partitions) for partitions in (0, 100_000))
+    later = cluster_s(COSTS, many, FAST, 10) - cluster_s(COSTS, few, FAST, 10)
+    assert later == pytest.approx(100_000 * (1e-5 + 0.002 / 40))
 
 
 def test_tasks_are_counted_as_kseg_makes_them() -> None:
@@ -58,5 +72,6 @@ def test_the_break_even_lies_where_both_take_as_long() -> None:
 def test_the_report_names_what_was_measured_and_what_follows() -> None:
     said = report(COSTS, Machine(2, 24 << 30, "a processor", "Linux 6 x86_64"))
     assert "a processor" in said
-    assert "1.00 ms of the driver" in said
+    assert "1.00 ms of the driver, 10.00 ms of a core" in said
+    assert "10.00 us of the driver" in said
     assert all(name in said for name in COSTS.bytes_per_s)
