@@ -31,6 +31,7 @@ from kseg.segment.partition.names import is_topic_name
 from kseg.segment.writing.partitioner import partition_for_key
 from kseg.segment.writing.runs import RunWriter
 from kseg.spark.source.schema import HEADERS_TYPE
+from kseg.spark.source.words import INT_MAX
 from kseg.spark.source.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ _TYPES: Mapping[str, tuple[type[DataType], ...]] = {
     "timestampType": (IntegerType,),
 }
 _SPELLED = {name.lower(): name for name in (*_TYPES, "headers")}
-_INT_MAX = 2**31 - 1
 Row = tuple[Any, ...]
 
 
@@ -67,7 +67,7 @@ class RowColumns:
             if name in at:
                 raise UsageError(f"there are two columns {name}")
             fits = (
-                _same_but_for_nulls(column.dataType)
+                column.dataType.simpleString() == HEADERS_TYPE.simpleString()  # whatever may be null
                 if name == "headers"
                 else isinstance(column.dataType, _TYPES[name])
             )
@@ -88,10 +88,6 @@ class RowColumns:
         if not options.keep_offsets:
             at.pop("offset", None)
         return cls(at)
-
-
-def _same_but_for_nulls(kind: DataType) -> bool:
-    return kind.simpleString() == HEADERS_TYPE.simpleString()
 
 
 class RowWriter:
@@ -143,7 +139,7 @@ class RowWriter:
     def _partition(self, topic: str, partition: int | None, record: Record) -> int:
         count = self._counts[topic]
         if partition is not None:
-            if not 0 <= partition <= _INT_MAX:
+            if not 0 <= partition <= INT_MAX:
                 raise UsageError(f"{partition} is no partition")
             if self._options.partitions is not None and partition >= count:
                 raise UsageError(f"a row of {topic} is for partition {partition}, and there are {count}")

@@ -8,7 +8,6 @@ Spark itself refuses the save modes `errorifexists` and `ignore` for every data 
 `ifExists` of mode `append` means the same.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,7 +19,7 @@ from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partit
 from kseg.segment.writing.batching import DEFAULT_BATCH_BYTES
 from kseg.segment.writing.runs import RunRules
 from kseg.segment.writing.segment_writer import DEFAULT_SEGMENT_BYTES, RollRules
-from kseg.spark.source.words import Words, paths_of, whole_number
+from kseg.spark.source.words import INT_MAX, Words, json_of, paths_of, whole_number
 
 APPEND, ERROR, IGNORE = "append", "error", "ignore"
 CREATE_TIME, LOG_APPEND_TIME = "createtime", "logappendtime"
@@ -45,7 +44,6 @@ WRITE_NAMES: Final = (
 )
 STREAM_WRITE_NAMES: Final = ("checkpointLocation", "queryName", "sinkId")
 _UNCOMPRESSED = ("uncompressed", "producer")
-_INT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,18 +79,17 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(
         log_dir=paths[0],
         topic=topic,
-        partitions=words.number("partitions", _INT_MAX),
+        partitions=words.number("partitions", INT_MAX),
         if_exists=words.choice("ifExists", (APPEND, ERROR, IGNORE)),
         runs=RunRules(
             codec=_codec(words),
-            batch_bytes=words.number("batch.size", _INT_MAX) or DEFAULT_BATCH_BYTES,
-            batch_records=words.number("batchRecords", _INT_MAX),
+            batch_bytes=words.number("batch.size", INT_MAX) or DEFAULT_BATCH_BYTES,
+            batch_records=words.number("batchRecords", INT_MAX),
         ),
         rolls=RollRules(
-            segment_bytes=words.number("segment.bytes", _INT_MAX) or DEFAULT_SEGMENT_BYTES,
+            segment_bytes=words.number("segment.bytes", INT_MAX) or DEFAULT_SEGMENT_BYTES,
             segment_ms=words.number("segment.ms"),
-            segment_index_bytes=words.number("segment.index.bytes", _INT_MAX)
-            or L.DEFAULT_SEGMENT_INDEX_BYTES,
+            segment_index_bytes=words.number("segment.index.bytes", INT_MAX) or L.DEFAULT_SEGMENT_INDEX_BYTES,
             index_interval_bytes=words.least_zero("index.interval.bytes", L.DEFAULT_INDEX_INTERVAL_BYTES),
         ),
         append_time=_append_time(words),
@@ -116,8 +113,8 @@ class _KafkaWords(Words):
         if text is None:
             return default
         value = whole_number(text)
-        if value is None or not 0 <= value <= _INT_MAX:
-            raise UsageError(f"the option {name} is a whole number from 0 to {_INT_MAX}, not {text!r}")
+        if value is None or not 0 <= value <= INT_MAX:
+            raise UsageError(f"the option {name} is a whole number from 0 to {INT_MAX}, not {text!r}")
         return value
 
 
@@ -136,12 +133,9 @@ def _topic_ids(words: Words, topic: str | None) -> dict[str, str]:
     text = words.get("topicId")
     if text is None:
         return {}
-    wrong = UsageError('the option topicId is an id, or JSON like {"orders":"AAECAwQFBgcICQoLDA0ODw"}')
     if text.lstrip().startswith("{"):
-        try:
-            ids = json.loads(text)
-        except (ValueError, RecursionError):
-            raise wrong from None
+        ids = json_of(text, "topicId", '{"orders":"AAECAwQFBgcICQoLDA0ODw"}')
+        assert isinstance(ids, dict)  # by its first character
     elif topic is None:
         raise UsageError("one topicId for all rows needs the option topic; with a column it is JSON by topic")
     else:
@@ -151,4 +145,4 @@ def _topic_ids(words: Words, topic: str | None) -> dict[str, str]:
             encode_partition_metadata(PartitionMetadata(identity))
         except (FormatError, AttributeError, TypeError) as error:
             raise UsageError(f"{identity!r} is no id of the topic {name}: {error}") from None
-    return dict(ids)
+    return ids

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,6 +200,81 @@ def test_what_the_driver_refuses_at_once(
     assert not (tmp_path / "data").exists()
 
 
+def logs_of(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.log"))
+
+
+def headers_of(directory: Path) -> list[tuple[int, int, int]]:
+    """(leader epoch, attributes, records) of each batch, by their places in the format."""
+    found = []
+    for path in logs_of(directory):
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            epoch, _, _, attributes = struct.unpack_from(">ibIh", data, at + 12)
+            found.append((epoch, attributes, *struct.unpack_from(">i", data, at + 57)))
+            at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+    return found
+
+
+def test_what_options_make_of_batches(tmp_path: Path) -> None:
+    names = ("value", "timestamp")
+    rows = values_of(7, "v", timestamp=datetime.datetime.fromtimestamp(5, datetime.UTC))
+    given: dict[str, Any] = {
+        "batchRecords": "3",
+        "leaderEpoch": "7",
+        "message.timestamp.type": "LogAppendTime",
+    }
+    writer = writer_of(tmp_path / "data", names, topic="t", **given, **{"kafka.compression.type": "gzip"})
+    writer.commit([attempt(writer, 0, batch_of(rows, names))])
+    partition = tmp_path / "data" / "t-0"
+    assert headers_of(partition) == [(7, 0x09, 3), (7, 0x09, 3), (7, 0x09, 1)], "gzip is 1, LogAppendTime 8"
+    assert {record.timestamp_ms for record in records_of(partition)} == {5000}
+    assert (partition / "leader-epoch-checkpoint").read_text() == "0\n1\n7 0\n"
+    writer = writer_of(tmp_path / "data", names, topic="t")
+    writer.commit([attempt(writer, 0, batch_of(rows[:1], names))])
+    assert headers_of(partition)[-1] == (7, 0, 1), "the epoch goes on"
+
+
+@pytest.mark.parametrize(
+    ("given", "bases"),
+    [
+        ({}, [0]),
+        ({"segment.ms": "3000"}, [0, 4, 8]),  # what is more than this behind the first record rolls
+        ({"segment.bytes": "300"}, [0, 3, 6, 9]),  # a batch of one such record has 88 bytes
+        ({"segment.index.bytes": "32", "index.interval.bytes": "0"}, None),
+    ],
+)
+def test_when_segments_roll(tmp_path: Path, given: dict[str, Any], bases: list[int] | None) -> None:
+    names = ("value", "timestamp")
+    times = [datetime.datetime.fromtimestamp(n, datetime.UTC) for n in range(10)]
+    rows = [{"value": b"v" * 20, "timestamp": time} for time in times]
+    writer = writer_of(tmp_path / "data", names, topic="t", batchRecords="1", **given)
+    writer.commit([attempt(writer, 0, batch_of(rows, names))])
+    partition = tmp_path / "data" / "t-0"
+    found = [int(path.stem) for path in logs_of(partition)]
+    if bases is None:
+        assert len(found) > 2
+        assert all(path.stat().st_size <= 32 for path in partition.glob("*.index"))
+    else:
+        assert found == bases
+    assert len(records_of(partition)) == 10
+    assert run(["verify", "--deep", "--quiet", str(tmp_path / "data")]) == 0
+
+
+def test_the_id_of_a_topic(tmp_path: Path) -> None:
+    identity, names = "AAECAwQFBgcICQoLDA0ODw", ("value", "topic")
+    rows = [{"value": b"v", "topic": "a"}, {"value": b"v", "topic": "b"}]
+    writer = writer_of(tmp_path / "data", names, topicId=json.dumps({"a": identity}))
+    writer.commit([attempt(writer, 0, batch_of(rows, names))])
+    told = (tmp_path / "data" / "a-0" / "partition.metadata").read_text()
+    assert told == f"version: 0\ntopic_id: {identity}"
+    assert not (tmp_path / "data" / "b-0" / "partition.metadata").exists()
+    with pytest.raises(UsageError, match="needs the option topic"):
+        writer_of(tmp_path / "data", names, topicId=identity)
+    with pytest.raises(UsageError, match="topicId is JSON like"):
+        writer_of(tmp_path / "data", names, topicId="{" + identity)
+
+
 # --- attempts
 
 
@@ -310,5 +387,13 @@ def test_a_micro_batch_is_written_once_however_often_it_comes(tmp_path: Path) ->
     writer = KafkaLogStreamWriter(schema_of(("value",)), given, False)
     writer.commit([writer.write(iter([batch_of(values_of(1, "new"), ("value",))]))], 0)
     assert len(contents_of(log_dir / "t-0")) == 4, "another query counts for itself"
+    own = {"path": str(log_dir), "topic": "t", "sinkId": "nightly"}
+    for number in (5, 5):
+        writer = KafkaLogStreamWriter(schema_of(("value",)), own, False)
+        writer.commit([writer.write(iter([batch_of(values_of(1, "own"), ("value",))]))], number)
+    assert len(contents_of(log_dir / "t-0")) == 5
+    assert json.loads((log_dir / "kseg-stream-nightly.json").read_text())["batch"] == 5
+    with pytest.raises(UsageError, match=r"'\.\./x' cannot be part of a file name"):
+        KafkaLogStreamWriter(schema_of(("value",)), {**own, "sinkId": "../x"}, False)
     with pytest.raises(UsageError, match="sinkId"):
         KafkaLogStreamWriter(schema_of(("value",)), {"path": str(log_dir), "topic": "t"}, False)
