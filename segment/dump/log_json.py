@@ -40,9 +40,8 @@ class LogJson(LogRows):
 
     def events(self, start: int = 0) -> Iterator[Event]:
         for event in super().events(start):
-            if not isinstance(
-                event, Text
-            ):  # its place is behind the lines of what comes before it in the file
+            if not isinstance(event, Text):
+                # its place is behind the lines of what comes before it in the file
                 yield from self._block.flush()
             yield Text(json_line(event.values)) if isinstance(event, Row) else event
         yield from self._block.flush()
