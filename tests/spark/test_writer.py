@@ -220,11 +220,12 @@ def test_what_options_make_of_batches(tmp_path: Path) -> None:
     names = ("value", "timestamp")
     rows = values_of(7, "v", timestamp=datetime.datetime.fromtimestamp(5, datetime.UTC))
     given: dict[str, Any] = {
+        "kafka.compression.type": "gzip",
         "batchRecords": "3",
         "leaderEpoch": "7",
         "message.timestamp.type": "LogAppendTime",
     }
-    writer = writer_of(tmp_path / "data", names, topic="t", **given, **{"kafka.compression.type": "gzip"})
+    writer = writer_of(tmp_path / "data", names, topic="t", **given)
     writer.commit([attempt(writer, 0, batch_of(rows, names))])
     partition = tmp_path / "data" / "t-0"
     assert headers_of(partition) == [(7, 0x09, 3), (7, 0x09, 3), (7, 0x09, 1)], "gzip is 1, LogAppendTime 8"
