@@ -6,6 +6,7 @@ longer than need be comes out short.
 """
 
 from kseg.segment.kernel import records as walked
+from kseg.segment.kernel import views
 
 
 def put_int(out, at, value):
@@ -73,14 +74,6 @@ def put_batch_header(out, o, size, base, last, attributes, base_ms, max_ms, coun
     return 0
 
 
-def copied(out, o, source, start, length):
-    i = 0
-    while i < length:
-        out[o + i] = source[start + i]
-        i = i + 1
-    return o + length
-
-
 def put_records(body, end, cells, capacity, count, row, at, flags, base, base_ms, out, o, room):
     """Encode the kept records of batch `row`, from record `at` on; the position behind them, −1 when `out` is too small."""
     while at < count and cells[at] == row:
@@ -108,12 +101,15 @@ def put_records(body, end, cells, capacity, count, row, at, flags, base, base_ms
             o = put_varint(out, o, offset_delta)
             o = put_varint(out, o, key_length)
             if key_length > 0:
-                o = copied(out, o, body, cells[3 * capacity + at], key_length)
+                views.copied(out, o, body, cells[3 * capacity + at], key_length)
+                o = o + key_length
             o = put_varint(out, o, value_length)
             if value_length > 0:
-                o = copied(out, o, body, cells[5 * capacity + at], value_length)
+                views.copied(out, o, body, cells[5 * capacity + at], value_length)
+                o = o + value_length
             o = put_varint(out, o, header_count)
             if headers_length > 0:
-                o = copied(out, o, body, headers_start, headers_length)
+                views.copied(out, o, body, headers_start, headers_length)
+                o = o + headers_length
         at = at + 1
     return o

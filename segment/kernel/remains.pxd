@@ -1,5 +1,5 @@
 cimport cython
-from kseg.segment.kernel cimport recode
+from kseg.segment.kernel cimport recode, views
 
 @cython.locals(row=cython.Py_ssize_t)
 cdef int put_row(long long* table, Py_ssize_t capacity, long long* state, long long size, long long last, long long max_ms, long long count, long long start) noexcept

@@ -19,7 +19,7 @@ is due, VALID −1 and in CRC where in `out` it starts).
 `rewrite` goes over runs of batches with these; the places of `state` and of `params` are named there.
 """
 
-from kseg.segment.kernel import recode
+from kseg.segment.kernel import recode, views
 
 
 def put_row(table, capacity, state, size, last, max_ms, count, start):
@@ -71,7 +71,8 @@ def flush_span(view, out, room, short, state):
         return 2
     if length > room - state[0]:
         return 1
-    state[0] = recode.copied(out, state[0], view, state[1], length)
+    views.copied(out, state[0], view, state[1], length)
+    state[0] = state[0] + length
     state[1] = state[2]
     return 0
 
