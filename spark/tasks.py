@@ -348,12 +348,10 @@ def _packed(events: list[Event], path: str) -> bytes:
 
 def arrive(run: Run[T, O]) -> Blind | None:
     """Make this process stand where the driver stands, and look around when it is new to the run."""
-    if os.getcwd() != run.directory:
-        _hold_on_to_modules()
-        try:
-            os.chdir(run.directory)
-        except OSError:
-            return Blind(socket.gethostname(), run.directory, "does not see")
+    try:
+        stand_in(run.directory)
+    except OSError:
+        return Blind(socket.gethostname(), run.directory, "does not see")
     if run.id in _known_runs:
         return None
     blind = unseen(run.landmarks)
@@ -364,6 +362,13 @@ def arrive(run: Run[T, O]) -> Blind | None:
         _known_runs.clear()  # a process works for one run at a time, mostly
         _known_runs.add(run.id)
     return blind
+
+
+def stand_in(directory: str) -> None:
+    """Make this process stand where paths are relative to. Raises OSError."""
+    if os.getcwd() != directory:
+        _hold_on_to_modules()
+        os.chdir(directory)
 
 
 def _hold_on_to_modules() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from kseg.segment.files import PrivateMemory
 from kseg.segment.kernel import keyrows as R
-from kseg.spark.shuffle.plan import OFFSET_BYTES, ROW_BYTES, Kind, Message, ShufflePlan
+from kseg.spark.shuffle.plan import ROW_BYTES, Kind, Message, ShufflePlan, numbers
 
 _GONE = 1 << 19
 
@@ -36,7 +36,7 @@ def verdicts_of(messages: Iterable[tuple[int, Message]], plan: ShufflePlan) -> I
     memory = PrivateMemory(ROW_BYTES * (rows * 3 // 2 + 2), is_large=True)
     slots = memory.view.cast("q")
     try:
-        state = _numbers(3)
+        state = numbers(3)
         yield from _folded(blobs[Kind.PUT], slots, state, router)
         yield plan.notes_place, pickle.dumps(state[R.F_SIZE])
         yield from _asked(blobs[Kind.ASK], slots, state, router)
@@ -49,7 +49,7 @@ def _folded(
     blobs: list[bytes], slots: memoryview, state: memoryview, router: "_Router"
 ) -> Iterator[tuple[int, bytes]]:
     slot_count = len(slots) // 3
-    gone = _numbers(_GONE)
+    gone = numbers(_GONE)
     for rows, count in _stretches(blobs):
         R.fold_rows(rows, 0, count, slots, slot_count, slot_count - 1, state, gone)
         yield from router.routed(gone, state[R.F_GONE])
@@ -59,7 +59,7 @@ def _folded(
 def _asked(
     blobs: list[bytes], slots: memoryview, state: memoryview, router: "_Router"
 ) -> Iterator[tuple[int, bytes]]:
-    gone = _numbers(_GONE)
+    gone = numbers(_GONE)
     for rows, count in _stretches(blobs):
         R.ask_rows(rows, count, slots, len(slots) // 3, state, gone)
         yield from router.routed(gone, state[R.F_GONE])
@@ -81,17 +81,13 @@ class _Router:
 
     def __init__(self, plan: ShufflePlan) -> None:
         self._bases = memoryview(array("q", plan.bases))
-        self._bounds = _numbers(len(plan.bases) + 1)
+        self._bounds = numbers(len(plan.bases) + 1)
 
     def routed(self, offsets: memoryview, count: int) -> Iterator[tuple[int, bytes]]:
         if not count:
             return
-        out, bounds, groups = _numbers(count), self._bounds, len(self._bases)
+        out, bounds, groups = numbers(count), self._bounds, len(self._bases)
         R.scatter_offsets(offsets, count, self._bases, groups, bounds, out)
         for group in range(groups):
             if bounds[group] < bounds[group + 1]:
                 yield group, out[bounds[group] : bounds[group + 1]].tobytes()
-
-
-def _numbers(count: int) -> memoryview:
-    return memoryview(array("q", bytes(OFFSET_BYTES * count)))

@@ -12,7 +12,6 @@ log is compacted otherwise.
 """
 
 import pickle
-from array import array
 from collections.abc import Iterator
 
 from kseg.compaction.cleaner.mapping import start_position
@@ -27,13 +26,13 @@ from kseg.segment.kernel import keyrows as R
 from kseg.segment.kernel.batch_runs import plain_stop, same_transaction
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
 from kseg.spark.shuffle.plan import (
-    OFFSET_BYTES,
     ROW_BYTES,
     Kind,
     Message,
     Note,
     SegmentWork,
     ShufflePlan,
+    numbers,
 )
 
 _ASKED_ROWS = 8 * RECORDS_PER_TABLE
@@ -159,13 +158,13 @@ class _Sender:
         size_bytes = ROW_BYTES * self._slots_count
         self._memory = PrivateMemory(size_bytes, is_large=size_bytes > _LARGE_BYTES)
         self._slots = self._memory.view.cast("q")
-        self._hashes = _numbers(2 * RECORDS_PER_TABLE)
-        self._rows = _numbers(3 * RECORDS_PER_TABLE)
-        self._asked = _numbers(3 * (_ASKED_ROWS + RECORDS_PER_TABLE))
-        self._gone = _numbers(_GONE + RECORDS_PER_TABLE)
-        self._put_state, self._ask_state = _numbers(2), _numbers(2)
-        self._fold_state = _numbers(3)
-        self._bounds = _numbers(plan.parts + 1)
+        self._hashes = numbers(2 * RECORDS_PER_TABLE)
+        self._rows = numbers(3 * RECORDS_PER_TABLE)
+        self._asked = numbers(3 * (_ASKED_ROWS + RECORDS_PER_TABLE))
+        self._gone = numbers(_GONE + RECORDS_PER_TABLE)
+        self._put_state, self._ask_state = numbers(2), numbers(2)
+        self._fold_state = numbers(3)
+        self._bounds = numbers(plan.parts + 1)
         self._last = work.segment.base_offset - 1
         self._ready: list[tuple[int, Message]] = []
 
@@ -232,7 +231,7 @@ class _Sender:
             self._ask_state[R.S_AT] = 0
 
     def _send_rows(self, kind: Kind, rows: memoryview, count: int, filled: int) -> None:
-        out, bounds, parts = _numbers(3 * filled), self._bounds, self._plan.parts
+        out, bounds, parts = numbers(3 * filled), self._bounds, self._plan.parts
         R.scatter_rows(rows, count, parts, bounds, out)
         for part in range(parts):
             if bounds[part] < bounds[part + 1]:
@@ -249,7 +248,3 @@ class _Sender:
     def close(self) -> None:
         self._slots.release()
         self._memory.close()
-
-
-def _numbers(count: int) -> memoryview:
-    return memoryview(array("q", bytes(OFFSET_BYTES * count)))

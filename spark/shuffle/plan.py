@@ -10,6 +10,7 @@ A row is 24 bytes, an offset 8 (`kernel.keyrows`); they travel as bytes, many at
 """
 
 import os
+from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from kseg.compaction.cleaner.segments import Segment
 from kseg.compaction.cleaner.transactions import Transactions
 from kseg.segment.findings import Finding
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.spark import tasks
 
 ROW_BYTES = 24
 OFFSET_BYTES = 8
@@ -61,8 +63,12 @@ def stand_in(directory: str) -> None:
     """A task goes to where paths are relative to. Where that is not there, relative paths lead nowhere, and whoever follows
     one says so."""
     with suppress(OSError):
-        if os.getcwd() != directory:
-            os.chdir(directory)
+        tasks.stand_in(directory)
+
+
+def numbers(count: int) -> memoryview:
+    """Room for so many numbers of 8 bytes, all 0."""
+    return memoryview(array("q", bytes(OFFSET_BYTES * count)))
 
 
 def new_secret() -> tuple[int, int]:

@@ -180,6 +180,22 @@ def test_the_zip_is_the_whole_package(tmp_path: Path) -> None:
     assert path.stat().st_size < 2_000_000
 
 
+def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
+    """Spark puts shipped zips under `.`; what a task imports later comes from there too."""
+    shipping.write_zip(str(tmp_path / "kseg.zip"))
+    (tmp_path / "elsewhere").mkdir()
+    script = (
+        "import os, sys\n"
+        "sys.path.insert(0, 'kseg.zip')\n"
+        "from kseg.spark.shuffle.plan import stand_in\n"
+        "stand_in(os.path.abspath('elsewhere'))\n"
+        "import kseg.recovery.verify.work as late\n"
+        "assert os.path.basename(os.getcwd()) == 'elsewhere' and 'kseg.zip' in late.__file__, late.__file__\n"
+        "stand_in(os.path.abspath('nowhere'))\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+
+
 # --- nodes that see something else
 
 
