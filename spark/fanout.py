@@ -64,7 +64,7 @@ def run(
     about the cluster. in_place: the work changes files of the targets. Raises UsageError where Spark is missing,
     NoCluster where the cluster is, or does not see the files.
     """
-    context = ready(cluster, say or _ignore)
+    context = ready(cluster, say)
     run = described(work, targets, options, in_place=in_place)
     yield from _Run(context, run, targets, finished or _ignore).events()
 
@@ -84,8 +84,9 @@ def described(
     )
 
 
-def ready(cluster: ClusterOptions, say: Say) -> "SparkContext":
-    """The context of a cluster whose nodes are there and have kseg. Raises as `run` does."""
+def ready(cluster: ClusterOptions, say: Say | None = None) -> "SparkContext":
+    """The context of a cluster whose nodes are there and have kseg. say: as of `run`. Raises as that does."""
+    say = say or _ignore
     context = sessions.get(cluster).sparkContext
     if not sessions.is_local(context.master or ""):
         sessions.await_executors(context, say)

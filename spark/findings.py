@@ -59,7 +59,7 @@ class _Rows:
 def _frame(
     work: Work[T, O], targets: Sequence[T], options: O, cluster: ClusterOptions, rows_of: RowsOf, columns: str
 ) -> "DataFrame":
-    context = fanout.ready(cluster, lambda _sentence: None)
+    context = fanout.ready(cluster)
     run = fanout.described(work, targets, options)
     units = tasks.weigh(targets)
     groups = tasks.pack(units, max(1, context.defaultParallelism), tasks.MOST_SHARE_BYTES)

@@ -85,7 +85,7 @@ def run(
         if not is_large:
             yield from fanout.run(work, list(stretch), options, cluster, finished, say, **more)
             continue
-        compact = partial(compact_by_shuffle, context=fanout.ready(cluster, say or _ignore))
+        compact = partial(compact_by_shuffle, context=fanout.ready(cluster, say))
         for group in stretch:
             # what the driver does is tried once: there are no others to agree with
             yield from guarded(compact, group.targets[0], replace(options, shared=None))
@@ -95,7 +95,3 @@ def run(
 
 def _is_large(group: TargetGroup, options: CompactOptions) -> bool:
     return len(group.targets) == 1 and is_too_large(group.targets[0], options)
-
-
-def _ignore(_sentence: str) -> None:
-    return None
