@@ -1,13 +1,12 @@
 """What the commands that change directories have in common: --apply, --output and what goes with them, and the frame of
 a run."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kseg.cli.declare import Option
-from kseg.segment.errors import Refused, UsageError
+from kseg.segment.errors import UsageError
 
 if TYPE_CHECKING:
     from kseg.cli.render import Style
@@ -97,22 +96,9 @@ def change(
 @contextmanager
 def _held(run: "Around[Any]", targets: "Sequence[Target]") -> "Iterator[object]":
     """What the run holds; not before it is known that its copies leave the input as it is. Raises Refused."""
+    from kseg.segment.targets import refuse_inside
+
     if run.options.output is not None:
-        _refuse_inside(run.options.output, targets)
+        refuse_inside(run.options.output, targets)
     with run.held(targets) as options:
         yield options
-
-
-def _refuse_inside(output: str, targets: "Sequence[Target]") -> None:
-    """Raises Refused when the output is a directory of the input's or lies in one: a broker dies of a directory in its
-    data directory that it does not know."""
-    from kseg.segment.partition.directory import is_log_directory
-    from kseg.segment.targets import PartitionTarget, directory_of
-
-    places = {directory_of(target) for target in targets}
-    log_dirs = {target.log_dir for target in targets if isinstance(target, PartitionTarget)}
-    places |= {place for place in log_dirs if place is not None and is_log_directory(place)}
-    goal = os.path.join(os.path.realpath(output), "")
-    for place in sorted(places):
-        if goal.startswith(os.path.join(os.path.realpath(place), "")):
-            raise Refused(f"the output {output} lies in the input's directory {place}")

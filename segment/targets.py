@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.errors import FormatError, Refused, UnreadableInput
 from kseg.segment.partition.directory import (
     Entry,
     LogDirectory,
@@ -67,6 +67,32 @@ Target = FileTarget | PartitionTarget | LogDirTarget
 def directory_of(target: Target) -> str:
     """The directory that a target is, or lies in."""
     return target.path if not isinstance(target, FileTarget) else os.path.dirname(target.path) or os.curdir
+
+
+def refuse_inside(output: str, targets: Sequence[Target]) -> None:
+    """Raises Refused when an output is a directory of the targets or lies in a partition or data directory of theirs: a
+    broker dies of a directory there that it does not know. A segment that lies by itself somewhere may have neighbours."""
+    goal = os.path.join(os.path.realpath(output), "")
+    for place in sorted({place for target in targets for place in _brokers_directories(target)}):
+        if goal.startswith(os.path.join(os.path.realpath(place), "")):
+            raise Refused(f"the output {output} lies in the input's directory {place}")
+    for place in sorted({directory_of(target) for target in targets}):
+        if goal == os.path.join(os.path.realpath(place), ""):
+            raise Refused(f"the output {output} lies in the input's directory {place}")
+
+
+def _brokers_directories(target: Target) -> Iterator[str]:
+    """The directory of a target and the data directory around it, as far as they are a broker's."""
+    directory = directory_of(target)
+    if isinstance(target, FileTarget) and own_partition_name(directory) is None:
+        return
+    yield directory
+    if isinstance(target, PartitionTarget):
+        around = target.log_dir
+    else:
+        around = os.path.join(directory, os.pardir) if isinstance(target, FileTarget) else None
+    if around is not None and is_log_directory(around):
+        yield around
 
 
 class Expansion(StrEnum):

@@ -16,8 +16,7 @@ from kseg.segment.errors import KsegError, Refused
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.export.options import ExportOptions, Form
 from kseg.segment.findings import ERROR, Finding
-from kseg.segment.partition.directory import is_log_directory, own_partition_name
-from kseg.segment.targets import PartitionTarget, Target, directory_of
+from kseg.segment.targets import Target, refuse_inside
 
 SUMMED = ("files", "records", "bytes", "damaged_bytes")
 
@@ -87,28 +86,10 @@ class Run:
 
 
 def refuse_own_input(output: str, targets: Sequence[Target]) -> None:
-    """Raise Refused when the output would lie in a directory of the input's, or around it."""
+    """Raises Refused when the output would lie in a directory of the input's, or around it."""
     goal = os.path.realpath(output)
     for target in targets:
         path = os.path.realpath(target.path)
         if os.path.commonpath((path, goal)) == goal:
             raise Refused(f"the output {output} holds the input {target.path}")
-        for place in map(os.path.realpath, _directories_of(target)):
-            if goal.startswith(place + os.sep):
-                raise Refused(f"the output {output} lies in the input's directory {place}")
-
-
-def _directories_of(target: Target) -> Iterator[str]:
-    """The partition of a target and the data directory around it: a broker dies of a directory that it does not know.
-    A segment that lies by itself somewhere has neither."""
-    if isinstance(target, PartitionTarget):
-        yield target.path
-        if target.log_dir is not None:
-            yield target.log_dir
-        return
-    directory = directory_of(target)
-    if own_partition_name(directory) is not None:
-        yield directory
-        around = os.path.join(directory, os.pardir)
-        if is_log_directory(around):
-            yield around
+    refuse_inside(output, targets)

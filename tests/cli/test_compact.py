@@ -210,3 +210,16 @@ def test_a_log_that_is_no_file(partition: Path, say: Say, make: Callable[[Path],
     status, _, err = say("--now", T0, partition)
     assert status == 4
     assert f"{path} came while the directory was looked at, or is no regular file" in err
+
+
+def test_a_segment_by_itself_may_have_a_copy_for_a_neighbour(
+    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    alone = tmp_path / "alone" / "00000000000000000000.log"
+    alone.parent.mkdir()
+    alone.write_bytes((partition / alone.name).read_bytes())
+    with unchanged(alone.parent):
+        assert run(["recover", "--output", str(alone.parent), str(alone)]) == 4
+    assert "lies in the input's directory" in capfd.readouterr().err
+    assert run(["recover", "--output", str(alone.parent / "copy"), str(alone)]) == 0
+    assert (alone.parent / "copy" / "alone" / alone.name).read_bytes() == alone.read_bytes()
