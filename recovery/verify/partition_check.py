@@ -29,16 +29,13 @@ from kseg.segment.events import Event
 from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
-from kseg.segment.partition.names import Role
+from kseg.segment.partition.names import INTERNAL_TOPICS, Role
 from kseg.segment.partition.surroundings import Surroundings, surroundings
 from kseg.segment.scanning.trust import trust_in
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
 from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import ProducerState
 from kseg.segment.targets import PartitionTarget
-
-# Topics that brokers always compact, so that gaps in them are no news even when no trace of the cleaner is left.
-_COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
 class PartitionCheck:
@@ -121,7 +118,7 @@ class PartitionCheck:
                 yield finding
             if loaded is not None:
                 self.replay = Replay(ProducerState.load(loaded, first), is_exact=True)
-        if name is not None and name.topic in _COMPACTED_TOPICS:
+        if name is not None and name.topic in INTERNAL_TOPICS:
             self.replay.is_exact = False
 
     def _epoch_entry_path(self) -> str:
@@ -298,9 +295,9 @@ class PartitionCheck:
         return partition_files.live(self._directory, Role.LEADER_EPOCHS) is None
 
     def _is_compacted(self) -> bool:
-        """Whether the cleaner has left traces: only then are gaps between segments legal."""
+        """Whether the cleaner has left traces: only then are gaps between segments legal. Internal topics are always cleaned."""
         name = self._directory.name
-        if name is not None and name.topic in _COMPACTED_TOPICS:
+        if name is not None and name.topic in INTERNAL_TOPICS:
             return True
         if name is None or self._around is None:
             is_cleaned = False

@@ -29,6 +29,11 @@ MAX_DIRECTORY_NAME = 255
 OFFSET_DIGITS = 20
 EPOCH_DIGITS = 10
 METADATA_TOPIC = "__cluster_metadata"
+INTERNAL_TOPICS = (
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+)  # Kafka: Topic.isInternal
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 KSEG_DIRECTORY = ".kseg"
 

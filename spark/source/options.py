@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from kseg.segment.errors import UsageError
+from kseg.segment.partition.names import INTERNAL_TOPICS, METADATA_TOPIC
 from kseg.spark.source.words import INT_MAX, LONG_MAX, Words, is_whole, json_of, paths_of, whole_number
 
 TopicPartition = tuple[str, int]
@@ -64,7 +65,8 @@ Bound = AtEnd | AtOffsets | AtTime | AtTimes
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions. All three None: every one that lies there. pattern: matches the whole name of a topic."""
+    """Which partitions. All three None: every one that lies there. pattern: found in the name of a topic that is not
+    internal, as Spark finds it (SubscribePatternStrategy.assignedTopicPartitions)."""
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -74,7 +76,7 @@ class Subscription:
         if self.topics is not None:
             return topic in self.topics
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, topic) is not None
+            return topic not in _UNLISTED and re.search(self.pattern, topic) is not None
         return self.partitions is None or (topic, partition) in self.partitions
 
 
@@ -146,6 +148,10 @@ READ_NAMES: Final = (
     "table",
 )
 STREAM_NAMES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_UNLISTED: Final = (
+    *INTERNAL_TOPICS,
+    METADATA_TOPIC,
+)  # what a broker does not list for those who ask by a pattern
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 
 

@@ -4,12 +4,15 @@
     timestamp                 becomes a bound in milliseconds, exact
     topic, partition          decide which partitions are read at all
 What is exact Spark need not ask again; timestamps it asks all the same, since a log may hold times beyond those that
-Spark has. Everything else is Spark's business.
+Spark has. Everything else is Spark's business. Spark 4.0 has no filters to push; nothing here asks for them before one comes.
 """
+
+from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, TypeGuard
 
 from pyspark.sql import datasource as S
@@ -64,18 +67,21 @@ def _column_of(test: S.Filter) -> str | None:
 
 # --- partitions
 
-_TESTS: Final[dict[type[S.Filter], Callable[..., bool]]] = {
-    S.EqualTo: lambda value, other: value == other,
-    S.EqualNullSafe: lambda value, other: value == other,
-    S.GreaterThan: lambda value, other: value > other,
-    S.GreaterThanOrEqual: lambda value, other: value >= other,
-    S.LessThan: lambda value, other: value < other,
-    S.LessThanOrEqual: lambda value, other: value <= other,
-    S.In: lambda value, others: value in others,
-    S.StringStartsWith: lambda value, other: value.startswith(other),
-    S.StringEndsWith: lambda value, other: value.endswith(other),
-    S.StringContains: lambda value, other: other in value,
-}
+
+@cache
+def _tests() -> dict[type[S.Filter], Callable[..., bool]]:
+    return {
+        S.EqualTo: lambda value, other: value == other,
+        S.EqualNullSafe: lambda value, other: value == other,
+        S.GreaterThan: lambda value, other: value > other,
+        S.GreaterThanOrEqual: lambda value, other: value >= other,
+        S.LessThan: lambda value, other: value < other,
+        S.LessThanOrEqual: lambda value, other: value <= other,
+        S.In: lambda value, others: value in others,
+        S.StringStartsWith: lambda value, other: value.startswith(other),
+        S.StringEndsWith: lambda value, other: value.endswith(other),
+        S.StringContains: lambda value, other: other in value,
+    }
 
 
 def _is_known(test: S.Filter) -> bool:
@@ -84,7 +90,7 @@ def _is_known(test: S.Filter) -> bool:
         return _is_known(test.child) and not isinstance(test.child, S.IsNull | S.IsNotNull)
     if isinstance(test, S.IsNull | S.IsNotNull):
         return True
-    if type(test) not in _TESTS:
+    if type(test) not in _tests():
         return False
     value = getattr(test, "value", None)
     values: Iterable[object] = (value,)
@@ -101,7 +107,7 @@ def _holds(test: S.Filter, values: dict[str, object]) -> bool:
         return isinstance(test, S.IsNotNull)
     column = _column_of(test)
     assert column is not None
-    return _TESTS[type(test)](values[column], getattr(test, "value", None))
+    return _tests()[type(test)](values[column], getattr(test, "value", None))
 
 
 # --- bounds

@@ -8,6 +8,7 @@ spark.read.format("kafka-log").load("/var/lib/kafka/data")
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -48,19 +49,31 @@ class KafkaLog(DataSource):
         return reader_for(options, schema)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
+        _need("4.2", "reading a stream of")
         from kseg.spark.source.stream import KafkaLogStreamReader
 
         return KafkaLogStreamReader(schema, self.options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        _need("4.1", "writing")
         from kseg.spark.source.writer import KafkaLogWriter
 
         return KafkaLogWriter(schema, self.options, overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
+        _need("4.1", "writing")
         from kseg.spark.source.writer import KafkaLogStreamWriter
 
         return KafkaLogStreamWriter(schema, self.options, overwrite)
+
+
+def _need(version: str, what: str) -> None:
+    """Raises UsageError on a Spark that cannot do this yet: Arrow writers came with 4.1, bounded stream readers with 4.2."""
+    least, here = ([int(number) for number in text.split(".")[:2]] for text in (version, pyspark.__version__))
+    if here < least:
+        raise UsageError(
+            f"{what} kafka-log needs Spark {version} or newer, and this is {pyspark.__version__}"
+        )
 
 
 def _options_of_either(given: "Mapping[str, str]") -> SourceOptions:

@@ -77,8 +77,6 @@ def test_what_a_subscription_accepts() -> None:
         True,
         False,
     ]
-    whole = Subscription(pattern="ord")
-    assert [whole.accepts(topic, 0) for topic in ("ord", "orders")] == [True, False]
     one = Subscription(partitions=(("a", 1),))
     assert [one.accepts("a", partition) for partition in (0, 1)] == [False, True]
 
@@ -190,3 +188,20 @@ def test_what_is_refused_in_one_sentence(given: Mapping[str, str], sentence: str
 def test_no_path() -> None:
     with pytest.raises(UsageError, match="needs a path"):
         read_options({})
+
+
+def test_a_pattern_is_found_in_names_as_spark_finds_it() -> None:
+    """Spark: SubscribePatternStrategy.assignedTopicPartitions, `findFirstIn` over the topics that an admin is told of."""
+    somewhere, whole, every = (
+        read_options({"path": "/data", "subscribePattern": pattern}).subscription
+        for pattern in ("rd", "^orders$", ".*")
+    )
+    topics = ("orders", "orders-eu", "cards", "bills")
+    assert [topic for topic in topics if somewhere.accepts(topic, 0)] == ["orders", "orders-eu", "cards"]
+    assert [topic for topic in topics if whole.accepts(topic, 0)] == ["orders"]
+    hidden = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
+    assert [topic for topic in (*topics, "__mine", *hidden) if every.accepts(topic, 0)] == [*topics, "__mine"]
+    assert read_options({"path": "/data", "subscribe": "__consumer_offsets"}).subscription.accepts(
+        hidden[0], 3
+    )
+    assert all(read_options({"path": "/data"}).subscription.accepts(topic, 0) for topic in hidden)

@@ -188,6 +188,7 @@ def names(found: list[Piece]) -> list[str]:
         ({}, ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]),
         ({"subscribe": "b"}, ["b-0", "b-1", "b-2"]),
         ({"subscribePattern": "[ac]"}, ["a-0", "a-1", "a-2"]),
+        ({"subscribePattern": "^b$"}, ["b-0", "b-1", "b-2"]),
         ({"assign": '{"b":[2],"a":[1]}'}, ["a-1", "b-2"]),
     ],
 )
