@@ -31,6 +31,8 @@ MAX_BODY_BYTES = 256 * 1024 * 1024
 
 Reader = Callable[[memoryview, int, int], memoryview]
 Writer = Callable[[bytes, int, int | None], bytes]
+Filler = Callable[[memoryview, memoryview], int]
+FILL_BYTES = 64 * 1024
 
 _MODULES = {
     L.GZIP: "kseg.segment.codecs.gzip_stream",
@@ -40,6 +42,7 @@ _MODULES = {
 }
 _readers: dict[int, Reader] = {}
 _writers: dict[int, Writer] = {}
+_fillers: dict[int, Filler | None] = {}
 
 
 def decompress(codec: int, magic: int, data: "Buffer", limit_bytes: int) -> memoryview:
@@ -52,6 +55,18 @@ def decompress(codec: int, magic: int, data: "Buffer", limit_bytes: int) -> memo
     """
     reader = _readers.get(codec) or _load_reader(codec)
     return reader(data if type(data) is memoryview else memoryview(data), magic, limit_bytes)
+
+
+def filler(codec: int) -> Filler | None:
+    """What puts the content of a usual block of this codec where it is to lie, None when nothing does.
+
+    It takes a block of a batch of magic 2 and room of FILL_BYTES or more, and returns the size of the content, or −1 of a block
+    that `decompress` is to be asked about, be it sound or not.
+    """
+    if codec not in _fillers:
+        make = getattr(importlib.import_module(_module_of(codec)), "filler", None)
+        _fillers[codec] = None if make is None else make()
+    return _fillers[codec]
 
 
 def compress(codec: int, magic: int, data: bytes, level: int | None = None) -> bytes:

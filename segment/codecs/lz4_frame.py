@@ -14,7 +14,8 @@ Where Kafka's reader is not a standard one, and why the frame is parsed here ins
 - The first frame is the whole stream: what follows its end is ignored.
 
 Block checksums are rare (no Kafka writer makes them); such blocks go to the frame library one by one, which has
-the hash function.
+the hash function. Of the two libraries for blocks lz4 is the faster one and is asked in all cases of doubt; cramjam can put a block
+where it is to lie, which saves two copies of each batch of a run.
 """
 
 import struct
@@ -22,7 +23,7 @@ from functools import lru_cache
 
 import lz4.block
 
-from kseg.segment.codecs.codec import beyond_limit, check_level
+from kseg.segment.codecs.codec import Filler, beyond_limit, check_level
 from kseg.segment.errors import CodecError
 
 _FRAME_MAGIC = 0x184D2204
@@ -46,14 +47,9 @@ _BlockError = lz4.block.LZ4BlockError
 
 def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     """The content of the first frame in `data`; see `codec.decompress`."""
-    end = 0
-    if len(data) >= 15 and magic:
-        header, size = _HEADER_AND_SIZE.unpack_from(data)
-        if header == _JAVA_HEADER and 0 < size <= _WRITTEN_BLOCK:
-            end = 11 + size
-    if not end or end + 4 > len(data) or _SIZE.unpack_from(data, end)[0]:
+    end = _usual_end(data) if magic else 0
+    if not end:
         return _decompress_any(data, magic, limit_bytes)
-    # the usual batch: one compressed block behind the header that Java writes
     try:
         content: bytes = _block_content(data[11:end], uncompressed_size=_WRITTEN_BLOCK)
     except _BlockError as error:
@@ -61,6 +57,35 @@ def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     if len(content) > limit_bytes:
         raise beyond_limit("lz4", limit_bytes)
     return memoryview(content)
+
+
+def filler() -> Filler | None:
+    """See `codec.filler`; None on a machine that has only what lz4 needs."""
+    try:
+        import cramjam
+    except ImportError:
+        return None
+    block_into, wrong = cramjam.lz4.decompress_block_into, cramjam.DecompressionError
+
+    def fill(data: memoryview, room: memoryview) -> int:
+        end = _usual_end(data)
+        try:
+            return block_into(data[11:end], room, _WRITTEN_BLOCK) if end else -1
+        except wrong:
+            return -1
+
+    return fill
+
+
+def _usual_end(data: memoryview) -> int:
+    """Where the one compressed block ends that stands in the usual batch behind the header that Java writes; 0 of every other."""
+    if len(data) < 15:
+        return 0
+    header, size = _HEADER_AND_SIZE.unpack_from(data)
+    end = 11 + size
+    if header != _JAVA_HEADER or not 0 < size <= _WRITTEN_BLOCK or end + 4 > len(data):
+        return 0
+    return 0 if _SIZE.unpack_from(data, end)[0] else end
 
 
 def _decompress_any(data: memoryview, magic: int, limit_bytes: int) -> memoryview:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.codecs.codec import decompress
+from kseg.segment.codecs.codec import FILL_BYTES, Filler, decompress, filler
 from kseg.segment.columns import Columns
 from kseg.segment.errors import CodecError
 
@@ -52,12 +52,26 @@ class PackedBodies:
             self._bounds = memoryview(array("q", bytes(16 * MAX_BODIES)))
         room, bounds = self._body, self._bounds
         begin, filled = first, 0
+        known_codec, fill = L.NONE, None
         # as little as possible around each call of the library
         fields = (table.column(field)[first:stop].tolist() for field in (C.POSITION, C.SIZE, C.ATTRIBUTES))
         for row, (start, size, attributes) in enumerate(zip(*fields, strict=True), first):
             packed = view[start + L.BATCH_HEADER : start + size]
+            codec = attributes & L.CODEC_MASK
+            if codec != known_codec:
+                known_codec, fill = codec, _filler(codec, limit_bytes)
+            if fill is not None:
+                if filled > BODY_BYTES - FILL_BYTES or row - begin == MAX_BODIES:
+                    yield PackedRun(begin, row, room, bounds)
+                    begin, filled = row, 0
+                put = fill(packed, room[filled:])
+                if put >= 0:
+                    at = 2 * (row - begin)
+                    bounds[at] = filled
+                    bounds[at + 1] = filled = filled + put
+                    continue
             try:
-                content = decompress(attributes & L.CODEC_MASK, L.MAGIC_V2, packed, limit_bytes)
+                content = decompress(codec, L.MAGIC_V2, packed, limit_bytes)
             except CodecError as error:
                 if row > begin:
                     yield PackedRun(begin, row, room, bounds)
@@ -79,3 +93,10 @@ class PackedBodies:
             bounds[at + 1] = filled = end
         if begin < stop:
             yield PackedRun(begin, stop, room, bounds)
+
+
+def _filler(codec: int, limit_bytes: int) -> Filler | None:
+    try:
+        return filler(codec) if limit_bytes >= FILL_BYTES else None
+    except CodecError:  # no codec of Kafka's: told of each batch
+        return None
