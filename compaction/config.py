@@ -1,16 +1,20 @@
 """Topic properties from a file, under Kafka's names (Kafka: LogConfig, TopicConfig; broker names: ServerLogConfigs).
 
-A file may hold what `kafka-configs.sh` shows of a topic, or a broker's server.properties: the name of a topic comes
-first, then the broker's name for the same, in the order in which a broker asks them.
+A file may hold what `kafka-configs.sh --describe` shows of a topic, or a broker's server.properties: the name of a topic
+comes first, then the broker's name for the same, in the order in which a broker asks them.
 """
 
 import math
+import re
 from collections.abc import Mapping
 
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.files import read_small
 from kseg.segment.java.properties import decode_properties
 from kseg.segment.java.text import LONG_BITS, parse_integer
+
+# What ConfigCommand writes behind each value: where it comes from, and what would hold without it.
+_SHOWN_BEHIND = re.compile(r"\s+sensitive=(?:true|false)\s+synonyms=\{.*\}\s*", re.DOTALL)
 
 
 class TopicConfig:
@@ -24,9 +28,10 @@ class TopicConfig:
     def read(cls, path: str) -> "TopicConfig":
         """Raises UnreadableInput, and UsageError for a file that is no properties file."""
         try:
-            return cls(path, decode_properties(read_small(path)))
+            pairs = decode_properties(read_small(path))
         except FormatError as error:
             raise UsageError(f"{path} is no properties file: {error}") from error
+        return cls(path, {name: _SHOWN_BEHIND.sub("", value) for name, value in pairs.items()})
 
     def __contains__(self, name: str) -> bool:
         return name in self._pairs

@@ -24,6 +24,7 @@ _WHOLE = {
 _RATIO = ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio")
 _POLICY = ("cleanup.policy", "log.cleanup.policy")
 _WITHOUT_EFFECT = ("compression.type", "compression.", "max.message.bytes", "message.max.bytes")
+_ALL_NAMES = (*(name for names in _WHOLE.values() for name in names), *_RATIO, *_POLICY, *_WITHOUT_EFFECT)
 
 
 def configured(config: TopicConfig, settings: CleanSettings) -> CleanSettings:
@@ -57,6 +58,8 @@ def is_compacted(config: TopicConfig) -> bool:
 def notes_on(config: TopicConfig) -> tuple[str, ...]:
     """What a file says that the cleaner does not go by, and what it says against cleaning."""
     notes = []
+    if not config.named(*_ALL_NAMES):
+        notes.append(f"{config.path}: names no property that compact goes by")
     if not is_compacted(config):
         notes.append(f"{config.path}: cleanup.policy is without compact: a broker would not clean this topic")
     ignored = config.named(*_WITHOUT_EFFECT)

@@ -12,6 +12,17 @@ DEFAULT_FILE_DELETE_DELAY_MS = 60_000
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 
+# How the names begin of what counts here, and of what counts only where a tier holds the older part of a log.
+_HEEDED = (
+    "retention.",
+    "log.retention.",
+    "cleanup.policy",
+    "log.cleanup.policy",
+    "file.delete.delay.ms",
+    "log.segment.delete.delay.ms",
+)
+_OF_TIERS = ("local.retention.", "log.local.retention.", "remote.", "log.remote.")
+
 
 class Policy(StrEnum):
     """A word of cleanup.policy."""
@@ -122,9 +133,12 @@ def configured_delay_ms(config: TopicConfig) -> int | None:
 
 def notes_on(config: TopicConfig) -> tuple[str, ...]:
     """What a file says that retention of the local files does not heed here."""
-    ignored = config.named("local.retention.", "log.local.retention.", "remote.", "log.remote.")
-    if not ignored:
-        return ()
-    return (
-        f"{config.path}: {', '.join(ignored)} ignored: no tier is asked, what lies here is all there is to the log",
-    )
+    notes = []
+    ignored = config.named(*_OF_TIERS)
+    if not ignored and not config.named(*_HEEDED):
+        notes.append(f"{config.path}: names no property that retain goes by")
+    if ignored:
+        notes.append(
+            f"{config.path}: {', '.join(ignored)} ignored: no tier is asked, what lies here is all there is to the log"
+        )
+    return tuple(notes)

@@ -121,6 +121,34 @@ def test_settings_from_a_file(partition: Path, tmp_path: Path, say: Say) -> None
     assert "not due: 100% of its bytes are dirty" in out
 
 
+def test_settings_as_kafka_configs_shows_them(partition: Path, tmp_path: Path, say: Say) -> None:
+    """The lines are those of `kafka-configs.sh --describe` of Kafka 4.3.1."""
+    config = tmp_path / "described"
+    config.write_text(
+        "Dynamic configs for topic accounts are:\n"
+        "  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, "
+        "DEFAULT_CONFIG:log.cleanup.policy=delete}\n"
+        "  delete.retention.ms=5000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:delete.retention.ms=5000, "
+        "DEFAULT_CONFIG:log.cleaner.delete.retention.ms=86400000}\n"
+        "  flush.ms=9223372036854775807 sensitive=false synonyms={}\n"
+        "  min.cleanable.dirty.ratio=0.25 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:min.cleanable.dirty.ratio=0.25, "
+        "DEFAULT_CONFIG:log.cleaner.min.cleanable.ratio=0.5}\n"
+    )
+    _, out, err = say("--json", "--now", T0, "--config", config, partition)
+    assert [row["wait_ms"] for row in rows(out) if row["type"] == "horizon"] == [5000]
+    assert "would not clean" not in err
+
+
+def test_a_file_of_something_else(partition: Path, tmp_path: Path, say: Say) -> None:
+    config = tmp_path / "topic.properties"
+    config.write_text("delete_retention_ms=5000\n")
+    status, _, err = say("--now", T0, "--config", config, partition)
+    assert status == 1
+    assert "names no property that compact goes by" in err
+    config.write_text("delete.retention.ms=5000\n")
+    assert "names no property" not in say("--now", T0, "--config", config, partition)[2]
+
+
 @pytest.mark.parametrize(
     "line",
     [

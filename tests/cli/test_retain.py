@@ -129,6 +129,16 @@ def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.Capt
         ("retention.ms=20000\ncleanup.policy=compact, delete\n", [0]),
         ("retention.ms=-1\nretention.bytes=1200\n", [0]),
         ("segment.bytes=5\n", []),
+        # as `kafka-configs.sh --describe` of Kafka 4.3.1 shows them
+        (
+            (
+                "Dynamic configs for topic metro-none are:\n"
+                "  cleanup.policy=delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=delete, "
+                "DEFAULT_CONFIG:log.cleanup.policy=delete}\n"
+                "  retention.ms=20000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=20000}\n"
+            ),
+            [0],
+        ),
     ):
         file.write_text(text)
         _, rows = json_run("--config", file, *now, partition, capfd=capfd)
@@ -138,6 +148,9 @@ def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.Capt
     file.write_text("local.retention.ms=5\nremote.storage.enable=true\n")
     assert run(["retain", "--config", str(file), str(partition)]) == 0
     assert "local.retention.ms, remote.storage.enable ignored" in capfd.readouterr().err
+    file.write_text("retention=5\n")
+    assert run(["retain", "--config", str(file), str(partition)]) == 0
+    assert "names no property that retain goes by" in capfd.readouterr().err
     for text in ("retention.ms=soon\n", "cleanup.policy=shred\n", "file.delete.delay.ms=-5\n"):
         file.write_text(text)
         assert run(["retain", "--config", str(file), str(partition)]) == 2
