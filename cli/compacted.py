@@ -80,8 +80,10 @@ def _idle(values: Values) -> str:
 def _records(values: Values) -> Iterator[str]:
     yield (
         f"  {values['records_before']:,} records to {values['records_after']:,}: "
-        f"{values['superseded_records']:,} replaced by later ones, {values['tombstones_removed']:,} tombstones over, "
-        f"{values['invalid_records']:,} without key; {counted(values['live_keys'], 'live key')}"
+        f"{values['superseded_records']:,} replaced by later ones, {values['aborted_records']:,} of aborted transactions, "
+        f"{counted(values['tombstones_expired'], 'expired tombstone')}, "
+        f"{counted(values['markers_removed'], 'expired marker')}, {values['invalid_records']:,} without key; "
+        f"{counted(values['live_keys'], 'live key')}"
     )
     yield (
         f"  stay: {counted(values['tombstones_kept'], 'tombstone')}, {counted(values['markers_kept'], 'marker')} "

@@ -56,7 +56,7 @@ class Cleaning:
         self.totals = memoryview(array("q", bytes(8 * K.J_WIDTH)))
         self.counts = [0] * W.S_WIDTH
         self.horizons: Counter[int] = Counter()
-        self.records_read = 0
+        self.records_read = self.aborted_records = 0
         self.markers_kept = self.markers_removed = self.markers_stamped = 0
         self._sketch = sketch
         self._runs = memoryview(array("q"))
@@ -89,6 +89,7 @@ class Cleaning:
             tuple(self.totals),
             tuple(self.counts),
             self.records_read,
+            self.aborted_records,
             self.markers_kept,
             self.markers_removed,
             self.markers_stamped,
@@ -141,6 +142,7 @@ class Cleaning:
             stop = B.same_transaction(table.cells, table.capacity, row, table.count, state.next_offset)
             stop = max(stop, row + 1)
             if is_aborted:
+                self.aborted_records += B.declared_records(table.cells, table.capacity, row, stop)
                 self._new.drop(table, tallies, row, stop)
             else:
                 self._judge(table, tallies, row, stop)

@@ -50,6 +50,7 @@ class Tally:
     superseded: int = 0
     superseded_bytes: int = 0
     invalid_records: int = 0
+    aborted_records: int = 0
     tombstones_kept: int = 0
     tombstones_removed: int = 0
     markers_kept: int = 0
@@ -61,6 +62,12 @@ class Tally:
     batches_removed: int = 0
     legacy_emptied: int = 0
     groups_skipped: int = 0
+
+    @property
+    def tombstones_expired(self) -> int:
+        """Tombstones that nothing replaced and whose time was over: what else could have gone is counted."""
+        others = self.superseded + self.invalid_records + self.aborted_records + self.markers_removed
+        return self.records_before - self.records_after - others
 
 
 @dataclass(slots=True)
@@ -176,13 +183,14 @@ class Rounds:
         totals, counts = sums.totals, sums.counts
         self._horizons = sums.horizons
         tally.rounds += 1
-        if tally.rounds == 1:
-            tally.records_before = sums.records_read
+        # A later round reads what the one before it left, and segments that none has read.
+        tally.records_before += sums.records_read - tally.records_after
         tally.map_keys += map_keys
         tally.live_keys = totals[K.J_LIVE]
         tally.superseded += totals[K.J_SUPERSEDED]
         tally.superseded_bytes += totals[K.J_SUPERSEDED_BYTES]
         tally.invalid_records += totals[K.J_INVALID]
+        tally.aborted_records += sums.aborted_records
         tally.tombstones_kept = totals[K.J_TOMBSTONES_KEPT]
         tally.tombstones_removed += totals[K.J_TOMBSTONES_REMOVED]
         tally.markers_kept = sums.markers_kept

@@ -11,11 +11,12 @@ from kseg.segment.kernel import rewrite as W
 @dataclass(frozen=True, slots=True)
 class Sums:
     """totals: of judged records (`keyjudge.J_…`). counts: of new segments (`rewrite.S_…`). records_read: as the headers
-    declare. horizons: tombstones that stay by when they may go."""
+    declare. aborted_records: data of aborted transactions, which nobody judges. horizons: tombstones that stay by when they may go."""
 
     totals: tuple[int, ...] = (0,) * K.J_WIDTH
     counts: tuple[int, ...] = (0,) * W.S_WIDTH
     records_read: int = 0
+    aborted_records: int = 0
     markers_kept: int = 0
     markers_removed: int = 0
     markers_stamped: int = 0
@@ -26,6 +27,7 @@ class Sums:
             _added(self.totals, other.totals),
             _added(self.counts, other.counts),
             self.records_read + other.records_read,
+            self.aborted_records + other.aborted_records,
             self.markers_kept + other.markers_kept,
             self.markers_removed + other.markers_removed,
             self.markers_stamped + other.markers_stamped,

@@ -84,6 +84,7 @@ def test_json_lines(partition: Path, say: Say) -> None:
 def test_applied_and_again(partition: Path, say: Say) -> None:
     status, out, _ = say("--apply", "--now", T0, partition)
     assert status == 0
+    assert "5 records to 3: 2 replaced by later ones, 0 of aborted transactions, 0 expired tombstones" in out
     assert "undo with: kseg undo" in out
     assert kept(partition) == [(2, "a", None), (3, "b", "3"), (4, "c", "4")]
     assert (partition.parent / "cleaner-offset-checkpoint").read_text() == "0\n1\naccounts 0 5\n"

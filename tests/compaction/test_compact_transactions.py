@@ -231,3 +231,45 @@ def test_user_keys_that_look_like_markers(tmp_path: Path) -> None:
     directory = close(topic)
     clean(directory)
     assert ends(directory) == [0, 1, 2, 3]
+
+
+def test_every_record_that_goes_is_counted_once(tmp_path: Path) -> None:
+    topic = Topic(tmp_path)
+    topic.send((1, "a"), (2, "b"), producer=1, transactional=True)
+    topic.send((3, "c"), (3, "d"), (None, "e"), (4, None))
+    topic.end(1, abort=True)
+    topic.send((4, None), (5, None))
+    topic.send((5, "f"), producer=2, transactional=True)
+    topic.end(2)
+    directory = close(topic)
+    first = clean(directory, now_ms=NOW).result
+    reasons = ("superseded", "aborted", "invalid")
+    assert [first[f"{reason}_records"] for reason in reasons] == [3, 2, 1]  # one "c" and two tombstones
+    assert (first["tombstones_removed"], first["tombstones_expired"], first["tombstones_kept"]) == (2, 0, 1)
+    assert (first["records_before"], first["records_after"]) == (11, 5)
+    second = clean(directory, now_ms=NOW + DAY_MS).result
+    assert [second[f"{reason}_records"] for reason in reasons] == [0, 0, 0]
+    assert (second["tombstones_removed"], second["tombstones_expired"], second["markers_removed"]) == (
+        1,
+        1,
+        0,
+    )
+    assert (second["records_before"], second["records_after"]) == (5, 4)
+    third = clean(directory, now_ms=NOW + 3 * DAY_MS).result
+    assert (third["tombstones_expired"], third["markers_removed"], third["records_after"]) == (0, 1, 3)
+
+
+@pytest.mark.parametrize("map_bytes", [24 * 4, 24 * 6, 1 << 20])
+def test_the_count_does_not_depend_on_the_number_of_passes(tmp_path: Path, map_bytes: int) -> None:
+    topic = Topic(tmp_path)
+    for number in range(12):
+        topic.send((number % 6, "a"), (None, "b"))
+        topic.send((number, "c"), producer=1, transactional=True)
+        topic.end(1, abort=number % 3 == 0)
+        topic.roll()
+    result = clean(topic.close(), now_ms=NOW, map_bytes=map_bytes).result
+    assert (result["passes"] > 1) == (map_bytes < 1 << 20)
+    assert (result["records_before"], result["aborted_records"], result["invalid_records"]) == (48, 4, 12)
+    gone = result["superseded_records"] + 4 + 12
+    assert result["records_after"] == 48 - gone
+    assert result["records_after"] == result["live_keys"] + result["markers_kept"]
