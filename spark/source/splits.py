@@ -18,6 +18,7 @@ from kseg.segment.arrow.planning import Stretch, Wish, stretches_of
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.layout import INT64_MAX
 from kseg.segment.lookup.by_time import by_timestamp
+from kseg.segment.partition.log_state import last_stable_offset
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import LookupQuery
 from kseg.spark.source.options import (
@@ -73,7 +74,8 @@ def tasks_of(options: SourceOptions, narrowing: Narrowing | None = None) -> list
 
 
 def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) -> Bounds:
-    """The offsets that options ask of a log. Raises DataLoss where they are gone, UsageError for a time without a record."""
+    """The offsets that options ask of a log. Raises DataLoss where they are gone, UsageError for a time without a record
+    and for a start behind the end."""
     start = resolved(log, where, options.starting, options)
     if start is None and not isinstance(options.starting, AtEnd | AtOffsets):
         if not options.latest_when_no_match:
@@ -86,6 +88,7 @@ def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) 
     first = 0 if options.include_deleted else _first_offset(log)
     if options.fail_on_data_loss:
         _check_there(log, where, options, first)
+    _check_order(log, where, options, first if start is None else start, end)
     return Bounds(max(first, start or 0), INT64_MAX if end is None else end)
 
 
@@ -131,6 +134,28 @@ def _check_there(log: PartitionLog, where: TopicPartition, options: SourceOption
                 f"{name} of {shown(where)} is {offset}, but the log reaches from {first} to {log.end_offset}; "
                 "with failOnDataLoss=false what is there is read"
             )
+
+
+def _check_order(
+    log: PartitionLog, where: TopicPartition, options: SourceOptions, start: int, end: int | None
+) -> None:
+    """Raises UsageError where a start is behind the end, as Spark's source does once both are offsets
+    (RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET), failOnDataLoss or not. start: INT64_MAX for the end of the log."""
+    if log.is_ancient:
+        return
+    is_at_end = start == INT64_MAX
+    if end is None:
+        if is_at_end or not isinstance(options.starting, AtOffsets):
+            return  # times and the log start are not behind the end: the log need not be asked for it
+        end = _last_offset(log, options)
+    if is_at_end:
+        start = _last_offset(log, options)
+    if start > end:
+        raise UsageError(f"{shown(where)} starts at offset {start}, behind its end {end}")
+
+
+def _last_offset(log: PartitionLog, options: SourceOptions) -> int:
+    return last_stable_offset(log) if options.read_committed and log.segments else log.end_offset
 
 
 # --- who reads what

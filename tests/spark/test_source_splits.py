@@ -17,6 +17,7 @@ pytest.importorskip("pyarrow")
 from kseg.segment import files
 from kseg.segment.arrow.pieces import Bounds, Piece
 from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.segment.layout import TRANSACTIONAL_BIT
 from kseg.spark.source import splits
 from kseg.spark.source.options import read_options
 from kseg.spark.source.pruning import Narrowing
@@ -144,6 +145,46 @@ def test_offsets_that_are_not_there(timed: Path) -> None:
     with pytest.raises(DataLoss, match="endingOffsets of timed-0 is 1001"):
         pieces(timed, endingOffsets=beyond)
     assert pieces(timed, endingOffsets=beyond, failOnDataLoss="false")
+
+
+@pytest.mark.parametrize(
+    ("given", "start", "end"),
+    [
+        ({"startingOffsets": 1001}, 1001, 1000),
+        ({"startingTimestamp": T0 + 1000 * 512, "endingOffsets": 511}, 512, 511),
+        ({"startingOffsets": 512, "endingTimestamp": T0 + 1000 * 511}, 512, 511),
+        ({"startingTimestamp": T0 + 1000 * 512, "endingTimestamp": T0 + 1000 * 511}, 512, 511),
+        ({"startingTimestamp": T0 * 2, "endingOffsets": 999}, 1000, 999),
+    ],
+)
+def test_a_start_behind_the_end_is_refused(timed: Path, given: dict[str, int], start: int, end: int) -> None:
+    """Spark's source refuses these with RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET, whatever failOnDataLoss is; equal
+    ends are a read of nothing."""
+
+    def shaped(by: int) -> dict[str, str]:
+        return {
+            name: json.dumps({"timed": {"0": number + by}}) if name.endswith("Offsets") else str(number)
+            for name, number in given.items()
+        }
+
+    always = {"failOnDataLoss": "false", "startingOffsetsByTimestampStrategy": "latest"}
+    with pytest.raises(UsageError, match=f"timed-0 starts at offset {start}, behind its end {end}"):
+        pieces(timed, **always, **shaped(0))
+    if "startingOffsets" in given:
+        assert {each.bounds.from_offset for each in pieces(timed, **always, **shaped(-1))} <= {end}
+    elif "endingOffsets" in given:
+        assert not pieces(timed, **always, **shaped(1))
+
+
+def test_a_start_behind_the_last_stable_offset_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "open-0"
+    directory.mkdir()
+    undecided = sealed(record(0), 1, base_offset=2, attributes=TRANSACTIONAL_BIT, producer=(7, 0, 0))
+    (directory / f"{0:020d}.log").write_bytes(batch(0, 2) + undecided + batch(3, 1))
+    at_end = {"startingOffsets": json.dumps({"open": {"0": 4}})}
+    assert {each.bounds.from_offset for each in pieces(directory, **at_end)} == {4}
+    with pytest.raises(UsageError, match="open-0 starts at offset 4, behind its end 2"):
+        pieces(directory, **at_end, **{"isolation.level": "read_committed"})
 
 
 def test_the_log_start_of_the_checkpoint_is_the_earliest(timed: Path) -> None:
