@@ -213,6 +213,10 @@ def _subscription(words: Words) -> Subscription:
 
 
 def _pattern(text: str) -> str:
+    if _has_sets_in_sets(text):
+        raise UsageError(
+            f"the option subscribePattern has a set of characters made of sets, which is Java's alone: {text!r}"
+        )
     try:
         re.compile(text)
     except re.error as error:
@@ -222,6 +226,16 @@ def _pattern(text: str) -> str:
     if not text:
         raise UsageError("the option subscribePattern is empty")
     return text
+
+
+def _has_sets_in_sets(pattern: str) -> bool:
+    """Whether an expression that Python can read means something else to Spark: `[a-z&&[^x]]` and `[a[b]]` in Java."""
+    within = False
+    for token in re.findall(r"\\.|\[\^?\]?|&&|.", pattern, re.DOTALL):
+        if within and (token[0] == "[" or token == "&&"):
+            return True
+        within = token[0] == "[" or (within and token != "]")
+    return False
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:

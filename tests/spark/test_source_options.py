@@ -62,6 +62,7 @@ def test_paths(given: Mapping[str, str], paths: tuple[str, ...]) -> None:
     [
         ({"subscribe": " a, b ,,a"}, Subscription(topics=("a", "b"))),
         ({"subscribePattern": " orders.* "}, Subscription(pattern="orders.*")),
+        ({"subscribePattern": r"[\[^]a]\[&&[]b&]"}, Subscription(pattern=r"[\[^]a]\[&&[]b&]")),
         ({"assign": '{"a":[0,2],"b":[1,1]}'}, Subscription(partitions=(("a", 0), ("a", 2), ("b", 1)))),
         ({}, Subscription()),
     ],
@@ -143,6 +144,10 @@ def test_a_stream_starts_at_the_end_and_has_none() -> None:
         ({"subscribe": " , "}, "a list of topics"),
         ({"subscribePattern": "("}, "no regular expression"),
         ({"subscribePattern": " "}, "is empty"),
+        # java.util.regex.Pattern: `&&` between sets is what they share, a set in a set adds to it
+        ({"subscribePattern": "^[a-z&&[^o]]+$"}, "made of sets"),
+        ({"subscribePattern": "orders-[ab[cd]]"}, "made of sets"),
+        ({"subscribePattern": "[]&&a]"}, "made of sets"),
         ({"assign": "orders"}, "the option assign is JSON like"),
         ({"assign": '{"a":0}'}, "the option assign is JSON like"),
         ({"assign": '{"a":["0"]}'}, "the option assign is JSON like"),
