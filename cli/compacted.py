@@ -89,9 +89,10 @@ def _records(values: Values) -> Iterator[str]:
         f"  stay: {counted(values['tombstones_kept'], 'tombstone')}, {counted(values['markers_kept'], 'marker')} "
         f"({values['markers_stamped']:,} may go later), {_batches(values['batches_emptied'])}"
     )
+    held_by = "damage" if values["groups_skipped"] else values["held_by"]
     yield (
-        f"  {values['dirty_ratio']:.0%} dirty from offset {values['first_dirty_offset']}; cleaned up to "
-        f"{values['next_dirty_offset']} ({values['held_by']}) in {values['passes']:,} {'pass' if values['passes'] == 1 else 'passes'}"
+        f"  {values['dirty_ratio']:.0%} dirty from offset {values['first_dirty_offset']}; clean up to "
+        f"{values['next_dirty_offset']} ({held_by}) in {values['passes']:,} {'pass' if values['passes'] == 1 else 'passes'}"
     )
 
 

@@ -6,7 +6,8 @@
 3. The next round begins where the map ended. What the first round made is what the second one reads.
 
 Damage: without `skips` the first one ends everything. With it, segments with damage are found first, then the groups that
-they are in are left alone, and the rest is cleaned; damage in records below the dirty offset is seen only by the second
+they are in are left alone, and the rest is cleaned. The first of them ends what counts as clean: old values behind it are
+for a later cleaner, when the damage is gone. Damage in records below the dirty offset is seen only by the second
 pass, which then begins again.
 
 A segment whose offsets do not all fit its index is split first, as a broker splits it, and the cleaning begins again.
@@ -113,6 +114,7 @@ class Rounds:
         self._horizons: Counter[int] = Counter()
         self._findings: list[Finding] = []
         self._tally = Tally()
+        self._first_skipped: int | None = None
 
     def run(self, first_dirty_offset: int, upper_offset: int, dirty_bytes: int) -> Cleaned:
         """Raises DamagedSegment when damage is met and not skipped, Refused when nothing can be written."""
@@ -128,10 +130,12 @@ class Rounds:
 
     def _all_rounds(self, passes: Passes, dirty: int, upper: int) -> Cleaned:
         self._tally = tally = Tally(bytes_before=_bytes_below(self._segments, upper))
-        while dirty < upper:
-            dirty = self._round(passes, dirty, upper)
+        end, self._first_skipped = dirty, None
+        while end < upper:
+            end = self._round(passes, end, upper)
         tally.bytes_after = _bytes_below(self._segments, upper)
-        return Cleaned(self._segments, dirty, tally, self._findings, self._horizons, self._top_keys)
+        clean = end if self._first_skipped is None else max(dirty, min(end, self._first_skipped))
+        return Cleaned(self._segments, clean, tally, self._findings, self._horizons, self._top_keys)
 
     def _round(self, passes: Passes, first_dirty: int, upper: int) -> int:
         clean = [segment for segment in self._segments if segment.base_offset < first_dirty]
@@ -165,9 +169,16 @@ class Rounds:
                 if not self._skips:
                     raise
                 self._survey(passes, damaged, old)
+        self._note_skipped(work.groups(log))
         discard(old, done.segments)
         self._segments[: len(old)] = done.segments
         return done
+
+    def _note_skipped(self, groups: Sequence[Sequence[Segment]]) -> None:
+        for group in groups:
+            if any(segment.is_damaged for segment in group):
+                base = group[0].base_offset
+                self._first_skipped = base if self._first_skipped is None else min(base, self._first_skipped)
 
     def _survey(self, passes: Passes, damaged: DamagedSegment, work: Sequence[Segment]) -> None:
         """Find all damage there is: the second pass begins again just once."""

@@ -186,7 +186,9 @@ def _findings(target: PartitionTarget, cleaned: Cleaned) -> Iterator[Finding]:
         message = f"{count} batch of magic 0 or 1 lost all its records and ends the round; its offsets stay"
         yield Finding("legacy-batch-emptied", target.path, message, numbers={"batches": count})
     if tally.groups_skipped:
-        message = f"{tally.groups_skipped} groups of segments hold damage and were left as they are"
+        count = tally.groups_skipped
+        groups = "1 group" if count == 1 else f"{count} groups"
+        message = f"segments with damage, and what would be joined with them, stay as they are: {groups}"
         yield Finding("group-left-alone", target.path, message, numbers={"groups": tally.groups_skipped})
 
 

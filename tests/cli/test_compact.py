@@ -197,6 +197,8 @@ def test_damage_is_refused_with_the_command_that_mends_it(partition: Path, say: 
     assert f"kseg recover {partition}" in out + err
     status, out, _ = say("--apply", "--damaged", "skip", "--segment-bytes", "1", "--now", T0, partition)
     assert status == 1
+    assert "clean up to 0 (damage) in 1 pass" in out
+    assert (partition.parent / "cleaner-offset-checkpoint").read_text() == "0\n1\naccounts 0 0\n"
     assert path.read_bytes() == bytes(data)
 
 

@@ -281,6 +281,29 @@ def test_damaged_segments_can_be_left_alone(tmp_path: Path) -> None:
     assert log(directory, 2).read_bytes() == bytes(data)
     assert [log(directory, base).stat().st_size for base in (0, 4)] == [0, 0]
     assert outcome.result["groups_skipped"] == 1
+    assert outcome.result["next_dirty_offset"] == 2
+
+
+@pytest.mark.parametrize("map_bytes", [72, 1 << 20])
+@pytest.mark.parametrize(("dirty", "clean_to"), [(0, 0), (2, 2), (6, 6)])
+def test_what_was_left_alone_is_cleaned_when_the_damage_is_gone(
+    dirty: int, clean_to: int, map_bytes: int, tmp_path: Path
+) -> None:
+    """A broker maps the keys from the checkpoint on only, so it must not lie behind old values."""
+    topic = Topic(tmp_path)
+    for number in range(4):
+        topic.send(("a", number), ("b", number))
+        topic.roll()
+    directory = topic.close()
+    sound = log(directory, 0).read_bytes()
+    log(directory, 0).write_bytes(sound[:65] + bytes([sound[65] ^ 1]) + sound[66:])
+    settings = {"segment_bytes": 100, "map_bytes": map_bytes}
+    first = clean(directory, damaged=Damaged.SKIP, first_dirty_offset=dirty, **settings)
+    assert (first.result["groups_skipped"], first.result["next_dirty_offset"]) == (1, clean_to)
+    log(directory, 0).write_bytes(sound)
+    second = clean(directory, first_dirty_offset=clean_to, **settings)
+    assert (second.result["groups_skipped"], second.result["next_dirty_offset"]) == (0, 8)
+    assert kept(directory) == [(6, "a", "3"), (7, "b", "3")]
 
 
 @pytest.mark.behaviour("C24")
