@@ -128,10 +128,10 @@ def _check_there(log: PartitionLog, where: TopicPartition, options: SourceOption
     for name, bound in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
         if not isinstance(bound, AtOffsets) or bound.by_partition[where] < 0:
             continue
-        offset = bound.by_partition[where]
-        if not first <= offset <= log.end_offset:
+        offset, last = bound.by_partition[where], _last_offset(log, options)
+        if not first <= offset <= last:
             raise DataLoss(
-                f"{name} of {shown(where)} is {offset}, but the log reaches from {first} to {log.end_offset}; "
+                f"{name} of {shown(where)} is {offset}, but the log reaches from {first} to {last}; "
                 "with failOnDataLoss=false what is there is read"
             )
 

@@ -176,15 +176,22 @@ def test_a_start_behind_the_end_is_refused(timed: Path, given: dict[str, int], s
         assert not pieces(timed, **always, **shaped(1))
 
 
-def test_a_start_behind_the_last_stable_offset_is_refused(tmp_path: Path) -> None:
+def test_the_last_stable_offset_is_the_end_of_committed_data(tmp_path: Path) -> None:
     directory = tmp_path / "open-0"
     directory.mkdir()
     undecided = sealed(record(0), 1, base_offset=2, attributes=TRANSACTIONAL_BIT, producer=(7, 0, 0))
     (directory / f"{0:020d}.log").write_bytes(batch(0, 2) + undecided + batch(3, 1))
-    at_end = {"startingOffsets": json.dumps({"open": {"0": 4}})}
+    at_end = {"startingOffsets": json.dumps({"open": {"0": 4}}), "failOnDataLoss": "false"}
     assert {each.bounds.from_offset for each in pieces(directory, **at_end)} == {4}
+    committed = {"isolation.level": "read_committed"}
     with pytest.raises(UsageError, match="open-0 starts at offset 4, behind its end 2"):
-        pieces(directory, **at_end, **{"isolation.level": "read_committed"})
+        pieces(directory, **at_end, **committed)
+    # what is asked for by number and undecided is lost to a reader of committed data (Spark: KAFKA_DATA_LOSS)
+    to_end = {"endingOffsets": json.dumps({"open": {"0": 3}})}
+    assert pieces(directory, **to_end)
+    with pytest.raises(DataLoss, match="endingOffsets of open-0 is 3, but the log reaches from 0 to 2"):
+        pieces(directory, **to_end, **committed)
+    assert pieces(directory, **to_end, **committed, failOnDataLoss="false")
 
 
 def test_the_log_start_of_the_checkpoint_is_the_earliest(timed: Path) -> None:
