@@ -147,7 +147,8 @@ def command(
 
     Segments go from the oldest on, whole ones only, as long as they are below the log start offset, above the size
     limit, or older than the time limit; the first one that stays keeps all behind it. Nothing is deleted for a limit
-    that was not given. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
+    that was not given, and nothing by time or size of __consumer_offsets and __transaction_state, which a broker
+    compacts, unless --cleanup-policy says otherwise. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
     was marked a while ago; until then --unmark, or `kseg undo`, brings it back. Files of Kafka 0.7 go by their
     modification time and size.
     """
@@ -191,6 +192,7 @@ def command(
         now_ms=now_ms,
         log_start_offset=log_start_offset,
         high_watermark=high_watermark,
+        is_policy_given=cleanup_policy is not None,
         apply=apply,
         run_id=run_id,
         purge=purge,

@@ -1,6 +1,6 @@
 """What `retain` was asked for: limits, what the broker would know, and what to do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kseg.compaction.config import TopicConfig
@@ -23,6 +23,9 @@ _HEEDED = (
 )
 _OF_TIERS = ("local.retention.", "log.local.retention.", "remote.", "log.remote.")
 
+_COMPACTED_BY_BROKER = frozenset(("__consumer_offsets", "__transaction_state"))
+_KEPT_BY_BROKER = "__share_group_state"  # retention.ms=-1
+
 
 class Policy(StrEnum):
     """A word of cleanup.policy."""
@@ -39,6 +42,16 @@ class Limits:
     retention_ms: int | None = None
     retention_bytes: int | None = None
     policies: frozenset[Policy] = frozenset((Policy.DELETE,))
+
+    def for_topic(self, topic: str) -> "Limits":
+        """As they hold for a topic that a broker makes itself, with properties that go before the broker's own
+        (Kafka: GroupCoordinatorService.groupMetadataTopicConfigs, TransactionStateManager.transactionStateTopicConfigs,
+        ShareCoordinatorService.shareGroupStateTopicConfigs); those of other topics nobody here knows."""
+        if topic in _COMPACTED_BY_BROKER:
+            return replace(self, policies=frozenset((Policy.COMPACT,)))
+        if topic == _KEPT_BY_BROKER:
+            return replace(self, retention_ms=None, policies=frozenset((Policy.DELETE,)))
+        return self
 
     @property
     def has_time(self) -> bool:
@@ -60,7 +73,7 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainOptions:
     """One run of `retain`. now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does.
-    high_watermark: None asks the data directory.
+    high_watermark: None asks the data directory. is_policy_given: the policy of the limits holds for internal topics too.
 
     apply: change the files; run_id names the journals. purge: delete files that were marked long enough ago.
     unmark: bring marked segments back instead. what_if: say what other limits would free. shared: the
@@ -71,6 +84,7 @@ class RetainOptions:
     now_ms: int
     log_start_offset: int | None = None
     high_watermark: int | None = None
+    is_policy_given: bool = False
     apply: bool = False
     run_id: str = ""
     purge: bool = False
@@ -134,7 +148,7 @@ def configured_delay_ms(config: TopicConfig) -> int | None:
 def notes_on(config: TopicConfig) -> tuple[str, ...]:
     """What a file says that retention of the local files does not heed here."""
     notes = []
-    ignored = config.named(*_OF_TIERS)
+    ignored = () if config.words("remote.storage.enable") == ("false",) else config.named(*_OF_TIERS)
     if not ignored and not config.named(*_HEEDED):
         notes.append(f"{config.path}: names no property that retain goes by")
     if ignored:

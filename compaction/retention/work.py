@@ -11,6 +11,7 @@ with `apply` holds the lock of the data directory, and writes its checkpoint aft
 
 import os
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 
 from kseg.compaction.retention import rows
 from kseg.compaction.retention.ancient import ancient_steps, decide_ancient, gather_ancient
@@ -59,6 +60,9 @@ def prepare(target: LogTarget, options: RetainOptions) -> Generator[Event, None,
         yield untouched
         return None
     settle_before(target.path, COMMAND, options)
+    name = own_partition_name(target.path)
+    if name is not None and not options.is_policy_given:
+        options = replace(options, limits=options.limits.for_topic(name.topic))
     inputs = inputs_of(target.path)
     result = rows.result_row(_name(target), target.path, options)
     if options.unmark:

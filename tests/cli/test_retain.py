@@ -148,6 +148,9 @@ def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.Capt
     file.write_text("local.retention.ms=5\nremote.storage.enable=true\n")
     assert run(["retain", "--config", str(file), str(partition)]) == 0
     assert "local.retention.ms, remote.storage.enable ignored" in capfd.readouterr().err
+    file.write_text("local.retention.ms=-2\nremote.storage.enable=false\nretention.ms=-1\n")
+    assert run(["retain", "--config", str(file), str(partition)]) == 0
+    assert capfd.readouterr().err == ""
     file.write_text("retention=5\n")
     assert run(["retain", "--config", str(file), str(partition)]) == 0
     assert "names no property that retain goes by" in capfd.readouterr().err

@@ -164,6 +164,27 @@ def test_compact_deletes_neither_by_time_nor_by_size(tmp_path: Path) -> None:
     assert run(partition, Limits(retention_ms=0, policies=frozenset())).result["deleted"] == []
 
 
+@pytest.mark.parametrize(
+    ("topic", "by_time", "by_size"),
+    [
+        ("__consumer_offsets", [], []),
+        ("__transaction_state", [], []),
+        ("__share_group_state", [], [0, 5]),
+        ("__of_somebody", [0, 5], [0, 5]),
+    ],
+)
+def test_topics_that_a_broker_makes_have_their_own_policy(
+    topic: str, by_time: list[int], by_size: list[int], tmp_path: Path
+) -> None:
+    """A broker of 4.3.1 with log.retention.ms=1 and log.retention.bytes=0 leaves the first two as they are."""
+    partition = lay(tmp_path, [Part(5), Part(5)])
+    partition = partition.rename(partition.with_name(f"{topic}-0"))
+    assert run(partition, Limits(retention_ms=1), apply=False).result["deleted"] == by_time
+    assert run(partition, Limits(retention_bytes=0), apply=False).result["deleted"] == by_size
+    said = run(partition, Limits(retention_ms=1), apply=False, is_policy_given=True)
+    assert said.result["deleted"] == [0, 5]
+
+
 @pytest.mark.behaviour("T06")
 def test_compact_and_delete_deletes(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
