@@ -156,8 +156,11 @@ class GrowingLogs:
                 return self._at_time(target, bound.by_partition[where], extent)
 
     def _at_time(self, target: PartitionTarget, timestamp_ms: int, extent: Extent) -> int:
+        query = LookupQuery(
+            kind="timestamp", timestamp_ms=timestamp_ms, read_committed=self._options.read_committed
+        )
         with PartitionLog(target, is_live=True) as log:
-            answer = next(by_timestamp(log, LookupQuery(kind="timestamp", timestamp_ms=timestamp_ms)))
+            answer = next(by_timestamp(log, query))
         if answer.offset is not None:
             return min(answer.offset, extent.end_offset)
         if self._options.latest_when_no_match:

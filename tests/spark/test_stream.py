@@ -277,6 +277,22 @@ def test_committed_data_up_to_the_last_stable_offset(tmp_path: Path) -> None:
     assert len(rows_between(every, start, every.latestOffset(start, ALL))) == 5
 
 
+def test_a_starting_time_that_only_undecided_records_reach(tmp_path: Path) -> None:
+    """A broker gives a reader of committed data no offset then (Kafka: Partition.fetchOffsetForTimestamp), so Spark's own
+    source has no match."""
+    log_dir = tmp_path / "data"
+    open_one = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    grow(log_dir, "t-0", ["plain"])
+    grow(log_dir, "t-0", ["undecided-0", "undecided-1"], base_sequence=0, **open_one)
+    late = {"startingTimestamp": str(healthy.T0 + 2)}
+    assert reader_of(log_dir, **late).initialOffset() == {"t": {"0": 2}}
+    committed = late | {"isolation_level": "read_committed"}
+    with pytest.raises(UsageError, match="no record at or after"):
+        reader_of(log_dir, **committed).initialOffset()
+    passing = committed | {"startingOffsetsByTimestampStrategy": "latest"}
+    assert reader_of(log_dir, **passing).initialOffset() == {"t": {"0": 1}}
+
+
 # --- losses
 
 
