@@ -38,13 +38,19 @@ class CleanSettings:
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
     def check(self) -> None:
-        """Raises UsageError for a map that takes no key (Kafka's cleaner refuses it too), or one beyond all bounds."""
+        """Raises UsageError for a map that takes no key (Kafka's cleaner refuses it too), or one beyond all bounds, and for
+        a least lag above the greatest (Kafka: LogConfig.validateValues)."""
         if self.map_keys < 1 or self.map_keys >= self.map_slots:
             raise UsageError(
                 f"a map of {self.map_bytes} bytes holds no key; give it {3 * SLOT_BYTES} at least"
             )
         if self.map_slots > L.INT32_MAX:
             raise UsageError(f"a map cannot have {self.map_bytes} bytes")
+        most_ms = self.max_compaction_lag_ms
+        if most_ms is not None and self.min_compaction_lag_ms > most_ms:
+            raise UsageError(
+                f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) is above max.compaction.lag.ms ({most_ms})"
+            )
 
     @property
     def map_slots(self) -> int:

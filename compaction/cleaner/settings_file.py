@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.config import TopicConfig
+from kseg.compaction.retention.options import Policy, policies_of
 from kseg.segment.errors import UsageError
 
 _WHOLE = {
@@ -21,6 +22,7 @@ _WHOLE = {
     "map_bytes": ("log.cleaner.dedupe.buffer.size",),
     "producer_id_expiration_ms": ("producer.id.expiration.ms",),
 }
+_LEAST = {"max_compaction_lag_ms": 1}  # where that is not 0
 _RATIO = ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio")
 _POLICY = ("cleanup.policy", "log.cleanup.policy")
 _WITHOUT_EFFECT = ("compression.type", "compression.", "max.message.bytes", "message.max.bytes")
@@ -33,8 +35,9 @@ def configured(config: TopicConfig, settings: CleanSettings) -> CleanSettings:
         for name in names:
             value = config.integer(name)
             if value is not None:
-                if value < 0:
-                    raise UsageError(f"{config.path}: {name} cannot be negative")
+                least = _LEAST.get(field, 0)
+                if value < least:
+                    raise UsageError(f"{config.path}: {name} is {value}, and cannot be less than {least}")
                 settings = replace(settings, **{field: value})
                 break
     for name in _RATIO:
@@ -47,11 +50,11 @@ def configured(config: TopicConfig, settings: CleanSettings) -> CleanSettings:
 
 
 def is_compacted(config: TopicConfig) -> bool:
-    """Whether the topic is one that a cleaner comes to; True when the file does not say."""
+    """Whether the topic is one that a cleaner comes to; True when the file does not say. Raises UsageError."""
     for name in _POLICY:
         words = config.words(name)
         if words is not None:
-            return "compact" in words
+            return Policy.COMPACT in policies_of(words)
     return True
 
 

@@ -130,6 +130,8 @@ def _retention_ms(config: TopicConfig) -> int | None:
     ):
         value = config.integer(name)
         if value is not None:
+            if name == "retention.ms" and value < -1:
+                raise UsageError(f"{config.path}: {name} is {value}, and cannot be less than -1")
             return value * unit_ms
     return None
 

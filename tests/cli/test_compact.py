@@ -154,6 +154,9 @@ def test_a_file_of_something_else(partition: Path, tmp_path: Path, say: Say) -> 
     "line",
     [
         "segment.bytes=-1",
+        "max.compaction.lag.ms=0",
+        "min.compaction.lag.ms=5000\nmax.compaction.lag.ms=4999",
+        "cleanup.policy=COMPACT",
         "min.cleanable.dirty.ratio=2",
         "min.cleanable.dirty.ratio=x",
         "delete.retention.ms=soon",

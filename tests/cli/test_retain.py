@@ -154,7 +154,12 @@ def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.Capt
     file.write_text("retention=5\n")
     assert run(["retain", "--config", str(file), str(partition)]) == 0
     assert "names no property that retain goes by" in capfd.readouterr().err
-    for text in ("retention.ms=soon\n", "cleanup.policy=shred\n", "file.delete.delay.ms=-5\n"):
+    for text in (
+        "retention.ms=soon\n",
+        "retention.ms=-2\n",
+        "cleanup.policy=shred\n",
+        "file.delete.delay.ms=-5\n",
+    ):
         file.write_text(text)
         assert run(["retain", "--config", str(file), str(partition)]) == 2
     capfd.readouterr()
