@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -297,7 +298,7 @@ def test_what_was_left_alone_is_cleaned_when_the_damage_is_gone(
     directory = topic.close()
     sound = log(directory, 0).read_bytes()
     log(directory, 0).write_bytes(sound[:65] + bytes([sound[65] ^ 1]) + sound[66:])
-    settings = {"segment_bytes": 100, "map_bytes": map_bytes}
+    settings: dict[str, Any] = {"segment_bytes": 100, "map_bytes": map_bytes}
     first = clean(directory, damaged=Damaged.SKIP, first_dirty_offset=dirty, **settings)
     assert (first.result["groups_skipped"], first.result["next_dirty_offset"]) == (1, clean_to)
     log(directory, 0).write_bytes(sound)
