@@ -168,9 +168,9 @@ class Beside:
                 yield number, frozenset(roles)
 
     def _is_left_by_a_crash(self) -> bool:
-        """The active segment's index has room for more entries, so no clean stop wrote the snapshot at the end."""
+        """No clean stop wrote the snapshot at the end: the active segment's index has room for more entries, or there is none."""
         path = self._draft.path(file_of(self._segments[-1], Role.OFFSET_INDEX))
-        return self._judgement.is_blamed(path, _PREALLOCATED)
+        return self._judgement.is_blamed(path, _PREALLOCATED) or self._judgement.has_unfiled_producers
 
     def _has_place(self, offset: int, end_offset: int) -> bool:
         return offset == end_offset or any(segment.base_offset == offset for segment in self._segments[1:])

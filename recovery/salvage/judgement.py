@@ -56,9 +56,17 @@ class Judgement:
     @property
     def is_at_peace(self) -> bool:
         """Whether nothing was found that salvage would change."""
-        return bool(self.facts) and all(
+        if self.has_unfiled_producers or not self.facts:
+            return False
+        return all(
             finding.severity == INFO and finding.id != "index-preallocated" for finding in self.findings
         )
+
+    @property
+    def has_unfiled_producers(self) -> bool:
+        """Whether there are producers and no snapshot at all, so that no stop was clean. A broker that finds a clean stop takes
+        that for there being no producers, and hands out open transactions (Kafka: UnifiedLog.rebuildProducerState)."""
+        return not self.partition.snapshots and bool(self.producers.snapshot())
 
     def forget_leftovers(self) -> None:
         """Marked files were still there when they were seen, and are gone now: whoever took them out tells it."""

@@ -9,7 +9,8 @@ up at the first thing out of the ordinary, be it sound. A yes takes all of this:
 2. Every log is valid batches of magic 2 from its first byte to its last. Offsets go on without a gap, from one segment
    to the next as well. Nothing that only a cleaner leaves, no marker, no broken sequence, no open transaction.
 3. Index entries name the last offsets of their batches, and no slot is left over.
-4. Snapshots, at the bases of segments and at the log end, are those that a replay of the log writes.
+4. Snapshots, at the bases of segments and at the log end, are those that a replay of the log writes; there is one where there
+   are producers.
 5. Batches are of the leader epoch that the checkpoint has there.
 6. The offsets that the data directory has of the partition lie within the log.
 """
@@ -80,6 +81,7 @@ class _Glance:
         self._known = known
         self._chain = memoryview(array("q", bytes(8 * check.SEEN_WIDTH)))
         self._snapshots: dict[int, str] = {}
+        self._has_snapshots = False
         self._history = EpochHistory()
         self._epoch = L.NO_LEADER_EPOCH
         self._producers: ProducerState | None = None
@@ -118,6 +120,7 @@ class _Glance:
             else:
                 _demand(name.remote_segment_id is None)
                 bases[role].add(offset)
+        self._has_snapshots = bool(self._snapshots)
         logs, offset_indexes, time_indexes = bases.values()
         _demand(len(found) == 2 and bool(logs) and logs == offset_indexes == time_indexes)
         decode_partition_metadata(self._read("partition.metadata"))
@@ -212,7 +215,9 @@ class _Glance:
     def _end(self, first: int, end: int) -> None:
         known, history = self._known, self._history
         _demand(not self._snapshots)
-        _demand(self._producers is None or not self._producers.open_transactions)
+        if self._producers is not None:
+            _demand(not self._producers.open_transactions)
+            _demand(self._has_snapshots or not self._producers.snapshot())
         _demand(history.latest is None or history.latest.start_offset <= end)
         _demand(known.log_start_offset <= end)
         _demand(all(offset == 0 or first <= offset <= end for offset in known.offsets))

@@ -17,6 +17,7 @@ from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh
 from kseg.segment.plan.steps import Rename, Truncate
+from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.recovery import salvage_cases as cases
 from tests.recovery.salvage_cases import CASES, LAST, MIDDLE, NEXT, log
 from tests.recovery.salvaging import (
@@ -266,6 +267,27 @@ def test_a_transaction_at_the_lost_end(hurt: Path) -> None:
     cases.cut_at(LAST, 1)(hurt)
     (found,) = (found for found in plan(hurt).findings if found.id == "transaction-end-lost")
     assert (found.numbers["producer_id"], found.first_offset) == (4000, 324)
+
+
+def test_producers_without_any_snapshot_get_one(hurt: Path, tmp_path: Path) -> None:
+    """A broker that was killed before it rolled for the first time has written none, and one that finds a clean stop
+    replays nothing then (Kafka: UnifiedLog.rebuildProducerState): readers of committed data would get an open transaction."""
+    there = decode_snapshot((hurt / "00000000000000000330.snapshot").read_bytes())
+    (opened,) = (entry for entry in there if entry.current_txn_first_offset == 324)
+    for file in hurt.glob("*.snapshot"):
+        file.unlink()
+    repair = plan(hurt)
+    assert not is_at_peace(hurt, repair)
+    result = lay_down(repair, hurt, tmp_path / "result")
+    assert {file.name for file in result.iterdir()} - {file.name for file in hurt.iterdir()} == {
+        "00000000000000000330.snapshot"
+    }
+    found = decode_snapshot((result / "00000000000000000330.snapshot").read_bytes())
+    # a load drops expired producers in between, and so what it knew of those that come back
+    assert {entry.producer_id for entry in found} <= {entry.producer_id for entry in there}
+    (open_still,) = (entry for entry in found if entry.current_txn_first_offset == 324)
+    assert open_still._replace(coordinator_epoch=opened.coordinator_epoch) == opened
+    assert is_at_peace(result, plan(result))
 
 
 def test_old_formats(tmp_path: Path) -> None:
