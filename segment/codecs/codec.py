@@ -63,8 +63,10 @@ def filler(codec: int) -> Filler | None:
     It takes a block of a batch of magic 2 and room of FILL_BYTES or more, and returns the size of the content, or −1 of a block
     that `decompress` is to be asked about, be it sound or not.
     """
+    if codec not in _MODULES:
+        return None
     if codec not in _fillers:
-        make = getattr(importlib.import_module(_module_of(codec)), "filler", None)
+        make = getattr(importlib.import_module(_MODULES[codec]), "filler", None)
         _fillers[codec] = None if make is None else make()
     return _fillers[codec]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
-from kseg.segment.codecs.codec import FILL_BYTES, Filler, decompress, filler
+from kseg.segment.codecs.codec import FILL_BYTES, decompress, filler
 from kseg.segment.columns import Columns
 from kseg.segment.errors import CodecError
 
@@ -59,44 +59,32 @@ class PackedBodies:
             packed = view[start + L.BATCH_HEADER : start + size]
             codec = attributes & L.CODEC_MASK
             if codec != known_codec:
-                known_codec, fill = codec, _filler(codec, limit_bytes)
-            if fill is not None:
-                if filled > BODY_BYTES - FILL_BYTES or row - begin == MAX_BODIES:
-                    yield PackedRun(begin, row, room, bounds)
+                known_codec, fill = codec, filler(codec) if limit_bytes >= FILL_BYTES else None
+            if row - begin == MAX_BODIES or (fill is not None and filled > BODY_BYTES - FILL_BYTES):
+                yield PackedRun(begin, row, room, bounds)
+                begin, filled = row, 0
+            put = -1 if fill is None else fill(packed, room[filled:])
+            if put < 0:
+                try:
+                    content = decompress(codec, L.MAGIC_V2, packed, limit_bytes)
+                except CodecError as error:
+                    if row > begin:
+                        yield PackedRun(begin, row, room, bounds)
+                    begin, filled = row + 1, 0
+                    yield PackedRun(row, begin, memoryview(b""), bounds, str(error))
+                    continue
+                put = len(content)
+                if filled + put > BODY_BYTES:
+                    if row > begin:
+                        yield PackedRun(begin, row, room, bounds)
                     begin, filled = row, 0
-                put = fill(packed, room[filled:])
-                if put >= 0:
-                    at = 2 * (row - begin)
-                    bounds[at] = filled
-                    bounds[at + 1] = filled = filled + put
-                    continue
-            try:
-                content = decompress(codec, L.MAGIC_V2, packed, limit_bytes)
-            except CodecError as error:
-                if row > begin:
-                    yield PackedRun(begin, row, room, bounds)
-                begin, filled = row + 1, 0
-                yield PackedRun(row, begin, memoryview(b""), bounds, str(error))
-                continue
-            end = filled + len(content)
-            if end > BODY_BYTES or row - begin == MAX_BODIES:
-                if row > begin:
-                    yield PackedRun(begin, row, room, bounds)
-                begin, filled, end = row, 0, len(content)
-                if end > BODY_BYTES:
-                    begin = row + 1
-                    yield PackedRun(row, begin, content, memoryview(array("q", (0, end))))
-                    continue
-            room[filled:end] = content
+                    if put > BODY_BYTES:
+                        begin = row + 1
+                        yield PackedRun(row, begin, content, memoryview(array("q", (0, put))))
+                        continue
+                room[filled : filled + put] = content
             at = 2 * (row - begin)
             bounds[at] = filled
-            bounds[at + 1] = filled = end
+            bounds[at + 1] = filled = filled + put
         if begin < stop:
             yield PackedRun(begin, stop, room, bounds)
-
-
-def _filler(codec: int, limit_bytes: int) -> Filler | None:
-    try:
-        return filler(codec) if limit_bytes >= FILL_BYTES else None
-    except CodecError:  # no codec of Kafka's: told of each batch
-        return None
