@@ -6,6 +6,11 @@ from enum import StrEnum
 from kseg.compaction.config import TopicConfig
 from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import UsageError
+from kseg.segment.partition.names import (
+    CONSUMER_OFFSETS_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
 
@@ -23,8 +28,8 @@ _HEEDED = (
 )
 _OF_TIERS = ("local.retention.", "log.local.retention.", "remote.", "log.remote.")
 
-_COMPACTED_BY_BROKER = frozenset(("__consumer_offsets", "__transaction_state"))
-_KEPT_BY_BROKER = "__share_group_state"  # retention.ms=-1
+_COMPACTED_BY_BROKER = frozenset((CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
+_KEPT_BY_BROKER = SHARE_GROUP_STATE_TOPIC  # retention.ms=-1
 
 
 class Policy(StrEnum):

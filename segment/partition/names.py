@@ -29,11 +29,11 @@ MAX_DIRECTORY_NAME = 255
 OFFSET_DIGITS = 20
 EPOCH_DIGITS = 10
 METADATA_TOPIC = "__cluster_metadata"
-INTERNAL_TOPICS = (
-    "__consumer_offsets",
-    "__transaction_state",
-    "__share_group_state",
-)  # Kafka: Topic.isInternal
+CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC = "__share_group_state"
+# Kafka: Topic.isInternal
+INTERNAL_TOPICS = (CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC)
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 KSEG_DIRECTORY = ".kseg"
 
