@@ -6,16 +6,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
 import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 
-import pytest
+from tests.marked_tests import ROOT, TestsById, collected
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "behaviours.md"
 
 AREAS = {
@@ -334,38 +329,7 @@ ROWS = {
 }
 
 
-class _Collector:
-    """A plugin of pytest that keeps what was collected."""
-
-    def __init__(self) -> None:
-        self.tests: dict[str, set[str]] = {}
-
-    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
-        for item in items:
-            of_case = getattr(getattr(item, "callspec", None), "marks", ())
-            for marker in item.iter_markers("behaviour"):
-                # a mark of one case names the case
-                is_case = any(marker is mark for mark in of_case)
-                name = item.nodeid if is_case else re.sub(r"\[.*", "", item.nodeid)
-                for row in marker.args:
-                    self.tests.setdefault(row, set()).add(name)
-
-
-def collected() -> dict[str, set[str]]:
-    """Row → names of the tests that carry it, of the whole suite. Raises RuntimeError when it cannot be collected."""
-    collector = _Collector()
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        status = pytest.main(
-            ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(ROOT / "tests")],
-            [collector],
-        )
-    if status != pytest.ExitCode.OK:
-        raise RuntimeError(said.getvalue()[-2000:])
-    return collector.tests
-
-
-def page(tests: dict[str, set[str]]) -> str:
+def page(tests: TestsById) -> str:
     """docs/behaviours.md."""
     lines = [
         "# Behaviours and their tests",
@@ -377,12 +341,12 @@ def page(tests: dict[str, set[str]]) -> str:
         lines += ["", f"## {title}: {about}", "", "| row | behaviour | tests |", "|---|---|---|"]
         for row, words in ROWS.items():
             if row.startswith(letter):
-                names = "<br>".join(f"`{name.removeprefix('tests/')}`" for name in sorted(tests.get(row, ())))
+                names = "<br>".join(f"`{name.removeprefix('tests/')}`" for name in tests.get(row, ()))
                 lines.append(f"| {row} | {words} | {names or '—'} |")
     return "\n".join(lines) + "\n"
 
 
-def rows_without_test(tests: dict[str, set[str]]) -> list[str]:
+def rows_without_test(tests: TestsById) -> list[str]:
     """Rows that no test carries, in order."""
     return [row for row in ROWS if row not in tests]
 
@@ -393,10 +357,7 @@ def unknown_rows(tests: Iterable[str]) -> list[str]:
 
 
 def main() -> int:
-    tests = collected()
-    if "--print" in sys.argv:
-        print(page(tests), end="")
-        return 0
+    tests = collected()["behaviour"]
     PAGE.write_text(page(tests))
     missing = rows_without_test(tests)
     if missing:

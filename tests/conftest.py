@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -11,9 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests import trees
+from tests.marked_tests import ROOT, TestsById
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 ALONE = "tests/spark/"
+PAGES = (
+    "tests/test_behaviours.py",
+    "tests/test_data_directory_page.py",
+)  # which share one collection of the suite
 
 
 def pytest_configure() -> None:
@@ -31,7 +39,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class OneClusterAtATime(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return ALONE if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
+            if nodeid.startswith(ALONE):
+                return ALONE
+            file = nodeid.partition("::")[0]
+            return PAGES[0] if file in PAGES else file
 
     return OneClusterAtATime(config, log)
 
@@ -65,3 +76,13 @@ def ancient_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def unchanged() -> Callable[..., AbstractContextManager[None]]:
     """`with unchanged(path, ...): run(...)` fails when anything at or below the paths was changed."""
     return trees.unchanged
+
+
+@pytest.fixture(scope="session")
+def marked_tests() -> dict[str, TestsById]:
+    """Marker → id → the tests of the suite that carry it."""
+    command = [sys.executable, "-m", "tests.marked_tests"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    marked: dict[str, TestsById] = json.loads(done.stdout)
+    return marked

@@ -101,6 +101,7 @@ def test_a_second_run_finds_nothing(tmp_path: Path) -> None:
         assert run(partition, OLD, apply=True).result["deleted"] == []
 
 
+@pytest.mark.evidence("lock")
 def test_a_running_broker_is_respected(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     (is_locked, tell_locked), (may_end, tell_end) = os.pipe(), os.pipe()
@@ -224,6 +225,7 @@ def test_a_log_on_the_move_is_retained_like_any(tmp_path: Path) -> None:
 # --- purging
 
 
+@pytest.mark.evidence("deleted-file")
 def test_only_old_marks_are_purged(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     run(partition, OLD, apply=True)
@@ -284,6 +286,7 @@ def test_a_killed_purge_leaves_nothing_half(tmp_path: Path, how: Any) -> None:
 # --- taking back
 
 
+@pytest.mark.evidence("deleted-file")
 @pytest.mark.parametrize("last_age_ms", [0, DAY_MS])
 def test_marks_are_taken_back(tmp_path: Path, last_age_ms: int) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, epoch=3), Part(5, epoch=4, age_ms=last_age_ms)])

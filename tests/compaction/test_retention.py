@@ -46,6 +46,7 @@ def gone(standing: Standing, limits: Limits) -> int:
 # --- size
 
 
+@pytest.mark.evidence("segment-sizes")
 @pytest.mark.behaviour("T01")
 def test_size_takes_the_oldest_down_to_the_limit(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
@@ -128,6 +129,7 @@ def test_the_log_start_frees_the_way_for_time_in_the_same_run(tmp_path: Path) ->
         assert run(partition, limits, apply=True).result["deleted"] == []
 
 
+@pytest.mark.evidence("record-times")
 def test_a_record_of_the_future_holds_everything(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(3, age_ms=DAY_MS), Part(5, age_ms=-DAY_MS), Part(5)])
     said = run(partition, Limits(retention_ms=1000))
@@ -140,6 +142,7 @@ def test_a_record_of_the_future_holds_everything(tmp_path: Path) -> None:
     assert "1 d in the future" in said.segments[1]["reason"]
 
 
+@pytest.mark.evidence("record-times")
 @pytest.mark.behaviour("T19")
 @pytest.mark.parametrize("part", [Part(3, age_ms=None), Part(3, age_ms=None, magic=0, epoch=-1)])
 def test_without_timestamps_the_modification_time_decides(tmp_path: Path, part: Part) -> None:
@@ -257,6 +260,7 @@ def test_nothing_at_or_above_the_high_watermark_goes(high_watermark: int, left: 
     assert decision.log_start_offset <= high_watermark
 
 
+@pytest.mark.evidence("high-watermark")
 @pytest.mark.behaviour("T13")
 def test_the_high_watermark_of_the_data_directory(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])

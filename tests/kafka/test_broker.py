@@ -40,6 +40,7 @@ def test_append_time_is_the_brokers(everything: Written) -> None:
     assert min(r.timestamp for r in records) > FIRST_MS + 1
 
 
+@pytest.mark.evidence("open-transaction")
 def test_isolation_hides_what_was_not_committed(everything: Written) -> None:
     seen = [r.value for r in everything.uncommitted["transactions", 0]]
     committed = [r.value for r in everything.committed["transactions", 0]]
@@ -79,6 +80,7 @@ def test_the_disk_says_what_the_consumers_say(oracle: Oracle, everything: Writte
         assert data == [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in records], topic
 
 
+@pytest.mark.evidence("index-preallocated")
 def test_live_indexes_are_preallocated_and_stopped_ones_trimmed(everything: Written) -> None:
     sizes = [
         max((d / "codec-none-0").glob("*.index")).stat().st_size

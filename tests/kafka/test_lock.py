@@ -70,6 +70,7 @@ def values(broker: Broker) -> list[bytes | None]:
     return [record.value for record in broker.consume(TOPIC)]
 
 
+@pytest.mark.evidence("lock", "kseg-journal")
 def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
     before = tree_state(broker.data)
     with locked([str(broker.data)]), pytest.raises(BrokerFailed):
@@ -120,6 +121,7 @@ def test_a_broker_stays_out_while_an_attempt_of_a_run_is_at_work(broker: Broker)
             assert "in use by a broker or another kseg" in late.said()
 
 
+@pytest.mark.evidence("kseg-journal")
 def test_a_broker_opens_what_was_left_half_done(broker: Broker) -> None:
     partition = broker.data / f"{TOPIC}-0"
     steps = plan(partition, Remove(INDEX, "anew"), Remove(TIMES, "anew"), Write(INDEX, (), "anew"))

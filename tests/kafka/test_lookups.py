@@ -130,6 +130,7 @@ def test_a_lying_time_index_is_overruled(oracle: Oracle, legacy_small: Path) -> 
     assert "index-not-used" in result.kinds
 
 
+@pytest.mark.evidence("file-name")
 @pytest.mark.behaviour("L12", "L13", "L15", "L16", "L18", "L21", "V15")
 @pytest.mark.parametrize("start", [0, 1, 100, 131, 250])
 @pytest.mark.parametrize("lay_down", [healthy.partition, healthy.mixed_partition])

@@ -31,6 +31,7 @@ def _consumed(broker: Broker, killed: Killed, topic: str) -> bool:
     return killed.acknowledged[topic].items() <= given.items()
 
 
+@pytest.mark.evidence("clean-marker", "marker-without-epoch")
 def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> None:
     """Killed, recovered, marked: the broker believes the marker, and what it is told by it is true."""
     data = copy_tree(killed.data, tmp_path / "data")
@@ -52,6 +53,7 @@ def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> 
         assert all(_consumed(broker, killed, topic) for topic in TOPICS)
 
 
+@pytest.mark.evidence("false-marker")
 def test_a_marker_that_lies_is_made_true(killed: Killed, tmp_path: Path) -> None:
     """Somebody put the marker into a crashed directory; untouched, the broker would read zeros of the indexes."""
     data = copy_tree(killed.data, tmp_path / "data")
@@ -81,6 +83,7 @@ def test_planning_writes_nothing(killed: Killed, tmp_path: Path) -> None:
     assert [name for name in steps if not name.endswith(".tmp")] == [RECOVERY]
 
 
+@pytest.mark.evidence("checkpoint-unreadable")
 @pytest.mark.parametrize("name", [RECOVERY, "replication-offset-checkpoint"])
 def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
     killed: Killed, tmp_path: Path, name: str
@@ -97,6 +100,7 @@ def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
         assert _consumed(broker, killed, TOPICS[0])
 
 
+@pytest.mark.evidence("recovery-point", "log-start", "checkpoint-orphan")
 def test_checkpoints_are_those_the_broker_writes(killed: Killed, tmp_path: Path) -> None:
     """Recovery points behind the end, in the middle, of a partition that is gone; a log start in mid-segment."""
     data = copy_tree(killed.data, tmp_path / "data")

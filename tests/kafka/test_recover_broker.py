@@ -36,6 +36,7 @@ def files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
+@pytest.mark.evidence("no-clean-marker", "batch-invalid", "torn-tail", "zero-tail", "index-preallocated")
 @pytest.mark.parametrize("is_hurt", [False, True], ids=["killed", "hurt"])
 def test_policy_kafka_leaves_what_the_broker_leaves(killed: Killed, tmp_path: Path, is_hurt: bool) -> None:
     ours, theirs = copy_tree(killed.data, tmp_path / "ours"), copy_tree(killed.data, tmp_path / "theirs")

@@ -124,6 +124,23 @@ def _shown(data: bytes | None) -> str:
     return "absent" if data is None else f"{len(data)} bytes {data[:60].hex()}"
 
 
+@pytest.mark.evidence(
+    "recovery-point",
+    "log-start",
+    "offset-index",
+    "index-missing",
+    "time-index",
+    "index-size",
+    "orphan-index",
+    "transaction-index",
+    "producer-snapshot",
+    "no-snapshot",
+    "epoch-file",
+    "deleted-file",
+    "cleaned-file",
+    "swap-file",
+    "topic-id-unreadable",
+)
 @pytest.mark.parametrize("chunk", range((COUNT + CHUNK - 1) // CHUNK))
 def test_random_directories(oracle: Oracle, tmp_path: Path, chunk: int) -> None:
     failures = []

@@ -47,6 +47,7 @@ def retain(data: Path, topic: str, *words: str) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.evidence("deleted-file")
 @pytest.mark.behaviour("T20")
 def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
     data = copy_tree(everything.stopped, tmp_path / "data")

@@ -128,6 +128,7 @@ def _shown(data: bytes | None) -> str:
     return "absent" if data is None else f"{len(data)} bytes {data[:60].hex()}"
 
 
+@pytest.mark.evidence("high-watermark", "record-times", "segment-sizes")
 @pytest.mark.behaviour("T10")
 @pytest.mark.behaviour("T13")
 @pytest.mark.behaviour("T19")

@@ -46,6 +46,7 @@ def _loaded(oracle: Oracle, result: Path, clean: bool, log_end_offset: int) -> N
         assert line["data"] == batch
 
 
+@pytest.mark.evidence("batch-invalid", "batch-header")
 @pytest.mark.parametrize("name", CASES)
 def test_a_salvaged_partition_is_loaded_whole(
     oracle: Oracle, partition: Path, tmp_path: Path, name: str

@@ -102,6 +102,7 @@ def test_no_entry_stays_beyond_the_log_end(tmp_path: Path) -> None:
     assert "a-0 50 → 10" in reason
 
 
+@pytest.mark.evidence("recovery-point")
 def test_salvage_never_raises_a_recovery_point(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "b-0", rp="a 0 4")
     logs = (outcome("a-0", 0, 10), outcome("b-0", 0, 10))
@@ -132,6 +133,7 @@ def test_zero_is_as_good_as_no_entry(tmp_path: Path) -> None:
         assert closing(place, log, policy=policy).is_empty
 
 
+@pytest.mark.evidence("checkpoint-unreadable")
 def test_an_unreadable_checkpoint_is_written_from_what_the_logs_say(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0")
     for name in (RECOVERY, LOG_START, HIGH_WATERMARK):
@@ -145,6 +147,7 @@ def test_an_unreadable_checkpoint_is_written_from_what_the_logs_say(tmp_path: Pa
     assert [f.id for f in plan.reasons] == ["checkpoint-corrupt"] * 3
 
 
+@pytest.mark.evidence("checkpoint-orphan")
 def test_entries_without_a_log_go_only_with_another_change(tmp_path: Path) -> None:
     place = a_log_dir(
         tmp_path, "a-0", "c-0.0123456789abcdef0123456789abcdef-delete", rp="gone 0 5;a 0 9;c 0 1"
@@ -161,6 +164,7 @@ def test_set_aside_and_metadata_logs_have_no_entries(tmp_path: Path) -> None:
     assert written(plan) == {MARKER: ""}
 
 
+@pytest.mark.evidence("tmp-file")
 def test_leftovers_of_aborted_writes_go(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", rp="a 0 9")
     for name in (f"{RECOVERY}.tmp", "meta.properties.tmp", "notes.tmp"):
@@ -207,6 +211,7 @@ def test_mark_clean_is_refused_with_the_list_of_what_is_not_sound(tmp_path: Path
     assert "a-0" not in str(refused.value) and gone not in str(refused.value)
 
 
+@pytest.mark.evidence("false-marker")
 def test_a_marker_goes_before_partitions_change(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0")
     assert opening_plan(str(place), ["a-0 is cut"]).is_empty
@@ -218,6 +223,7 @@ def test_a_marker_goes_before_partitions_change(tmp_path: Path) -> None:
     assert [finding.id for finding in plan.reasons] == ["false-clean-shutdown"]
 
 
+@pytest.mark.evidence("false-marker")
 def test_a_marker_comes_back_only_where_all_is_sound(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", rp="a 0 10")
     (place / MARKER).write_text('{"version":0,"brokerEpoch":17}')
@@ -259,6 +265,7 @@ def test_a_missing_topic_id_is_written() -> None:
     assert partition_metadata_step(DirectoryImage(), TOPIC_ID, metadata(TOPIC_ID).encode()) is None
 
 
+@pytest.mark.evidence("topic-id-missing")
 @pytest.mark.parametrize(
     "topic_id", ["", "short", "A" * 22, "v4WPZw1oQbyGYKrhXu5z+Q", "not a uuid at all here"]
 )
@@ -276,6 +283,7 @@ def test_another_topic_id_is_not_replaced_but_rubbish_is() -> None:
     assert why is not None and "cannot be read" in why
 
 
+@pytest.mark.evidence("topic-id-conflict")
 def test_topic_ids_must_agree_with_those_around(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "a-1", "b-0")
     (place / "a-1" / "partition.metadata").write_text(metadata(TOPIC_ID))
@@ -288,6 +296,7 @@ def test_topic_ids_must_agree_with_those_around(tmp_path: Path) -> None:
         refuse_foreign_topic_id(str(place), name, "AAAAAAAAAAAAAAAAAAAAAQ")
 
 
+@pytest.mark.evidence("topic-id-missing")
 def test_a_missing_topic_id_is_offered_from_the_topics_other_partitions(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "a-1", "c-0")
     (place / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
@@ -315,6 +324,7 @@ def a_repair(directory: Path) -> Repair:
     )
 
 
+@pytest.mark.evidence("topic-id-missing")
 def test_a_repair_brings_the_topic_id(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "a-1")
     (place / "a-1" / "partition.metadata").write_text(metadata(TOPIC_ID))

@@ -83,6 +83,7 @@ def test_a_salvaged_partition_is_sound_and_whole(
         assert set(stays) <= healthy_batches
 
 
+@pytest.mark.evidence("batch-invalid")
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_valid_survives(partition: Path, hurt: Path, tmp_path: Path, name: str) -> None:
     """Every batch of the healthy log whose bytes are still somewhere in the logs."""
@@ -269,6 +270,7 @@ def test_a_transaction_at_the_lost_end(hurt: Path) -> None:
     assert (found.numbers["producer_id"], found.first_offset) == (4000, 324)
 
 
+@pytest.mark.evidence("no-snapshot")
 def test_producers_without_any_snapshot_get_one(hurt: Path, tmp_path: Path) -> None:
     """A broker that was killed before it rolled for the first time has written none, and one that finds a clean stop
     replays nothing then (Kafka: UnifiedLog.rebuildProducerState): readers of committed data would get an open transaction."""

@@ -33,6 +33,7 @@ def cleaned(source: Path, target: Path) -> bytes:
     return kept
 
 
+@pytest.mark.evidence("swap-file")
 def test_a_finished_replacement_is_completed(hurt: Path, tmp_path: Path) -> None:
     kept = cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
     repair, _ = salvaged(hurt, tmp_path / "result")
@@ -84,6 +85,7 @@ def test_a_replacement_of_two_segments(hurt: Path, tmp_path: Path) -> None:
     assert all_batches(result) == before
 
 
+@pytest.mark.evidence("cleaned-file", "swap-file")
 def test_an_unfinished_replacement_is_dropped(partition: Path, hurt: Path, tmp_path: Path) -> None:
     """A `.cleaned` of a lower number says that the split was not finished (fact sheet §6.2, step 2)."""
     cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
@@ -93,6 +95,7 @@ def test_an_unfinished_replacement_is_dropped(partition: Path, hurt: Path, tmp_p
     assert not [name for name in repair.image if name.endswith((".swap", ".cleaned"))]
 
 
+@pytest.mark.evidence("swap-file")
 def test_a_damaged_replacement_gives_way_to_what_it_was_to_replace(
     partition: Path, hurt: Path, tmp_path: Path
 ) -> None:
@@ -103,6 +106,7 @@ def test_a_damaged_replacement_gives_way_to_what_it_was_to_replace(
     assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
 
 
+@pytest.mark.evidence("swap-file")
 @pytest.mark.parametrize("stem", ["0" * 20, MIDDLE, NEXT])
 def test_a_finished_replacement_of_another_partition(
     partition: Path, hurt: Path, tmp_path: Path, stem: str
@@ -165,6 +169,7 @@ def test_marked_files_go_and_the_only_copy_is_named(hurt: Path) -> None:
     assert repair.log_end_offset == 297
 
 
+@pytest.mark.evidence("deleted-file")
 def test_marked_files_stay_where_nothing_else_is_wrong(hurt: Path) -> None:
     """A broker that was stopped cleanly leaves them, and takes them away at its next start."""
     side_diseases.leftover_deleted(log(hurt))

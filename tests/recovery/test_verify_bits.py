@@ -91,6 +91,7 @@ def corners(directory: Path) -> Iterator[tuple[Path, int]]:
             yield log, batch
 
 
+@pytest.mark.evidence("batch-header")
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize(
     ("width", "producer_id"), [(4, 7), (4, -1), (1, -1)], ids=["idempotent", "plain", "single"]

@@ -72,6 +72,7 @@ def test_the_records_of_the_old_brokers_are_all_counted(legacy_small: Path) -> N
     assert judge(directory, "deep").sums["records"] == len(expected.read_text().splitlines())
 
 
+@pytest.mark.evidence("no-clean-marker")
 def test_a_crashed_directory_is_unclean_and_nothing_else(capture_small: Path, tmp_path: Path) -> None:
     """The active segment's indexes are preallocated; nothing about that is wrong."""
     directory = copy_tree(capture_small / "data", tmp_path / "data")

@@ -71,6 +71,7 @@ def test_log_diseases(
     assert new(hurt, sound, "quick")[1] == quick
 
 
+@pytest.mark.evidence("batch-invalid", "torn-tail")
 @pytest.mark.behaviour("V05", "V06", "V07", "V08", "F07", "F33", "F34")
 @pytest.mark.parametrize(
     ("disease", "kind"),
@@ -95,6 +96,7 @@ def test_damage_is_reported_with_its_bytes(disease: Callable[[Path], Hurt], kind
     assert verdict.sums["bytes_damaged"] >= done.length
 
 
+@pytest.mark.evidence("zero-tail")
 def test_a_zero_tail_of_a_log_is_padding(sound: Path, hurt: Path) -> None:
     before = judge(sound).sums
     D.zero_tail(hurt / f"{INNER}.log", 5000)
@@ -103,6 +105,7 @@ def test_a_zero_tail_of_a_log_is_padding(sound: Path, hurt: Path) -> None:
     assert after["bytes_valid"] == before["bytes_valid"]
 
 
+@pytest.mark.evidence("batch-header")
 def test_an_altered_base_offset_is_given_back(hurt: Path) -> None:
     done = D.altered_base_offset(hurt / f"{INNER}.log", batch=5, bit=33)
     (found,) = judge(hurt).of("altered-base-offset")

@@ -288,6 +288,7 @@ def test_a_segment_above_2_gib(tmp_path: Path) -> None:
     assert "oversized-segment" in {event.id for event in events if isinstance(event, Finding)}
 
 
+@pytest.mark.evidence("open-transaction")
 def test_an_open_transaction_is_told_with_its_producer_and_start(tmp_path: Path) -> None:
     directory = lay_down(
         tmp_path / "t-0", [plain(0), in_transaction(4, 77), in_transaction(6, 77, 2), plain(8)]
@@ -331,6 +332,7 @@ def test_a_transaction_index_entry_that_begins_elsewhere(tmp_path: Path) -> None
     assert (found.id, found.position, found.length) == ("txn-index-wrong-entry", 0, 34)
 
 
+@pytest.mark.evidence("file-name")
 def test_segments_that_overlap_or_leave_a_hole(tmp_path: Path) -> None:
     directory = lay_down(tmp_path / "t-0", [plain(at * 4) for at in range(30)], segment_bytes=1000)
     first, second, *_ = sorted(directory.glob("*.log"))
@@ -345,6 +347,7 @@ def test_segments_that_overlap_or_leave_a_hole(tmp_path: Path) -> None:
     assert first.exists()
 
 
+@pytest.mark.evidence("file-name")
 def test_a_log_named_after_another_offset(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000100.log"
     log.write_bytes(b"".join(encode_batch(plain(at * 4)) for at in range(3)))

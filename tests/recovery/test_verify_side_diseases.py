@@ -225,14 +225,60 @@ SIDE_DISEASES: list[tuple[str, Callable[[Path], object], Said]] = [
 ]
 
 
+# name of a disease → the row of docs/data-directory.md that it proves
+EVIDENCE = {
+    "index_missing": "index-missing",
+    "index_wrong_entry": "offset-index",
+    "index_entry_beyond_log": "offset-index",
+    "index_unsorted": "offset-index",
+    "index_zero_tail": "index-preallocated",
+    "active_index_zero_tail": "index-preallocated",
+    "time_index_wrong_entry": "time-index",
+    "time_index_unsorted": "time-index",
+    "index_bad_size": "index-size",
+    "time_index_bad_size": "index-size",
+    "txn_index_bad_size": "index-size",
+    "txn_index_missing_entry": "transaction-index",
+    "txn_index_missing": "transaction-index",
+    "txn_index_wrong_entry": "transaction-index",
+    "txn_index_bad_version": "transaction-index",
+    "snapshot_corrupt": "producer-snapshot",
+    "snapshot_stray": "producer-snapshot",
+    "epoch_file_wrong": "epoch-file",
+    "epoch_file_corrupt": "epoch-file",
+    "epoch_file_missing": "epoch-file",
+    "partition_metadata_corrupt": "topic-id-unreadable",
+    "partition_metadata_missing": "topic-id-missing",
+    "leftover_swap": "swap-file",
+    "leftover_cleaned": "cleaned-file",
+    "leftover_deleted": "deleted-file",
+    "leftover_tmp": "tmp-file",
+    "checkpoint_beyond_log": "high-watermark",
+    "log_start_beyond_end": "log-start",
+    "checkpoint_corrupt": "checkpoint-unreadable",
+    "checkpoint_orphan": "checkpoint-orphan",
+    "orphan_index": "orphan-index",
+    "meta_properties_missing": "meta-properties",
+    "meta_properties_corrupt": "meta-properties",
+    "not_stopped": "no-clean-marker",
+    "clean_shutdown_corrupt": "marker-without-epoch",
+    "topic_id_conflict": "topic-id-conflict",
+}
+
+
 @pytest.mark.parametrize(
-    ("apply", "expected"), [case[1:] for case in SIDE_DISEASES], ids=[c[0] for c in SIDE_DISEASES]
+    ("apply", "expected"),
+    [
+        pytest.param(apply, said, id=name, marks=pytest.mark.evidence(*filter(None, [EVIDENCE.get(name)])))
+        for name, apply, said in SIDE_DISEASES
+    ],
 )
 def test_side_diseases(apply: Callable[[Path], object], expected: Said, sound: Path, hurt: Path) -> None:
     apply(hurt)
     assert new(hurt, sound)[1] == expected
 
 
+@pytest.mark.evidence("suffixed-directory", "bad-directory")
 @pytest.mark.parametrize(
     ("apply", "kind", "name"),
     [
