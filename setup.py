@@ -1,0 +1,66 @@
+"""What pyproject.toml cannot say: the packages and the kernels are whatever lies in the folders.
+
+A package `kseg.X.Y` lies in the folder `X/Y`. Each module in `segment/kernel/` that has a `.pxd` and is not inlined into the others
+becomes an extension; all of them import Cython's helper code from one more, `_shared`, instead of each carrying a copy. They are
+translated and compiled in parallel. `optional`: without a C compiler kseg installs as well, interpreted.
+"""
+
+import os
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOMS = ("cli", "spark", "recovery", "compaction", "segment")
+KERNEL = Path("segment/kernel")
+SHARED = "kseg.segment.kernel._shared"
+INLINED = {"__init__", "search", "views"}
+# Cython 3.3 leaves out their definition where `bytearray.append` stands in a module that shares its helper code. They matter to
+# free-threaded builds only, which kseg does not make.
+CRITICAL_SECTION = [("__Pyx_BEGIN_CRITICAL_SECTION(object)", "{"), ("__Pyx_END_CRITICAL_SECTION()", "}")]
+
+
+def folders() -> dict[str, str]:
+    """Package name to folder."""
+    found = (init.parent for room in ROOMS for init in sorted(Path(room).rglob("__init__.py")))
+    return {"kseg": "kseg"} | {".".join(("kseg", *folder.parts)): str(folder) for folder in found}
+
+
+def extensions() -> list[Extension]:
+    names = sorted({path.stem for path in KERNEL.glob("*.pxd")} - INLINED)
+    sources = {f"kseg.segment.kernel.{name}": [str(KERNEL / f"{name}.py")] for name in names} | {SHARED: []}
+    flags = ["-O3", "-fwrapv"]
+    return [
+        Extension(
+            name,
+            files,
+            optional=True,
+            extra_compile_args=flags,
+            define_macros=CRITICAL_SECTION if name.endswith(".encode") else [],
+        )
+        for name, files in sources.items()
+    ]
+
+
+class BuildKernels(build_ext):
+    def build_extensions(self) -> None:
+        from Cython.Build import cythonize
+
+        self.parallel = self.parallel or os.cpu_count()
+        self.ext_map[SHARED].sources = [str(Path(self.build_temp) / "_shared.c")]
+        translated = cythonize(
+            self.extensions,
+            nthreads=self.parallel,
+            build_dir=self.build_temp,
+            shared_utility_qualified_name=SHARED,
+            quiet=True,
+        )
+        for extension, made in zip(self.extensions, translated, strict=True):
+            extension.sources = made.sources
+        super().build_extensions()
+
+
+packages = folders()
+setup(
+    packages=[*packages], package_dir=packages, ext_modules=extensions(), cmdclass={"build_ext": BuildKernels}
+)
