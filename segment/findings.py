@@ -254,6 +254,30 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         "meta.properties cannot be read; a broker refuses the directory",
         "kseg list {log_dir}",
     ),
+    Kind(
+        "nested-log-dir",
+        ERROR,
+        "a data directory lies inside another one; a broker takes it for a partition, or does not start",
+        "kseg list {path}",
+    ),
+    Kind(
+        "partition-twice",
+        ERROR,
+        "a partition lies in two data directories of one node; a broker does not start",
+        "kseg list {partition}",
+    ),
+    Kind(
+        "directory-id-twice",
+        ERROR,
+        "two data directories have one directory.id; a broker does not start with both",
+        "kseg list {log_dir}",
+    ),
+    Kind(
+        "log-dirs-mixed",
+        WARNING,
+        "data directories of different nodes or clusters side by side; no broker starts with both",
+        "kseg list {log_dir}",
+    ),
     Kind("quorum-state-corrupt", ERROR, "quorum-state cannot be read", "kseg list {log_dir}"),
     Kind(
         "clean-shutdown-corrupt",

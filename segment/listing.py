@@ -27,7 +27,6 @@ from kseg.segment.partition.directory import (
     PartitionDirectory,
     SegmentFiles,
     SubDirectory,
-    list_log_directory,
     list_partition,
     segment_order,
 )
@@ -35,6 +34,7 @@ from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.log_state import producer_state
 from kseg.segment.partition.names import OFFSET_CHECKPOINT_ROLES, FileName, Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.query import ListOptions
 from kseg.segment.scanning.scan import Damage
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
@@ -323,7 +323,7 @@ def _log_dir(path: str) -> Iterator[Event]:
     directory = list_log_directory(path)
     for entry in directory.entries:
         yield _file_row(entry, None)
-    for child in directory.other_directories:
+    for child in (*directory.other_directories, *directory.nested):
         yield _directory_row(child, None)
     yield Row(_log_dir_values(directory))
 

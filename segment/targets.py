@@ -12,7 +12,7 @@ A PATH that is a file stays one FileTarget under each of them. Shown paths are t
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
@@ -24,8 +24,6 @@ from kseg.segment.partition.directory import (
     ParentDirectory,
     PartitionDirectory,
     is_log_directory,
-    is_partition_directory,
-    list_directory,
     own_partition_name,
     partition_files,
     segment_order,
@@ -37,6 +35,7 @@ from kseg.segment.partition.names import (
     Role,
     parse_partition_directory,
 )
+from kseg.segment.partition.recognition import is_surely_partition, list_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +55,11 @@ class PartitionTarget:
 
 @dataclass(frozen=True, slots=True)
 class LogDirTarget:
-    """One data directory as a whole: its own files and what its partitions must agree on."""
+    """One data directory as a whole: its own files and what its partitions must agree on. before: the data directories
+    named before it in the same run, with which it is compared."""
 
     path: str
+    before: tuple[str, ...] = field(default=(), compare=False)
 
 
 Target = FileTarget | PartitionTarget | LogDirTarget
@@ -146,7 +147,7 @@ def resolve_targets(
     wish = _Wish(tuple(topics), partition, expand)
     targets = [target for path in paths for target in _resolve(path, wish)]
     if expand is not Expansion.FILES:
-        return list(dict.fromkeys(targets))
+        return list(_side_by_side(dict.fromkeys(targets)))
     directories = [target.path for target in targets if isinstance(target, PartitionTarget)]
     listed = iter((list_files or files_of)(directories))
     return [
@@ -154,6 +155,17 @@ def resolve_targets(
         for target in targets
         for file in (next(listed) if isinstance(target, PartitionTarget) else (target,))
     ]
+
+
+def _side_by_side(targets: Iterable[Target]) -> Iterator[Target]:
+    """The same targets, data directories with those before them."""
+    before: list[str] = []
+    for target in targets:
+        if not isinstance(target, LogDirTarget):
+            yield target
+            continue
+        yield replace(target, before=tuple(before))
+        before.append(target.path)
 
 
 def files_of(directories: Sequence[str]) -> list[list[FileTarget]]:
@@ -171,7 +183,7 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
         if name is None or wish.accepts(name):
             yield FileTarget(path)
         return
-    if wish.expansion is not Expansion.FILES and is_partition_directory(path):
+    if wish.expansion is not Expansion.FILES and is_surely_partition(path):
         # told apart by names alone: the partition's work lists it anyway
         if wish.accepts(own_partition_name(path)):
             yield PartitionTarget(path, _log_dir_of(path))
@@ -186,6 +198,9 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
         case ParentDirectory():
             for child in directory.log_directories:
                 yield from _of_log_directory(child, wish)
+            for hidden in directory.unreadable:
+                if wish.accepts(hidden.partition):
+                    yield PartitionTarget(hidden.path)  # whoever works on it says why it cannot be listed
         case OtherDirectory():
             raise UnreadableInput(f"{given} holds no partition, segment or checkpoint of Kafka's")
 

@@ -22,7 +22,6 @@ from kseg.segment.partition.directory import (
     LogDirectory,
     PartitionDirectory,
     SegmentFiles,
-    list_log_directory,
     list_partition,
 )
 from kseg.segment.partition.names import (
@@ -32,6 +31,7 @@ from kseg.segment.partition.names import (
     PartitionState,
     Role,
 )
+from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.partition.surroundings import surroundings
 from kseg.segment.scanning.scan import Damage, Scanner
 from kseg.segment.sidecar.index import OffsetIndex
@@ -47,11 +47,16 @@ def verify_log_dir(target: LogDirTarget, options: VerifyOptions, ledger: Ledger)
     yield from names_check.log_dir_names(directory.entries)
     for child in (*directory.partitions, *directory.other_directories):
         yield from names_check.sub_directory(child)
+    yield from names_check.nested_directories(directory)
     yield from _files(directory, options, ledger)
     if options.level != "quick":
         yield from _orphans(directory)
         yield from _topic_ids(directory)
     yield from _shutdown(directory)
+    if target.before:
+        from kseg.recovery.verify.side_by_side import against_others
+
+        yield from against_others(target.path, target.before)
 
 
 def _files(directory: LogDirectory, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import Entry, PartitionDirectory, SubDirectory
+from kseg.segment.partition.directory import Entry, LogDirectory, PartitionDirectory, SubDirectory
 from kseg.segment.partition.names import (
     INDEX_ROLES,
     KSEG_DIRECTORY,
@@ -47,6 +47,10 @@ def partition_names(directory: PartitionDirectory) -> Iterator[Finding]:
     orphans = {entry.path for entry in directory.orphans}
     for entry in directory.entries:
         yield from file_name(entry, in_log_dir=False, is_orphan=entry.path in orphans)
+    for child in directory.directories:
+        if child.name not in (KSEG_DIRECTORY, REMOTE_INDEX_CACHE):
+            message = "a directory inside a partition; a broker does not look into it, nor does kseg"
+            yield Finding("unknown-file", child.path, message)
     if not directory.segments and not directory.ancient_files:
         yield Finding("no-segments", directory.path, "the directory holds no segment")
 
@@ -106,6 +110,20 @@ def sub_directory(directory: SubDirectory) -> Iterator[Finding]:
             yield Finding("deleted-directory", directory.path, f"{partition.text} is scheduled for deletion")
         case PartitionState.FUTURE:
             yield Finding("future-directory", directory.path, f"{partition.text} is moving to this directory")
+
+
+def nested_directories(directory: LogDirectory) -> Iterator[Finding]:
+    """Data directories inside one that a broker has; in a mere collection of partitions they are at home."""
+    if not any(entry.name.role in _LOG_DIR_ROLES for entry in directory.entries):
+        return
+    for child in directory.nested:
+        fate = (
+            "does not start because of its name"
+            if child.partition is None
+            else f"takes it for the partition {child.partition.text}, and sets it aside as stray with all that is in it"
+        )
+        message = f"a data directory lies here, inside {directory.path}; a broker that has the latter {fate}"
+        yield Finding("nested-log-dir", child.path, message)
 
 
 def beside(path: str, suffix: str) -> str:

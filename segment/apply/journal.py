@@ -39,9 +39,9 @@ from kseg.segment.partition.directory import (
     PartitionDirectory,
     is_log_directory,
     is_partition_directory,
-    list_directory,
 )
 from kseg.segment.partition.names import KSEG_DIRECTORY
+from kseg.segment.partition.recognition import list_directory
 
 VERSION = 1
 PLAN = "plan"

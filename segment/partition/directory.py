@@ -1,30 +1,23 @@
 """The inventory: which files and partitions a directory holds, without opening any of them.
 
-What a directory is, is told by its content and not by its name (a data directory may well be called `data-1`):
-
-    1. a file of a partition in it (a numbered segment file, partition.metadata, leader-epoch-checkpoint, …)
-                                                         → partition directory
-    2. a file of a data directory in it (meta.properties, an offset checkpoint, …)   → log dir
-    3. a sub-directory that is a log dir by rules 1 and 2 or by holding partitions       → parent of several
-    4. a sub-directory named like a partition                                       → log dir
-    5. its own name is that of a partition              → partition directory (an empty one)
-    6. otherwise                                        → nothing of Kafka's
-
-Listing costs one `scandir` per directory and one `stat` per file. What cannot be read becomes data: an entry with
-a `problem`. Only the directory the caller named raises.
+What a directory is, a partition's, a data directory or a parent of several, tells `recognition`. Listing costs one
+`scandir` per directory and one `stat` per file. What cannot be read becomes data: an entry with a `problem`.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.partition.names import (
     KSEG_DIRECTORY,
+    NAME_BY_ROLE,
+    NUMBERED_ROLES,
     OFFSET_CHECKPOINT_ROLES,
     REMOTE_INDEX_CACHE,
     SEGMENT_ROLES,
     FileName,
+    FileState,
     PartitionName,
     Role,
     parse_file_name,
@@ -34,8 +27,9 @@ from kseg.segment.partition.names import (
 _LOG_DIR_ROLES = frozenset(
     (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN, Role.LOCK, Role.BOOTSTRAP_SNAPSHOT)
 )
+_LOG_DIR_NAMES = frozenset(NAME_BY_ROLE[role] for role in _LOG_DIR_ROLES)
+_SUFFIXES = tuple(f".{state}" for state in FileState if state is not FileState.LIVE)
 _PARTITION_ROLES = frozenset((Role.PARTITION_METADATA, Role.LEADER_EPOCHS, Role.QUORUM_STATE))
-_NUMBERED_ROLES = frozenset((*SEGMENT_ROLES, Role.ANCIENT_LOG))
 _ROLE_RANK = {role: rank for rank, role in enumerate((Role.ANCIENT_LOG, *SEGMENT_ROLES))}
 
 
@@ -107,12 +101,15 @@ class PartitionDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """One data directory: its own files, its partitions by name (list each with `list_partition`), and the rest."""
+    """One data directory: its own files, its partitions by name (list each with `list_partition`), and the rest.
+
+    nested: directories that are or hold data directories themselves; a link to one that was walked before is one, too."""
 
     path: str
     entries: tuple[Entry, ...] = ()
     partitions: tuple[SubDirectory, ...] = ()
     other_directories: tuple[SubDirectory, ...] = ()
+    nested: tuple[SubDirectory, ...] = ()
 
     def entry(self, role: Role) -> Entry | None:
         return _live_entry(self.entries, role)
@@ -120,10 +117,12 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True)
 class ParentDirectory:
-    """A directory that holds several log dirs; when partitions lie in it as well, it is the first of them."""
+    """A directory with log dirs somewhere below it; when it is one itself, it is the first of them. unreadable: what
+    could not be listed on the way to others, so that nobody knows what it holds."""
 
     path: str
     log_directories: tuple[LogDirectory, ...] = ()
+    unreadable: tuple[SubDirectory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,41 +143,27 @@ class _Content:
     directories: list[os.DirEntry[str]] = field(default_factory=list)
 
 
-def list_directory(path: str) -> Directory:
-    """What `path` is and holds; `path` is used as given. Raises UnreadableInput when it cannot be listed."""
-    try:
-        content = _scan(path)
-    except OSError as error:
-        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
-    if any(_belongs_to_partition(name) for _, name in content.files):
-        return _partition_directory(path, content)
-    if any(name.role in _LOG_DIR_ROLES for _, name in content.files):
-        return _log_directory(path, content)
-    children = tuple(_child_log_directories(content.directories))
-    partition_names = [entry for entry in content.directories if _partition_name(entry.name)]
-    own_partitions = [
-        entry for entry in partition_names if entry.path not in {child.path for child in children}
-    ]
-    if children:
-        own = (_log_directory(path, _Content(content.files, own_partitions)),) if own_partitions else ()
-        return ParentDirectory(path, own + children)
-    if partition_names:
-        return _log_directory(path, content)
-    if own_partition_name(path) is not None:
-        return _partition_directory(path, content)
-    return OtherDirectory(
-        path, tuple(_entries(content.files)), tuple(map(_sub_directory, content.directories))
+def list_as_log_directory(path: str, nested: Collection[str]) -> LogDirectory:
+    """The inventory of what is known to be a data directory. nested: names of sub-directories that are no partitions
+    of it, whatever they are called. Raises OSError when it cannot be listed."""
+    content = _scan(path)
+    directories = [_sub_directory(entry) for entry in content.directories]
+    own = [directory for directory in directories if directory.name not in nested]
+    return LogDirectory(
+        path,
+        tuple(_entries(content.files)),
+        tuple(directory for directory in own if directory.partition),
+        tuple(directory for directory in own if not directory.partition),
+        tuple(directory for directory in directories if directory.name in nested),
     )
 
 
-def list_log_directory(path: str) -> LogDirectory:
-    """The inventory of a data directory, also of one that others lie in. Raises UnreadableInput when it is none."""
-    directory = list_directory(path)
-    around = directory.log_directories if isinstance(directory, ParentDirectory) else (directory,)
-    for found in around:
-        if isinstance(found, LogDirectory) and found.path == path:
-            return found
-    raise UnreadableInput(f"{path} is no data directory of Kafka's")
+def list_as_other(path: str) -> OtherDirectory:
+    """The inventory of what is none of Kafka's directories. Raises OSError when it cannot be listed."""
+    content = _scan(path)
+    return OtherDirectory(
+        path, tuple(_entries(content.files)), tuple(map(_sub_directory, content.directories))
+    )
 
 
 def list_partition(path: str) -> PartitionDirectory:
@@ -206,7 +191,7 @@ def is_partition_directory(path: str) -> bool:
     """Whether `path` holds a file that only a partition has; stops at the first, so it is cheap on any size."""
     try:
         with os.scandir(path) as found:
-            return any(_belongs_to_partition(parse_file_name(entry.name)) for entry in found)
+            return any(is_of_partition(parse_file_name(entry.name)) for entry in found)
     except OSError:
         return False
 
@@ -215,7 +200,7 @@ def is_log_directory(path: str) -> bool:
     """Whether `path` holds a file that only a data directory has (so that a partition's parent can be trusted)."""
     try:
         with os.scandir(path) as found:
-            return any(parse_file_name(entry.name).role in _LOG_DIR_ROLES for entry in found)
+            return any(is_of_log_directory(entry.name) for entry in found)
     except OSError:
         return False
 
@@ -243,8 +228,16 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _belongs_to_partition(name: FileName) -> bool:
-    is_numbered = name.role in _NUMBERED_ROLES and name.base_offset is not None and not name.remote_segment_id
+def is_of_log_directory(name: str) -> bool:
+    """Whether a file of this name lies in data directories only."""
+    return name in _LOG_DIR_NAMES or (
+        name.endswith(_SUFFIXES) and parse_file_name(name).role in _LOG_DIR_ROLES
+    )
+
+
+def is_of_partition(name: FileName) -> bool:
+    """Whether a file of this name lies in partitions only."""
+    is_numbered = name.role in NUMBERED_ROLES and name.base_offset is not None and not name.remote_segment_id
     return (
         is_numbered
         or name.role in _PARTITION_ROLES
@@ -252,21 +245,8 @@ def _belongs_to_partition(name: FileName) -> bool:
     )
 
 
-def _child_log_directories(directories: Iterable[os.DirEntry[str]]) -> Iterator[LogDirectory]:
-    """Those sub-directories that are data directories; one look into each."""
-    for child in directories:
-        try:
-            content = _scan(child.path)
-        except OSError:
-            continue
-        if any(_belongs_to_partition(name) for _, name in content.files):
-            continue
-        has_marker = any(name.role in _LOG_DIR_ROLES for _, name in content.files)
-        if has_marker or any(_partition_name(entry.name) for entry in content.directories):
-            yield _log_directory(child.path, content)
-
-
-def _partition_name(name: str) -> PartitionName | None:
+def partition_name(name: str) -> PartitionName | None:
+    """What the name of a directory says, None when it names no partition."""
     try:
         return parse_partition_directory(name)
     except FormatError:
@@ -275,17 +255,12 @@ def _partition_name(name: str) -> PartitionName | None:
 
 def own_partition_name(path: str) -> PartitionName | None:
     """What the directory's own name says, None when it names no partition."""
-    return _partition_name(os.path.basename(os.path.abspath(path)))
+    return partition_name(os.path.basename(os.path.abspath(path)))
 
 
-def _log_directory(path: str, content: _Content) -> LogDirectory:
-    directories = [_sub_directory(entry) for entry in content.directories]
-    return LogDirectory(
-        path,
-        tuple(_entries(content.files)),
-        tuple(directory for directory in directories if directory.partition),
-        tuple(directory for directory in directories if not directory.partition),
-    )
+def sub_directory_of(entry: os.DirEntry[str], problem: str) -> SubDirectory:
+    """A directory that could not be listed, and why."""
+    return SubDirectory(entry.path, entry.name, partition_name(entry.name), problem)
 
 
 def _sub_directory(entry: os.DirEntry[str]) -> SubDirectory:
@@ -338,7 +313,7 @@ def _partition_of(
             for entry in entries
             if entry.problem is None
             and entry.name.is_live
-            and entry.name.role in _NUMBERED_ROLES
+            and entry.name.role in NUMBERED_ROLES
             and not entry.name.remote_segment_id
         ),
         key=_entry_order,

@@ -153,6 +153,8 @@ class FileState(StrEnum):
 
 SEGMENT_ROLES = (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX, Role.PRODUCER_SNAPSHOT)
 INDEX_ROLES = (Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX)
+# what is named by a number in a partition
+NUMBERED_ROLES = frozenset((*SEGMENT_ROLES, Role.ANCIENT_LOG))
 OFFSET_CHECKPOINT_ROLES = (
     Role.RECOVERY_POINTS,
     Role.HIGH_WATERMARKS,

@@ -17,10 +17,11 @@ from typing import TypeVar
 
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.lookup.by_time import by_timestamp
-from kseg.segment.partition.directory import OtherDirectory, list_directory
+from kseg.segment.partition.directory import OtherDirectory
 from kseg.segment.partition.log_state import last_stable_offset
 from kseg.segment.partition.names import PartitionState, parse_partition_directory
 from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.recognition import list_directory
 from kseg.segment.query import LookupQuery
 from kseg.segment.targets import PartitionTarget, resolve_targets
 from kseg.spark.source.options import (

@@ -1,0 +1,93 @@
+"""Data directories of one run beside each other: what a broker that has them all would refuse to start with.
+
+Two data directories are of one node when their meta.properties say so: the same cluster and the same node id. A path may
+as well be the place where the disks of several nodes were gathered, which is no damage; then replicas of a partition
+are what is to be expected, and a human is told whose directories these are (MetaPropertiesEnsemble.verify). Where
+meta.properties is missing nothing is compared but directories of the same run that say whose they are.
+
+    one directory.id twice      "Duplicate directory ID": one is a copy of the other, and their partitions are, too
+    a live partition twice      "Duplicate log directories" (LogManager.loadLog). The -future log of a partition that moves
+                                between data directories is none of that, nor is what was set aside.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, parse_partition_directory
+from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
+
+_META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
+_UNKNOWN = MetaProperties(version=-1)
+
+
+def against_others(log_dir: str, others: Sequence[str]) -> Iterator[Finding]:
+    """What is wrong between a data directory and others, one after the other."""
+    own = _identity(log_dir)
+    live: set[str] | None = None
+    is_told = False  # of several directories of another node the first will do
+    for other in others:
+        theirs = _identity(other)
+        path = os.path.join(log_dir, _META_PROPERTIES)
+        if own.directory_id is not None and own.directory_id == theirs.directory_id:
+            message = (
+                f"{other} has the directory.id {own.directory_id} as well; one is a copy of the other, and a broker "
+                "that has both in log.dirs does not start"
+            )
+            yield Finding("directory-id-twice", path, message, numbers={"other": other})
+            continue
+        difference = _difference(own, theirs)
+        if difference and not is_told:
+            is_told = True
+            message = (
+                f"this data directory is of {_whose(own)}, {other} of {_whose(theirs)}; nothing is wrong where disks of "
+                f"several nodes were gathered, but a broker that has both in log.dirs does not start ({difference})"
+            )
+            yield Finding("log-dirs-mixed", path, message, numbers={"other": other})
+        elif own.node_id is not None and not difference and theirs.node_id is not None:
+            live = _live_in(log_dir) if live is None else live
+            for name in sorted(live & _live_in(other)):
+                place = os.path.join(other, name)
+                message = (
+                    f"{name} lies in {place} as well; a broker does not start with both: keep one, after a look at both "
+                    "with `kseg list`"
+                )
+                yield Finding(
+                    "partition-twice", os.path.join(log_dir, name), message, numbers={"other": place}
+                )
+
+
+def _identity(log_dir: str) -> MetaProperties:
+    try:
+        return decode_meta_properties(read_small(os.path.join(log_dir, _META_PROPERTIES)))
+    except (FormatError, UnreadableInput):
+        return _UNKNOWN
+
+
+def _difference(own: MetaProperties, theirs: MetaProperties) -> str:
+    """Which field of two identities a broker would stumble over; empty when none, or where one is not known."""
+    if None not in (own.cluster_id, theirs.cluster_id) and own.cluster_id != theirs.cluster_id:
+        return "cluster.id"
+    if None not in (own.node_id, theirs.node_id) and own.node_id != theirs.node_id:
+        return "node.id"
+    return ""
+
+
+def _whose(identity: MetaProperties) -> str:
+    of_cluster = "" if identity.cluster_id is None else f" of cluster {identity.cluster_id}"
+    return f"node {identity.node_id}{of_cluster}"
+
+
+def _live_in(log_dir: str) -> set[str]:
+    """Names of the directories of live partitions."""
+    found = set()
+    with suppress(OSError), os.scandir(log_dir) as entries:
+        for entry in entries:
+            with suppress(FormatError, OSError):
+                is_live = parse_partition_directory(entry.name).state is PartitionState.LIVE
+                if is_live and entry.is_dir():
+                    found.add(entry.name)
+    return found

@@ -1,0 +1,190 @@
+"""What a directory is, told by what it holds and not by its name: a data directory may well be called `data-1`.
+
+    1. segment files (a numbered `.log`, `.index`, `.kafka`, …) → a partition, unless partitions or data directories lie
+       below it and a data directory's own files (meta.properties, an offset checkpoint, …) beside them
+    2. other files of a partition (partition.metadata, …) and nothing of Kafka's below → a partition
+    3. a data directory's own files, or partitions directly below → a log dir
+    4. log dirs somewhere below, at any depth → a parent of these (a log dir may itself have others below)
+    5. directories named like partitions, empty ones → a log dir
+    6. the name of a partition → an empty partition
+    7. otherwise → nothing of Kafka's
+
+An empty directory named like a partition is one inside a log dir only. Beside log dirs it is none: the mount point of
+a disk that is missing may be called `data-2`. Below a partition nobody looks: what lies there is told when it is judged.
+
+Each directory is walked once, however many links lead to it, so that no loop of links keeps anybody busy; where a
+directory has a path without links, that is the one shown. What cannot be listed is told, never passed over.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.partition.directory import (
+    Directory,
+    LogDirectory,
+    ParentDirectory,
+    SubDirectory,
+    is_of_log_directory,
+    is_of_partition,
+    list_as_log_directory,
+    list_as_other,
+    list_partition,
+    partition_name,
+    sub_directory_of,
+)
+from kseg.segment.partition.names import KSEG_DIRECTORY, NUMBERED_ROLES, REMOTE_INDEX_CACHE, parse_file_name
+
+# deeper than any data directory lies; a path of a few KiB can have two thousand levels
+MAX_LEVELS = 100
+# what a new ext file system has at its root, for its owner only
+_LOST_AND_FOUND = "lost+found"
+_NEVER_BELOW = (KSEG_DIRECTORY, REMOTE_INDEX_CACHE)
+
+
+@dataclass(slots=True)
+class _Glance:
+    """What the names in one directory say. is_numbered: some are of segments."""
+
+    is_numbered: bool = False
+    has_partition_files: bool = False
+    has_log_dir_files: bool = False
+    directories: list[os.DirEntry[str]] = field(default_factory=list)
+
+    @property
+    def is_surely_partition(self) -> bool:
+        is_plain = self.is_numbered or (self.has_partition_files and not self.directories)
+        return is_plain and not (self.has_log_dir_files and self.directories)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one directory turned out to be. is_partition: by its files. log_directories: itself first, if it is one.
+    unreadable: what could not be listed in it or below. is_seen: it was walked before."""
+
+    is_partition: bool = False
+    log_directories: list[LogDirectory] = field(default_factory=list)
+    unreadable: list[SubDirectory] = field(default_factory=list)
+    is_seen: bool = False
+
+
+def list_directory(path: str) -> Directory:
+    """What `path` is and holds; `path` is used as given. Raises UnreadableInput when it cannot be listed, or something
+    lies too deep below it."""
+    try:
+        found = _Walk().walk(path, 0)
+        if found.is_partition:
+            return list_partition(path)
+        if [each.path for each in found.log_directories] == [path] and not found.unreadable:
+            return found.log_directories[0]
+        if found.log_directories or found.unreadable:
+            return ParentDirectory(path, tuple(found.log_directories), tuple(found.unreadable))
+        other = list_as_other(path)
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+    return list_partition(path) if partition_name(os.path.basename(os.path.abspath(path))) else other
+
+
+def list_log_directory(path: str) -> LogDirectory:
+    """The inventory of a data directory, also of one that others lie in. Raises UnreadableInput when it is none."""
+    directory = list_directory(path)
+    around = directory.log_directories if isinstance(directory, ParentDirectory) else (directory,)
+    for found in around:
+        if isinstance(found, LogDirectory) and found.path == path:
+            return found
+    raise UnreadableInput(f"{path} is no data directory of Kafka's")
+
+
+def is_surely_partition(path: str) -> bool:
+    """Whether the names in `path` alone make it a partition; no file is examined."""
+    try:
+        return _glance(path).is_surely_partition
+    except OSError:
+        return False
+
+
+def _glance(path: str) -> _Glance:
+    """Names alone, and of those of a partition no more than is needed: there are many."""
+    seen = _Glance()
+    with os.scandir(path) as found:
+        for entry in found:
+            if _is_directory(entry):
+                if entry.name not in _NEVER_BELOW:
+                    seen.directories.append(entry)
+            elif is_of_log_directory(entry.name):
+                seen.has_log_dir_files = True
+            elif not seen.is_numbered:
+                name = parse_file_name(entry.name)
+                if is_of_partition(name):
+                    seen.has_partition_files = True
+                    seen.is_numbered = name.role in NUMBERED_ROLES
+    return seen
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+class _Walk:
+    """One search below a directory. Each directory, told by device and inode, is walked once."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, int]] = set()
+
+    def walk(self, path: str, level: int) -> _Found:
+        """Raises OSError when `path` itself cannot be listed."""
+        glance = _glance(path)
+        if glance.is_surely_partition:
+            return _Found(is_partition=True)
+        status = os.stat(path)
+        identity = status.st_dev, status.st_ino
+        if identity in self._seen:
+            return _Found(is_seen=True)
+        self._seen.add(identity)
+        found = _Found()
+        partitions, others, nested = list[str](), list[str](), list[str]()
+        for child in _links_last(glance.directories):
+            below = self._child(child, level + 1, found.unreadable)
+            if below.is_partition and partition_name(child.name):
+                partitions.append(child.name)
+            elif below.log_directories or below.is_seen:
+                nested.append(child.name)
+                found.log_directories += below.log_directories
+            else:
+                others.append(child.name)
+        found.log_directories.sort(key=lambda each: each.path)
+        is_crowded = bool(partitions or found.log_directories)
+        if glance.has_partition_files and not is_crowded:
+            return _Found(is_partition=True)
+        is_named = not found.log_directories and any(map(partition_name, others))
+        if glance.has_log_dir_files or glance.has_partition_files or partitions or is_named:
+            own = list_as_log_directory(path, nested)
+            found.log_directories.insert(0, own)
+            # its own work says which of its partitions cannot be listed, and that others have no place there
+            theirs = {each.path for each in (*own.partitions, *own.other_directories)}
+            found.unreadable = [each for each in found.unreadable if each.path not in theirs]
+        return found
+
+    def _child(self, child: os.DirEntry[str], level: int, unreadable: list[SubDirectory]) -> _Found:
+        """What a directory is; what cannot be listed is noted. Raises UnreadableInput for one that lies too deep."""
+        if level > MAX_LEVELS:
+            raise UnreadableInput(
+                f"{child.path} lies more than {MAX_LEVELS} directories deep; name the data directories themselves"
+            )
+        try:
+            found = self.walk(child.path, level)
+        except OSError as error:
+            if not (child.name == _LOST_AND_FOUND and isinstance(error, PermissionError)):
+                problem = f"cannot read {child.path}: {error.strerror}"
+                unreadable.append(sub_directory_of(child, problem))
+            return _Found()
+        unreadable += found.unreadable
+        return found
+
+
+def _links_last(directories: Sequence[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+    yield from sorted(directories, key=lambda entry: (entry.is_symlink(), entry.name))

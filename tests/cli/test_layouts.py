@@ -1,0 +1,268 @@
+"""Where data directories lie: below several levels, under names of partitions, beside each other, behind links.
+
+A data directory of a real broker is moved about; every command must find in it what it found before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.partition.recognition import MAX_LEVELS
+from kseg.segment.targets import Expansion, LogDirTarget, PartitionTarget, resolve_targets
+
+PARTITIONS = ("fares-0", "gates-append-0", "metro-zstd-0")
+FIRST = f"{0:020}.log"
+DIRECTORY_ID = "UsCu_Qd6HlJL_AROE7wUxg"  # of the capture
+OTHER_DIRECTORY_ID = "AsCu_Qd6HlJL_AROE7wUxg"
+CLUSTER_ID = "Mz9XvQe1R0mU7bTq2LkP5w"
+MARK = "0123456789abcdef" * 2
+
+
+@pytest.fixture
+def disk(capture_small: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Lays down a data directory with some partitions of a real broker, damaged in one byte unless it is not to be."""
+
+    def lay(where: str, *names: str, damaged: bool = False, **identity: str) -> Path:
+        made = tmp_path / where
+        made.mkdir(parents=True)
+        for name in names:
+            shutil.copytree(capture_small / "data" / name.split(".")[0], made / name)
+        for file in (capture_small / "data").iterdir():
+            if file.is_file():
+                shutil.copy2(file, made / file.name)
+        if damaged:
+            log = made / names[0] / FIRST
+            data = bytearray(log.read_bytes())
+            data[len(data) // 2] ^= 0x55
+            log.write_bytes(data)
+        meta = (made / "meta.properties").read_text()
+        replaced = {
+            "node": ("node.id=1", "node.id="),
+            "directory": (f"directory.id={DIRECTORY_ID}", "directory.id="),
+        }
+        replaced["cluster"] = (f"cluster.id={CLUSTER_ID}", "cluster.id=")
+        for key, value in identity.items():
+            old, new = replaced[key]
+            meta = meta.replace(old, f"{new}{value}")
+        (made / "meta.properties").write_text(meta)
+        return made
+
+    return lay
+
+
+Disk = Callable[..., Path]
+
+
+def said(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, list[dict[str, Any]]]:
+    status = run([*map(str, words), "--json", "--no-progress"])
+    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def findings(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(row["id"], row["path"]) for row in rows if row["type"] == "finding"]
+
+
+# the path given, and where below it the data directory lies
+LAYOUTS = {
+    "Strimzi": ("data-0", "data-0/kafka-log0"),
+    "Strimzi, all disks": ("", "data-0/kafka-log0"),
+    "named like a partition": ("kafka-0", "kafka-0"),
+    "below a name like a partition's": ("srv", "srv/kafka-0"),
+    "below two names like partitions'": ("a-1", "a-1/b-2"),
+    "below several levels": ("mnt", "mnt/evidence/2026/broker-3/var/lib/kafka"),
+}
+
+
+@pytest.mark.evidence("layout")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_damage_is_found_wherever_the_data_directory_lies(
+    layout: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given, below = (tmp_path / part for part in LAYOUTS[layout])
+    made = disk(str(below.relative_to(tmp_path)), *PARTITIONS, damaged=True)
+    targets = [
+        LogDirTarget(str(made)),
+        *(PartitionTarget(str(made / name), str(made)) for name in PARTITIONS),
+    ]
+    assert resolve_targets([str(given)], expand=Expansion.VERIFY) == targets
+    status, rows = said(capfd, "verify", given)
+    assert status == 1 and ("bad-crc", str(made / PARTITIONS[0] / FIRST)) in findings(rows)
+    # as many as where the directory is named itself
+    assert findings(said(capfd, "verify", made)[1]) == findings(rows)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_command_finds_the_partitions(
+    layout: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given, below = (tmp_path / part for part in LAYOUTS[layout])
+    made = disk(str(below.relative_to(tmp_path)), *PARTITIONS)
+    paths = {str(made / name) for name in PARTITIONS}
+    _, listed = said(capfd, "list", given)
+    assert paths <= {row.get("directory") for row in listed}
+    _, dumped = said(capfd, "dump", given)
+    dirs = {os.path.dirname(row["file"]) for row in dumped if row["type"] == "batch"}
+    assert dirs - {str(made)} == paths  # bootstrap.checkpoint is the data directory's
+    for words in (["recover"], ["compact", "--first-dirty-offset", "0"], ["retain", "--retention-ms", "1"]):
+        _, rows = said(capfd, *words, given)
+        assert paths == {
+            row["directory"] for row in rows if row["type"] == "result" and "partition" in row
+        }, words
+    _, answers = said(capfd, "lookup", "--latest", given)
+    assert {row["partition"] for row in answers if row["type"] == "lookup"} == set(PARTITIONS)
+    out = tmp_path.parent / f"{tmp_path.name}-out"
+    assert said(capfd, "export", "--to", "json", "--output", out, given)[0] == 0
+    lines = [json.loads(line) for file in out.rglob("*.json*") for line in file.read_text().splitlines()]
+    assert {f"{line['topic']}-{line['partition']}" for line in lines} == set(PARTITIONS)
+
+
+def test_several_disks_of_one_node_are_all_read(
+    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As Strimzi has them, with the lost+found of each file system, and one disk that is not mounted."""
+    disk("data-0/kafka-log0", "fares-0")
+    disk("data-1/kafka-log0", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
+    (tmp_path / "data-0" / "lost+found").mkdir(mode=0)
+    (tmp_path / "data-2").mkdir()
+    status, rows = said(capfd, "verify", tmp_path)
+    assert status == 1
+    assert ("bad-crc", f"{tmp_path}/data-1/kafka-log0/metro-zstd-0/{FIRST}") in findings(rows)
+    assert [row["path"] for row in rows if row["type"] == "verified"] == [
+        f"{tmp_path}/{path}"
+        for path in (
+            "data-0/kafka-log0",
+            "data-0/kafka-log0/fares-0",
+            "data-1/kafka-log0",
+            "data-1/kafka-log0/metro-zstd-0",
+        )
+    ]
+
+
+def test_a_partition_is_told_by_what_it_holds(disk: Disk, tmp_path: Path) -> None:
+    """An empty directory of a partition's name is one in a data directory, and beside data directories it is not."""
+    made = disk("srv/kafka", "fares-0")
+    (made / "empty-7").mkdir()
+    (tmp_path / "srv" / "disk-1").mkdir()
+    found = [target.path for target in resolve_targets([str(tmp_path / "srv")])]
+    assert found == [str(made / "empty-7"), str(made / "fares-0")]
+
+
+def test_a_stray_segment_file_hides_no_partition(disk: Disk, capfd: pytest.CaptureFixture[str]) -> None:
+    """Somebody copied a segment, or a partition.metadata, to the wrong place."""
+    made = disk("kafka", *PARTITIONS, damaged=True)
+    shutil.copy(made / "fares-0" / "partition.metadata", made)
+    shutil.copy(made / "gates-append-0" / FIRST, made)
+    status, rows = said(capfd, "verify", made)
+    assert status == 1 and ("bad-crc", str(made / PARTITIONS[0] / FIRST)) in findings(rows)
+    assert {("unknown-file", str(made / FIRST)), ("unknown-file", str(made / "partition.metadata"))} <= set(
+        findings(rows)
+    )
+
+
+@pytest.mark.evidence("nested-log-dir")
+@pytest.mark.parametrize("name", ["data-0", "more"])
+def test_a_data_directory_inside_another_is_named_and_judged(
+    name: str, disk: Disk, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker (4.3.1) makes an empty partition data-0 of it, finds that no topic has its id, and renames all of it to
+    `data-0.<id>-stray`; with another name it does not start."""
+    outer = disk("kafka", "fares-0")
+    inner = disk(f"kafka/{name}", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
+    _, rows = said(capfd, "verify", outer)
+    assert ("nested-log-dir", str(inner)) in findings(rows)
+    assert ("bad-crc", str(inner / "metro-zstd-0" / FIRST)) in findings(rows)
+    assert "no-segments" not in [kind for kind, _ in findings(rows)]
+
+
+# --- links
+
+
+def test_loops_of_links_end(disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    made = disk("srv/b/kafka", "fares-0")
+    (tmp_path / "srv" / "self").symlink_to(tmp_path / "srv")
+    (tmp_path / "srv" / "b" / "up").symlink_to("..")
+    (made / "loop-0").symlink_to(made)
+    (tmp_path / "srv" / "a").symlink_to("a")
+    (tmp_path / "srv" / "0").symlink_to("b/kafka")  # sorts before the directory itself
+    targets = [LogDirTarget(str(made)), PartitionTarget(str(made / "fares-0"), str(made))]
+    assert resolve_targets([str(tmp_path / "srv")], expand=Expansion.VERIFY) == targets
+    assert resolve_targets([str(tmp_path / "srv" / "0")])[0].path == str(tmp_path / "srv" / "0" / "fares-0")
+    status, rows = said(capfd, "verify", tmp_path / "srv")
+    assert status == 1 and ("nested-log-dir", str(made / "loop-0")) in findings(rows)
+
+
+def test_what_lies_too_deep_is_named(disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    disk("kafka", "fares-0")
+    deep = tmp_path.joinpath(*["x"] * (MAX_LEVELS + 1))
+    deep.mkdir(parents=True)
+    assert run(["verify", str(tmp_path)]) == 3
+    assert str(deep) in capfd.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list every directory")
+def test_a_directory_that_may_not_be_listed_is_named(
+    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    disk("kafka", "fares-0")
+    (tmp_path / "private").mkdir(mode=0)
+    status, rows = said(capfd, "verify", tmp_path)
+    assert status == 5 and str(tmp_path / "private") in [
+        row["path"] for row in rows if row["type"] == "error"
+    ]
+
+
+# --- side by side
+
+
+@pytest.mark.evidence("partition-twice")
+def test_a_partition_in_two_data_directories_of_a_node(
+    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    disk("a", "fares-0", "gates-append-0")
+    disk("b", "fares-0", f"gates-append-0.{MARK}-future", directory=OTHER_DIRECTORY_ID)
+    for given in ([tmp_path], [tmp_path / "a", tmp_path / "b"]):
+        status, rows = said(capfd, "verify", *given)
+        twice = [row for row in rows if row.get("id") == "partition-twice"]
+        assert status == 1
+        assert [(row["path"], row["other"]) for row in twice] == [
+            (f"{tmp_path}/b/fares-0", f"{tmp_path}/a/fares-0")
+        ]
+
+
+@pytest.mark.evidence("directory-id-twice")
+def test_a_copy_beside_the_original_is_told_once(
+    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    disk("kafka", *PARTITIONS)
+    disk("kafka.bak", *PARTITIONS)
+    status, rows = said(capfd, "verify", tmp_path)
+    beside = [found for found in findings(rows) if found[0] in ("directory-id-twice", "partition-twice")]
+    assert status == 1 and beside == [("directory-id-twice", f"{tmp_path}/kafka.bak/meta.properties")]
+
+
+@pytest.mark.evidence("log-dirs-mixed")
+@pytest.mark.parametrize(
+    ("identity", "field"), [({"node": "2"}, "node.id"), ({"cluster": "Nz9XvQe1R0mU7bTq2LkP5w"}, "cluster.id")]
+)
+def test_disks_of_several_nodes_are_no_damage(
+    identity: dict[str, str], field: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Replicas of one partition on several nodes are what is to be expected there."""
+    disk("a", "fares-0")
+    disk("b", "fares-0", directory=OTHER_DIRECTORY_ID, **identity)
+    disk("c", "metro-zstd-0", directory="BsCu_Qd6HlJL_AROE7wUxg", **identity)
+    status, rows = said(capfd, "verify", tmp_path)
+    mixed = [row for row in rows if row["type"] == "finding" and row["severity"] != "info"]
+    assert status == 0
+    assert [(row["id"], row["path"]) for row in mixed] == [
+        ("log-dirs-mixed", f"{tmp_path}/{name}/meta.properties") for name in "bc"
+    ]
+    assert all(field in row["message"] for row in mixed)

@@ -1,0 +1,72 @@
+"""Several data directories of one broker: what it does not start with, `verify` names; what it does start with, not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.cli.main import run
+from tests.kafka.broker import Broker, BrokerFailed
+from tests.trees import copy_tree
+
+pytestmark = pytest.mark.kafka
+
+IDENTITY = {"node.id": "1", "cluster.id": "Mz9XvQe1R0mU7bTq2LkP5w", "directory.id": "AsCu_Qd6HlJL_AROE7wUxg"}
+FUTURE = f"fares-0.{'0123456789abcdef' * 2}-future"
+
+
+def _second(root: Path, first: Path, partition: str, **identity: str) -> Path:
+    made = root / "second"
+    shutil.copytree(first / "fares-0", made / partition)
+    values = IDENTITY | {key.replace("_", "."): value for key, value in identity.items()}
+    (made / "meta.properties").write_text(
+        "".join(f"{key}={value}\n" for key, value in (values | {"version": "1"}).items())
+    )
+    return made
+
+
+@pytest.mark.evidence("partition-twice", "directory-id-twice", "log-dirs-mixed")
+@pytest.mark.parametrize(
+    ("kind", "partition", "identity", "word"),
+    [
+        ("partition-twice", "fares-0", {}, "Duplicate log directories for fares-0"),
+        (
+            "directory-id-twice",
+            "other-0",
+            {"directory_id": "UsCu_Qd6HlJL_AROE7wUxg"},
+            "Duplicate directory ID",
+        ),
+        ("log-dirs-mixed", "other-0", {"node_id": "2"}, "doesn't match previous node id"),
+        ("log-dirs-mixed", "other-0", {"cluster_id": "Nz9XvQe1R0mU7bTq2LkP5w"}, "Invalid cluster.id"),
+        ("", FUTURE, {}, ""),
+    ],
+)
+def test_what_a_broker_does_not_start_with(
+    kind: str,
+    partition: str,
+    identity: dict[str, str],
+    word: str,
+    capture_small: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    first = copy_tree(capture_small / "data", tmp_path / "first")
+    second = _second(tmp_path, first, partition, **identity)
+    run(["verify", "--json", "--quick", str(first), str(second)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    kinds = ("partition-twice", "directory-id-twice", "log-dirs-mixed")
+    assert [row["id"] for row in rows if row.get("id") in kinds] == [kind] * bool(kind)
+    broker = Broker(tmp_path / "broker", first, log_dirs=f"{first},{second}")
+    if not word:
+        with broker:
+            return
+    with pytest.raises(BrokerFailed):
+        broker.start(attempts=1)
+    assert word in broker.log_text()
