@@ -108,7 +108,9 @@ def command(
     include_active: Annotated[
         bool,
         Option(
-            "--include-active", help="Roll the last segment first, so that it is cleaned too.", panel=WHAT
+            "--include-active",
+            help="Roll the last segment first, so that it is cleaned too, unless it is damaged.",
+            panel=WHAT,
         ),
     ] = False,
     damaged: Annotated[

@@ -1,7 +1,8 @@
 """What a partition is before it is cleaned: its segments, the offsets of the log, its producers.
 
 With `include_active` the last segment is rolled first, as the broker would by segment.ms: a new, empty one begins at
-the log end, with a snapshot of the producers.
+the log end, with a snapshot of the producers. One with damage is not rolled: where its log ends, and which producers it
+has, only the damaged bytes would tell.
 """
 
 import os
@@ -9,14 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kseg.compaction.cleaner.cleanable import Standing
+from kseg.compaction.cleaner.header_order import contradictions
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.compaction.cleaner.producers import LastRecords, last_records
+from kseg.compaction.cleaner.reading import survey
 from kseg.compaction.cleaner.segments import Origin, Segment
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.errors import Refused
 from kseg.segment.files import read_end, read_small
+from kseg.segment.findings import Finding
 from kseg.segment.partition.largest import Loaded, largest_timestamp
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.log_state import producer_state
@@ -42,13 +46,15 @@ class Roll:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """log: opened, the caller closes it. standing.segments: with the rolled one, which is not on disk yet."""
+    """log: opened, the caller closes it. standing.segments: with the rolled one, which is not on disk yet. unrolled: the
+    damage because of which the active segment stays as it is, although it was to be rolled."""
 
     log: PartitionLog
     inputs: tuple[FileIdentity, ...]
     standing: Standing
     last_records: LastRecords
     roll: Roll | None
+    unrolled: tuple[Finding, ...] = ()
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -88,12 +94,22 @@ def gather(
     state.expire(options.settings.now_ms, options.settings.producer_id_expiration_ms)
     state.end_offset = end
     roll = None
+    unrolled: tuple[Finding, ...] = ()
     if options.include_active and segments and segments[-1].size_bytes:
-        roll = Roll(end, encode_snapshot(state.snapshot()))
-        segments.append(_empty(end, segments[-1]))
+        unrolled = tuple(_damage(segments[-1]))
+        if not unrolled:
+            roll = Roll(end, encode_snapshot(state.snapshot()))
+            segments.append(_empty(end, segments[-1]))
     noted = _noted_dirty(log, around, options)
     standing = Standing(segments, log.start_offset, end, stable, noted)
-    return Evidence(log, inputs, standing, last_records(state), roll)
+    return Evidence(log, inputs, standing, last_records(state), roll, unrolled)
+
+
+def _damage(segment: Segment) -> list[Finding]:
+    """All damage of the active segment; it is marked as damaged when there is any."""
+    found = [*survey(segment), *contradictions(segment, None)]
+    segment.is_damaged = bool(found)
+    return found
 
 
 def first_timestamps(segments: Sequence[Segment], log: PartitionLog) -> list[int]:

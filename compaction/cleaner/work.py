@@ -12,10 +12,12 @@ directory, and writes its checkpoint afterwards (`whole`).
 
 import os
 from collections.abc import Generator, Iterator
+from itertools import pairwise
 
 from kseg.compaction.cleaner import rows
 from kseg.compaction.cleaner.cleanable import Cleanable, cleanable, is_overdue
 from kseg.compaction.cleaner.evidence import Evidence, first_timestamps, gather, open_log
+from kseg.compaction.cleaner.header_order import OFFSETS, contradictions
 from kseg.compaction.cleaner.options import CompactOptions, Damaged
 from kseg.compaction.cleaner.passes import LocalPasses, MakePasses
 from kseg.compaction.cleaner.reading import DamagedSegment, survey
@@ -106,6 +108,9 @@ def _planned(
     target: PartitionTarget, evidence: Evidence, options: CompactOptions, passes: MakePasses
 ) -> Generator[Event, None, Prepared]:
     yield from evidence.log.findings
+    if evidence.unrolled and options.damaged is Damaged.REFUSE:
+        raise DamagedSegment(evidence.segments[-1], evidence.unrolled)
+    yield from evidence.unrolled
     range_ = cleanable(evidence.standing, options.settings)
     if range_.is_reset:
         noted = evidence.standing.noted_dirty_offset
@@ -113,7 +118,8 @@ def _planned(
         yield Finding("dirty-offset-reset", target.path, message, first_offset=noted)
     result = rows.result_row(_name(target), target.path, evidence, range_)
     cleaned = None
-    if range_.is_due(options.settings, _is_overdue(evidence, range_, options)):
+    is_due = range_.is_due(options.settings, _is_overdue(evidence, range_, options))
+    if is_due and (yield from _is_in_order(target, evidence, range_, options)):
         cleaned = _cleaned(target, evidence, range_, options, passes)
         yield from _findings(target, cleaned)
         result |= rows.cleaned_row(evidence, cleaned)
@@ -133,6 +139,31 @@ def _planned(
         quarantine=options.quarantine,
         sources=tuple(segment.log for segment in segments if cleaned and segment.log is not None),
     )
+
+
+def _is_in_order(
+    target: PartitionTarget, evidence: Evidence, range_: Cleanable, options: CompactOptions
+) -> Generator[Event, None, bool]:
+    """Whether the offsets of all that would be read tell which record of a key is the newest; segments with an altered
+    leader epoch are marked as damaged. Raises DamagedSegment unless damage is skipped."""
+    segments, is_in_order = evidence.segments, True
+    for segment, following in pairwise(segments):
+        if segment.base_offset >= range_.first_uncleanable_offset:
+            break
+        found = contradictions(segment, following.base_offset)
+        if not found:
+            continue
+        if options.damaged is Damaged.REFUSE:
+            raise DamagedSegment(segment, tuple(found))
+        yield from found
+        segment.is_damaged = True
+        is_in_order &= not any(finding.id == OFFSETS for finding in found)
+    if not is_in_order:
+        message = (
+            "offsets contradict each other, so nobody can tell the newest record of a key: all stays as it is"
+        )
+        yield Finding("group-left-alone", target.path, message)
+    return is_in_order
 
 
 def _is_overdue(evidence: Evidence, range_: Cleanable, options: CompactOptions) -> bool:

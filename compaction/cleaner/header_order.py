@@ -1,0 +1,135 @@
+"""Batches whose base offset or leader epoch contradicts its neighbours: damage that no checksum shows.
+
+Both fields stand outside the checksum. A base offset that was altered upwards would be the newest one of every key in
+its batch, and a cleaning would take the true newest records for superseded. So before anything is cleaned:
+
+1. The headers of each segment are walked over, checksums left alone: offsets rise from the base offset to below the next
+   segment's, and leader epochs do not sink. Nearly always that is all.
+2. Where something does not rise, the segment is scanned and only batches with a right checksum are compared: others
+   are damage anyway, and whoever reads the segment meets it.
+3. Offsets that do not rise are damage wherever the fault is. Of leader epochs only a batch counts that is at odds with
+   both neighbours, while these agree with each other: logs of old brokers do have epochs that sink for good.
+"""
+
+from array import array
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from kseg.compaction.cleaner.segments import Segment
+from kseg.segment import columns as C
+from kseg.segment import layout as L
+from kseg.segment.columns import Columns
+from kseg.segment.findings import Finding
+from kseg.segment.kernel import check
+from kseg.segment.kernel.walk import FULL, walk
+from kseg.segment.scanning.scan import Damage, Scanner, rows_for
+
+OFFSETS = "offset-not-monotonic"
+EPOCH = "altered-leader-epoch"
+
+
+class _Header(NamedTuple):
+    position: int
+    size_bytes: int
+    first_offset: int
+    last_offset: int
+    leader_epoch: int
+
+
+def contradictions(segment: Segment, next_base_offset: int | None) -> list[Finding]:
+    """The batches of one segment that contradict their neighbours, the first of each kind.
+
+    next_base_offset: of the segment behind it, None when there is none.
+    """
+    with segment.opened() as view:
+        if not _is_suspicious(view, segment.base_offset, next_base_offset):
+            return []
+        headers = [*_headers(view, segment.base_offset)]
+    return [*_offsets(segment, headers, next_base_offset), *_epochs(segment, headers)]
+
+
+def _is_suspicious(view: memoryview, base_offset: int, next_base_offset: int | None) -> bool:
+    table = Columns(C.BATCH_WIDTH, rows_for(len(view)))
+    state = memoryview(array("q", [0, 0]))
+    seen = memoryview(array("q", bytes(8 * check.SEEN_WIDTH)))
+    seen[check.SEEN_LAST], seen[check.SEEN_EPOCH] = base_offset - 1, L.NO_LEADER_EPOCH
+    reason = FULL
+    while reason == FULL:
+        reason = walk(view, len(view), table.cells, table.capacity, state)
+        table.count = state[1]
+        row = 0
+        while row < table.count:
+            first, former_epoch = row, seen[check.SEEN_EPOCH]
+            row = check.next_suspect(table.cells, table.capacity, row, table.count, seen)
+            if row >= table.count:
+                break
+            reasons, epoch = seen[check.SEEN_REASONS], seen[check.SEEN_EPOCH]
+            if reasons & check.EPOCH:
+                former_epoch = max((former_epoch, *table.column(C.LEADER_EPOCH)[first:row]))
+            if reasons & check.OFFSET or (reasons & check.EPOCH and (epoch < 0 or epoch < former_epoch)):
+                return True
+            row += 1
+    if state[0] < len(view):
+        return True  # damage: what lies behind it has not been seen
+    return next_base_offset is not None and seen[check.SEEN_LAST] >= next_base_offset
+
+
+def _headers(view: memoryview, base_offset: int) -> Iterator[_Header]:
+    """Of the batches with a right checksum."""
+    for block in Scanner(view, base_offset).blocks():
+        if isinstance(block, Damage):
+            continue
+        for row in range(block.count):
+            is_legacy = block.at(C.MAGIC, row) < L.MAGIC_V2  # whose header has the last offset alone
+            last = block.at(C.LAST_OFFSET, row)
+            yield _Header(
+                block.at(C.POSITION, row),
+                block.at(C.SIZE, row),
+                last if is_legacy else block.at(C.BASE_OFFSET, row),
+                last,
+                L.NO_LEADER_EPOCH if is_legacy else block.at(C.LEADER_EPOCH, row),
+            )
+
+
+def _offsets(segment: Segment, headers: list[_Header], next_base_offset: int | None) -> Iterator[Finding]:
+    before = segment.base_offset - 1
+    for header in headers:
+        first, last = header.first_offset, header.last_offset
+        if first <= before or last < first:
+            what = f"does not start above offset {before}, which comes before it"
+        elif next_base_offset is not None and last >= next_base_offset:
+            what = f"reaches into the segment that begins at offset {next_base_offset}"
+        else:
+            before = last
+            continue
+        message = f"the batch at position {header.position} (offsets {first} to {last}) {what}"
+        yield Finding(OFFSETS, segment.path, message, header.position, header.size_bytes, first, last)
+        return
+
+
+def _epochs(segment: Segment, headers: list[_Header]) -> Iterator[Finding]:
+    known = [header for header in headers if header.leader_epoch != L.NO_LEADER_EPOCH]
+    epochs = [header.leader_epoch for header in known]
+    sinking = sum(former > following for former, following in pairwise(epochs))
+    for at, header in enumerate(known):
+        if header.leader_epoch >= 0 and not (sinking and _is_altered(epochs, at, sinking)):
+            continue
+        message = (
+            f"the batch at position {header.position} is of leader epoch {header.leader_epoch}, "
+            "which those around it contradict"
+        )
+        offsets = header.first_offset, header.last_offset
+        yield Finding(EPOCH, segment.path, message, header.position + L.ENTRY_OVERHEAD, 4, *offsets)
+        return
+
+
+def _is_altered(epochs: list[int], at: int, sinking: int) -> bool:
+    """Whether no epoch sinks without this one. The first and the last batch have one neighbour only; there a single
+    bit has to be all that differs. sinking: how many epochs are lower than the one before."""
+    around = epochs[max(0, at - 1) : at + 2]
+    if sum(former > following for former, following in pairwise(around)) != sinking:
+        return False
+    if 0 < at < len(epochs) - 1:
+        return around[0] <= around[2]
+    return len(epochs) > 1 and (epochs[at] ^ epochs[at - 1 if at else 1]).bit_count() == 1
