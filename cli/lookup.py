@@ -18,9 +18,9 @@ from kseg.cli.options import (
     Topics,
     key_bytes,
     read_epoch,
-    read_time,
 )
 from kseg.segment.errors import UsageError
+from kseg.segment.quantities import read_time
 
 EXAMPLES = (
     ("The batch that holds an offset", "kseg lookup --offset 1234567 orders-0"),

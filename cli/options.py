@@ -1,44 +1,21 @@
 """The option types and options that several commands share."""
 
 import os
-import re
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from kseg.cli.declare import CLUSTER, FILTER, INPUT, RUN, Argument, Option
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT32_MAX, INT64_MAX
+from kseg.segment.quantities import DURATIONS_MS, SIZES, amount, read_time
 
 if TYPE_CHECKING:
     from kseg.spark.cluster import ClusterOptions
 
-_SIZES = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
-_DURATIONS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_AMOUNT = r"([0-9]{1,19})\s*([A-Za-z]*)"
-_EPOCH_MS = r"-?[0-9]+"
-
-
-def read_time(text: str) -> int:
-    """TIME to epoch milliseconds: a whole number of them, or ISO 8601 (without a zone it is UTC)."""
-    if re.fullmatch(_EPOCH_MS, text):
-        return _within_64_bits(int(text))
-    import datetime
-
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(
-            "takes epoch milliseconds or an ISO 8601 time such as 2024-05-01T12:00:00Z"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return (moment - epoch) // datetime.timedelta(milliseconds=1)
-
 
 def read_size(text: str) -> int:
     """A size to bytes: `4096`, `64KiB`, `1 GiB`."""
-    return _amount(text, _SIZES, "takes a size such as 4096, 64KiB, 10MiB or 1GiB")
+    return amount(text, SIZES, "takes a size such as 4096, 64KiB, 10MiB or 1GiB")
 
 
 def read_size_of_int(text: str) -> int:
@@ -51,7 +28,7 @@ def read_size_of_int(text: str) -> int:
 
 def read_duration(text: str) -> int:
     """A duration to milliseconds: `500`, `30s`, `5m`, `12h`, `7d`."""
-    return _amount(text, _DURATIONS_MS, "takes a duration such as 500, 30s, 5m, 12h or 7d")
+    return amount(text, DURATIONS_MS, "takes a duration such as 500, 30s, 5m, 12h or 7d")
 
 
 def read_count(text: str) -> int:
@@ -113,20 +90,6 @@ def _whole(text: str, least: int, most: int, complaint: str) -> int:
     if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
         raise ValueError(complaint)
     return int(text)
-
-
-def _amount(text: str, units: dict[str, int], complaint: str) -> int:
-    match = re.fullmatch(_AMOUNT, text.strip(), re.ASCII)
-    factor = units.get(match[2].lower()) if match else None
-    if match is None or factor is None:
-        raise ValueError(complaint)
-    return _within_64_bits(int(match[1]) * factor)
-
-
-def _within_64_bits(number: int) -> int:
-    if not -INT64_MAX - 1 <= number <= INT64_MAX:
-        raise ValueError("takes a number of at most 64 bits")
-    return number
 
 
 Paths = Annotated[

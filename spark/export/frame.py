@@ -1,10 +1,9 @@
 """The records that an export wants, as a DataFrame with the columns of `kafka-log`.
 
-Offsets and times Spark pushes down to the data source; about the rest it asks itself, and regular expressions are
+Offsets and times are options of the data source; about the rest Spark asks itself, and regular expressions are
 those of Python there too, so that they mean the same to the byte.
 """
 
-import datetime
 import json
 import os
 import re
@@ -22,14 +21,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
 
 def records(session: "SparkSession", targets: Sequence[Target], options: ExportOptions) -> "DataFrame":
     """What `options` select of the targets, damage passed over."""
     want = options.selection
-    frame = _reader(session, options).schema(_schema(options)).option("paths", _paths(targets)).load()
-    frame = _asked(_within(frame, want), want)
+    bounds = {
+        "fromOffset": want.from_offset,
+        "toOffset": want.to_offset,
+        "fromTimestamp": want.from_time_ms,
+        "toTimestamp": want.to_time_ms,
+    }
+    reader = _reader(session, options).schema(_schema(options)).option("paths", _paths(targets))
+    for name, bound in bounds.items():
+        if bound is not None:
+            reader = reader.option(name, bound)
+    frame = _asked(reader.load(), want)
     return frame if want.limit is None else _limited(frame, want.limit)
 
 
@@ -94,29 +100,6 @@ def _schema(options: ExportOptions) -> "StructType":
         elif field.name in wanted.names:
             fields.append(field)
     return StructType(fields)
-
-
-def _within(frame: "DataFrame", want: Selection) -> "DataFrame":
-    from pyspark.sql.functions import col, lit
-
-    if want.from_offset is not None:
-        frame = frame.where(col("offset") >= lit(want.from_offset))
-    if want.to_offset is not None:
-        frame = frame.where(col("offset") < lit(want.to_offset))
-    if want.from_time_ms is not None:
-        frame = frame.where(col("timestamp") >= lit(_moment(want.from_time_ms)))
-    if want.to_time_ms is not None:
-        frame = frame.where(col("timestamp") < lit(_moment(want.to_time_ms)))
-    return frame
-
-
-def _moment(timestamp_ms: int) -> datetime.datetime:
-    """Of times that Python does not have, the nearest: no record lies beyond those either as far as Spark can tell."""
-    least, most = datetime.datetime.min, datetime.datetime.max
-    try:
-        return _EPOCH + datetime.timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return (most if timestamp_ms > 0 else least).replace(tzinfo=datetime.UTC)
 
 
 def _asked(frame: "DataFrame", want: Selection) -> "DataFrame":

@@ -14,9 +14,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from kseg.segment.arrow.pieces import INT64_MIN, Bounds
 from kseg.segment.errors import UsageError
+from kseg.segment.layout import INT64_MAX
 from kseg.segment.partition.names import INTERNAL_TOPICS, METADATA_TOPIC
-from kseg.spark.source.words import INT_MAX, LONG_MAX, Words, is_whole, json_of, paths_of, whole_number
+from kseg.spark.source.words import (
+    INT_MAX,
+    LONG_MAX,
+    Words,
+    is_whole,
+    json_of,
+    paths_of,
+    time_of,
+    whole_number,
+)
 
 TopicPartition = tuple[str, int]
 
@@ -87,12 +98,14 @@ class SourceOptions:
     min_partitions, records_per_partition: None when not given. latest_when_no_match: what a starting time that no
     record reaches stands for (False: an error). include_deleted: also what lies below the log start.
     trust_transactions: which transactions were aborted is read from the transaction indexes, not from the log.
+    wanted: of the records between the starting and ending offsets only those within.
     """
 
     paths: tuple[str, ...]
     subscription: Subscription = field(default_factory=Subscription)
     starting: Bound = field(default_factory=lambda: AtEnd("earliest"))
     ending: Bound = field(default_factory=lambda: AtEnd("latest"))
+    wanted: Bounds = field(default_factory=Bounds)
     latest_when_no_match: bool = False
     read_committed: bool = False
     fail_on_data_loss: bool = True
@@ -128,6 +141,10 @@ READ_NAMES: Final = (
     "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
+    "fromOffset",
+    "toOffset",
+    "fromTimestamp",
+    "toTimestamp",
     "isolation.level",
     "kafka.isolation.level",
     "failOnDataLoss",
@@ -171,14 +188,15 @@ def read_options(given: Mapping[str, str], *, streaming: bool = False) -> Source
         subscription=_subscription(words),
         starting=starting,
         ending=ending,
+        wanted=_wanted(words, streaming),
         latest_when_no_match=strategy == LATEST,
         read_committed=words.choice(level, levels) == READ_COMMITTED,
         fail_on_data_loss=words.boolean("failOnDataLoss", True),
         min_partitions=words.number("minPartitions", INT_MAX),
         records_per_partition=words.number("maxRecordsPerPartition"),
-        partition_bytes=words.number("maxPartitionBytes") or DEFAULT_PARTITION_BYTES,
+        partition_bytes=words.size_bytes("maxPartitionBytes") or DEFAULT_PARTITION_BYTES,
         records_per_batch=words.number("maxRecordsPerBatch", INT_MAX) or DEFAULT_RECORDS_PER_BATCH,
-        bytes_per_batch=words.number("maxBytesPerBatch", INT_MAX) or DEFAULT_BYTES_PER_BATCH,
+        bytes_per_batch=words.size_bytes("maxBytesPerBatch", INT_MAX) or DEFAULT_BYTES_PER_BATCH,
         include_key=words.boolean("includeKey", True),
         include_value=words.boolean("includeValue", True),
         include_headers=words.boolean("includeHeaders", False),
@@ -303,20 +321,37 @@ def _ending(words: Words, streaming: bool) -> Bound:
 
 def _time_bound(words: Words, side: str) -> AtTime | AtTimes | None:
     """`startingTimestamp` before `startingOffsetsByTimestamp`, as Spark's source prefers them."""
-    text = words.get(f"{side}Timestamp")
-    if text is not None:
-        timestamp_ms = whole_number(text)
-        if timestamp_ms is None or not 0 <= timestamp_ms <= LONG_MAX:
-            raise UsageError(f"{side}Timestamp is a number of milliseconds since 1970, not {text!r}")
+    timestamp_ms = words.time_ms(f"{side}Timestamp")
+    if timestamp_ms is not None:
         return AtTime(timestamp_ms)
     name = f"{side}OffsetsByTimestamp"
     text = words.get(name)
     if text is None:
         return None
-    return AtTimes(_by_partition(text, name, '{"orders":{"0":1700000000000}}', 0))
+    return AtTimes(_by_partition(text, name, '{"orders":{"0":1700000000000}}', 0, are_times=True))
 
 
-def _by_partition(text: str, name: str, example: str, least: int) -> dict[TopicPartition, int]:
+def _wanted(words: Words, streaming: bool) -> Bounds:
+    """Of which records, whatever their partition. Raises UsageError."""
+    if streaming:
+        for name in ("fromOffset", "toOffset", "fromTimestamp", "toTimestamp"):
+            if words.get(name) is not None:
+                raise UsageError(
+                    f"{name} belongs to a batch query; a streaming one has startingOffsets and filters"
+                )
+    from_ms, to_ms = (words.time_ms(name, INT64_MIN) for name in ("fromTimestamp", "toTimestamp"))
+    to_offset = words.offset("toOffset")
+    return Bounds(
+        from_offset=words.offset("fromOffset") or 0,
+        to_offset=INT64_MAX if to_offset is None else to_offset,
+        from_ms=INT64_MIN if from_ms is None else from_ms,
+        to_ms=INT64_MAX if to_ms is None else to_ms,
+    )
+
+
+def _by_partition(
+    text: str, name: str, example: str, least: int, *, are_times: bool = False
+) -> dict[TopicPartition, int]:
     parsed = json_of(text, name, example)
     wrong = UsageError(f"the option {name} is JSON like {example}, not {text!r}")
     if not isinstance(parsed, dict):
@@ -327,6 +362,8 @@ def _by_partition(text: str, name: str, example: str, least: int) -> dict[TopicP
             raise wrong
         for key, number in numbers.items():
             partition = whole_number(key)
+            if are_times and isinstance(number, str):
+                number = time_of(number, f"{topic} {key} in the option {name}")
             if partition is None or not 0 <= partition <= INT_MAX or not is_whole(number):
                 raise wrong
             if not least <= number <= LONG_MAX:

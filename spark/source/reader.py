@@ -1,13 +1,14 @@
 """The batch reader: pieces of logs become Arrow batches, and damage becomes an error or is passed over.
 
-A reader is planned in one Python process and read in others, so it holds plain values only. Whether filters are pushed
-is Spark's setting, and a reader that can take them while it is off is refused; so there are two classes, and the one
-that can is made only in the process that pushes.
+A reader is planned in one Python process and read in others, so it holds plain values only.
+
+It takes no filters, whatever `spark.sql.python.filterPushdown.enabled` says: Spark 4.3 plans a reader of a Python source
+once for each DataFrame, with the filters of the query that came first, and every later query over that DataFrame reads
+what these let through.
 """
 
 import json
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,11 @@ from kseg.segment.arrow.pieces import Piece, Reading
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.spark.source.options import FINDINGS, SourceOptions
-from kseg.spark.source.pruning import Narrowing, narrow
 from kseg.spark.source.splits import DataLoss, tasks_of
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
-    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
-
-_PUSHING_PROCESS = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class LogPartition(InputPartition):
@@ -42,34 +39,15 @@ class LogReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: "StructType") -> None:
         self.options = options
         self.schema = schema
-        self.narrowing = Narrowing()
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [LogPartition(pieces) for pieces in tasks_of(self.options, self.narrowing)]
+        return [LogPartition(pieces) for pieces in tasks_of(self.options)]
 
     def read(self, partition: InputPartition) -> "Iterator[tuple[Any, ...]] | Iterator[RecordBatch]":
         pieces = partition.pieces if isinstance(partition, LogPartition) else ()
         if self.options.table == FINDINGS:
             return findings_in(pieces, self.options, self.schema)
         return records_in(pieces, self.options, self.schema)
-
-
-class PushedReader(LogReader):
-    """The reader of a session that pushes filters down."""
-
-    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
-        self.narrowing, left = narrow(filters)
-        if self.options.table == FINDINGS:
-            # columns of that name that a finding has are not those of a record
-            self.narrowing = Narrowing(tests=self.narrowing.tests)
-            return [each for each in filters if each not in self.narrowing.tests]
-        return left
-
-
-def reader_for(options: SourceOptions, schema: "StructType") -> LogReader:
-    """The reader that this process may have."""
-    kind = PushedReader if _PUSHING_PROCESS in sys.modules else LogReader
-    return kind(options, schema)
 
 
 def records_in(

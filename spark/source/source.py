@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "kafka-log"
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class KafkaLog(DataSource):
@@ -42,11 +41,11 @@ class KafkaLog(DataSource):
         return default_schema(_options_of_either(self.options))
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        from kseg.spark.source.reader import reader_for
+        from kseg.spark.source.reader import LogReader
 
         options = read_options(self.options)
         check_schema(schema, options)
-        return reader_for(options, schema)
+        return LogReader(options, schema)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         _need("4.2", "reading a stream of")
@@ -88,10 +87,8 @@ def _options_of_either(given: "Mapping[str, str]") -> SourceOptions:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make a session know `kafka-log`, and let it push filters down to it unless that was decided before."""
+    """Make a session know `kafka-log` and its functions; its settings stay as they are."""
     from kseg.spark.source.functions import register_functions
 
     spark.dataSource.register(KafkaLog)
     register_functions(spark)
-    if PUSHDOWN not in spark.conf.getAll:
-        spark.conf.set(PUSHDOWN, "true")

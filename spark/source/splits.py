@@ -3,7 +3,7 @@
 1. Paths become partitions (`places`).
 2. Each partition's bounds become offsets: a time by a lookup as a broker answers it, `earliest` by the checkpoint of the
    log start.
-3. What is left after pruning (`segment.arrow.planning`) is cut into parts of `maxPartitionBytes`, or smaller ones where
+3. What is left of that within `fromOffset` … `toTimestamp` (`segment.arrow.planning` leaves segments out) is cut into parts of `maxPartitionBytes`, or smaller ones where
    `minPartitions`, or the cores of this machine, ask for more; small pieces that stand together share a task. With
    `maxRecordsPerPartition` it is cut by offsets, and each piece is a task.
 """
@@ -34,7 +34,6 @@ from kseg.spark.source.options import (
     shown,
 )
 from kseg.spark.source.places import places_of
-from kseg.spark.source.pruning import Narrowing
 
 OPENING_BYTES = 512 * 1024  # what a piece costs besides its bytes, in bytes read meanwhile
 MOST_TASKS = 1_000_000
@@ -45,9 +44,8 @@ class DataLoss(UnreadableInput):
     """What was asked for is not there, or not whole, and the query shall fail then."""
 
 
-def tasks_of(options: SourceOptions, narrowing: Narrowing | None = None) -> list[tuple[Piece, ...]]:
+def tasks_of(options: SourceOptions) -> list[tuple[Piece, ...]]:
     """What each task reads, in order. Raises UsageError, UnreadableInput, DataLoss."""
-    narrowing = narrowing or Narrowing()
     places = places_of(options)
     wish = Wish(
         read_committed=options.read_committed,
@@ -57,10 +55,8 @@ def tasks_of(options: SourceOptions, narrowing: Narrowing | None = None) -> list
     with ExitStack() as logs:
         stretches: list[Stretch] = []
         for place in places:
-            if not narrowing.accepts(place.topic, place.partition):
-                continue
             log = logs.enter_context(PartitionLog(place.target, use_index=options.use_indexes))
-            bounds = bounds_of(log, place.where, options).within(narrowing.bounds)
+            bounds = bounds_of(log, place.where, options).within(options.wanted)
             stretches += stretches_of(log, place.topic, place.partition, bounds, wish)
         if options.records_per_partition is not None:
             pieces = _pieces_by_offsets(stretches, options.records_per_partition, options)

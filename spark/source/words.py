@@ -1,11 +1,13 @@
 """Options as Spark hands them over, words by name, and what single words may be. Nothing here needs Spark."""
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kseg.segment.errors import UsageError
+from kseg.segment.quantities import DURATIONS_MS, SIZES, amount, read_time
 
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
@@ -16,6 +18,21 @@ MEANINGLESS_NAMES: Final = (
     "fetchOffset.retryIntervalMs",
 )
 _MEANINGLESS_PREFIX = "kafka."
+# Spark's own suffixes are powers of 1024 as well (JavaUtils.byteStringAs)
+_BYTES: Final = SIZES | {
+    suffix + end: 1 << 10 * power for power, suffix in enumerate("kmgt", 1) for end in ("", "b")
+}
+# what other sources and the command line call it
+_OTHER_NAMES: Final = {
+    "topic": "subscribe",
+    "topics": "subscribe",
+    "partition": "assign",
+    "fromTime": "fromTimestamp",
+    "toTime": "toTimestamp",
+    "compression": "compression.type",
+    "compressionType": "compression.type",
+    "mode": "ifExists",
+}
 
 
 class Words:
@@ -23,16 +40,20 @@ class Words:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
+        self._spelled = {name.lower(): name for name in given}
 
     def get(self, name: str) -> str | None:
         return self._given.get(name.lower())
 
     def refuse_unknown(self, known: Iterable[str]) -> None:
         """Raise UsageError for a name that is none of `known` and none that only a connection needs."""
-        allowed = {name.lower(): name for name in (*known, *MEANINGLESS_NAMES)}
-        for name in self._given:
+        names = tuple(known)
+        allowed = {name.lower() for name in (*names, *MEANINGLESS_NAMES)}
+        for name, spelled in self._spelled.items():
             if name not in allowed and not name.startswith(_MEANINGLESS_PREFIX):
-                raise UsageError(f"kafka-log has no option {name}; it has {', '.join(sorted(known))}")
+                meant = _meant(name, names)
+                advice = f"it has {', '.join(sorted(names))}" if meant is None else f"did you mean {meant}?"
+                raise UsageError(f"kafka-log has no option {spelled} here; {advice}")
 
     def boolean(self, name: str, default: bool) -> bool:
         text = self.get(name)
@@ -52,13 +73,61 @@ class Words:
             raise UsageError(f"the option {name} is a whole number from 1 to {most}, not {text!r}")
         return value
 
+    def size_bytes(self, name: str, most: int = LONG_MAX, least: int = 1) -> int | None:
+        """A size in bytes, such as 1048576, 16m or 64MiB; None when the option was not given."""
+        text = self.get(name)
+        if text is None:
+            return None
+        try:
+            value = amount(text, _BYTES, "")
+        except ValueError:
+            value = -1
+        if not least <= value <= most:
+            raise UsageError(
+                f"the option {name} is a size such as 1048576, 16m or 64MiB, from {least} to {most} bytes, not {text!r}"
+            )
+        return value
+
+    def duration_ms(self, name: str) -> int | None:
+        """A duration in milliseconds, such as 500, 30s or 7d; None when the option was not given."""
+        text = self.get(name)
+        if text is None:
+            return None
+        try:
+            value = amount(text, DURATIONS_MS, "")
+        except ValueError:
+            value = 0
+        if value <= 0:
+            raise UsageError(
+                f"the option {name} is a duration such as 500 (milliseconds), 30s or 7d, not {text!r}"
+            )
+        return value
+
+    def time_ms(self, name: str, least_ms: int = 0) -> int | None:
+        """A moment in milliseconds since 1970, such as 1700000000000 or 2024-05-01T12:00:00Z; None when the option was
+        not given."""
+        text = self.get(name)
+        return None if text is None else time_of(text, f"the option {name}", least_ms)
+
+    def offset(self, name: str) -> int | None:
+        """A whole number from 0; None when the option was not given."""
+        text = self.get(name)
+        if text is None:
+            return None
+        value = whole_number(text)
+        if value is None or not 0 <= value <= LONG_MAX:
+            raise UsageError(f"the option {name} is an offset, a whole number from 0, not {text!r}")
+        return value
+
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """One of `choices`; the first when the option was not given."""
         text = self.get(name)
         if text is None:
             return choices[0]
         if text.strip().lower() not in choices:
-            raise UsageError(f"the option {name} is {' or '.join(choices)}, not {text!r}")
+            meant = difflib.get_close_matches(text.strip().lower(), choices, 1)
+            advice = f"; did you mean {meant[0]}?" if meant else ""
+            raise UsageError(f"the option {name} is {' or '.join(choices)}, not {text!r}{advice}")
         return text.strip().lower()
 
 
@@ -85,6 +154,29 @@ def _local_path(path: str) -> str:
         raise UsageError(f"kafka-log reads directories that every machine sees as its own, not {path}")
     rest = path[len(scheme[0]) - 1 :]
     return "/" + rest.lstrip("/")
+
+
+def _meant(name: str, known: Iterable[str]) -> str | None:
+    """The option that `name` (in lower case) is probably a slip of; None when none is near."""
+    by_lower = {each.lower(): each for each in known}
+    other = {wrong.lower(): right.lower() for wrong, right in _OTHER_NAMES.items()}.get(name)
+    if other in by_lower:
+        return by_lower[other]
+    near = difflib.get_close_matches(name, by_lower, 1, 0.75)
+    return by_lower[near[0]] if near else None
+
+
+def time_of(text: str, what: str, least_ms: int = 0) -> int:
+    """A moment in milliseconds since 1970. what: it is called in the sentence of the UsageError."""
+    try:
+        value = read_time(text.strip())
+    except (ValueError, OverflowError):
+        value = least_ms - 1
+    if not least_ms <= value <= LONG_MAX:
+        raise UsageError(
+            f"{what} is a number of milliseconds since 1970 or a time such as 2024-05-01T12:00:00Z, not {text!r}"
+        )
+    return value
 
 
 def whole_number(text: str) -> int | None:

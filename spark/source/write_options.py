@@ -83,18 +83,19 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         if_exists=words.choice("ifExists", (APPEND, ERROR, IGNORE)),
         runs=RunRules(
             codec=_codec(words),
-            batch_bytes=words.number("batch.size", INT_MAX) or DEFAULT_BATCH_BYTES,
+            batch_bytes=words.size_bytes("batch.size", INT_MAX) or DEFAULT_BATCH_BYTES,
             batch_records=words.number("batchRecords", INT_MAX),
         ),
         rolls=RollRules(
-            segment_bytes=words.number("segment.bytes", INT_MAX) or DEFAULT_SEGMENT_BYTES,
-            segment_ms=words.number("segment.ms"),
-            segment_index_bytes=words.number("segment.index.bytes", INT_MAX) or L.DEFAULT_SEGMENT_INDEX_BYTES,
-            index_interval_bytes=words.least_zero("index.interval.bytes", L.DEFAULT_INDEX_INTERVAL_BYTES),
+            segment_bytes=words.size_bytes("segment.bytes", INT_MAX) or DEFAULT_SEGMENT_BYTES,
+            segment_ms=words.duration_ms("segment.ms"),
+            segment_index_bytes=words.size_bytes("segment.index.bytes", INT_MAX)
+            or L.DEFAULT_SEGMENT_INDEX_BYTES,
+            index_interval_bytes=_index_interval(words),
         ),
         append_time=_append_time(words),
         keep_offsets=words.boolean("keepOffsets", True),
-        leader_epoch=None if words.get("leaderEpoch") is None else words.least_zero("leaderEpoch", 0),
+        leader_epoch=_leader_epoch(words),
         topic_ids=_topic_ids(words, topic),
         checkpoint=words.get("checkpointLocation"),
         sink_id=words.get("sinkId"),
@@ -108,14 +109,18 @@ class _KafkaWords(Words):
         own = super().get(name)
         return super().get(f"kafka.{name}") if own is None and "." in name else own
 
-    def least_zero(self, name: str, default: int) -> int:
-        text = self.get(name)
-        if text is None:
-            return default
-        value = whole_number(text)
-        if value is None or not 0 <= value <= INT_MAX:
-            raise UsageError(f"the option {name} is a whole number from 0 to {INT_MAX}, not {text!r}")
-        return value
+
+def _index_interval(words: Words) -> int:
+    size_bytes = words.size_bytes("index.interval.bytes", INT_MAX, 0)
+    return L.DEFAULT_INDEX_INTERVAL_BYTES if size_bytes is None else size_bytes
+
+
+def _leader_epoch(words: Words) -> int | None:
+    text = words.get("leaderEpoch")
+    value = None if text is None else whole_number(text)
+    if text is not None and (value is None or not 0 <= value <= INT_MAX):
+        raise UsageError(f"the option leaderEpoch is a whole number from 0 to {INT_MAX}, not {text!r}")
+    return value
 
 
 def _codec(words: Words) -> int:

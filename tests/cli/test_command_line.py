@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from kseg.cli import app, main
 from kseg.cli.commands import COMMANDS, function_of, module_of
 from kseg.cli.declare import Argument, Parameter, bind, parameters, quick_read
-from kseg.cli.options import default_jobs, key_bytes, read_duration, read_size, read_time
+from kseg.cli.options import default_jobs, key_bytes, read_duration, read_size
 from kseg.segment.errors import UsageError
+from kseg.segment.quantities import read_time
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from kseg.spark.source import register
-from kseg.spark.source.source import PUSHDOWN
 from tests.segment.scanning import batch, plain_file
 
 if TYPE_CHECKING:
@@ -180,35 +179,6 @@ def test_offsets_and_times(spark: SparkSession, capture_small: Path) -> None:
     assert load(spark, path, minPartitions="3", maxRecordsPerBatch="5").count() == len(whole)
 
 
-@pytest.mark.parametrize("pushes", [True, False])
-def test_filters_give_the_same_pushed_or_not(spark: SparkSession, capture_small: Path, pushes: bool) -> None:
-    frame = load(spark, capture_small / "data", subscribePattern="metro-.*")
-    whole = rows(frame, "topic", "partition", "offset", "unix_micros(timestamp)")
-    times = sorted(row[3] for row in whole)
-    middle = times[len(times) // 2]
-    asked: list[tuple[str, Callable[[Any], bool]]] = [
-        ("offset >= 5 AND offset < 9", lambda row: 5 <= row[2] < 9),
-        (
-            "topic = 'metro-lz4' AND offset IN (3, 7)",
-            lambda row: row[0] == "metro-lz4" and row[2] in (3, 7),
-        ),
-        ("topic LIKE 'metro-z%' AND partition = 0", lambda row: row[0].startswith("metro-z")),
-        (f"timestamp > timestamp_micros({middle})", lambda row: row[3] > middle),
-        (f"timestamp <= timestamp_micros({middle})", lambda row: row[3] <= middle),
-        ("offset = 4 OR offset = 6", lambda row: row[2] in (4, 6)),
-    ]
-    before = spark.conf.get(PUSHDOWN) or "true"
-    spark.conf.set(PUSHDOWN, str(pushes).lower())
-    try:
-        for condition, holds in asked:
-            narrowed = frame.where(condition)
-            found = rows(narrowed, "topic", "partition", "offset", "unix_micros(timestamp)")
-            assert found == [row for row in whole if holds(row)], condition
-            assert found
-    finally:
-        spark.conf.set(PUSHDOWN, before)
-
-
 # --- damage
 
 
@@ -229,9 +199,9 @@ def test_damage_ends_the_query_with_file_and_bytes(spark: SparkSession, hurt: Pa
         Exception, match=r"data may be lost in .*hurt-0/0{20}\.log: \d+ bytes at position \d+"
     ):
         load(spark, hurt).count()
-    # a filter that is pushed down leaves what it excludes alone
-    assert load(spark, hurt).where("topic = 'sound'").count() == 3
-    assert load(spark, hurt).where("topic = 'hurt' AND offset < 4").count() == 4
+    # options leave alone what they exclude
+    assert load(spark, hurt, subscribe="sound").count() == 3
+    assert load(spark, hurt, subscribe="hurt", toOffset="4").count() == 4
 
 
 def test_on_behind_damage(spark: SparkSession, hurt: Path) -> None:

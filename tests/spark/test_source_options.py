@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from kseg.segment.arrow.pieces import Bounds
 from kseg.segment.errors import UsageError
 from kseg.spark.source.options import (
     AtEnd,
@@ -125,6 +126,44 @@ def test_numbers() -> None:
     assert (told.records_per_batch, told.bytes_per_batch) == (100, 65536)
 
 
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("1048576", 1 << 20),
+        ("16m", 16 << 20),
+        ("16MB", 16 << 20),
+        ("64MiB", 64 << 20),
+        (" 1 GiB ", 1 << 30),
+        ("512k", 512 << 10),
+        ("2g", 2 << 30),
+    ],
+)
+def test_sizes_with_the_suffixes_of_spark_and_of_the_command_line(text: str, size_bytes: int) -> None:
+    assert options(maxPartitionBytes=text).partition_bytes == size_bytes
+
+
+@pytest.mark.parametrize(
+    "text", ["1714564800000", "2024-05-01T12:00:00Z", "2024-05-01T14:00+02:00", "2024-05-01 12:00"]
+)
+def test_times_as_on_the_command_line(text: str) -> None:
+    noon_ms = 1_714_564_800_000
+    assert options(startingTimestamp=text).starting == AtTime(noon_ms)
+    assert options(endingOffsetsByTimestamp=json.dumps({"a": {"0": text}})).ending == AtTimes(
+        {("a", 0): noon_ms}
+    )
+    assert options(fromTimestamp=text, toTimestamp=text).wanted == Bounds(from_ms=noon_ms, to_ms=noon_ms)
+
+
+def test_bounds_of_records() -> None:
+    assert options().wanted == Bounds()
+    assert options(fromOffset="5", toOffset="9").wanted == Bounds(5, 9)
+    assert options(toTimestamp="0").wanted == Bounds(to_ms=0)
+    assert options(fromTimestamp="-5").wanted == Bounds(from_ms=-5)
+    for name in ("fromOffset", "toOffset", "fromTimestamp", "toTimestamp"):
+        with pytest.raises(UsageError, match=f"{name} belongs to a batch query"):
+            read_options(PATH | {name: "5"}, streaming=True)
+
+
 def test_a_stream_starts_at_the_end_and_has_none() -> None:
     assert read_options(PATH, streaming=True).starting == AtEnd("latest")
     started = read_options(PATH | {"startingOffsets": '{"a":{"0":-1}}'}, streaming=True)
@@ -136,7 +175,27 @@ def test_a_stream_starts_at_the_end_and_has_none() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"startingOffset": "earliest"}, "kafka-log has no option startingoffset; it has .*startingOffsets"),
+        (
+            {"startingOffset": "earliest"},
+            r"has no option startingOffset here; did you mean startingOffsets\?$",
+        ),
+        ({"topics": "a"}, r"has no option topics here; did you mean subscribe\?$"),
+        ({"FailOnDataloss ": "true"}, r"did you mean failOnDataLoss\?$"),
+        ({"compression.type": "zstd"}, r"has no option compression.type here; it has .*startingOffsets"),
+        ({"colour": "red"}, "has no option colour here; it has .*startingOffsets"),
+        ({"isolation.level": "read_comitted"}, r"not 'read_comitted'; did you mean read_committed\?$"),
+        ({"maxPartitionBytes": "64 apples"}, "maxPartitionBytes is a size such as 1048576, 16m or 64MiB"),
+        ({"maxPartitionBytes": "0"}, "maxPartitionBytes is a size such as 1048576, 16m or 64MiB"),
+        ({"maxBytesPerBatch": "3g"}, "maxBytesPerBatch is a size .* to 2147483647 bytes"),
+        ({"fromOffset": "-1"}, "fromOffset is an offset, a whole number from 0"),
+        (
+            {"toTimestamp": "2024-13-01"},
+            "toTimestamp is a number of milliseconds since 1970 or a time such as",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"a":{"0":"noon"}}'},
+            "a 0 in the option startingOffsetsByTimestamp is a number of milliseconds .* not 'noon'",
+        ),
         (
             {"subscribe": "a", "assign": '{"a":[0]}'},
             "only one of the options subscribe, subscribePattern, assign",
@@ -177,7 +236,10 @@ def test_a_stream_starts_at_the_end_and_has_none() -> None:
         ({"minPartitions": "0"}, "minPartitions is a whole number from 1"),
         ({"minPartitions": "many"}, "minPartitions is a whole number from 1"),
         ({"maxRecordsPerBatch": str(2**31)}, "maxRecordsPerBatch is a whole number from 1 to 2147483647"),
-        ({"maxBytesPerBatch": str(2**31)}, "maxBytesPerBatch is a whole number from 1 to 2147483647"),
+        (
+            {"maxBytesPerBatch": str(2**31)},
+            "maxBytesPerBatch is a size such as .* from 1 to 2147483647 bytes",
+        ),
         ({"table": "damage"}, "records or findings"),
         ({"path": "s3a://bucket/data"}, "not s3a://bucket/data"),
         ({"path": ""}, "needs a path"),

@@ -20,7 +20,6 @@ from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.layout import TRANSACTIONAL_BIT
 from kseg.spark.source import splits
 from kseg.spark.source.options import read_options
-from kseg.spark.source.pruning import Narrowing
 from kseg.spark.source.splits import DataLoss, tasks_of
 from tests.segment.bodies import T0, record, sealed
 from tests.segment.scanning import batch
@@ -28,12 +27,12 @@ from tests.segment.scanning import batch
 SEGMENTS, BATCHES = 10, 100  # of one record each
 
 
-def tasks(path: Path | str, narrowing: Narrowing | None = None, /, **given: str) -> list[tuple[Piece, ...]]:
-    return tasks_of(read_options({"path": str(path)} | given), narrowing)
+def tasks(path: Path | str, **given: str) -> list[tuple[Piece, ...]]:
+    return tasks_of(read_options({"path": str(path)} | given))
 
 
-def pieces(path: Path, narrowing: Narrowing | None = None, /, **given: str) -> list[Piece]:
-    return [piece for task in tasks(path, narrowing, **given) for piece in task]
+def pieces(path: Path, **given: str) -> list[Piece]:
+    return [piece for task in tasks(path, **given) for piece in task]
 
 
 @pytest.fixture
@@ -80,13 +79,13 @@ def bases(found: list[Piece]) -> list[int]:
 
 
 def test_offsets_prune_by_names_alone(timed: Path, opened: list[str]) -> None:
-    found = pieces(timed, Narrowing(Bounds(300, 500)))
+    found = pieces(timed, fromOffset="300", toOffset="500")
     assert bases(found) == [3, 4]
     assert not [name for name in opened if name.endswith(".log")]
 
 
 def test_offsets_inside_of_segments_open_only_those(timed: Path, opened: list[str]) -> None:
-    found = pieces(timed, Narrowing(Bounds(250, 555)))
+    found = pieces(timed, fromOffset="250", toOffset="555")
     assert bases(found) == [2, 3, 4, 5]
     assert {name for name in opened if name.endswith(".log")} == {f"{200:020d}.log", f"{500:020d}.log"}
     assert found[0].start > 0 and found[-1].stop is not None
@@ -94,7 +93,7 @@ def test_offsets_inside_of_segments_open_only_those(timed: Path, opened: list[st
 
 
 def test_times_prune_by_the_ends_of_time_indexes(timed: Path, opened: list[str]) -> None:
-    found = pieces(timed, Narrowing(Bounds(from_ms=T0 + 1000 * 730)))
+    found = pieces(timed, fromTimestamp=str(T0 + 1000 * 730))
     assert bases(found) == [7, 8, 9]
     assert not [name for name in opened if name.endswith(".log")]
 
@@ -104,11 +103,11 @@ def test_a_time_index_that_does_not_cover_its_segment_prunes_nothing(timed: Path
     entry = bytearray(index.read_bytes())
     entry[-1] -= 1
     index.write_bytes(entry)
-    assert bases(pieces(timed, Narrowing(Bounds(from_ms=T0 + 1000 * 730)))) == [2, 7, 8, 9]
+    assert bases(pieces(timed, fromTimestamp=str(T0 + 1000 * 730))) == [2, 7, 8, 9]
 
 
 def test_indexes_can_be_left_alone(timed: Path, opened: list[str]) -> None:
-    found = pieces(timed, Narrowing(Bounds(from_ms=T0 + 1000 * 730)), useIndexes="false")
+    found = pieces(timed, fromTimestamp=str(T0 + 1000 * 730), useIndexes="false")
     assert bases(found) == list(range(SEGMENTS))
     assert not [name for name in opened if name.endswith("index")]
 
@@ -242,13 +241,6 @@ def names(found: list[Piece]) -> list[str]:
 )
 def test_subscriptions(many: Path, given: dict[str, str], expected: list[str]) -> None:
     assert names(pieces(many, **given)) == expected
-
-
-def test_filters_on_topic_and_partition_list_fewer(many: Path) -> None:
-    from pyspark.sql import datasource as S
-
-    tests = (S.EqualTo(("topic",), "a"), S.GreaterThan(("partition",), 0))
-    assert names(pieces(many, Narrowing(tests=tests))) == ["a-1", "a-2"]
 
 
 @pytest.mark.parametrize(
