@@ -22,7 +22,7 @@ by a plan that is shown before, and takes it back.
 """
 STATUS = (
     (0, "done, nothing wrong"),
-    (1, "damage found, nothing found (lookup), or a repair is due and was only planned"),
+    (1, "damage found, nothing found (lookup), or a change is due and was only planned"),
     (2, "wrong usage"),
     (3, "an input cannot be read"),
     (4, "refused"),

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
+from kseg.cli.change import Apply
 from kseg.cli.declare import INPUT, Argument, Option
 from kseg.cli.options import (
     Json,
@@ -24,15 +25,22 @@ from kseg.segment.events import Event, Row
 from kseg.segment.layout import CODEC_NAMES
 
 EXAMPLES = (
-    ("Make a partition of what dump --json --deep-iteration writes, from a file or a pipe", "kseg append --from - copy-0"),
-    ("Records of one's own, compressed", "kseg append --from events.jsonl --codec zstd /var/lib/kafka/events-3"),
-    ("A transaction of an idempotent producer", "kseg append --from events.jsonl --producer-id 4000 --transactional events-3"),
-    ("A partition for a topic that a broker knows", "kseg append --from events.jsonl --topic-id Pm0fXkDvQ0yTn7Qq3uXJ8A events-3"),
-    ("A partition of Kafka 0.7", "kseg append --from events.jsonl --format 0.7 --segment-bytes 512MiB old-0"),
+    ("Check all lines, and say what would be written", "kseg append --from events.jsonl events-3"),
+    ("Make a partition of what dump --json --deep-iteration writes, from a file or a pipe", "kseg append --apply --from - copy-0"),
+    ("Records of one's own, compressed", "kseg append --apply --from events.jsonl --codec zstd /var/lib/kafka/events-3"),
+    ("A transaction of an idempotent producer", "kseg append --apply --from events.jsonl --producer-id 4000 --transactional events-3"),
+    ("A partition for a topic that a broker knows", "kseg append --apply --from events.jsonl --topic-id Pm0fXkDvQ0yTn7Qq3uXJ8A events-3"),
+    ("A partition of Kafka 0.7", "kseg append --apply --from events.jsonl --format 0.7 --segment-bytes 512MiB old-0"),
 )  # fmt: skip
 
 BATCHES = "Batches (of records without a batch line)"
 ROLLS = "Rolling and flushing"
+
+BATCH_BYTES = 16384
+SEGMENT_BYTES = 1 << 30
+SEGMENT_MS = 604_800_000
+SEGMENT_INDEX_BYTES = 10 << 20
+INDEX_INTERVAL_BYTES = 4096
 
 
 def command(
@@ -45,7 +53,12 @@ def command(
     ],
     source: Annotated[
         str,
-        Option("--from", metavar="FILE", help="The JSON lines; - is standard input.", panel=INPUT),
+        Option(
+            "--from",
+            metavar="FILE",
+            help="The JSON lines; - is standard input. With --apply a pipe is kept in $TMPDIR (or /var/tmp) until all of it is checked.",
+            panel=INPUT,
+        ),
     ],
     keep_offsets: Annotated[
         bool | None,
@@ -125,7 +138,7 @@ def command(
             help="At most so many bytes in a batch, before compression.",
             panel=BATCHES,
         ),
-    ] = 16384,
+    ] = BATCH_BYTES,
     producer_id: Annotated[
         int, Option("--producer-id", metavar="N", help="An idempotent producer; -1 is none.", panel=BATCHES)
     ] = -1,
@@ -162,13 +175,13 @@ def command(
             help="Kafka's segment.bytes.",
             panel=ROLLS,
         ),
-    ] = 1 << 30,
+    ] = SEGMENT_BYTES,
     segment_ms: Annotated[
         int,
         Option(
             "--segment-ms", metavar="DURATION", read=read_duration, help="Kafka's segment.ms.", panel=ROLLS
         ),
-    ] = 604_800_000,
+    ] = SEGMENT_MS,
     segment_index_bytes: Annotated[
         int,
         Option(
@@ -178,7 +191,7 @@ def command(
             help="Kafka's segment.index.bytes.",
             panel=ROLLS,
         ),
-    ] = 10 << 20,
+    ] = SEGMENT_INDEX_BYTES,
     index_interval_bytes: Annotated[
         int,
         Option(
@@ -188,7 +201,7 @@ def command(
             help="Kafka's index.interval.bytes.",
             panel=ROLLS,
         ),
-    ] = 4096,
+    ] = INDEX_INTERVAL_BYTES,
     flush_messages: Annotated[
         int | None,
         Option(
@@ -209,22 +222,25 @@ def command(
             panel=ROLLS,
         ),
     ] = None,
+    apply: Apply = False,
     json: Json = False,
     now: Now = None,
     jobs: NoJobs = None,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> int:
-    """Write JSON-line records as batches at the end of a partition, the way a broker does.
+    """Write JSON-line records as batches at the end of a partition, the way a broker does: the plan first.
 
     The lines are those of `dump --json --deep-iteration`: a batch line gives the bounds and fields of a batch, the
     record lines behind it its records. Records without a batch line are put into batches here; of them only the
     value is needed. Segments roll, indexes, snapshots and leader epochs follow as with a broker, and what was
-    written a broker opens without recovery. A log that is not sound to its end is refused. A line that means
-    nothing ends the work with status 2; what stood before it is written.
+    written a broker opens without recovery. A log that is not sound to its end is refused. All of the input is checked
+    before the first byte is written: a line that means nothing ends the work with status 2, and nothing was changed. The
+    exit status is 1 when something is to be appended and was only planned.
     """  # fmt: skip
     if len(paths) != 1:
         raise UsageError("kseg append takes exactly one PATH")
+    from kseg.cli.advice import apply_command
     from kseg.cli.render import Style, show
     from kseg.cli.run import clock_ms
     from kseg.segment import fanout
@@ -237,6 +253,7 @@ def command(
 
     options = AppendOptions(
         source=source,
+        apply=apply,
         run_id=new_run_id(clock_ms()),
         batches=BatchRules(
             now_ms=clock_ms() if now is None else now,
@@ -265,19 +282,64 @@ def command(
         ancient=format == "0.7",
     )
     target = append_target(paths[0])
-    style = Style(command="append", json=json, quiet=quiet, progress=not no_progress, words=_words)
-    tally = Tally(1)
+    given = {
+        "--from": source,
+        "--keep-offsets": keep_offsets is True,
+        "--no-keep-offsets": keep_offsets is False,
+        "--partial-batches": partial_batches,
+        "--format": format if format != "auto" else None,
+        "--topic-id": topic_id,
+        "--start-offset": start_offset,
+        "--codec": codec,
+        "--leader-epoch": leader_epoch,
+        "--magic": magic if magic != "2" else None,
+        "--batch-records": batch_records,
+        "--batch-bytes": batch_bytes if batch_bytes != BATCH_BYTES else None,
+        "--producer-id": producer_id if producer_id != -1 else None,
+        "--producer-epoch": producer_epoch,
+        "--base-sequence": base_sequence,
+        "--transactional": transactional,
+        "--end": end if end != "commit" else None,
+        "--segment-bytes": segment_bytes if segment_bytes != SEGMENT_BYTES else None,
+        "--segment-ms": segment_ms if segment_ms != SEGMENT_MS else None,
+        "--segment-index-bytes": segment_index_bytes if segment_index_bytes != SEGMENT_INDEX_BYTES else None,
+        "--index-interval-bytes": index_interval_bytes if index_interval_bytes != INDEX_INTERVAL_BYTES else None,
+        "--flush-messages": flush_messages,
+        "--flush-ms": flush_ms,
+        "--now": now,
+    }  # fmt: skip
+    style = Style(
+        command="append",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        words=_words,
+        remains=_is_due,
+        advice=lambda tally: apply_command("append", given, (), paths) if tally.remaining else "",
+    )
+    tally = Tally(1, errors_settle=False)
     events = fanout.run(append, [target], options, 1, tally.finish_target)
     return show(_noted(events, quiet), style, [] if source == "-" else [source], tally)
 
 
+def _is_due(values: Mapping[str, Any]) -> bool:
+    """Whether something is to be appended and was only planned."""
+    return not values["applied"] and bool(values["batches"] or values["is_new"])
+
+
 def _words(values: Mapping[str, Any]) -> Iterator[str]:
-    """What was appended, and how to take it back."""
+    """What was appended or would be, and how to take it back."""
+    name = visible(str(values["partition"]))
+    if not values["batches"] and not values["is_new"]:
+        yield f"{name}: nothing to append; the log ends at {values['log_end_offset']}"
+        return
+    what = "to be appended" if _is_due(values) else "appended"
+    end = "the log would end" if _is_due(values) else "the log ends"
     batches = f"{values['batches']:,} batch" + ("" if values["batches"] == 1 else "es")
     yield (
-        f"{visible(str(values['partition']))}: {counted(values['records'], 'record')} in {batches} appended "
-        f"at offset {values['first_offset']}; the log ends at {values['log_end_offset']}, "
-        f"{counted(values['segments_rolled'], 'segment')} rolled"
+        f"{name}{' (new)' if values['is_new'] else ''}: {counted(values['records'], 'record')} in {batches} "
+        f"({counted(values['bytes'], 'byte')}) {what} at offset {values['first_offset']}; "
+        f"{end} at {values['log_end_offset']}, {counted(values['segments_rolled'], 'segment')} rolled"
     )
     if values["journal"] is not None:
         yield f"  undo with: kseg undo {visible(shlex.quote(str(values['journal'])))}"

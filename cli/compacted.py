@@ -40,7 +40,8 @@ def is_due(values: Values) -> bool:
     """Whether something remains to be done after this row: a plan that was not carried out, damage that was skipped."""
     if values.get("type") != "result":
         return False
-    return bool(values.get("groups_skipped")) or (bool(values.get("steps")) and not values.get("applied"))
+    is_change = "log_dir" in values or bool(values.get("steps"))
+    return bool(values.get("groups_skipped")) or (is_change and not values.get("applied"))
 
 
 def _result(values: Values) -> Iterator[str]:

@@ -156,7 +156,7 @@ def command(
         raise UsageError("--unmark goes with no limit and not with --purge or --what-if")
     from kseg.cli.advice import apply_command
     from kseg.cli.render import Style
-    from kseg.cli.retained import retain_words
+    from kseg.cli.retained import is_due, retain_words
     from kseg.cli.run import clock_ms
     from kseg.cli.stream import complain
     from kseg.compaction.retention.options import (
@@ -224,6 +224,7 @@ def command(
         progress=not no_progress,
         findings_are_result=True,
         words=retain_words,
+        remains=is_due,
         advice=lambda tally: (
             apply_command("retain", given, topics, paths) if run.is_due and not tally.failures else ""
         ),

@@ -9,6 +9,8 @@ from kseg.cli.tally import counted
 
 Values = Mapping[str, Any]
 
+CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")  # what of a result says that files change
+
 
 def retain_words(values: Values) -> Iterator[str]:
     """A segment, a mark and another limit are a line each, a result a paragraph."""
@@ -32,6 +34,13 @@ def retain_words(values: Values) -> Iterator[str]:
             yield from _result(values)
         case _:
             yield visible(str(values))
+
+
+def is_due(values: Values) -> bool:
+    """Whether something remains to be done after this row: a plan that was not carried out."""
+    if values.get("type") != "result" or values["applied"]:
+        return False
+    return "log_dir" in values or any(values[name] for name in CHANGES)
 
 
 def _result(values: Values) -> Iterator[str]:

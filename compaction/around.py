@@ -87,6 +87,7 @@ class CheckpointRun(Around[O]):
         plan = self._plan(log_dir, entries)
         if plan.is_empty and len(changed) < 2:
             return  # the one journal there may be undoes all
+        self.is_due = self.is_due or not self.options.apply
         done: Values = {"applied": False, "journal": None}
         if self.options.apply:
             applied = apply_plan(plan, journal_id=self.options.run_id, partitions=changed)

@@ -12,10 +12,11 @@ import hashlib
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.files import read_blocks
+from kseg.segment.files import InputStream
 
 MOST_LANDMARKS = 16
 HEAD_BYTES = 4096
@@ -96,4 +97,5 @@ def _difference(mark: Landmark) -> str | None:
 def _digest(path: str, size_bytes: int) -> bytes:
     if not size_bytes:
         return b""  # whatever is written to an empty file, it is the same file
-    return hashlib.sha256(next(read_blocks(path, min(size_bytes, HEAD_BYTES)), b"")).digest()
+    with closing(InputStream(path)) as stream:
+        return hashlib.sha256(next(stream.blocks(min(size_bytes, HEAD_BYTES)), b"")).digest()

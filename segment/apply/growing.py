@@ -6,7 +6,7 @@ The executor of plans writes whole files; a log that batches are streamed into i
 import os
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kseg.segment.apply.disk import DISK, give_owner, remove_quietly
 from kseg.segment.errors import Refused
@@ -14,6 +14,34 @@ from kseg.segment.files import write_new_file
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+class GrowingFile(Protocol):
+    """What a writer of a log needs of the file that grows."""
+
+    size_bytes: int
+
+    def write(self, data: "Buffer") -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class NoFile:
+    """A log that grows by so many bytes in a rehearsal, which writes none of them."""
+
+    def __init__(self, size_bytes: int = 0) -> None:
+        self.size_bytes = size_bytes
+
+    def write(self, data: "Buffer") -> None:
+        self.size_bytes += memoryview(data).nbytes
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class LogFile:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _OPEN_FILES = "/proc/self/fd/"
+_LARGE_FILES = "/var/tmp"
 _NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
@@ -45,7 +46,7 @@ class ScratchFile:
         self.size_bytes = 0
         self.crc = 0
         try:
-            self._where = tempfile.gettempdir() if directory is None else directory
+            self._where = temporary_directory() if directory is None else directory
             self._descriptor = _nameless(self._where) if self._name is None else disk.create(self._name)
         except OSError as error:
             raise Refused(f"cannot write {self._where}: {error.strerror}") from error
@@ -149,6 +150,16 @@ class ScratchFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def temporary_directory() -> str:
+    """Where large temporary files go: $TMPDIR, else /var/tmp, which is on a disk where /tmp is often memory."""
+    is_chosen = tempfile.tempdir is not None or any(
+        os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")
+    )
+    if not is_chosen and os.access(_LARGE_FILES, os.W_OK | os.X_OK):
+        return _LARGE_FILES
+    return tempfile.gettempdir()
 
 
 def _nameless(directory: str) -> int:

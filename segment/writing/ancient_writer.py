@@ -15,7 +15,7 @@ from itertools import pairwise
 from kseg.segment import layout as L
 from kseg.segment.ancient.log import AncientFile
 from kseg.segment.ancient.messages import encode_message, valid_prefix
-from kseg.segment.apply.growing import LogFile
+from kseg.segment.apply.growing import GrowingFile, LogFile, NoFile
 from kseg.segment.codecs.codec import compress
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.files import MappedFile, ensure_directory, sync_directory
@@ -50,7 +50,7 @@ class AncientWriter:
 
     files: those that are there, by offset (`AncientLog.files`). start_offset: of the first file, when there is none.
     roll_bytes: 0.7's log.file.size. flush: counts messages. announce: told the name of each new file before it is
-    made. end_offset: the log end. The files must be sound (`refuse_unsound`).
+    made. rehearses: do everything but write. end_offset: the log end. The files must be sound (`refuse_unsound`).
     """
 
     def __init__(
@@ -62,19 +62,20 @@ class AncientWriter:
         roll_bytes: int = DEFAULT_FILE_BYTES,
         flush: FlushRules | None = None,
         announce: Callable[[str], None] | None = None,
+        rehearses: bool = False,
     ) -> None:
         self.directory = directory
         self.end_offset = files[-1].end_offset if files else start_offset
         self.messages = 0
         self.files_rolled = 0
+        self.bytes_appended = 0
         self._roll_bytes = roll_bytes
         self._announce = announce
         self._unflushed = FlushCounter(flush or FlushRules(), 0)
-        ensure_directory(directory)
-        if files:
-            self._file = LogFile(files[-1].path, is_new=False)
-        else:
-            self._file = self._new_file()
+        self._rehearses = rehearses
+        if not rehearses:
+            ensure_directory(directory)
+        self._file = self._last_file(files[-1]) if files else self._new_file()
 
     @property
     def flushes(self) -> int:
@@ -88,6 +89,7 @@ class AncientWriter:
             raise UsageError(f"a set of {len(content)} bytes does not fit into the file")
         self._file.write(content)
         self.end_offset += len(content)
+        self.bytes_appended += len(content)
         self.messages += len(new.messages)
         if self._unflushed.is_due(self.messages):
             self._file.sync()
@@ -100,13 +102,21 @@ class AncientWriter:
     def close(self) -> None:
         """Return when everything is on the disk."""
         self._end_file()
-        sync_directory(self.directory)
+        if not self._rehearses:
+            sync_directory(self.directory)
 
     def let_go(self) -> None:
         """Close what is open, and write no more."""
         self._file.close()
 
-    def _new_file(self) -> LogFile:
+    def _last_file(self, last: AncientFile) -> GrowingFile:
+        if self._rehearses:
+            return NoFile(last.end_offset - last.base_offset)
+        return LogFile(last.path, is_new=False)
+
+    def _new_file(self) -> GrowingFile:
+        if self._rehearses:
+            return NoFile()
         name = segment_file_name(self.end_offset, L.ANCIENT_SUFFIX)
         if self._announce is not None:
             self._announce(name)

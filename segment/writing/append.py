@@ -2,26 +2,29 @@
 
 1. What PATH is: a partition that is there, a new one, or one of Kafka 0.7. One that is there is taken up as a broker
    takes it up after a clean stop (`reopen`), or refused.
-2. Lines become batches (`from_json`, `batching`), each batch is appended, segments roll, flush rules are kept.
-3. The end is a clean stop: side files, leader epochs, snapshot at the log end; the checkpoints of the log dir follow.
+2. Rehearsal: all lines become batches (`from_json`, `batching`), each is encoded and appended to a partition in memory, whose
+   segments roll, but nothing is written. A line that means nothing ends the work here.
+3. With `apply` the same again, from the same input (`append_input`), into the files. The end is a clean stop: side files,
+   leader epochs, snapshot at the log end; the checkpoints of the log dir follow.
 
-A line that means nothing, and Ctrl-C, end the work: what stands before is closed as in 3, and stays. Whatever else
-fails takes back what was written (`protection`).
+What fails in 3, an interrupt too, takes back what was written (`protection`): all of the input is appended, or nothing.
 """
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Protocol
 
 from kseg.segment import layout as L
+from kseg.segment.apply.settle import refuse_half_done
 from kseg.segment.errors import FormatError, UsageError
-from kseg.segment.events import Advance, Event, Row
-from kseg.segment.files import read_blocks
+from kseg.segment.events import Event, Row
 from kseg.segment.partition.directory import is_log_directory, list_partition, own_partition_name
 from kseg.segment.partition.names import PartitionState
 from kseg.segment.targets import PartitionTarget
 from kseg.segment.undisturbed import listening, undisturbed
+from kseg.segment.writing.append_input import AppendInput
 from kseg.segment.writing.append_options import AppendOptions
 from kseg.segment.writing.batching import Batcher, BatchRules, Made, Producer
 from kseg.segment.writing.from_json import BadLine, base_offset_of_file, json_rows
@@ -32,6 +35,7 @@ from kseg.segment.writing.segment_writer import OpenPartition, PartitionWriter
 
 COUNTED = ("batch", "record")  # the types of lines that are appended
 Numbered = tuple[int, Line]
+Numbers = dict[str, object]
 
 
 def append_target(path: str) -> PartitionTarget:
@@ -45,90 +49,112 @@ def append_target(path: str) -> PartitionTarget:
 
 
 def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
-    """Append the lines of `options.source` to one partition; yields one result, and the progress in its input.
+    """Append the lines of `options.source` to one partition, or say what that would do; yields one result, and the progress
+    in its input.
 
-    Raises BadLine (a UsageError) naming the line, after the result of what stood before it; Refused or
-    UnreadableInput, and then nothing was changed. Closed early it keeps what was appended.
+    Raises BadLine (a UsageError) naming the line, Refused or UnreadableInput, and then nothing was changed.
     """
-    source = _Source(options.source)
-    rows = json_rows(source.blocks())
-    first = _first(rows, source)
-    with listening(), Protection(target, options.run_id) as protection:
-        job = _job(target, options, first, protection)
-        ended = yield from _carry_out(job, chain(first, rows), protection, source)
-        yield from protection.findings
-        yield Row(_head(target) | job.result() | {"journal": protection.journal})
-    if isinstance(ended, BadLine):
-        raise source.blamed(ended)
-    if ended is not None:
-        raise ended
+    with (
+        listening(),
+        AppendInput(options.source, is_read_again=options.apply) as source,
+        _protected(target, options) as protection,
+    ):
+        rehearsal = yield from _rehearsed(target, options, source)
+        result, journal = rehearsal.result(), None
+        if protection is not None and rehearsal.changes_something:
+            result = yield from _carry_out(target, options, source, protection, result)
+            journal = protection.journal
+            yield from protection.findings
+        applied = options.apply and rehearsal.changes_something
+        yield Row(_head(target) | {"applied": applied} | result | {"journal": journal})
+
+
+def _protected(target: PartitionTarget, options: AppendOptions) -> AbstractContextManager[Protection | None]:
+    """What stands around a change; a plan only refuses to build on one that was left half done."""
+    if options.apply:
+        return Protection(target, options.run_id)
+    for directory in (target.log_dir, target.path):
+        if directory is not None and os.path.isdir(directory):
+            refuse_half_done(directory)
+    return nullcontext()
+
+
+def _rehearsed(
+    target: PartitionTarget, options: AppendOptions, source: AppendInput
+) -> Generator[Event, None, "Job"]:
+    """The job that was carried out without a byte being written; raises what it could not take."""
+    try:
+        job = yield from _taken(target, options, source, source.blocks(), None)
+        job.close()
+    except BadLine as error:
+        raise source.blamed(error) from None
+    return job
 
 
 def _carry_out(
-    job: "Job", rows: Iterable[Numbered], protection: Protection, source: "_Source"
-) -> Generator[Event, None, BadLine | KeyboardInterrupt | None]:
-    """Take all lines and close; what ended the lines early. Whatever else fails takes everything back."""
-    ended: BadLine | KeyboardInterrupt | GeneratorExit | None = None
+    target: PartitionTarget,
+    options: AppendOptions,
+    source: AppendInput,
+    protection: Protection,
+    rehearsed: Numbers,
+) -> Generator[Event, None, Numbers]:
+    """Write what was rehearsed, and give its result. Whatever fails takes everything back."""
     try:
-        try:
-            for _ in job.take(rows):
-                yield from source.progress()
-        except (BadLine, KeyboardInterrupt, GeneratorExit) as error:
-            ended = error
+        source.check_unchanged()
+        job = yield from _taken(target, options, source, source.again(), protection)
         with undisturbed():
-            if ended is not None and not job.has_appended:
-                job.let_go()
-                protection.take_back()
-            else:
-                job.close()
-                protection.finish(job.log_end_offset)
+            job.close()
+            result = job.result()
+            if _comparable(result) != _comparable(rehearsed):
+                raise source.changed()
+            protection.finish(job.log_end_offset)
+    except BadLine:
+        protection.take_back()
+        raise source.changed() from None
     except BaseException:
         with undisturbed():
-            job.let_go()
             protection.take_back()
         raise
-    if isinstance(ended, GeneratorExit):
-        raise ended
-    return ended
+    return result
 
 
-class _Source:
-    """The input, and how much of it was read."""
+def _taken(
+    target: PartitionTarget,
+    options: AppendOptions,
+    source: AppendInput,
+    blocks: Iterator[bytes],
+    protection: Protection | None,
+) -> Generator[Event, None, "Job"]:
+    """A job that has taken all lines, and is still open."""
+    rows = json_rows(blocks)
+    first = _first(rows)
+    job = _job(target, options, first, protection)
+    try:
+        for _ in job.take(chain(first, rows)):
+            yield from source.progress()
+    except BaseException:
+        job.let_go()
+        raise
+    return job
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._bytes_read = self._bytes_told = 0
 
-    def blocks(self) -> Iterator[bytes]:
-        for block in read_blocks(self.path):
-            self._bytes_read += len(block)
-            yield block
-
-    def progress(self) -> Iterator[Event]:
-        """What was read since the last time, when it is worth telling."""
-        news = self._bytes_read - self._bytes_told
-        if news:
-            self._bytes_told = self._bytes_read
-            yield Advance(self.path, news)
-
-    def blamed(self, error: BadLine) -> BadLine:
-        """The error with the name of this input."""
-        return BadLine(error.number, error.why, "standard input" if self.path == "-" else self.path)
+def _comparable(result: Numbers) -> Numbers:
+    """What two runs over one input agree in; flush rules go by the clock."""
+    return {name: value for name, value in result.items() if name != "flushes"}
 
 
 class Job(Protocol):
-    """An append to one kind of partition. Nothing is changed before the first batch is taken."""
+    """An append to one kind of partition, or its rehearsal. Nothing is changed before the first batch is taken."""
 
     @property
     def log_end_offset(self) -> int: ...
 
     @property
-    def has_appended(self) -> bool:
-        """Whether a batch was taken."""
+    def changes_something(self) -> bool:
+        """Whether a batch was taken, or the partition is a new one."""
 
     def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
-        """Append everything, batch by batch. Raises BadLine for the first line that cannot be; what stood before it
-        is appended."""
+        """Append everything, batch by batch. Raises BadLine for the first line that cannot be."""
 
     def close(self) -> None:
         """Stop as a broker does; a partition that got nothing is left as it was found."""
@@ -136,12 +162,12 @@ class Job(Protocol):
     def let_go(self) -> None:
         """Close what is open, and write no more."""
 
-    def result(self) -> dict[str, object]:
+    def result(self) -> Numbers:
         """What was done, in numbers."""
 
 
 def _job(
-    target: PartitionTarget, options: AppendOptions, first: Sequence[Numbered], protection: Protection
+    target: PartitionTarget, options: AppendOptions, first: Sequence[Numbered], protection: Protection | None
 ) -> Job:
     is_there = os.path.isdir(target.path) and bool(os.listdir(target.path))
     if not is_there:
@@ -159,16 +185,13 @@ def _head(target: PartitionTarget) -> dict[str, object]:
     return {"type": "result", "command": COMMAND, "partition": shown}
 
 
-def _first(rows: Iterator[Numbered], source: _Source) -> tuple[Numbered, ...]:
-    """The lines up to the first that counts, so that nothing is made for an input that is none."""
+def _first(rows: Iterator[Numbered]) -> tuple[Numbered, ...]:
+    """The lines up to the first that counts: it tells where a new partition begins."""
     read = []
-    try:
-        for numbered in rows:
-            read.append(numbered)
-            if numbered[1].get("type", "record") in COUNTED:
-                break
-    except BadLine as error:
-        raise source.blamed(error) from None
+    for numbered in rows:
+        read.append(numbered)
+        if numbered[1].get("type", "record") in COUNTED:
+            break
     return tuple(read)
 
 
@@ -179,7 +202,9 @@ def _refuse_name(path: str) -> None:
 
 
 class LogAppending:
-    """One append to a partition of 0.8 or later, from the opening to the result (see `Job`)."""
+    """One append to a partition of 0.8 or later, from the opening to the result, or its rehearsal (see `Job`).
+
+    protection: what stands around the change; None in a rehearsal."""
 
     def __init__(
         self,
@@ -187,7 +212,7 @@ class LogAppending:
         options: AppendOptions,
         first: Iterable[Numbered],
         is_there: bool,
-        protection: Protection,
+        protection: Protection | None,
     ) -> None:
         self._target, self._options, self._protection = target, options, protection
         now_ms = options.batches.now_ms
@@ -213,8 +238,8 @@ class LogAppending:
         return self._partition.next_offset
 
     @property
-    def has_appended(self) -> bool:
-        return self._batches > 0
+    def changes_something(self) -> bool:
+        return self._batches > 0 or not self._taken.existing
 
     def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
         for made in self._batcher.batches(rows):
@@ -232,10 +257,7 @@ class LogAppending:
         self._records += len(made.batch.records)
 
     def close(self) -> None:
-        if self._batches:
-            for made in self._batcher.give_up(self.log_end_offset):
-                self._append(made)
-        if self._batches or not self._taken.existing:
+        if self.changes_something:
             self._opened().close()
 
     def let_go(self) -> None:
@@ -243,9 +265,11 @@ class LogAppending:
             self._writer.let_go()
 
     def _opened(self) -> PartitionWriter:
-        """The writer; from its first use on the partition changes."""
+        """The writer; from its first use on the partition changes, unless this is a rehearsal."""
         if self._writer is None:
-            self._protection.begin(grows=self._taken.grows, replaces=self._taken.replaces)
+            protection = self._protection
+            if protection is not None:
+                protection.begin(grows=self._taken.grows, replaces=self._taken.replaces)
             self._writer = PartitionWriter(
                 self._target.path,
                 topic_id=self._options.topic_id,
@@ -253,7 +277,8 @@ class LogAppending:
                 flush=self._options.flush,
                 partition=self._partition,
                 existing=self._taken.existing,
-                announce=self._protection.will_create,
+                announce=None if protection is None else protection.will_create,
+                rehearses=protection is None,
             )
         return self._writer
 
@@ -266,11 +291,13 @@ class LogAppending:
             )
         self._latest_epoch = max(self._latest_epoch, leader_epoch)
 
-    def result(self) -> dict[str, object]:
+    def result(self) -> Numbers:
         writer = self._writer
         return {
+            "is_new": not self._taken.existing,
             "records": self._records,
             "batches": self._batches,
+            "bytes": 0 if writer is None else writer.bytes_appended,
             "segments_rolled": 0 if writer is None else writer.segments_rolled,
             "flushes": 0 if writer is None else writer.flushes,
             "log_start_offset": self._log_start_offset,

@@ -37,7 +37,7 @@ class AncientSets:
         self._number = 0
 
     def sets(self, rows: Iterable[tuple[int, Line]]) -> Iterator[tuple[int, AncientSet]]:
-        """(line number, set) of all lines; raises BadLine behind the last set that is whole."""
+        """(line number, set) of all lines. Raises BadLine."""
         for number, row in rows:
             kind = row.get("type", "record")
             if kind != "record":
@@ -91,11 +91,11 @@ def _message(row: Line, number: int) -> tuple[bytes, int]:
 
 
 class AncientAppending:
-    """One append to a 0.7 partition, from the opening to the result (see `append.Job`). Raises Refused where 0.7 would
-    not open the files that are there."""
+    """One append to a 0.7 partition, or its rehearsal (see `append.Job`). Raises Refused where 0.7 would not open the
+    files that are there."""
 
     def __init__(
-        self, target: PartitionTarget, options: AppendOptions, is_there: bool, protection: Protection
+        self, target: PartitionTarget, options: AppendOptions, is_there: bool, protection: Protection | None
     ) -> None:
         self._target, self._options, self._protection = target, options, protection
         self._files: Sequence[AncientFile] = ()
@@ -117,8 +117,8 @@ class AncientAppending:
         return self._first_offset if self._writer is None else self._writer.end_offset
 
     @property
-    def has_appended(self) -> bool:
-        return self._batches > 0
+    def changes_something(self) -> bool:
+        return self._batches > 0 or not self._files
 
     def take(self, rows: Iterable[tuple[int, Line]]) -> Iterator[None]:
         for number, new in self._sets.sets(rows):
@@ -131,7 +131,7 @@ class AncientAppending:
             yield
 
     def close(self) -> None:
-        if self._batches or not self._files:
+        if self.changes_something:
             self._opened().close()
 
     def let_go(self) -> None:
@@ -139,24 +139,29 @@ class AncientAppending:
             self._writer.let_go()
 
     def _opened(self) -> AncientWriter:
-        """The writer; from its first use on the partition changes."""
+        """The writer; from its first use on the partition changes, unless this is a rehearsal."""
         if self._writer is None:
-            self._protection.begin(grows=[os.path.basename(file.path) for file in self._files[-1:]])
+            protection = self._protection
+            if protection is not None:
+                protection.begin(grows=[os.path.basename(file.path) for file in self._files[-1:]])
             self._writer = AncientWriter(
                 self._target.path,
                 self._files,
                 start_offset=self._first_offset,
                 roll_bytes=self._options.rolls.segment_bytes,
                 flush=self._options.flush,
-                announce=self._protection.will_create,
+                announce=None if protection is None else protection.will_create,
+                rehearses=protection is None,
             )
         return self._writer
 
     def result(self) -> dict[str, object]:
         writer = self._writer
         return {
+            "is_new": not self._files,
             "records": 0 if writer is None else writer.messages,
             "batches": self._batches,
+            "bytes": 0 if writer is None else writer.bytes_appended,
             "segments_rolled": 0 if writer is None else writer.files_rolled,
             "flushes": 0 if writer is None else writer.flushes,
             "log_start_offset": self._log_start_offset,

@@ -94,29 +94,18 @@ class Batcher:
         self._in_transaction = False
 
     def batches(self, rows: Iterable[tuple[int, Row]]) -> Iterator[Made]:
-        """The batches of all lines. Raises BadLine behind the batches of the lines before the bad one."""
-        try:
-            for number, row in rows:
-                kind = row.get("type", "record")
-                if kind == "record":
-                    yield from self._take_record(row, number)
-                elif kind == "batch":
-                    yield from self._close()
-                    self._open(row, number)
-                else:
-                    self.ignored[str(kind)] += 1
-        except BadLine:
-            if self._header is None:
+        """The batches of all lines. Raises BadLine."""
+        for number, row in rows:
+            kind = row.get("type", "record")
+            if kind == "record":
+                yield from self._take_record(row, number)
+            elif kind == "batch":
                 yield from self._close()
-            raise
+                self._open(row, number)
+            else:
+                self.ignored[str(kind)] += 1
         yield from self._close()
         yield from self._end_transaction(self.rules.end_transaction)
-
-    def give_up(self, next_offset: int) -> Iterator[Made]:
-        """What is still to be written when the lines ended early at that log end: a transaction of ours is aborted."""
-        self.next_offset = next_offset
-        if self.rules.end_transaction != "open":
-            yield from self._end_transaction("abort")
 
     # --- headers
 

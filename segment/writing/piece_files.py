@@ -3,9 +3,10 @@
 A `.log` grows by its pieces; every other file is one piece, made new or put in the place of the one that is there.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from kseg.segment import layout as L
 from kseg.segment.apply.growing import LogFile, create_file, replace_file
@@ -19,6 +20,34 @@ class Piece:
 
     name: str
     data: bytes
+
+
+class PieceSink(Protocol):
+    """Where the pieces of one partition go."""
+
+    def put(self, pieces: Sequence[Piece]) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def let_go(self) -> None: ...
+
+
+class NoFiles:
+    """Pieces of an append that is only planned go nowhere."""
+
+    def put(self, pieces: Sequence[Piece]) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def let_go(self) -> None:
+        pass
 
 
 class PieceFiles:
@@ -43,7 +72,7 @@ class PieceFiles:
         self._log: LogFile | None = None
         self._log_name = ""
 
-    def put(self, pieces: list[Piece]) -> None:
+    def put(self, pieces: Sequence[Piece]) -> None:
         """Write the pieces."""
         for piece in pieces:
             if not piece.name.endswith(L.LOG_SUFFIX):

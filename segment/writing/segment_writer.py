@@ -46,7 +46,7 @@ from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import CompletedTransaction, ProducerState
 from kseg.segment.writing.batch_writer import encode_batch
 from kseg.segment.writing.flush import FlushCounter, FlushRules
-from kseg.segment.writing.piece_files import Piece, PieceFiles
+from kseg.segment.writing.piece_files import NoFiles, Piece, PieceFiles, PieceSink
 
 DEFAULT_SEGMENT_BYTES = 1024 * 1024 * 1024
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -262,8 +262,8 @@ class PartitionWriter:
     None leaves `partition.metadata` out (then a KRaft broker takes the directory for stray). fsync: wait for the
     disk at each roll and at the close. flush: when else to wait for it. partition, existing: to go on with one that
     is there (see `reopen`) and the names of its files, of which the log grows and the side files are replaced.
-    announce: told the name of each new file before it is made. Left by an exception it leaves what a crashed broker
-    leaves: a log whose last segment has no side files.
+    announce: told the name of each new file before it is made. rehearses: do everything but write. bytes_appended: of
+    logs. Left by an exception it leaves what a crashed broker leaves: a log whose last segment has no side files.
     """
 
     def __init__(
@@ -278,14 +278,18 @@ class PartitionWriter:
         partition: OpenPartition | None = None,
         existing: Collection[str] = (),
         announce: Callable[[str], None] | None = None,
+        rehearses: bool = False,
     ) -> None:
         self.directory = Path(directory)
         self.partition = partition or OpenPartition(start_offset, rules)
         self.segments_rolled = 0
-        self._files = PieceFiles(self.directory, existing, fsync=fsync, announce=announce)
+        self.bytes_appended = 0
         self._unflushed = FlushCounter(flush or FlushRules(), self.partition.next_offset)
         self._closed = False
-        ensure_directory(self.directory)
+        self._files: PieceSink = NoFiles()
+        if not rehearses:
+            self._files = PieceFiles(self.directory, existing, fsync=fsync, announce=announce)
+            ensure_directory(self.directory)
         name = NAME_BY_ROLE[Role.PARTITION_METADATA]
         if topic_id is not None and name not in existing:
             self._files.put([Piece(name, encode_partition_metadata(PartitionMetadata(topic_id)))])
@@ -303,7 +307,9 @@ class PartitionWriter:
     def append(self, data: NewBatch | bytes, now_ms: int | None = None) -> None:
         """See `OpenPartition.append`."""
         base_offset = self.partition.active.base_offset
-        self._files.put(self.partition.append(data, now_ms))
+        pieces = self.partition.append(data, now_ms)
+        self._files.put(pieces)
+        self.bytes_appended += len(pieces[-1].data)  # the last one is the batch
         self.segments_rolled += self.partition.active.base_offset != base_offset
         if self._unflushed.is_due(self.next_offset):
             self._files.sync()

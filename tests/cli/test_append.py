@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ def test_a_pipe_from_dump_makes_an_equal_partition(capture_small: Path, tmp_path
         [*kseg, "dump", "--json", "--deep-iteration", str(source)], stdout=subprocess.PIPE
     ) as dump:
         done = subprocess.run(
-            [*kseg, "append", "--json", "--from", "-", str(target)],
+            [*kseg, "append", "--apply", "--json", "--from", "-", str(target)],
             stdin=dump.stdout,
             capture_output=True,
             check=False,
@@ -42,29 +44,51 @@ def test_a_pipe_from_dump_makes_an_equal_partition(capture_small: Path, tmp_path
     assert verified.returncode == 0, verified.stdout
 
 
-def test_words_of_the_result(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    lines = tmp_path / "lines.jsonl"
+def test_words_of_plan_and_result(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lines, target = tmp_path / "lines.jsonl", tmp_path / "own-0"
     lines.write_text('{"value":"a"}\n{"type":"finding"}\n{"value":"b"}\n')
-    assert run(["append", "--from", str(lines), str(tmp_path / "own-0")]) == 0
+    words = ["--from", str(lines), "--codec", "gzip", "--now", "1700000000000", str(target)]
+    assert run(["append", *words]) == 1
     out, err = capfd.readouterr()
+    (line,) = out.splitlines()
+    size_bytes = int(line.split("(")[2].split()[0])
+    assert line == (
+        f"own-0 (new): 2 records in 1 batch ({size_bytes} bytes) to be appended at offset 0; the log would end at 2, "
+        "0 segments rolled"
+    )
+    assert err.splitlines() == [
+        "kseg append: passed over 1 finding line",
+        f"next: kseg append --apply --from {lines} --codec gzip --now 1700000000000 {target}",
+    ]
+    assert not target.exists()
+    assert run(shlex.split(err.splitlines()[1])[2:]) == 0
+    out, err = capfd.readouterr()
+    assert (target / f"{0:020d}.log").stat().st_size == size_bytes
     assert out.splitlines() == [
-        "own-0: 2 records in 1 batch appended at offset 0; the log ends at 2, 0 segments rolled",
-        f"  undo with: kseg undo {next((tmp_path / 'own-0' / '.kseg').iterdir())}/journal.jsonl",
+        f"own-0 (new): 2 records in 1 batch ({size_bytes} bytes) appended at offset 0; the log ends at 2, 0 segments rolled",
+        f"  undo with: kseg undo {next((target / '.kseg').iterdir())}/journal.jsonl",
     ]
     assert err == "kseg append: passed over 1 finding line\n"
-    assert run(["append", "--quiet", "--from", str(lines), str(tmp_path / "own-0")]) == 0
+    assert run(["append", "--apply", "--quiet", *words]) == 0
     assert capfd.readouterr().err == ""
+    lines.write_text("")
+    for apply in ([], ["--apply"]):
+        assert run(["append", *apply, *words]) == 0
+        assert capfd.readouterr().out == "own-0: nothing to append; the log ends at 4\n"
 
 
-def test_a_bad_line_is_status_2_behind_the_result(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_line_is_status_2_and_nothing_is_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"value":"a"}\nnonsense\n')
-    assert run(["append", "--json", "--from", str(lines), str(tmp_path / "own-0")]) == 2
-    out, err = capfd.readouterr()
-    result, error = (json.loads(line) for line in out.splitlines())
-    assert (result["records"], result["log_end_offset"]) == (1, 1)
-    assert error["exit_status"] == 2 and error["message"] in err
-    assert err.startswith(f"kseg: {lines}, line 2: it is no JSON: ")
+    for words in ([], ["--apply"]):
+        assert run(["append", "--json", *words, "--from", str(lines), str(tmp_path / "own-0")]) == 2
+        out, err = capfd.readouterr()
+        (error,) = (json.loads(line) for line in out.splitlines())
+        assert error["type"] == "error" and error["exit_status"] == 2 and error["message"] in err
+        assert err.startswith(f"kseg: {lines}, line 2: it is no JSON: ")
+        assert not (tmp_path / "own-0").exists()
 
 
 def test_refusals_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -99,6 +123,95 @@ def test_wrong_usage(words: list[str], sentence: str, capfd: pytest.CaptureFixtu
     assert sentence in capfd.readouterr().err
 
 
+@pytest.fixture
+def fed(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    """fed(lines, *words): `kseg append --from -` with the lines in a pipe or, with `file=True`, in a file."""
+
+    def feed(
+        lines: bytes, *words: str, file: bool = False, skip: int = 0
+    ) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "kseg", "append", "--from", "-", *words]
+        if not file:
+            return subprocess.run(command, input=lines, capture_output=True, check=False)
+        source = tmp_path / "stdin"
+        source.write_bytes(lines)
+        with source.open("rb", buffering=0) as stream:
+            stream.seek(skip)
+            return subprocess.run(command, stdin=stream, capture_output=True, check=False)
+
+    return feed
+
+
+@pytest.mark.parametrize("file", [False, True], ids=["pipe", "file"])
+def test_standard_input_is_checked_as_a_whole_before_it_is_written(
+    fed: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path, file: bool
+) -> None:
+    log_dir = healthy.log_dir(tmp_path / "data")
+    target = str(log_dir / "metro-0")
+    good = b'{"value":"%s"}\n' % (b"x" * 500) * 10_000  # more than a pipe holds
+    with trees.unchanged(log_dir):
+        done = fed(good + b'{"value"}\n', "--apply", target, file=file)
+        assert done.returncode == 2 and b"standard input, line 10001: it is no JSON" in done.stderr
+        done = fed(good, target, file=file)
+        assert done.returncode == 1 and b"10,000 records in" in done.stdout
+    done = fed(good, "--apply", "--json", target, file=file)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["records"] == 10_000 and result["applied"]
+    verified = subprocess.run(
+        [sys.executable, "-m", "kseg", "verify", "--deep", target], capture_output=True, check=False
+    )
+    assert verified.returncode == 0, verified.stdout
+
+
+def test_standard_input_is_read_from_where_it_stands(
+    fed: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path
+) -> None:
+    lines = b'{"value":"not this"}\n{"value":"a"}\n{"value":"b"}\n'
+    done = fed(lines, "--apply", "--json", str(tmp_path / "own-0"), file=True, skip=lines.index(b"\n") + 1)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["records"] == 2
+
+
+def test_a_pipe_that_cannot_be_kept_is_refused_with_the_way_out(
+    fed: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the temporary file finds no room (here: a limit on file sizes) nothing is appended."""
+    log_dir = healthy.log_dir(tmp_path / "data")
+    script = tmp_path / "limited"
+    script.write_text(f'#!/bin/sh\nulimit -f 1000\nexec {sys.executable} "$@"\n')  # blocks of 512 bytes
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    lines = b'{"value":"%s"}\n' % (b"x" * 500) * 10_000
+    target = str(log_dir / "metro-0")
+    with trees.unchanged(log_dir):
+        done = fed(lines, target)
+        assert done.returncode == 1, "a plan keeps nothing"
+        done = fed(lines, "--apply", target)
+    assert done.returncode == 4, done.stderr
+    said = done.stderr.decode()
+    assert "File too large" in said and "set TMPDIR" in said and "--from" in said and "standard input" in said
+
+
+def test_a_pipe_does_not_wait_in_memory(tmp_path: Path) -> None:
+    """200 MiB through a pipe into a process that may have no more than that for all of its data."""
+    code = (
+        "import resource, sys; from kseg.cli.main import run; "
+        "status = run(['append', '--apply', '--quiet', '--from', '-', '--segment-index-bytes', '64KiB', sys.argv[1]]); "
+        "print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    line = b'{"value":"%s"}\n' % (b"x" * (1 << 20))
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "big-0")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        for _ in range(200):
+            process.stdin.write(line)
+        out, _ = process.communicate(timeout=120)
+    status, peak_kib = map(int, out.splitlines()[-1].split())
+    assert status == 0 and peak_kib < 150 << 10
+
+
 def test_standard_input_is_read_by_its_descriptor(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,29 +230,35 @@ def test_standard_input_is_read_by_its_descriptor(
     assert capfd.readouterr().err.startswith("kseg: standard input, line 2: ")
 
 
-def test_ctrl_c_keeps_what_is_whole_and_undo_takes_it_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["checking", "writing"])
+def test_ctrl_c_leaves_everything_as_it_was(tmp_path: Path, moment: str) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
     before = {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()}
-    target = log_dir / "metro-0"
-    kseg = [sys.executable, "-m", "kseg"]
-    words = ["append", "--json", "--batch-records", "2", "--from", "-", str(target)]
+    words = ["append", "--apply", "--json", "--batch-records", "1", "--flush-messages", "1", "--from", "-"]
     with subprocess.Popen(
-        [*kseg, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "kseg", *words, str(log_dir / "metro-0")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(b'{"value":"a"}\n' * 5)
+        assert process.stdin is not None
+        process.stdin.write(b'{"value":"a"}\n' * 20_000)
         process.stdin.flush()
-        log = max(target.glob("*.log"))
         deadline = time.monotonic() + 30
-        while log.read_bytes() == before[log] and time.monotonic() < deadline:
-            time.sleep(0.02)
+        if moment == "writing":
+            process.stdin.close()
+            process.stdin = None
+        while (
+            time.monotonic() < deadline
+        ):  # the marker goes when writing begins; the lock is there from the start
+            if (
+                not (log_dir / (".kafka_cleanshutdown")).exists()
+                if moment == "writing"
+                else (log_dir / ".lock").exists()
+            ):
+                break
+            time.sleep(0.005)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
-    assert process.returncode == 130 and b"interrupted" in err
-    result = json.loads(out.splitlines()[0])
-    assert (result["records"], result["batches"]) == (4, 2)
-    verified = subprocess.run([*kseg, "verify", "--deep", str(target)], capture_output=True, check=False)
-    assert verified.returncode == 0, verified.stdout
-    undone = subprocess.run([*kseg, "undo", result["journal"]], capture_output=True, check=False)
-    assert undone.returncode == 0, undone.stderr
+    assert process.returncode == 130 and b"interrupted" in err and out == b""
     assert {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()} == before

@@ -48,7 +48,7 @@ def test_a_plan_leaves_everything_alone(
     with unchanged(log_dir):
         status = run(["retain", "--retention-ms", "20s", *now, "--what-if", "--purge", str(partition)])
     out, err = capfd.readouterr()
-    assert (status, err) == (0, "")
+    assert (status, err) == (1, "")
     lines = out.splitlines()
     assert lines[0] == (
         "  00000000000000000000  delete          5,358  it is 1 min 28 s old, which is more than 20 s (retention.ms)"
@@ -68,7 +68,7 @@ def test_json_of_a_partition(log_dir: Path, unchanged: Unchanged, capfd: pytest.
     partition = log_dir / "metro-none-0"
     with unchanged(log_dir):
         status, rows = json_run("--retention-bytes", "6KiB", "--now", str(LAST_MS), partition, capfd=capfd)
-    assert status == 0
+    assert status == 1
     segments, result = [row for row in rows if row["type"] == "segment"], rows[-1]
     names = ("partition", "base_offset", "bytes", "largest_timestamp", "verdict", "rule")
     assert [tuple(row[name] for name in names) for row in segments] == [
@@ -110,7 +110,7 @@ def test_unmark(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = bases(partition)
     run(["retain", "--retention-bytes", "0", "--apply", str(partition)])
     capfd.readouterr()
-    assert run(["retain", "--unmark", str(partition)]) == 0
+    assert run(["retain", "--unmark", str(partition)]) == 1
     out = capfd.readouterr().out
     assert "can be taken back; offsets 0 to 160" in out and "next: kseg retain --apply --unmark " in out
     assert run(["retain", "--unmark", "--apply", str(partition)]) == 0
@@ -189,7 +189,7 @@ def test_a_whole_data_directory_with_jobs(capture_small: Path, capfd: pytest.Cap
     """The capture itself: set-aside directories and the metadata log are named and passed over."""
     one = json_run("--retention-ms", "1", "--jobs", "1", capture_small / "data", capfd=capfd)
     two = json_run("--retention-ms", "1", "--jobs", "2", capture_small / "data", capfd=capfd)
-    assert _without_clock(one[1]) == _without_clock(two[1]) and one[0] == two[0] == 0
+    assert _without_clock(one[1]) == _without_clock(two[1]) and one[0] == two[0] == 1
     assert {row["id"] for row in one[1] if row["type"] == "finding"} <= {"not-retained", "index-preallocated"}
 
 

@@ -180,7 +180,7 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
         ("grown-0", own, ["--producer-id", "77", "--transactional", "--end", "abort"]),
         ("grown-0", own, ["--producer-id", "77", "--transactional", "--codec", "gzip"]),
     ):
-        assert run(["append", "--from", str(file), *rolls, *words, str(data / name)]) == 0
+        assert run(["append", "--apply", "--from", str(file), *rolls, *words, str(data / name)]) == 0
     assert len(list((data / "grown-0").glob("*.log"))) > 4
 
     with stopped_broker:
@@ -197,7 +197,7 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
         new = stopped_broker.consume("new")
         assert [(record.key, record.value, record.timestamp) for record in new] == expected
         with unchanged(data / "new-0"):  # a broker that has been read from writes no epochs any more
-            assert run(["append", "--from", str(own), str(data / "new-0")]) == 4
+            assert run(["append", "--apply", "--from", str(own), str(data / "new-0")]) == 4
         assert new[3].headers == (("n", b"3"), ("none", None))
         everywhere = stopped_broker.consume("grown")
         committed = stopped_broker.consume("grown", committed=True)
@@ -216,10 +216,13 @@ def test_a_broker_recovers_what_a_killed_append_left(
     data = stopped_broker.data
     lines = tmp_path / "lines.jsonl"
     lines.write_text("".join(json.dumps({"value": f"value {n}" * 9}) + "\n" for n in range(300)))
-    words = ["append", "--from", str(lines), "--segment-bytes", "6000", "--batch-records", "7"]
+    words = ["append", "--apply", "--from", str(lines), "--segment-bytes", "6000", "--batch-records", "7"]
     pid = os.fork()
     if pid == 0:
-        monkeypatch.setattr(PartitionWriter, "close", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        ways_to_close = iter((PartitionWriter.close, lambda _: os.kill(os.getpid(), signal.SIGKILL)))
+        monkeypatch.setattr(
+            PartitionWriter, "close", lambda writer: next(ways_to_close)(writer)
+        )  # rehearsal, append
         os._exit(run([*words, str(data / "grown-0")]))
     assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
     assert not (data / ".kafka_cleanshutdown").exists()
@@ -244,7 +247,7 @@ def test_jafka_reads_what_was_written_for_0_7(oracle: Oracle, tmp_path: Path) ->
         part = payloads[turn * 20 : turn * 20 + 20]
         lines.write_text("".join(json.dumps({"value": payload.decode()}) + "\n" for payload in part))
         words = ["--format", "0.7", "--segment-bytes", "1500", "--codec", codec, "--batch-records", "5"]
-        assert run(["append", "--from", str(lines), *words, str(ours)]) == 0
+        assert run(["append", "--apply", "--from", str(lines), *words, str(ours)]) == 0
         sets = [part[n : n + 5] for n in range(0, 20, 5)] if codec == "gzip" else [[p] for p in part]
         steps += [{"what": "append", "payloads": each, "codec": codec} for each in sets]
     answer = oracle.ancient(theirs, steps, roll_bytes=1500)

@@ -72,6 +72,7 @@ def appender(tmp_path: Path) -> Appended:
         source.write_bytes(data)
         asked = AppendOptions(
             source=str(source),
+            apply=True,
             run_id=new_run_id(NOW_MS),
             batches=BatchRules(**{"now_ms": NOW_MS, **rules}),
             rolls=rolls or RollRules(),

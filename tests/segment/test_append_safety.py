@@ -17,9 +17,8 @@ from fixtures import healthy
 from kseg.segment.apply.journal import new_run_id, place_of
 from kseg.segment.apply.undo import undo
 from kseg.segment.errors import Refused, UsageError
-from kseg.segment.events import Advance
+from kseg.segment.events import Advance, Row
 from kseg.segment.partition.directory import is_log_directory
-from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
 from kseg.segment.targets import PartitionTarget
 from kseg.segment.writing.append import append, append_target
@@ -27,10 +26,8 @@ from kseg.segment.writing.append_options import AppendOptions
 from kseg.segment.writing.batching import BatchRules
 from kseg.segment.writing.flush import FlushCounter, FlushRules
 from kseg.segment.writing.from_json import BadLine
-from kseg.segment.writing.reopen import reopen_partition
-from kseg.segment.writing.segment_writer import RollRules
 from tests import trees
-from tests.segment.appending import NOW_MS, Appended, changes, rows_of
+from tests.segment.appending import NOW_MS, Appended, changes
 
 # --- refusals
 
@@ -212,18 +209,151 @@ def test_a_directory_without_segments_starts_where_the_lines_do(tmp_path: Path, 
     assert changes(before, target) == []
 
 
-def test_closed_early_it_keeps_what_was_appended(tmp_path: Path) -> None:
-    source, target = tmp_path / "lines.jsonl", tmp_path / "early-0"
-    source.write_bytes(b'{"value":"a"}\n' * 300_000)
-    options = AppendOptions(
-        source=str(source), run_id=new_run_id(NOW_MS), batches=BatchRules(now_ms=NOW_MS, batch_records=100)
+def asked(source: Path, *, apply: bool = True, **rules: Any) -> AppendOptions:
+    return AppendOptions(
+        source=str(source),
+        apply=apply,
+        run_id=new_run_id(NOW_MS),
+        batches=BatchRules(now_ms=NOW_MS, **rules),
+        rolls=healthy.RULES,
     )
-    events = append(append_target(str(target)), options)
-    assert isinstance(next(events), Advance)
+
+
+@pytest.mark.parametrize("partition", ["metro-0", "early-0"])
+def test_closed_early_while_it_writes_it_takes_everything_back(tmp_path: Path, partition: str) -> None:
+    log_dir = healthy.log_dir(tmp_path / "data")
+    before = trees.tree_state(log_dir)
+    source = tmp_path / "lines.jsonl"
+    source.write_bytes(b'{"value":"%s"}\n' % (b"a" * 2000) * 1200)
+    events = append(append_target(str(log_dir / partition)), asked(source, batch_records=100))
+    while not list(log_dir.glob("kseg-journal-*")):
+        assert isinstance(next(events), Advance)
+    assert trees.tree_state(log_dir) != before
     events.close()  # type: ignore[attr-defined]
-    with PartitionLog(PartitionTarget(str(target))) as log:
-        assert reopen_partition(log, RollRules()).next_offset == 100
-    assert len(rows_of(target)) == 101
+    assert changes(before, log_dir) == []
+
+
+# --- all of the input, or nothing
+
+
+def bad_at_the_end(good: int) -> bytes:
+    return b'{"value":"x"}\n' * good + b'{"value":1}\n'
+
+
+@pytest.mark.parametrize("good", [0, 1, 2, 999])
+@pytest.mark.parametrize("partition", ["metro-0", "new-0"])
+@pytest.mark.parametrize("apply", [True, False])
+def test_a_bad_line_anywhere_writes_nothing(tmp_path: Path, good: int, partition: str, apply: bool) -> None:
+    log_dir = healthy.log_dir(tmp_path / "data")
+    source = tmp_path / "lines.jsonl"
+    source.write_bytes(bad_at_the_end(good))
+    with trees.unchanged(log_dir), pytest.raises(BadLine, match=f"line {good + 1}: its value is neither"):
+        list(append(append_target(str(log_dir / partition)), asked(source, apply=apply, batch_records=1)))
+
+
+def test_what_only_the_log_refuses_is_found_before_the_first_byte(tmp_path: Path) -> None:
+    """Offsets below the log end, an epoch that falls, data outside of an open transaction: far down in the input."""
+    log_dir = healthy.log_dir(tmp_path / "data")
+    source = tmp_path / "lines.jsonl"
+    good = [{"offset": 1_000_000 + n, "value": "x"} for n in range(100)]
+    batch = {"type": "batch", "count": 1, "magic": 2, "compression": "none"}
+    for bad in (
+        [{"offset": 5, "value": "x"}],
+        [{**batch, "leader_epoch": 9}, {"value": "a"}, {**batch, "leader_epoch": 3}, {"value": "b"}],
+        [
+            {**batch, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True},
+            {"value": "a"},
+            {**batch, "producer_id": 7, "producer_epoch": 0, "base_sequence": 1},
+            {"value": "b"},
+        ],
+    ):
+        source.write_text("".join(json.dumps(line) + "\n" for line in good + bad))
+        with trees.unchanged(log_dir), pytest.raises(BadLine):
+            list(append(append_target(str(log_dir / "metro-0")), asked(source)))
+
+
+@pytest.mark.parametrize("ancient", [False, True], ids=["now", "0.7"])
+def test_a_plan_says_what_the_append_then_does(tmp_path: Path, ancient: bool) -> None:
+    log_dir = tmp_path / "data" if ancient else healthy.log_dir(tmp_path / "data")
+    log_dir.mkdir(exist_ok=True)
+    source = tmp_path / "lines.jsonl"
+    for name in ("metro-0", "fresh-0", "fresh-0"):
+        source.write_text("".join(json.dumps({"value": f"{name} {n}" * 20}) + "\n" for n in range(300)))
+        options = replace(asked(source, batch_records=7, codec=1), ancient=ancient)
+        target = append_target(str(log_dir / name))
+        (log_dir / name).mkdir(exist_ok=True)
+        logs = {path: path.stat().st_size for path in (log_dir / name).glob("*.[lk]*")}
+        with trees.unchanged(log_dir):
+            (planned,) = (e for e in append(target, replace(options, apply=False)) if isinstance(e, Row))
+        (done,) = (e for e in append(target, options) if isinstance(e, Row))
+        assert not planned.values["applied"] and done.values["applied"]
+        differing = {name for name, value in done.values.items() if planned.values[name] != value}
+        assert differing == {"applied", "journal"}
+        suffix = ".kafka" if ancient else ".log"
+        grown = sum(path.stat().st_size - logs.get(path, 0) for path in (log_dir / name).glob(f"*{suffix}"))
+        assert grown == done.values["bytes"] and grown > 0
+        rolled = len(list((log_dir / name).glob(f"*{suffix}"))) - sum(p.suffix == suffix for p in logs)
+        assert done.values["segments_rolled"] == rolled - (1 if planned.values["is_new"] else 0)
+
+
+def changing(source: Path, when: Callable[[], bool], change: Callable[[], object], events: Any) -> None:
+    """Take the events; once `when` holds the input is changed."""
+    is_changed = False
+    for _ in events:
+        if not is_changed and when():
+            is_changed = True
+            change()
+    assert is_changed
+
+
+@pytest.mark.parametrize("how", ["longer", "shorter", "another byte", "another line", "another file"])
+@pytest.mark.parametrize("at", ["checking", "writing"])
+def test_an_input_that_changes_between_check_and_write_is_noticed(tmp_path: Path, how: str, at: str) -> None:
+    log_dir = healthy.log_dir(tmp_path / "data")
+    before = trees.tree_state(log_dir)
+    source = tmp_path / "lines.jsonl"
+    last = b'{"value":"%s"}\n' % (b"a" * 2000)
+    lines = last * 1200  # several blocks, so that there is progress amid
+    source.write_bytes(lines)
+
+    def change() -> None:
+        match how:
+            case "longer":
+                with source.open("ab") as file:
+                    file.write(b'{"value":"b"}\n')
+            case "shorter":
+                os.truncate(source, len(lines) - len(last))
+            case "another byte":
+                with source.open("r+b") as file:
+                    file.seek(len(lines) - 4)
+                    file.write(b"b")
+                os.utime(source, ns=(1, source.stat().st_mtime_ns))
+            case "another line":
+                with source.open("r+b") as file:
+                    file.seek(len(lines) - len(last))
+                    file.write(b"nonsense")
+            case _:  # takes the name; what was opened is still there
+                (tmp_path / "other").write_bytes(b'{"value":"b"}\n')
+                (tmp_path / "other").replace(source)
+
+    def is_writing() -> bool:
+        return bool(list(log_dir.glob("kseg-journal-*")))
+
+    events = append(append_target(str(log_dir / "metro-0")), asked(source, batch_records=100))
+    if how == "another file":
+        changing(source, lambda: at == "checking" or is_writing(), change, events)
+        return
+    # what is read of a file that grows while it is checked is what is checked
+    if (how, at) == ("longer", "checking"):
+        with pytest.raises(Refused, match=r"lines\.jsonl changed while it was read; nothing was appended"):
+            changing(source, lambda: True, change, events)
+    elif (how, at) == ("another line", "checking"):
+        with pytest.raises(BadLine):
+            changing(source, lambda: True, change, events)
+    else:
+        with pytest.raises(Refused, match=r"lines\.jsonl changed while it was read; nothing was appended"):
+            changing(source, lambda: at == "checking" or is_writing(), change, events)
+    assert changes(before, log_dir) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -310,12 +440,7 @@ def killed_after(writes: int, target: PartitionTarget, options: AppendOptions) -
 def test_a_kill_at_any_write_can_be_undone(tmp_path: Path) -> None:
     source = tmp_path / "lines.jsonl"
     source.write_text("".join(json.dumps({"value": f"v{n}" * 60}) + "\n" for n in range(40)))
-    options = AppendOptions(
-        source=str(source),
-        run_id=new_run_id(NOW_MS),
-        batches=BatchRules(now_ms=NOW_MS, batch_records=4),
-        rolls=healthy.RULES,
-    )
+    options = asked(source, batch_records=4)
     log_dir = healthy.log_dir(tmp_path / "data")
     before = trees.tree_state(log_dir)
     for name in ("metro-0", "fresh-0"):

@@ -188,7 +188,7 @@ def test_it_equals_the_consumer_over_restarts(
     broker.stop()
     lines = tmp_path / "lines.jsonl"
     lines.write_text("".join(f'{{"key":"k","value":"appended-{n}"}}\n' for n in range(30)))
-    assert run(["append", str(broker.data / "late-0"), "--from", str(lines), "--quiet"]) == 0
+    assert run(["append", "--apply", str(broker.data / "late-0"), "--from", str(lines), "--quiet"]) == 0
     for each, expected in zip((every, committed), end, strict=True):
         each.finish()
         appended = [("late", 0, 50 + n, b"k", b"appended-%d" % n) for n in range(30)]
