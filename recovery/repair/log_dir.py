@@ -7,24 +7,25 @@ The order around a repair, so that a broker that opens the directory at any mome
 2. Partitions are repaired; those that are to be marked clean are synced, every file of them.
 3. Checkpoints are brought into line (`closing_plan`; the rules are in `checkpoints`), `.tmp` files of aborted writes
    go: Kafka writes `<name>.tmp`, syncs and renames, so one that is still there was never finished.
-4. The marker comes last, and only when every partition of the data directory was looked at, is sound, and has its
-   recovery point at its log end. Then the broker starts without recovery.
-
-A marker written here is empty, as Kafka's own was up to 3.6. The JSON of later versions holds the broker epoch, with
-which a broker shows the controller that its last stop was clean and nothing can be lost (KIP-966). That claim is not
-ours to make after a repair. -1 is no way to say so: where a broker has several data directories, one that says -1 is
-passed over when the next one has an epoch (LogManager.readBrokerEpochFromCleanShutdownFiles); an empty file makes
-the broker register as after an unclean stop, whatever the others say. So is one that comes back after it was taken
-away: only a run that changes something takes it away.
+4. The marker comes last, where it still holds or --mark-clean asks for one (`marker`). Then the broker starts without
+   recovery.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kseg.recovery.policy import Policy
 from kseg.recovery.repair.checkpoints import AlignedCheckpoint, PartitionOutcome, align
+from kseg.recovery.repair.marker import (
+    MARKER,
+    Marker,
+    content_of_new,
+    has_marker,
+    listed,
+    why_it_goes,
+)
 from kseg.segment.errors import FormatError, Refused, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -40,28 +41,20 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Content, Fresh, content_of
-from kseg.segment.plan.steps import Plan, Remove, Write
+from kseg.segment.plan.pieces import Fresh, content_of
+from kseg.segment.plan.steps import Plan, Remove, Step, Write
 from kseg.segment.sidecar.checkpoint import encode_offset_checkpoint
-from kseg.segment.sidecar.metadata_files import CleanShutdown, encode_clean_shutdown
 
 COMMAND = "recover"
-MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
 
 # what a broker writes by way of a .tmp file
 _WRITTEN_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
-_SHOWN = 3
 _CHECKPOINT_WORDS = {
     Role.RECOVERY_POINTS: "recovery points",
     Role.HIGH_WATERMARKS: "high watermarks",
     Role.LOG_START_OFFSETS: "log start offsets",
     Role.CLEANER_OFFSETS: "first dirty offsets",
 }
-
-
-def has_marker(log_dir: str) -> bool:
-    """Whether the clean-shutdown marker lies there."""
-    return os.path.lexists(os.path.join(log_dir, MARKER))
 
 
 def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
@@ -72,7 +65,7 @@ def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
     inputs = inputs_of(log_dir)
     if not doubts or all(file.name != MARKER for file in inputs):
         return Plan(command=COMMAND, directory=log_dir, inputs=inputs, steps=())
-    why = f"the marker says that all logs are sound, but {_listed(doubts)}"
+    why = f"the marker says that all logs are sound, but {listed(doubts)}"
     finding = Finding(
         "false-clean-shutdown", os.path.join(log_dir, MARKER), why, numbers={"reasons": len(doubts)}
     )
@@ -83,12 +76,6 @@ def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
         steps=(Remove(MARKER, f"{why}; without it a broker recovers what it does not know to be synced"),),
         reasons=(finding,),
     )
-
-
-def marking_plan(log_dir: str) -> Plan:
-    """Puts the marker back. Raises UnreadableInput."""
-    marker = Write(MARKER, _empty_marker(), "what it said of the data directory holds again")
-    return Plan(command=COMMAND, directory=log_dir, inputs=inputs_of(log_dir), steps=(marker,))
 
 
 def doubts_about(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> list[str]:
@@ -116,60 +103,33 @@ def refuse_unless_sound(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> N
         raise Refused(f"{log_dir} is not marked clean: {'; '.join(doubts)}")
 
 
-def will_mark(
-    log_dir: str,
-    outcomes: Sequence[PartitionOutcome],
-    *,
-    mark_clean: bool,
-    was_marked: bool,
-) -> bool:
-    """Whether `closing_plan` calls the data directory clean: then every partition looked at has to be synced before.
-
-    A marker that was taken away comes back when all that was looked at is sound; of other partitions it says what it
-    said before. Where nothing changes it is not touched. Raises UnreadableInput."""
-    if mark_clean:
-        return True
-    return _is_taken_away(log_dir, outcomes, was_marked) and not any(outcome.doubt for outcome in outcomes)
-
-
-def _is_taken_away(log_dir: str, outcomes: Iterable[PartitionOutcome], was_marked: bool) -> bool:
-    """Whether the marker is away while partitions change; where they are only planned it lies there still."""
-    return was_marked and (not has_marker(log_dir) or any(outcome.changed for outcome in outcomes))
-
-
 def closing_plan(
     log_dir: str,
     outcomes: Sequence[PartitionOutcome],
     policy: Policy,
     *,
     mark_clean: bool = False,
-    was_marked: bool = False,
+    marker: Marker | None = None,
 ) -> Plan:
     """What the data directory's own files need once its partitions are as in `outcomes`.
 
-    mark_clean: write the marker. was_marked: there was one before the run (`has_marker`); it comes
-    back under the same conditions, else it stays away. Where the partitions are only planned the marker is still there,
-    and the plan has the step that makes it what it will be.
+    mark_clean: write the marker. marker: the one that lay there before the run (`marker_of`). Where the partitions are
+    only planned it still does, and the plan has the step that makes it what it will be.
     The caller has synced every partition when `will_mark` is true.
     Raises Refused when `mark_clean` cannot be (nothing is planned then), UnreadableInput.
     """
     inputs = inputs_of(log_dir)
     if mark_clean:
         refuse_unless_sound(log_dir, outcomes)
-    is_clean = will_mark(log_dir, outcomes, mark_clean=mark_clean, was_marked=was_marked)
+    marking = _marking(log_dir, outcomes, mark_clean, marker)
     before = DirectoryImage.of(inputs)
     after = before.copy()
     why: dict[str, str] = {}
     findings = [
-        *_aligned(log_dir, after, why, outcomes, policy, is_clean),
+        *_aligned(log_dir, after, why, outcomes, policy, marking.is_clean),
         *_without_leftovers(log_dir, after, why),
     ]
-    steps = [*steps_between(before, after, why)]
-    is_away = _is_taken_away(log_dir, outcomes, was_marked)
-    if is_clean and (is_away or MARKER not in before):
-        steps.append(Write(MARKER, _empty_marker(), "every log of the data directory is sound and synced"))
-    elif is_away and MARKER in before:
-        steps.append(Remove(MARKER, "not every log of the data directory is sound"))
+    steps = [*steps_between(before, after, why), *marking.steps(MARKER in before)]
     return Plan(
         command=COMMAND,
         directory=log_dir,
@@ -179,25 +139,83 @@ def closing_plan(
     )
 
 
-def plan_of_copy(plan: Plan, outcomes: Sequence[PartitionOutcome]) -> Plan:
-    """The closing plan for a copy: without lock and journals, which are of the original, and with a marker only where
-    there was one and all that was copied is sound."""
-    steps = list(plan.steps)
+def marking_plan(log_dir: str, outcomes: Sequence[PartitionOutcome], marker: Marker) -> Plan:
+    """What becomes of the marker alone, once the segments of some partitions are repaired. Raises UnreadableInput."""
+    inputs = inputs_of(log_dir)
+    marking = _marking(log_dir, outcomes, False, marker, looked_at=())
+    steps = marking.steps(any(file.name == MARKER for file in inputs))
+    return Plan(command=COMMAND, directory=log_dir, inputs=inputs, steps=tuple(steps))
+
+
+def told_plan(
+    plan: Plan, outcomes: Sequence[PartitionOutcome], *, mark_clean: bool, marker: Marker | None
+) -> Plan:
+    """The closing plan as it is told: a marker that only comes back is no change, and one that stays away is one."""
+    marking = _marking(plan.directory, outcomes, mark_clean, marker)
+    steps = [step for step in plan.steps if step.name != MARKER]
+    is_same = marker is not None and marker.content == marking.content
+    if not marking.is_left and not is_same:
+        steps += marking.steps(marker is not None)
+    return replace(plan, steps=tuple(steps))
+
+
+def will_mark(
+    log_dir: str, outcomes: Sequence[PartitionOutcome], *, mark_clean: bool, marker: Marker | None
+) -> bool:
+    """Whether a marker is written: then every partition looked at has to be synced before. Raises UnreadableInput."""
+    return _marking(log_dir, outcomes, mark_clean, marker).is_clean
+
+
+@dataclass(frozen=True, slots=True)
+class _Marking:
+    """is_clean: the marker vouches for what this run has done. content: of the marker, None where none is to lie there.
+    why: the reason. is_left: it is as it was, whether it lies there or not."""
+
+    is_clean: bool = False
+    content: bytes | None = None
+    why: str = ""
+    is_left: bool = False
+
+    def steps(self, is_there: bool) -> Iterator[Step]:
+        if self.is_left:
+            return
+        if self.content is not None:
+            yield Write(MARKER, content_of([Fresh(self.content)]), self.why, MARKER if is_there else None)
+        elif is_there:
+            yield Remove(MARKER, self.why)
+
+
+def _marking(
+    log_dir: str,
+    outcomes: Sequence[PartitionOutcome],
+    mark_clean: bool,
+    marker: Marker | None,
+    looked_at: Collection[PartitionName] | None = None,
+) -> _Marking:
+    """looked_at: the partitions of which all was judged, None: those of the outcomes."""
+    is_there = has_marker(log_dir)
+    if mark_clean:
+        content = content_of_new(marker, outcomes)
+        is_left = is_there and marker is not None and marker.content == content
+        return _Marking(True, content, "every log of the data directory is sound and synced", is_left)
+    is_concerned = not is_there or any(outcome.changed for outcome in outcomes)
+    if marker is None or not is_concerned:
+        return _Marking(is_left=True)
+    seen = {outcome.name for outcome in outcomes} if looked_at is None else looked_at
+    others = [found for found in partitions_in(log_dir) if found[1] not in seen]
+    reasons = why_it_goes(log_dir, marker, outcomes, others)
+    if reasons:
+        why = f"not all it says of the data directory is true: {listed(reasons)}"
+        return _Marking(why=why)
+    return _Marking(True, marker.content, "what it says of the data directory holds again", is_left=is_there)
+
+
+def plan_of_copy(plan: Plan) -> Plan:
+    """The closing plan for a copy: without lock and journals, which are of the original."""
     inputs = [
         file for file in plan.inputs if parse_file_name(file.name).role not in (Role.LOCK, Role.KSEG_JOURNAL)
     ]
-    is_marked = any(file.name == MARKER for file in plan.inputs)
-    if (
-        is_marked
-        and any(outcome.doubt for outcome in outcomes)
-        and all(step.name != MARKER for step in steps)
-    ):
-        steps.append(Remove(MARKER, "not every log of the copy is sound"))
-    return replace(plan, inputs=tuple(inputs), steps=tuple(steps))
-
-
-def _empty_marker() -> Content:
-    return content_of([Fresh(encode_clean_shutdown(CleanShutdown()))])
+    return replace(plan, inputs=tuple(inputs))
 
 
 def partitions_in(log_dir: str) -> list[tuple[str, PartitionName]]:
@@ -247,10 +265,10 @@ def _reason(role: Role, aligned: AlignedCheckpoint) -> str:
     if aligned.problem:
         words.append(f"it cannot be read ({aligned.problem})")
     if aligned.changes:
-        changes = _listed([change.words for change in aligned.changes])
+        changes = listed([change.words for change in aligned.changes])
         words.append(f"{_CHECKPOINT_WORDS[role]} as the logs are: {changes}")
     if aligned.dropped:
-        dropped = _listed([f"{entry.topic}-{entry.partition}" for entry in aligned.dropped])
+        dropped = listed([f"{entry.topic}-{entry.partition}" for entry in aligned.dropped])
         words.append(f"no log here for {dropped}")
     return "; ".join(words)
 
@@ -282,8 +300,3 @@ def _without_leftovers(log_dir: str, image: DirectoryImage, why: dict[str, str])
             image.remove(name)
             why[name] = "a write that was never finished"
             yield Finding("leftover-tmp", os.path.join(log_dir, name), why[name])
-
-
-def _listed(words: Sequence[str]) -> str:
-    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-    return f"{'; '.join(words[:_SHOWN])}{more}"

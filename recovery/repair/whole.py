@@ -14,11 +14,12 @@ and comes back behind it.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kseg.recovery.repair import log_dir as own_files
 from kseg.recovery.repair.checkpoints import PartitionOutcome
+from kseg.recovery.repair.marker import MARKER, Marker, marker_of
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.work import recover
 from kseg.segment.apply.around import Around, around_files
@@ -31,6 +32,9 @@ from kseg.segment.plan.steps import Plan, step_rows
 from kseg.segment.targets import FileTarget, PartitionTarget, Target, directory_of
 
 Values = dict[str, Any]
+
+_LOSSES = "losses"  # in the journal that has the marker: the partitions that the run takes bytes out of
+_SOMETHING = "a partition"  # where the journal does not say it
 
 # the events of a work over targets, wherever it is done
 Over = Callable[[Work[Any, Any], Sequence[Any], object], Iterator[Event]]
@@ -49,20 +53,23 @@ class Run(Around[RecoverOptions]):
         self._directories: dict[str, list[str]] = {}
         self._changed: dict[str, list[str]] = {}
         self._openings: dict[str, str] = {}  # by data directory, the id of the journal that has the marker
-        self._was_marked: dict[str, bool] = {}
+        self._markers: dict[str, Marker | None] = {}  # those that lay there before
         self._alone: dict[str, list[FileTarget]] = {}  # single segments, by data directory
-        self._doubtful: set[str] = set()  # directories of which not all is sound
+        self._of_segments: dict[
+            str, list[PartitionOutcome]
+        ] = {}  # by directory, where segments are named alone
 
     def begin(self, targets: Sequence[Target]) -> None:
         for log_dir in self.log_dirs:
-            self._was_marked[log_dir] = own_files.has_marker(log_dir)
+            self._markers[log_dir] = marker_of(log_dir)
             if self.options.apply:
                 self._resume(log_dir)
-                if self._was_marked[log_dir] or self.options.mark_clean:
+                if self._markers[log_dir] is not None or self.options.mark_clean:
                     self._look_ahead(log_dir, targets)
             else:
                 with suppress(UnreadableInput):  # to be named when it is in the way
-                    self._was_marked[log_dir] |= _opening_of(log_dir) is not None
+                    opening = _opening_of(log_dir)
+                    self._markers[log_dir] = self._markers[log_dir] if opening is None else opening.marker
 
         if self.options.apply:
             around = around_files(targets)
@@ -74,9 +81,9 @@ class Run(Around[RecoverOptions]):
         from kseg.segment.apply.settle import settle
 
         settle(log_dir, own_files.COMMAND)
-        self._was_marked[log_dir] = own_files.has_marker(log_dir)
+        self._markers[log_dir] = marker_of(log_dir)
         self._resume(log_dir)
-        if self._was_marked[log_dir]:
+        if self._markers[log_dir] is not None:
             planned = replace(self.options_for_work(), apply=False, shared=None)
             rows = [event.values for event in self._over(recover, files, planned) if isinstance(event, Row)]
             changing = [dict(row) for row in rows if row.get("type") == "result" and row["steps"]]
@@ -90,18 +97,18 @@ class Run(Around[RecoverOptions]):
                 yield Row(self._close_alone(log_dir, opening, {directory_of(file) for file in files}))
 
     def _close_alone(self, log_dir: str, opening: str, directories: set[str]) -> Values:
-        if directories & self._doubtful:
-            plan = replace(own_files.marking_plan(log_dir), steps=())
-        else:
-            from kseg.segment.apply.syncing import sync_files
+        from kseg.segment.apply.syncing import sync_files
 
-            for directory in directories:
-                sync_files(directory)
-            plan = own_files.marking_plan(log_dir)
+        outcomes = [outcome for each in directories for outcome in self._of_segments.get(each, ())]
+        marker = self._markers[log_dir]
+        assert marker is not None  # there is no opening without
+        for directory in directories:
+            sync_files(directory)
+        plan = own_files.marking_plan(log_dir, outcomes, marker)
         return _log_dir_row(plan, self._carried_out(log_dir, plan, opening, ()))
 
     def options_for_work(self) -> RecoverOptions:
-        marked = frozenset(log_dir for log_dir, was_marked in self._was_marked.items() if was_marked)
+        marked = frozenset(log_dir for log_dir, marker in self._markers.items() if marker is not None)
         return replace(self.options, marked=marked, is_nested=len(self.log_dirs) > 1)
 
     def copy_of(self, target: Target) -> str | None:
@@ -113,18 +120,21 @@ class Run(Around[RecoverOptions]):
         if isinstance(event, Row) and event.values.get("type") == "result":
             self._note(dict(event.values))
         elif isinstance(event, Failure):
-            self._doubtful.add(os.path.dirname(event.path) or os.curdir)
+            self._note_segment(os.path.dirname(event.path) or os.curdir, _outcome_of_failure(event))
             self._note_outcome(event.path, _outcome_of_failure(event))
 
     def _note(self, result: Values) -> None:
         directory = str(result["directory"])
-        if result["doubt"]:
-            self._doubtful.add(directory)
+        self._note_segment(directory, _outcome_of(result))
         log_dir = self._note_outcome(directory, _outcome_of(result))
         if log_dir is not None:
             self._directories.setdefault(log_dir, []).append(directory)
             if result["journal"]:
                 self._changed.setdefault(log_dir, []).append(directory)
+
+    def _note_segment(self, directory: str, outcome: PartitionOutcome | None) -> None:
+        if self._alone and outcome is not None:
+            self._of_segments.setdefault(directory, []).append(outcome)
 
     def _note_outcome(self, directory: str, outcome: PartitionOutcome | None) -> str | None:
         """The data directory it lies in. outcome: None where there is no log, which counts for no checkpoint."""
@@ -164,44 +174,42 @@ class Run(Around[RecoverOptions]):
             from kseg.segment.apply.executor import apply_plan
 
             names = [os.path.basename(os.path.abspath(str(result["directory"]))) for result in changing]
-            apply_plan(plan, journal_id=self.options.run_id, partitions=names)
-            self._openings[log_dir] = self.options.run_id
+            losses = [str(result["partition"]) for result in changing if result.get("removed")]
+            apply_plan(plan, journal_id=self.options.run_id, partitions=names, told={_LOSSES: losses})
+            self._resume(log_dir)
 
     def _resume(self, log_dir: str) -> None:
-        """A run that was killed between taking the marker away and its end: this run ends it."""
+        """A run that took the marker away, this one or one that was killed since: this run ends it."""
         opening = _opening_of(log_dir)
         if opening is not None:
-            self._was_marked[log_dir] = True
-            self._openings[log_dir] = opening
+            self._markers[log_dir] = opening.marker
+            self._openings[log_dir] = opening.id
 
     def close(self, log_dir: str) -> Iterator[Event]:
         options = self.options
         outcomes = self._outcomes.get(log_dir, [])
-        mark_clean, was_marked = options.mark_clean, self._was_marked[log_dir]
+        mark_clean, marker = options.mark_clean, self._markers[log_dir]
         if mark_clean and own_files.doubts_about(log_dir, outcomes):
             mark_clean = False  # all else is done nevertheless: the partitions are changed already
-        if options.apply and own_files.will_mark(
-            log_dir, outcomes, mark_clean=mark_clean, was_marked=was_marked
-        ):
+        if options.apply and own_files.will_mark(log_dir, outcomes, mark_clean=mark_clean, marker=marker):
             from kseg.segment.apply.syncing import sync_files
 
             for directory in self._directories.get(log_dir, ()):
                 sync_files(directory)
-        plan = own_files.closing_plan(
-            log_dir, outcomes, options.policy, mark_clean=mark_clean, was_marked=was_marked
-        )
+        plan = own_files.closing_plan(log_dir, outcomes, options.policy, mark_clean=mark_clean, marker=marker)
+        told = own_files.told_plan(plan, outcomes, mark_clean=mark_clean, marker=marker)
         yield from plan.reasons
-        for row in step_rows(log_dir, plan):
+        for row in step_rows(log_dir, told):
             yield Row(row)
         changed = [os.path.basename(os.path.abspath(path)) for path in self._changed.get(log_dir, ())]
         opening = self._openings.get(log_dir)
         copy = self.options_for_work().copy_of(log_dir)
         if copy is not None:
             if self._is_whole(log_dir):
-                yield Row(_log_dir_row(plan, self._copied(plan, copy, outcomes)))
+                yield Row(_log_dir_row(told, self._copied(plan, copy)))
         # else the one journal there may be undoes all
         elif not plan.is_empty or len(changed) >= 2 or opening is not None:
-            yield Row(_log_dir_row(plan, self._carried_out(log_dir, plan, opening, changed)))
+            yield Row(_log_dir_row(told, self._carried_out(log_dir, plan, opening, changed)))
         if options.mark_clean:
             own_files.refuse_unless_sound(log_dir, outcomes)
 
@@ -209,10 +217,10 @@ class Run(Around[RecoverOptions]):
         """Whether all partitions of a data directory were worked on, and not some that were picked."""
         return self._looked_at.get(log_dir) == len(own_files.partitions_in(log_dir))
 
-    def _copied(self, plan: Plan, copy: str, outcomes: Sequence[PartitionOutcome]) -> Values:
+    def _copied(self, plan: Plan, copy: str) -> Values:
         from kseg.segment.apply.output import write_files
 
-        write_files(own_files.plan_of_copy(plan, outcomes), copy, hard_link=self.options.hard_link)
+        write_files(own_files.plan_of_copy(plan), copy, hard_link=self.options.hard_link)
         return {"applied": True, "journal": None, "quarantine": None, "output": copy}
 
     def _carried_out(self, log_dir: str, plan: Plan, opening: str | None, changed: Sequence[str]) -> Values:
@@ -234,8 +242,16 @@ class Run(Around[RecoverOptions]):
         return done
 
 
-def _opening_of(log_dir: str) -> str | None:
-    """The id of the journal in which a run that never came to its end took the marker away."""
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """The journal in which a run took the marker away and that no later one ended. marker: what it took away."""
+
+    id: str
+    marker: Marker
+
+
+def _opening_of(log_dir: str) -> _Opening | None:
+    """What a run that never came to its end did to the marker."""
     from kseg.segment.apply.journal import State
     from kseg.segment.apply.journals import journals_in
 
@@ -246,9 +262,12 @@ def _opening_of(log_dir: str) -> str | None:
     found = None
     for journal in journals:
         is_opening = journal.command == own_files.COMMAND and journal.state is State.DONE
-        saved = journal.place.old(own_files.MARKER)
+        saved = journal.place.old(MARKER)
         if is_opening and journal.place.id not in followed and os.path.exists(saved):
-            found = journal.place.id
+            told = journal.header.get("told")
+            losses = told.get(_LOSSES) if isinstance(told, dict) else None
+            names = [str(name) for name in losses] if isinstance(losses, list) else [_SOMETHING]
+            found = _Opening(journal.place.id, Marker(saved, tuple(names)))
     return found
 
 
@@ -265,8 +284,20 @@ def _log_dir_row(plan: Plan, done: Values) -> Values:
 
 def _outcome_of(result: Values) -> PartitionOutcome | None:
     name = own_partition_name(str(result["directory"]))
-    if name is None or result.get("first_base_offset") is None:
+    if name is None:
         return None
+    if result.get("first_base_offset") is None:  # there is no log, and nothing wrong with that
+        return PartitionOutcome(
+            name=name,
+            first_base_offset=0,
+            log_start_offset=0,
+            log_end_offset=0,
+            recovery_point=0,
+            changed=bool(result["steps"]),
+            loses=bool(result.get("removed")),
+            doubt=str(result["doubt"] or ""),
+            is_known=False,
+        )
     return PartitionOutcome(
         name=name,
         first_base_offset=result["first_base_offset"],
@@ -274,6 +305,7 @@ def _outcome_of(result: Values) -> PartitionOutcome | None:
         log_end_offset=result["log_end_offset"],
         recovery_point=result["recovery_point"],
         changed=bool(result["steps"]),
+        loses=bool(result.get("removed")),
         doubt=str(result["doubt"] or ""),
     )
 

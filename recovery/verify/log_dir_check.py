@@ -9,32 +9,24 @@ import os
 from collections.abc import Iterator
 
 from kseg.recovery.verify import names_check
+from kseg.recovery.verify.clean_stop import lies_in
 from kseg.recovery.verify.file_check import clean_shutdown, readable, small_file
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.topic_ids import METADATA_FILE, topic_ids
-from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event
-from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import (
-    Entry,
     LogDirectory,
-    PartitionDirectory,
-    SegmentFiles,
-    list_partition,
 )
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
-    PartitionName,
     PartitionState,
     Role,
 )
 from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.partition.surroundings import surroundings
-from kseg.segment.scanning.scan import Damage, Scanner
-from kseg.segment.sidecar.index import OffsetIndex
 from kseg.segment.targets import LogDirTarget
 
 _SHOWN_REASONS = 3
@@ -132,48 +124,8 @@ def _shutdown(directory: LogDirectory) -> Iterator[Finding]:
             message = "there is no clean-shutdown marker: running, crashed, or copied while running"
             yield Finding("unclean-shutdown", directory.path, message)
         return
-    lies = [reason for child in directory.partitions for reason in _lies(child.path, child.partition)]
+    lies = [reason for child in directory.partitions for reason in lies_in(child.path, child.partition)]
     if lies:
         more = f" and {len(lies) - _SHOWN_REASONS} more" if len(lies) > _SHOWN_REASONS else ""
         message = f"the marker says the stop was clean, but {'; '.join(lies[:_SHOWN_REASONS])}{more}"
         yield Finding("false-clean-shutdown", marker.path, message, numbers={"reasons": len(lies)})
-
-
-def _lies(path: str, name: PartitionName | None) -> Iterator[str]:
-    if name is None or name.state is not PartitionState.LIVE:
-        return
-    partition = list_partition(path)
-    if partition.segments:
-        reason = _lie_of(partition, partition.segments[-1])
-        if reason:
-            yield f"{name.text} {reason}"
-
-
-def _lie_of(partition: PartitionDirectory, segment: SegmentFiles) -> str:
-    """What a clean stop would not have left behind, in words; empty when there is nothing."""
-    had_times = any(other.time_index for other in partition.segments)
-    if segment.offset_index is None:
-        return "has no index for its last segment"
-    if segment.time_index is None and had_times:
-        return "has no time index for its last segment"
-    try:
-        start = 0
-        for entry, width in ((segment.offset_index, 8), (segment.time_index, 12)):
-            if entry is not None and _is_preallocated(entry, width):
-                return f"has a preallocated {entry.name.name}"
-        with MappedFile(segment.offset_index.path) as file:
-            start = OffsetIndex(file.view, segment.base_offset).last_entry.position
-        with MappedFile(segment.log.path) as file:
-            start = start if 0 <= start <= file.size_bytes else 0
-            for item in Scanner(file.view, segment.base_offset).blocks(start):
-                if isinstance(item, Damage) and item.position + item.length == file.size_bytes:
-                    return f"does not end with a whole batch ({item.kind})"
-    except UnreadableInput:
-        return ""
-    return ""
-
-
-def _is_preallocated(entry: Entry, width: int) -> bool:
-    """Whether the last of several slots was never used."""
-    with MappedFile(entry.path) as file:
-        return file.size_bytes >= 2 * width and not any(file.view[file.size_bytes - width :])

@@ -10,7 +10,8 @@ import pytest
 
 from kseg.recovery.policy import Policy, Repair
 from kseg.recovery.repair.checkpoints import PartitionOutcome
-from kseg.recovery.repair.log_dir import closing_plan, doubts_about, has_marker, opening_plan
+from kseg.recovery.repair.log_dir import closing_plan, doubts_about, opening_plan
+from kseg.recovery.repair.marker import Marker, has_marker, marker_of
 from kseg.recovery.repair.topic_ids import (
     partition_metadata_step,
     refuse_foreign_topic_id,
@@ -224,21 +225,35 @@ def test_a_marker_goes_before_partitions_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("false-marker")
-def test_a_marker_comes_back_only_where_all_is_sound(tmp_path: Path) -> None:
+def test_a_marker_comes_back_only_where_all_it_says_is_true(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", rp="a 0 10")
-    (place / MARKER).write_text('{"version":0,"brokerEpoch":17}')
-    assert has_marker(str(place))
-    assert closing(place, outcome("a-0", 0, 10), was_marked=True).is_empty  # it lies there still
-    changing = closing(place, outcome("a-0", 0, 10, changed=True), was_marked=True)
-    assert written(changing) == {MARKER: ""}  # only planned so far
-    doubtful = closing(place, outcome("a-0", 0, 10, changed=True, doubt="has damage at 3"), was_marked=True)
-    assert [step.name for step in doubtful.steps if isinstance(step, Remove)] == [MARKER]
-    (place / MARKER).unlink()
-    assert not has_marker(str(place))
+    said = '{"version":0,"brokerEpoch":17}'
+    (place / MARKER).write_text(said)
+    marker = marker_of(str(place))
+    assert marker is not None and marker.content == said.encode() and has_marker(str(place))
+    for changed in (False, True):  # it lies there still, and is to stay as it is
+        assert closing(place, outcome("a-0", 0, 10, changed=changed), marker=marker).is_empty
+    for untrue in ({"doubt": "has damage at 3"}, {"loses": True}):
+        plan = closing(place, outcome("a-0", 0, 10, changed=True, **untrue), marker=marker)
+        assert [step.name for step in plan.steps if isinstance(step, Remove)] == [MARKER]
+    (place / MARKER).rename(place / "kept")
+    assert not has_marker(str(place)) and marker_of(str(place)) is None
+    marker = Marker(str(place / "kept"))
     unsound = outcome("a-0", 0, 10, doubt="cannot be loaded")
-    assert closing(place, unsound, was_marked=True).is_empty
-    repaired = closing(place, outcome("a-0", 0, 8, changed=True), was_marked=True)
-    assert written(repaired) == {RECOVERY: checkpoint("a 0 8"), MARKER: ""}
+    assert closing(place, unsound, marker=marker).is_empty
+    assert closing(place, outcome("a-0", 0, 10), marker=Marker(marker.path, ("a-0",))).is_empty
+    repaired = closing(place, outcome("a-0", 0, 8, changed=True), marker=marker)
+    assert written(repaired) == {RECOVERY: checkpoint("a 0 8"), MARKER: said}
+    assert closing(place, outcome("a-0", 0, 10)).is_empty  # there was none
+
+
+def test_mark_clean_keeps_the_epoch_unless_something_was_lost(tmp_path: Path) -> None:
+    place = a_log_dir(tmp_path, "a-0", rp="a 0 10")
+    (place / "kept").write_text('{"version":0,"brokerEpoch":17}')
+    marker = Marker(str(place / "kept"))
+    for loses, content in ((False, '{"version":0,"brokerEpoch":17}'), (True, "")):
+        log = outcome("a-0", 0, 10, changed=True, loses=loses)
+        assert written(closing(place, log, mark_clean=True, marker=marker)) == {MARKER: content}
 
 
 def test_an_outcome_can_be_sent_between_processes() -> None:

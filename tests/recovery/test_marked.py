@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from kseg.recovery.policy import LoadSettings
+from kseg.recovery.policy import LoadSettings, Policy
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.whole import Run
+from kseg.recovery.repair.work import recover
 from kseg.segment import fanout
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.targets import FileTarget, PartitionTarget
@@ -60,15 +61,19 @@ def test_logs_are_loaded_as_planned_though_the_marker_is_away(
     planned = steps_of("--jobs", str(jobs), marked, capfd=capfd)
     assert any(step["partition"] == "metro-zstd-0" and step["file"].endswith(".index") for step in planned)
     assert not any(step["file"].endswith(".log") for step in planned)
-    assert planned[-1]["file"] == MARKER  # it comes back, and no longer tells an epoch
+    assert MARKER not in [step["file"] for step in planned]  # no byte leaves a log: it stays as it is
+    said = (marked / MARKER).read_bytes()
     assert steps_of("--apply", "--jobs", str(jobs), marked, capfd=capfd) == planned
     assert log.read_bytes() == before
+    assert (marked / MARKER).read_bytes() == said
 
 
 def test_a_run_that_was_killed_behind_the_marker_goes_on_as_planned(
     marked: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), apply=True, run_id="killed")
+    options = RecoverOptions(
+        settings=LoadSettings(now_ms=int(NOW_MS)), policy=Policy.KAFKA, apply=True, run_id="killed"
+    )
     targets = [PartitionTarget(str(path), str(marked)) for path in sorted(marked.glob("metro-*"))]
     with Run(options, fanout.run).held(targets) as held:
         assert not (marked / MARKER).exists()
@@ -110,7 +115,7 @@ def test_the_marker_is_away_while_a_single_segment_changes(
     assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(log)]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     (journal,) = [row["journal"] for row in rows if row["type"] == "result" and "log_dir" in row]
-    assert (marked / MARKER).read_bytes() == b""  # as after every repair
+    assert not (marked / MARKER).exists()  # a batch was lost, which it would deny
     names = before.keys() - {MARKER}
     assert {name: (marked / name).read_bytes() for name in names} == {name: before[name] for name in names}
     assert run(["undo", journal]) == 0
@@ -122,3 +127,19 @@ def test_a_sound_single_segment_leaves_the_marker_alone(marked: Path) -> None:
     sound = marked / "metro-zstd-0" / max(f.name for f in (marked / "metro-zstd-0").glob("*.log"))
     assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(sound)]) == 0
     assert (marked / MARKER).stat() == state
+
+
+def test_what_a_killed_run_has_lost_the_next_one_does_not_deny(
+    marked: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Killed behind the repair of a partition: whoever ends it finds that partition sound."""
+    options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), apply=True, run_id="killed")
+    target = PartitionTarget(str(marked / "metro-none-0"), str(marked))
+    with Run(options, fanout.run).held([target]) as held:
+        rows = [event.values for event in recover(target, held) if isinstance(event, Row)]
+    assert rows[-1]["applied"] and rows[-1]["removed"]
+    assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(marked)]) == 0
+    capfd.readouterr()
+    assert not (marked / MARKER).exists()
+    assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(marked)]) == 0
+    assert not (marked / MARKER).exists()

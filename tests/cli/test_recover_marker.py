@@ -1,0 +1,204 @@
+"""The clean-shutdown marker of a data directory that `recover` changes parts of: it stays byte for byte where all it says
+is true, with the broker's epoch, else it goes; only --mark-clean writes one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from tests.trees import copy_tree, unchanged
+
+MARKER = ".kafka_cleanshutdown"
+FIRST = f"{0:020}"
+PARTITIONS = ("fares-0", "metro-none-0", "metro-zstd-0")
+
+Hurt = Callable[[Path], None]
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    made = tmp_path / "data"
+    made.mkdir()
+    for name in PARTITIONS:
+        shutil.copytree(capture_small / "data" / name, made / name)
+    for file in (capture_small / "data").iterdir():
+        if file.is_file():
+            shutil.copy2(file, made / file.name)
+    return made
+
+
+def lose_index(partition: Path) -> None:
+    (partition / f"{FIRST}.index").unlink()
+
+
+def break_time_index(partition: Path) -> None:
+    index = partition / f"{FIRST}.timeindex"
+    index.write_bytes(index.read_bytes()[:-5])
+
+
+def lose_snapshots(partition: Path) -> None:
+    for snapshot in partition.glob("*.snapshot"):
+        snapshot.unlink()
+
+
+def break_batch(partition: Path) -> None:
+    log = partition / f"{FIRST}.log"
+    data = bytearray(log.read_bytes())
+    data[600] ^= 0x55
+    log.write_bytes(data)
+
+
+def tear(partition: Path) -> None:
+    log = max(partition.glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-7])
+
+
+SIDE_FILES: list[Hurt] = [lose_index, break_time_index, lose_snapshots]
+LOGS: list[Hurt] = [break_batch, tear]
+
+
+def said(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, list[dict[str, Any]]]:
+    status = run(["recover", "--json", *map(str, words)])
+    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def marker_steps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["type"] == "step" and row["file"].endswith(MARKER)]
+
+
+@pytest.mark.evidence("marker-kept")
+@pytest.mark.parametrize("hurt", SIDE_FILES)
+@pytest.mark.parametrize("narrowed", ["path", "topic", "segment", "whole"])
+def test_it_stays_where_no_byte_leaves_a_log(
+    data: Path, hurt: Hurt, narrowed: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if narrowed == "segment" and hurt is lose_snapshots:
+        pytest.skip("a snapshot is no part of a segment")
+    hurt(data / "fares-0")
+    before = (data / MARKER).read_bytes()
+    words: dict[str, list[str | Path]] = {
+        "path": [data / "fares-0"],
+        "topic": ["--topic", "fares", data],
+        "segment": [data / "fares-0" / f"{FIRST}.log"],
+        "whole": [data],
+    }
+    status, planned = said(capfd, *words[narrowed])
+    assert status == 1 and not marker_steps(planned)
+    assert said(capfd, "--apply", *words[narrowed])[0] == 0
+    assert (data / MARKER).read_bytes() == before == b'{"version":0,"brokerEpoch":103}'
+    assert run(["verify", "--json", str(data)]) == 0
+
+
+@pytest.mark.evidence("marker-goes")
+@pytest.mark.parametrize("hurt", LOGS)
+@pytest.mark.parametrize("narrowed", [True, False])
+def test_it_goes_where_bytes_leave_a_log(
+    data: Path, hurt: Hurt, narrowed: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hurt(data / "metro-zstd-0")
+    found = copy_tree(data, tmp_path / "found")
+    path = data / "metro-zstd-0" if narrowed else data
+    _, planned = said(capfd, path)
+    (step,) = marker_steps(planned)
+    assert step["do"] == "remove" and "metro-zstd-0" in step["why"]
+    status, done = said(capfd, "--apply", path)
+    assert status == 0 and marker_steps(done) == [step]
+    assert not (data / MARKER).exists()
+    assert run(["verify", "--json", str(data)]) == 0
+    whole = next(row["journal"] for row in done if row["type"] == "result" and "log_dir" in row)
+    assert run(["undo", whole]) == 0
+    for file in found.rglob("*"):
+        assert file.is_dir() or (data / file.relative_to(found)).read_bytes() == file.read_bytes()
+
+
+def test_it_goes_where_a_partition_that_was_not_looked_at_gives_it_the_lie(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lose_index(data / "metro-zstd-0")
+    tear(data / "fares-0")
+    _, done = said(capfd, "--apply", data / "metro-zstd-0")
+    (step,) = marker_steps(done)
+    assert step["do"] == "remove" and "fares-0 does not end with a whole batch" in step["why"]
+    assert not (data / MARKER).exists()
+
+
+def test_each_data_directory_has_its_own(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = copy_tree(data, tmp_path / "other")
+    break_batch(data / "fares-0")
+    lose_index(other / "fares-0")
+    assert said(capfd, "--apply", data, other)[0] == 0
+    assert not (data / MARKER).exists() and (other / MARKER).exists()
+
+
+@pytest.mark.parametrize("hurt", [*SIDE_FILES, *LOGS])
+@pytest.mark.parametrize("narrowed", [True, False])
+def test_where_there_was_none_there_is_none(
+    data: Path, hurt: Hurt, narrowed: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (data / MARKER).unlink()
+    hurt(data / "metro-zstd-0")
+    assert said(capfd, "--apply", data / "metro-zstd-0" if narrowed else data)[0] == 0
+    assert not (data / MARKER).exists()
+
+
+def test_a_marker_without_any_repair_is_not_even_read(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with unchanged(data):
+        before = (data / MARKER).stat()
+        assert said(capfd, "--apply", data)[0] == 0
+        assert said(capfd, "--apply", data / "fares-0")[0] == 0
+        assert (data / MARKER).stat() == before
+
+
+# --- --mark-clean
+
+
+@pytest.mark.parametrize(
+    ("hurt", "content"),
+    [*((hurt, b'{"version":0,"brokerEpoch":103}') for hurt in SIDE_FILES), *((hurt, b"") for hurt in LOGS)],
+)
+def test_mark_clean_keeps_the_epoch_that_is_still_true(
+    data: Path, hurt: Hurt, content: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hurt(data / "fares-0")
+    assert said(capfd, "--apply", "--mark-clean", data)[0] == 0
+    assert (data / MARKER).read_bytes() == content
+
+
+def test_mark_clean_writes_one_over_an_empty_partition_too(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A partition that was created and never written to is looked at as well."""
+    (data / MARKER).unlink()
+    (data / "new-0").mkdir()
+    assert said(capfd, "--apply", "--mark-clean", data)[0] == 0
+    assert (data / MARKER).read_bytes() == b""
+
+
+def test_mark_clean_is_refused_for_a_part(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (data / MARKER).unlink()
+    for words in ([data / "fares-0"], ["--topic", "fares", data]):
+        with unchanged(data):
+            assert said(capfd, "--apply", "--mark-clean", *words)[0] == 4
+
+
+# --- copies
+
+
+@pytest.mark.parametrize(("hurt", "is_marked"), [(lose_index, True), (break_batch, False)])
+def test_a_copy_is_marked_while_that_is_true(
+    data: Path, hurt: Hurt, is_marked: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hurt(data / "fares-0")
+    with unchanged(data):
+        assert said(capfd, "--output", tmp_path / "copy", data)[0] == 0
+    assert (tmp_path / "copy" / MARKER).exists() is is_marked
+    if is_marked:
+        assert (tmp_path / "copy" / MARKER).read_bytes() == (data / MARKER).read_bytes()
