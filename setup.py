@@ -11,7 +11,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-ROOMS = ("cli", "spark", "recovery", "compaction", "segment")
+ROOMS = ("cli", "spark", "recovery", "compaction", "internal_topics", "segment")
 KERNEL = Path("segment/kernel")
 SHARED = "kseg.segment.kernel._shared"
 INLINED = {"__init__", "search", "views"}

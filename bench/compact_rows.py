@@ -98,7 +98,18 @@ def _fresh(tools: Tools, corpus: Path) -> Path:
 def _kseg_turn(tools: Tools, corpus: Path) -> Turn:
     def turn() -> Sample:
         directory = _fresh(tools, corpus)
-        words = ("compact", "--apply", "--quiet", "--jobs", "1", "--now", str(NOW_MS), directory)
+        words = (
+            "compact",
+            "--cleanup-policy",
+            "compact",
+            "--apply",
+            "--quiet",
+            "--jobs",
+            "1",
+            "--now",
+            str(NOW_MS),
+            directory,
+        )
         ran = measure.run([tools.kseg, *words], environment=clean_environment())
         if not list(directory.glob("*.log.deleted")):
             raise measure.Failed("nothing was compacted")
@@ -108,7 +119,18 @@ def _kseg_turn(tools: Tools, corpus: Path) -> Turn:
 
 
 def _planning_turn(tools: Tools, corpus: Path) -> Turn:
-    words = ("compact", "--quiet", "--jobs", "1", "--now", str(NOW_MS), "--map-memory", f"{MAP_MIB}MiB")
+    words = (
+        "compact",
+        "--cleanup-policy",
+        "compact",
+        "--quiet",
+        "--jobs",
+        "1",
+        "--now",
+        str(NOW_MS),
+        "--map-memory",
+        f"{MAP_MIB}MiB",
+    )
     return tools.kseg_turn(*words, corpus / "bench-0", memory=True, statuses=(0, 1))
 
 

@@ -24,7 +24,14 @@ def retain_rows(tools: Tools) -> Iterator[Row]:
     """Half of the segments go, the other half stays."""
     directory = tools.corpus / "retained"
     end_ms = FIRST_MS + SEGMENTS * RECORDS * STEP_MS
-    words = ("--now", str(end_ms), "--retention-ms", str(SEGMENTS * RECORDS * STEP_MS // 2))
+    words = (
+        "--cleanup-policy",
+        "delete",
+        "--now",
+        str(end_ms),
+        "--retention-ms",
+        str(SEGMENTS * RECORDS * STEP_MS // 2),
+    )
     yield Row(
         "retain-many",
         f"retain of {SEGMENTS:,} segments, planned; start-up taken off",

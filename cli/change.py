@@ -1,7 +1,7 @@
 """What the commands that change directories have in common: --apply, --output and what goes with them, and the frame of
 a run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,8 +70,11 @@ def change(
     partition: int | None,
     jobs: int | None,
     cluster: "ClusterOptions | None",
+    look: "Callable[[Sequence[Target]], None] | None" = None,
 ) -> int:
-    """Run `work` on the partitions that the paths mean, with what surrounds them; gives the exit status."""
+    """Run `work` on the partitions that the paths mean, with what surrounds them; gives the exit status.
+
+    look: what else is to be known about the targets, put into the run before it begins."""
     from kseg.cli.run import over_targets
     from kseg.segment.apply.together import groups_of
     from kseg.segment.targets import Expansion
@@ -89,14 +92,19 @@ def change(
         in_place=run.options.apply,
         through=run.through,
         grouped=groups_of,
-        hold=lambda targets: _held(run, targets),
+        hold=lambda targets: _held(run, targets, look),
     )
 
 
 @contextmanager
-def _held(run: "Around[Any]", targets: "Sequence[Target]") -> "Iterator[object]":
+def _held(
+    run: "Around[Any]", targets: "Sequence[Target]", look: "Callable[[Sequence[Target]], None] | None"
+) -> "Iterator[object]":
     """What the run holds; not before it is known that its copies leave the input as it is. Raises Refused."""
     from kseg.segment.targets import refuse_inside
+
+    if look is not None:
+        look(targets)
 
     if run.options.output is not None:
         refuse_inside(run.options.output, targets)

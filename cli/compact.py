@@ -1,7 +1,8 @@
 """`kseg compact`: what a broker's log cleaner would do, offline; a plan first."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kseg.cli.change import CHANGE, Apply, HardLink, Quarantine, change, check_way, identity
 from kseg.cli.declare import Option
@@ -20,12 +21,20 @@ from kseg.cli.options import (
     read_offset,
     read_size,
 )
+from kseg.cli.topic_evidence import MetadataPath, ServerProperties
+
+if TYPE_CHECKING:
+    from kseg.segment.targets import Target
 
 EXAMPLES = (
     ("What compaction would free, and what stays", "kseg compact /var/lib/kafka/accounts-0"),
     (
-        "Compact everything that is due, as the broker would",
+        "Compact what is due of the topics that are configured so, as the broker would",
         "kseg compact --apply --first-dirty-offset checkpoint /var/lib/kafka",
+    ),
+    (
+        "A partition without its cluster: the policy is said",
+        "kseg compact --cleanup-policy compact /mnt/copy/accounts-0",
     ),
     (
         "The newest records too: the active segment is rolled first",
@@ -122,6 +131,16 @@ def command(
             panel=WHAT,
         ),
     ] = "refuse",
+    cleanup_policy: Annotated[
+        str | None,
+        Option(
+            "--cleanup-policy",
+            choices=("delete", "compact", "compact,delete"),
+            help="Kafka's cleanup.policy, for all topics that are named here; only those with compact are cleaned. Default: "
+            "what each topic is configured to.",
+            panel=WHAT,
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         Option(
@@ -214,6 +233,8 @@ def command(
             panel=BROKER,
         ),
     ] = None,
+    metadata: MetadataPath = None,
+    server_properties: ServerProperties = None,
     high_watermark: Annotated[
         int | None,
         Option(
@@ -248,7 +269,9 @@ def command(
     Records go that a later one with the same key replaces, aborted transactions, records without a key, and
     tombstones and transaction markers whose time is over. Offsets never change. The last segment stays as it is, and
     so does what lies behind an open transaction or is too young. Old segments stay as .deleted until a broker starts, or
-    `kseg retain --purge` deletes them; `kseg undo` brings them back. The exit status is 1 when a compaction is due and
+    `kseg retain --purge` deletes them; `kseg undo` brings them back. Only topics whose cleanup.policy says so are
+    cleaned, with each topic's own settings as the metadata log has them; options here override the settings, and never
+    the policy unless --cleanup-policy or --config says it. A topic whose policy nobody knows is left alone. The exit status is 1 when a compaction is due and
     was only planned.
     """
     check_way(apply, output, hard_link, quarantine)
@@ -257,18 +280,22 @@ def command(
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms
     from kseg.cli.stream import complain
+    from kseg.cli.topic_evidence import Asked, topic_settings
     from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
     from kseg.compaction.cleaner.whole import Run
     from kseg.compaction.cleaner.work import compact_group
 
     now_ms = clock_ms() if now is None else now
     settings = CleanSettings(now_ms=now_ms)
+    pairs: Mapping[str, str] = {}
     if config is not None:
         from kseg.compaction.cleaner.settings_file import configured, notes_on
         from kseg.compaction.config import TopicConfig
+        from kseg.compaction.retention.options import configured_limits
 
         properties = TopicConfig.read(config)
-        settings = configured(properties, settings)
+        settings, pairs = configured(properties, settings), properties.pairs
+        configured_limits(properties)  # what no broker takes is refused before anything is looked at
         for note in notes_on(properties) if not quiet else ():
             complain(f"kseg compact: {note}")
     given: dict[str, Any] = {
@@ -303,6 +330,20 @@ def command(
         shared=shared,
     )
     run = Run(options)
+    asked = Asked(
+        metadata=metadata,
+        server_properties=server_properties,
+        options={
+            "cleanup.policy": cleanup_policy,
+            **{name.replace("_", "."): value for name, value in given.items() if name != "map_bytes"},
+        },
+        config=pairs,
+    )
+
+    def look(targets: "Sequence[Target]") -> None:
+        topics, run.told = topic_settings(targets, asked)
+        run.options = replace(run.options, topics=topics)
+
     said = {
         "--first-dirty-offset": first_dirty_offset,
         "--min-compaction-lag-ms": min_compaction_lag_ms,
@@ -310,7 +351,10 @@ def command(
         "--min-cleanable-dirty-ratio": min_cleanable_dirty_ratio,
         "--include-active": include_active,
         "--damaged": damaged if damaged != "refuse" else None,
+        "--cleanup-policy": cleanup_policy,
         "--config": config,
+        "--metadata": metadata,
+        "--server-properties": server_properties,
         "--delete-retention-ms": delete_retention_ms,
         "--segment-bytes": segment_bytes,
         "--segment-index-bytes": segment_index_bytes,
@@ -343,4 +387,5 @@ def command(
         partition=partition,
         jobs=jobs,
         cluster=cluster,
+        look=look,
     )

@@ -4,12 +4,25 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kseg.cli.settings_words import settings_words
 from kseg.cli.stream import visible
 from kseg.cli.tally import counted
 from kseg.segment import layout as L
 
 Values = Mapping[str, Any]
 
+_SETTINGS = (
+    "cleanup.policy",
+    "delete.retention.ms",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "min.cleanable.dirty.ratio",
+    "internal.segment.bytes",
+    "segment.bytes",
+    "segment.index.bytes",
+    "index.interval.bytes",
+    "producer.id.expiration.ms",
+)
 _LOG = L.LOG_SUFFIX + L.CLEANED_SUFFIX
 
 
@@ -65,6 +78,7 @@ def _result(values: Values) -> Iterator[str]:
             f"{counted(after, 'byte')} in {counted(values['segments_after'], 'segment')}"
         )
         yield from _records(values)
+    yield from settings_words(values, _SETTINGS)
     for key, label in (("quarantine", "what was taken out"), ("journal", "undo with: kseg undo")):
         if values.get(key):
             yield f"  {label}{':' if key == 'quarantine' else ''} {visible(shlex.quote(str(values[key])))}"

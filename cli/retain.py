@@ -1,7 +1,8 @@
 """`kseg retain`: what a broker's retention would delete, and why; marking it, purging it, taking it back."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.change import CHANGE, change, identity
 from kseg.cli.declare import Option
@@ -19,16 +20,28 @@ from kseg.cli.options import (
     read_offset,
     read_size,
 )
+from kseg.cli.topic_evidence import MetadataPath, ServerProperties
 from kseg.segment.errors import UsageError
+
+if TYPE_CHECKING:
+    from kseg.segment.targets import Target
 
 EXAMPLES = (
     (
-        "What seven days of retention would delete, and why the rest stays",
-        "kseg retain --retention-ms 7d orders-0",
+        "What each topic's own retention would delete, and why the rest stays",
+        "kseg retain --server-properties server.properties /var/lib/kafka",
     ),
     (
-        "Mark for deletion what is above 50 GiB in each partition",
-        "kseg retain --retention-bytes 50GiB --apply /var/lib/kafka",
+        "What seven days would delete of one topic",
+        "kseg retain --retention-ms 7d --topic orders /var/lib/kafka",
+    ),
+    (
+        "Mark for deletion what is above 50 GiB in each partition of one topic",
+        "kseg retain --retention-bytes 50GiB --topic orders --apply /var/lib/kafka",
+    ),
+    (
+        "A partition without its cluster: the policy is said",
+        "kseg retain --cleanup-policy delete --retention-ms 7d /mnt/copy/orders-0",
     ),
     ("Free the space of what was marked a minute ago", "kseg retain --purge --apply /var/lib/kafka"),
     ("Take the marks back", "kseg retain --unmark --apply orders-0"),
@@ -59,7 +72,8 @@ def command(
             "--retention-ms",
             metavar="DURATION",
             read=_read_limit_duration,
-            help="Segments go whose youngest record is older than this; -1 is no limit. Default: no limit.",
+            help="Segments go whose youngest record is older than this; -1 is no limit. Default: what the topic is "
+            "configured to.",
             panel=LIMITS,
         ),
     ] = None,
@@ -69,7 +83,7 @@ def command(
             "--retention-bytes",
             metavar="SIZE",
             read=_read_limit_size,
-            help="Segments go as long as this much is left; -1 is no limit. Default: no limit.",
+            help="Segments go as long as this much is left; -1 is no limit. Default: what the topic is configured to.",
             panel=LIMITS,
         ),
     ] = None,
@@ -88,7 +102,8 @@ def command(
         Option(
             "--cleanup-policy",
             choices=("delete", "compact", "compact,delete"),
-            help="Kafka's cleanup.policy; with compact alone only the log start offset deletes. Default: delete.",
+            help="Kafka's cleanup.policy, for all topics that are named here; with compact alone only the log start offset "
+            "deletes. Default: what each topic is configured to.",
             panel=LIMITS,
         ),
     ] = None,
@@ -124,6 +139,8 @@ def command(
     unmark: Annotated[
         bool, Option("--unmark", help="Bring back segments that are marked and not purged.", panel=CHANGE)
     ] = False,
+    metadata: MetadataPath = None,
+    server_properties: ServerProperties = None,
     high_watermark: Annotated[
         int | None,
         Option(
@@ -146,10 +163,11 @@ def command(
     """Delete what a broker's retention would delete, offline: the plan first, with the reason for each segment.
 
     Segments go from the oldest on, whole ones only, as long as they are below the log start offset, above the size
-    limit, or older than the time limit; the first one that stays keeps all behind it. Nothing is deleted for a limit
-    that was not given, and nothing by time or size of __consumer_offsets and __transaction_state, which a broker
-    compacts, unless --cleanup-policy says otherwise. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
-    was marked a while ago; until then --unmark, or `kseg undo`, brings it back. Files of Kafka 0.7 go by their
+    limit, or older than the time limit; the first one that stays keeps all behind it. Each topic's own cleanup.policy and
+    limits count, as the metadata log has them; options here override the limits, and never the policy unless
+    --cleanup-policy or --config says it. A topic whose policy nobody knows is left alone, and nothing is deleted for a
+    limit that nobody knows. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
+    was marked a while ago (alone, without a limit, it marks nothing more); until then --unmark, or `kseg undo`, brings it back. Files of Kafka 0.7 go by their
     modification time and size.
     """
     if unmark and (purge or what_if or retention_ms is not None or retention_bytes is not None or config):
@@ -159,51 +177,63 @@ def command(
     from kseg.cli.retained import is_due, retain_words
     from kseg.cli.run import clock_ms
     from kseg.cli.stream import complain
+    from kseg.cli.topic_evidence import Asked, topic_settings
     from kseg.compaction.retention.options import (
+        POLICY_NAMES,
         Limits,
         RetainOptions,
         configured_delay_ms,
         configured_limits,
         notes_on,
-        policies_of,
     )
     from kseg.compaction.retention.whole import Run
     from kseg.compaction.retention.work import retain_group
 
-    limits, delay_ms = Limits(), None
+    pairs: Mapping[str, str] = {}
     if config is not None:
         from kseg.compaction.config import TopicConfig
 
         properties = TopicConfig.read(config)
-        limits, delay_ms = configured_limits(properties), configured_delay_ms(properties)
+        configured_limits(properties)  # what no broker takes is refused before anything is looked at
+        configured_delay_ms(properties)
+        pairs = properties.pairs
         for note in notes_on(properties) if not quiet else ():
             complain(f"kseg retain: {note}")
-    if retention_ms is not None:
-        limits = replace(limits, retention_ms=retention_ms)
-    if retention_bytes is not None:
-        limits = replace(limits, retention_bytes=retention_bytes)
-    if cleanup_policy is not None:
-        limits = replace(limits, policies=policies_of(tuple(cleanup_policy.split(","))))
     now_ms = clock_ms() if now is None else now
     cluster = on.cluster()
     run_id, shared = identity(apply, cluster)
+    says_more = (retention_ms, retention_bytes, log_start_offset, cleanup_policy, config, server_properties)
     options = RetainOptions(
-        limits=limits,
+        limits=Limits(),
         now_ms=now_ms,
         log_start_offset=log_start_offset,
         high_watermark=high_watermark,
-        is_policy_given=cleanup_policy is not None,
+        is_policy_given=cleanup_policy is not None or any(name in pairs for name in POLICY_NAMES),
         apply=apply,
         run_id=run_id,
         purge=purge,
+        purge_only=purge and not what_if and all(said is None for said in says_more),
         unmark=unmark,
         what_if=what_if,
         shared=shared,
     )
-    delay_ms = file_delete_delay_ms if file_delete_delay_ms is not None else delay_ms
-    if delay_ms is not None:
-        options = replace(options, file_delete_delay_ms=delay_ms)
     run = Run(options)
+    asked = Asked(
+        metadata=metadata,
+        server_properties=server_properties,
+        options={
+            "cleanup.policy": cleanup_policy,
+            "retention.ms": retention_ms,
+            "retention.bytes": retention_bytes,
+            "file.delete.delay.ms": file_delete_delay_ms,
+        },
+        config=pairs,
+    )
+
+    def look(targets: "Sequence[Target]") -> None:
+        topics, run.told = topic_settings(targets, asked)
+        run.options = replace(run.options, topics=topics)
+
     given = {
         "--retention-ms": retention_ms,
         "--retention-bytes": retention_bytes,
@@ -211,6 +241,8 @@ def command(
         "--high-watermark": high_watermark,
         "--cleanup-policy": cleanup_policy,
         "--config": config,
+        "--metadata": metadata,
+        "--server-properties": server_properties,
         "--file-delete-delay-ms": file_delete_delay_ms,
         "--purge": purge,
         "--unmark": unmark,
@@ -238,4 +270,5 @@ def command(
         partition=partition,
         jobs=jobs,
         cluster=cluster,
+        look=look,
     )

@@ -4,12 +4,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kseg.cli.settings_words import settings_words
 from kseg.cli.stream import visible
 from kseg.cli.tally import counted
 
 Values = Mapping[str, Any]
 
 CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")  # what of a result says that files change
+_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 
 
 def retain_words(values: Values) -> Iterator[str]:
@@ -64,6 +66,7 @@ def _result(values: Values) -> Iterator[str]:
     if values["log_end_offset"] is not None:
         offsets = f"; offsets {values['log_start_offset']} to {values['log_end_offset']}"
     yield f"{name}: {', '.join(words) or 'nothing goes'}{offsets}"
+    yield from settings_words(values, _SETTINGS)
     if values["rolled"]:
         yield "  nothing else would be left, so an empty segment is begun at the log end"
     yield from _way_back(values)

@@ -99,7 +99,7 @@ class Tally:
 
     @property
     def failed_paths(self) -> set[str]:
-        return {failure.path for failure in self.failures}
+        return {path for failure in self.failures for path in failure.paths or (failure.path,)}
 
     def progress_words(self) -> str:
         """What was done before an interrupt."""

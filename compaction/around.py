@@ -13,8 +13,9 @@ from kseg.segment.apply.around import Around
 from kseg.segment.apply.executor import apply_plan
 from kseg.segment.apply.prepared import ChangeOptions
 from kseg.segment.errors import FormatError, Refused
-from kseg.segment.events import Event, Row
+from kseg.segment.events import Event, Failure, Row
 from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
 from kseg.segment.plan.inputs import inputs_of
@@ -27,6 +28,8 @@ from kseg.segment.sidecar.checkpoint import (
 )
 
 Values = dict[str, Any]
+_MOST_NAMED = 10
+
 Entries = dict[tuple[str, int], int | None]  # by topic and partition; None: no entry
 
 O = TypeVar("O", bound=ChangeOptions)
@@ -44,6 +47,8 @@ class CheckpointRun(Around[O]):
     def __init__(self, options: O) -> None:
         super().__init__(options)
         self.is_due = False
+        self.told: tuple[Finding, ...] = ()  # about the evidence, before anything else
+        self._unknown: list[str] = []
         self._entries: dict[str, Entries] = {}
         self._changed: dict[str, list[str]] = {}
 
@@ -63,9 +68,30 @@ class CheckpointRun(Around[O]):
         """Whether the row is about a log that the data directory's own files speak of."""
         return True
 
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        yield from self.told
+        yield from super().through(events)
+        if self._unknown:
+            yield self._left_alone()
+
     def note(self, event: Event) -> None:
+        if isinstance(event, Finding) and event.id == "policy-unknown":
+            self._unknown.append(event.path)
         if isinstance(event, Row) and event.values.get("type") == "result":
             self._note(event.values)
+
+    def _left_alone(self) -> Failure:
+        """What was not worked on because nobody knows what it is configured to: no success."""
+        names = {own.topic for own in map(own_partition_name, self._unknown) if own is not None}
+        named = sorted(names)[:_MOST_NAMED]
+        more = f" and {len(names) - len(named)} more" if len(names) > len(named) else ""
+        which = f": {', '.join(named)}{more}" if named else ""
+        count = len(self._unknown)
+        sentence = (
+            f"{count} {'partition was' if count == 1 else 'partitions were'} left alone, because nobody knows the "
+            f"cleanup.policy{which}; --metadata PATH names a metadata log that does, --cleanup-policy says it"
+        )
+        return Failure(self._unknown[0], sentence, Refused.exit_status, paths=tuple(self._unknown))
 
     def _note(self, result: Mapping[str, Any]) -> None:
         self.is_due = self.is_due or (not result["applied"] and self.is_left(result))

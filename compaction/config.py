@@ -33,6 +33,11 @@ class TopicConfig:
             raise UsageError(f"{path} is no properties file: {error}") from error
         return cls(path, {name: _SHOWN_BEHIND.sub("", value) for name, value in pairs.items()})
 
+    @property
+    def pairs(self) -> Mapping[str, str]:
+        """All that the file says, by name."""
+        return self._pairs
+
     def __contains__(self, name: str) -> bool:
         return name in self._pairs
 

@@ -29,13 +29,15 @@ class Row:
 class Failure:
     """An input that could not be worked on; `sentence` names the path, `exit_status` is the contract's.
 
-    trace: the traceback, of a bug only; shown when the user asks for it.
+    trace: the traceback, of a bug only; shown when the user asks for it. paths: all inputs that are meant, when it is
+    not only `path`.
     """
 
     path: str
     sentence: str
     exit_status: int
     trace: str = ""
+    paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

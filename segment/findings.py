@@ -356,6 +356,12 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     Kind("stray-directory", WARNING, "a directory that the broker set aside as stray", "kseg list {log_dir}"),
     Kind("deleted-directory", INFO, "a partition scheduled for deletion", "kseg list {log_dir}"),
     Kind("future-directory", INFO, "the target of a move between log directories", "kseg list {log_dir}"),
+    Kind(
+        "policy-unknown",
+        WARNING,
+        "nobody knows the topic's cleanup.policy, so compact and retain leave it alone",
+        _LIST,
+    ),
     Kind("not-retained", INFO, "a log that a broker's retention leaves alone", _LIST),
     Kind("not-compacted", INFO, "a log that a broker's cleaner leaves alone", _LIST),
     Kind("dirty-offset-reset", WARNING, "the cleaner's checkpoint lies outside of the log", _LIST),
@@ -380,6 +386,13 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         "the metadata log starts above 0 and no snapshot reaches its start",
         "kseg list {partition}",
     ),
+    Kind(
+        "metadata-log-doubtful",
+        WARNING,
+        "the metadata log cannot be read to its end: what it says about topics is not certain",
+        _RECOVER,
+    ),
+    Kind("metadata-log-note", INFO, "something unusual in the metadata log", _DUMP),
     Kind(
         "metadata-snapshot-incomplete",
         ERROR,

@@ -52,7 +52,7 @@ def write_zip(path: str) -> None:
         for folder, folders, files in os.walk(root, followlinks=True):
             folders[:] = sorted(name for name in folders if name.isidentifier() and name != "__pycache__")
             for name in sorted(files):
-                if name.endswith(".py"):
+                if name.endswith((".py", ".json")):
                     path_here = os.path.join(folder, name)
                     archive.write(path_here, os.path.join("kseg", os.path.relpath(path_here, root)))
 

@@ -117,14 +117,14 @@ RECOVER = Changing(
 )
 COMPACT = Changing(
     keyed_logs,
-    ("compact", "--now", NOW),
+    ("compact", "--cleanup-policy", "compact", "--now", NOW),
     compact_group,
     CompactRun,
     partial(CompactOptions, settings=CleanSettings(now_ms=NOW_MS)),
 )
 RETAIN = Changing(
     old_logs,
-    ("retain", "--retention-ms", "1d", "--purge", "--now", NOW),
+    ("retain", "--cleanup-policy", "delete", "--retention-ms", "1d", "--purge", "--now", NOW),
     retain_group,
     RetainRun,
     partial(RetainOptions, limits=Limits(retention_ms=86_400_000), now_ms=NOW_MS, purge=True),

@@ -14,7 +14,7 @@ import pytest
 from kseg.cli import version
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("cli", "segment", "spark", "recovery", "compaction")
+ROOMS = ("cli", "segment", "spark", "recovery", "compaction", "internal_topics")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from kseg.segment import layout as L
 from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import UsageError
+from kseg.segment.partition.topic_settings import SettingsByPath
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
 
 DAY_MS = 86_400_000
@@ -64,7 +65,8 @@ class CleanSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactOptions:
-    """One run of `compact`. first_dirty_offset: None is the log start; from_checkpoint asks the data directory instead.
+    """One run of `compact`. topics: the settings of each topic, by partition directory, which go before `settings`; None: the
+    settings hold for all alike. first_dirty_offset: None is the log start; from_checkpoint asks the data directory instead.
     log_start_offset, high_watermark: None asks the data directory. include_active: roll the last segment first.
 
     apply: change the files; output: make a compacted copy below this directory instead (None: neither, plan only).
@@ -73,6 +75,7 @@ class CompactOptions:
     """
 
     settings: CleanSettings
+    topics: SettingsByPath | None = None
     first_dirty_offset: int | None = None
     from_checkpoint: bool = False
     log_start_offset: int | None = None

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.config import TopicConfig
-from kseg.compaction.retention.options import Policy, policies_of
 from kseg.segment.errors import UsageError
 
 _WHOLE = {
@@ -49,22 +48,11 @@ def configured(config: TopicConfig, settings: CleanSettings) -> CleanSettings:
     return settings
 
 
-def is_compacted(config: TopicConfig) -> bool:
-    """Whether the topic is one that a cleaner comes to; True when the file does not say. Raises UsageError."""
-    for name in _POLICY:
-        words = config.words(name)
-        if words is not None:
-            return Policy.COMPACT in policies_of(words)
-    return True
-
-
 def notes_on(config: TopicConfig) -> tuple[str, ...]:
-    """What a file says that the cleaner does not go by, and what it says against cleaning."""
+    """What a file says that the cleaner does not go by."""
     notes = []
     if not config.named(*_ALL_NAMES):
         notes.append(f"{config.path}: names no property that compact goes by")
-    if not is_compacted(config):
-        notes.append(f"{config.path}: cleanup.policy is without compact: a broker would not clean this topic")
     ignored = config.named(*_WITHOUT_EFFECT)
     if ignored:
         notes.append(

@@ -12,6 +12,7 @@ directory, and writes its checkpoint afterwards (`whole`).
 
 import os
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from kseg.compaction.cleaner import rows
@@ -24,7 +25,10 @@ from kseg.compaction.cleaner.reading import DamagedSegment, survey
 from kseg.compaction.cleaner.rounds import Cleaned, Rounds
 from kseg.compaction.cleaner.rows import COMMAND
 from kseg.compaction.cleaner.segments import between
+from kseg.compaction.cleaner.settings_file import configured
 from kseg.compaction.cleaner.swapping import swap_steps
+from kseg.compaction.known_settings import as_config, settings_for, unknown_policy, with_settings
+from kseg.compaction.retention.options import Policy, policies_of
 from kseg.segment import events
 from kseg.segment.apply.prepared import Prepared, carried_out, copy_path, settle_before
 from kseg.segment.apply.together import LogTarget, TargetGroup, work_together
@@ -33,6 +37,7 @@ from kseg.segment.events import Event, Failure
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState, Role, parse_file_name
+from kseg.segment.partition.topic_settings import CLEANUP_POLICY, TopicSettings
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.steps import Plan, step_rows
 from kseg.segment.targets import FileTarget, PartitionTarget
@@ -64,6 +69,20 @@ def prepare(
     if untouched is not None:
         yield untouched
         return None
+    known = settings_for(target, options.topics)
+    if known is not None:
+        try:
+            options = replace(options, settings=configured(as_config(target, known), options.settings))
+            options.settings.check()
+            policies_of(tuple(known.policies))
+        except (
+            UsageError
+        ) as error:  # a value that no broker takes: what the topic is meant to be nobody knows
+            known = replace(known, unknown=str(error))
+        not_compacted = _not_compacted(target, known)
+        if not_compacted is not None:
+            yield not_compacted
+            return None
     settle_before(target.path, COMMAND, options)
     inputs = inputs_of(target.path)
     log, around = open_log(target, options)
@@ -73,7 +92,7 @@ def prepare(
             return None
         evidence = gather(log, around, inputs, options)
         try:
-            return (yield from _planned(target, evidence, options, passes))
+            return (yield from _planned(target, evidence, options, passes, known))
         except DamagedSegment as damaged:
             yield from _refusal(target, evidence, damaged)
             return None
@@ -98,6 +117,16 @@ def _untouched(target: PartitionTarget) -> Finding | None:
     return Finding("not-compacted", target.path, why) if why else None
 
 
+def _not_compacted(target: PartitionTarget, known: TopicSettings) -> Finding | None:
+    """That a topic is not one that a cleaner comes to, or that nobody knows."""
+    unknown = unknown_policy(target, known)
+    if unknown is not None or Policy.COMPACT in known.policies:
+        return unknown
+    policy = known.settings[CLEANUP_POLICY]
+    message = f"its cleanup.policy is {policy.value or 'empty'} ({policy.source.words})"
+    return Finding("not-compacted", target.path, message)
+
+
 def _name(target: PartitionTarget) -> str:
     """`topic-partition`, or the path of a directory that is named otherwise."""
     name = own_partition_name(target.path)
@@ -105,7 +134,11 @@ def _name(target: PartitionTarget) -> str:
 
 
 def _planned(
-    target: PartitionTarget, evidence: Evidence, options: CompactOptions, passes: MakePasses
+    target: PartitionTarget,
+    evidence: Evidence,
+    options: CompactOptions,
+    passes: MakePasses,
+    known: TopicSettings | None,
 ) -> Generator[Event, None, Prepared]:
     yield from evidence.log.findings
     if evidence.unrolled and options.damaged is Damaged.REFUSE:
@@ -116,7 +149,7 @@ def _planned(
         noted = evidence.standing.noted_dirty_offset
         message = f"the first dirty offset {noted} lies outside of the log; the log start counts"
         yield Finding("dirty-offset-reset", target.path, message, first_offset=noted)
-    result = rows.result_row(_name(target), target.path, evidence, range_)
+    result = with_settings(rows.result_row(_name(target), target.path, evidence, range_), known)
     cleaned = None
     is_due = range_.is_due(options.settings, _is_overdue(evidence, range_, options))
     if is_due and (yield from _is_in_order(target, evidence, range_, options)):

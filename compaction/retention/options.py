@@ -11,18 +11,20 @@ from kseg.segment.partition.names import (
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
+from kseg.segment.partition.topic_settings import SettingsByPath
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 
+POLICY_NAMES = ("cleanup.policy", "log.cleanup.policy")
+
 # How the names begin of what counts here, and of what counts only where a tier holds the older part of a log.
 _HEEDED = (
     "retention.",
     "log.retention.",
-    "cleanup.policy",
-    "log.cleanup.policy",
+    *POLICY_NAMES,
     "file.delete.delay.ms",
     "log.segment.delete.delay.ms",
 )
@@ -79,8 +81,10 @@ class Limits:
 class RetainOptions:
     """One run of `retain`. now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does.
     high_watermark: None asks the data directory. is_policy_given: the policy of the limits holds for internal topics too.
+    topics: the settings of each topic, by partition directory, which go before `limits`; None: the limits hold for all alike.
 
-    apply: change the files; run_id names the journals. purge: delete files that were marked long enough ago.
+    apply: change the files; run_id names the journals. purge: delete files that were marked long enough ago;
+    purge_only: and mark no others.
     unmark: bring marked segments back instead. what_if: say what other limits would free. shared: the
     work is done by attempts in other processes.
     """
@@ -90,17 +94,27 @@ class RetainOptions:
     log_start_offset: int | None = None
     high_watermark: int | None = None
     is_policy_given: bool = False
+    topics: SettingsByPath | None = None
     apply: bool = False
     run_id: str = ""
     purge: bool = False
+    purge_only: bool = False
     unmark: bool = False
     file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
     what_if: bool = False
     shared: Shared | None = None
 
     @property
+    def only_marked(self) -> bool:
+        """Only files that are marked already are concerned; a policy does not matter to them."""
+        return self.unmark or self.purge_only
+
+    @property
     def output(self) -> None:
         """There is no copy to be made."""
+
+
+NO_LIMITS = Limits(policies=frozenset())
 
 
 def policies_of(words: tuple[str, ...]) -> frozenset[Policy]:
@@ -116,9 +130,7 @@ def configured_limits(config: TopicConfig) -> Limits:
     retention_bytes = config.integer("retention.bytes")
     if retention_bytes is None:
         retention_bytes = config.integer("log.retention.bytes")
-    words = config.words("cleanup.policy")
-    if words is None:
-        words = config.words("log.cleanup.policy")
+    words = next((words for name in POLICY_NAMES if (words := config.words(name)) is not None), None)
     return Limits(
         retention_ms=_retention_ms(config),
         retention_bytes=retention_bytes,

@@ -13,10 +13,23 @@ import os
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
+from kseg.compaction.known_settings import (
+    as_config,
+    of_old_format,
+    settings_for,
+    unknown_policy,
+    with_settings,
+)
 from kseg.compaction.retention import rows
 from kseg.compaction.retention.ancient import ancient_steps, decide_ancient, gather_ancient
 from kseg.compaction.retention.evidence import Evidence, gather, open_log
-from kseg.compaction.retention.options import RetainOptions
+from kseg.compaction.retention.options import (
+    NO_LIMITS,
+    Limits,
+    RetainOptions,
+    configured_delay_ms,
+    configured_limits,
+)
 from kseg.compaction.retention.rows import COMMAND, Row
 from kseg.compaction.retention.rules import Candidate, Decision, Standing, decide, thresholds, what_if
 from kseg.compaction.retention.verdicts import Stamp, StampOf, Verdict, verdicts
@@ -29,7 +42,8 @@ from kseg.segment.events import Event
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.largest import record_of
-from kseg.segment.partition.names import PartitionState, Role, parse_file_name
+from kseg.segment.partition.names import SHARE_GROUP_STATE_TOPIC, PartitionState, Role, parse_file_name
+from kseg.segment.partition.topic_settings import TopicSettings
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.steps import FileIdentity, Plan, Step
 from kseg.segment.targets import FileTarget, PartitionTarget
@@ -59,17 +73,48 @@ def prepare(target: LogTarget, options: RetainOptions) -> Generator[Event, None,
     if untouched is not None:
         yield untouched
         return None
-    settle_before(target.path, COMMAND, options)
-    name = own_partition_name(target.path)
-    if name is not None and not options.is_policy_given:
-        options = replace(options, limits=options.limits.for_topic(name.topic))
     inputs = inputs_of(target.path)
-    result = rows.result_row(_name(target), target.path, options)
+    known = settings_for(target, options.topics)
+    if known is not None and _is_ancient(inputs):
+        known = of_old_format(known)
+    options, unknown = _configured(target, known, options)
+    if unknown is not None:
+        yield unknown
+        if not (options.purge or options.unmark):
+            return None
+    settle_before(target.path, COMMAND, options)
+    inputs = inputs_of(target.path)
+    result = with_settings(rows.result_row(_name(target), target.path, options), known)
     if options.unmark:
         return (yield from _unmarked(target, inputs, options, result))
     if _is_ancient(inputs):
         return (yield from _ancient(target, inputs, options, result))
     return (yield from _marked(target, inputs, options, result))
+
+
+def _configured(
+    target: PartitionTarget, known: TopicSettings | None, options: RetainOptions
+) -> tuple[RetainOptions, Finding | None]:
+    """The options with the limits of the topic; and that its policy is not known, when that matters: then nothing is marked."""
+    name = own_partition_name(target.path)
+    if known is None:
+        if name is not None and not options.is_policy_given:
+            options = replace(options, limits=options.limits.for_topic(name.topic))
+        return options, None
+    try:
+        config = as_config(target, known)
+        limits, delay_ms = configured_limits(config), configured_delay_ms(config)
+    except UsageError as error:  # a value that no broker takes: what the topic is meant to be nobody knows
+        known, limits, delay_ms = replace(known, unknown=str(error)), Limits(), None
+    unknown = None if options.only_marked else unknown_policy(target, known)
+    if options.only_marked or unknown is not None:
+        limits = NO_LIMITS
+        options = replace(options, log_start_offset=None)
+    elif name is not None and name.topic == SHARE_GROUP_STATE_TOPIC and not options.is_policy_given:
+        limits = limits.for_topic(name.topic)
+    if delay_ms is not None:
+        options = replace(options, file_delete_delay_ms=delay_ms)
+    return replace(options, limits=limits), unknown
 
 
 def carry_out(prepared: Prepared | None, options: RetainOptions) -> Iterator[Event]:

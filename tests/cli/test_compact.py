@@ -15,12 +15,14 @@ from tests.compaction.compacting import T0, Topic, kept, log
 from tests.trees import unchanged
 
 Say = Callable[..., tuple[int, str, str]]
+POLICY = ("--cleanup-policy", "compact")
 
 
 @pytest.fixture
 def say(capfd: pytest.CaptureFixture[str]) -> Say:
     def call(*words: str | Path) -> tuple[int, str, str]:
-        status = run(["compact", *map(str, words)])
+        policy = () if "--config" in words else POLICY  # these directories have no metadata log that knows it
+        status = run(["compact", *policy, *map(str, words)])
         said = capfd.readouterr()
         return status, said.out, said.err
 
@@ -50,7 +52,7 @@ def test_a_plan_changes_nothing_and_says_how_to_go_on(partition: Path, say: Say)
     assert status == 1
     assert "accounts-0: a compaction is due:" in out
     assert "5 records to 3: 2 replaced by later ones" in out
-    assert f"kseg compact --apply --now {T0} {partition}" in out + err
+    assert f"kseg compact --apply --cleanup-policy compact --now {T0} {partition}" in out + err
 
 
 def test_json_lines(partition: Path, say: Say) -> None:
@@ -118,7 +120,10 @@ def test_settings_from_a_file(partition: Path, tmp_path: Path, say: Say) -> None
     config.write_text("cleanup.policy=delete\nmin.cleanable.dirty.ratio=1\n")
     status, out, err = say("--now", T0, "--config", config, partition)
     assert status == 0
-    assert "a broker would not clean this topic" in err
+    assert "its cleanup.policy is delete (--config) (not-compacted)" in out
+    config.write_text("cleanup.policy=compact\nmin.cleanable.dirty.ratio=1\n")
+    status, out, err = say("--now", T0, "--config", config, partition)
+    assert (status, err) == (0, "")
     assert "not due: 100% of its bytes are dirty" in out
 
 
@@ -143,7 +148,7 @@ def test_settings_as_kafka_configs_shows_them(partition: Path, tmp_path: Path, s
 def test_a_file_of_something_else(partition: Path, tmp_path: Path, say: Say) -> None:
     config = tmp_path / "topic.properties"
     config.write_text("delete_retention_ms=5000\n")
-    status, _, err = say("--now", T0, "--config", config, partition)
+    status, _, err = say(*POLICY, "--now", T0, "--config", config, partition)
     assert status == 1
     assert "names no property that compact goes by" in err
     config.write_text("delete.retention.ms=5000\n")
@@ -226,15 +231,16 @@ def test_a_copy_does_not_go_into_the_input(
     partition: Path, tmp_path: Path, command: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Kafka: LogManager dies of a directory in a log dir whose name is no topic-partition."""
+    policy = POLICY if command == "compact" else ()
     link = tmp_path / "link"
     link.symlink_to(partition)
     inside = (partition, partition / "copy", link / "copy", partition.parent, partition.parent / "copy")
     for output in inside:
         with unchanged(partition.parent):
-            assert run([command, "--output", str(output), str(partition)]) == 4
+            assert run([command, *policy, "--output", str(output), str(partition)]) == 4
         assert "lies in the input's directory" in capfd.readouterr().err
     (partition.parent / "meta.properties").unlink()  # no broker's: copies may stand beside what they are of
-    assert run([command, "--output", str(partition.parent / "copy"), str(partition)]) == 0
+    assert run([command, *policy, "--output", str(partition.parent / "copy"), str(partition)]) == 0
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])

@@ -15,6 +15,7 @@ from kseg.cli.main import run
 
 Unchanged = Callable[[Path], AbstractContextManager[None]]
 NAMES = ("metro-none-0", "metro-lz4-0")
+DELETE = ("--cleanup-policy", "delete")  # said, where no metadata log knows it
 LAST_MS = 1_750_000_159_000  # of the last record in each partition of the capture
 
 
@@ -46,7 +47,9 @@ def test_a_plan_leaves_everything_alone(
     partition = log_dir / "metro-none-0"
     now = ("--now", str(LAST_MS))
     with unchanged(log_dir):
-        status = run(["retain", "--retention-ms", "20s", *now, "--what-if", "--purge", str(partition)])
+        status = run(
+            ["retain", *DELETE, "--retention-ms", "20s", *now, "--what-if", "--purge", str(partition)]
+        )
     out, err = capfd.readouterr()
     assert (status, err) == (1, "")
     lines = out.splitlines()
@@ -60,14 +63,19 @@ def test_a_plan_leaves_everything_alone(
     assert (
         "  with retention.bytes 0 (0 bytes): 3 segments, 12,037 bytes freed, the log starts at 160" in lines
     )
-    assert lines[-2] == "metro-none-0: 1 segment of 5,358 bytes to be deleted; offsets 72 to 160"
-    assert lines[-1].startswith("next: kseg retain --apply --retention-ms 20000 --purge --now ")
+    assert lines[-3] == "metro-none-0: 1 segment of 5,358 bytes to be deleted; offsets 72 to 160"
+    assert lines[-2] == "  by cleanup.policy delete (option), retention.ms 20000 (option)"
+    assert lines[-1].startswith(
+        "next: kseg retain --apply --retention-ms 20000 --cleanup-policy delete --purge --now "
+    )
 
 
 def test_json_of_a_partition(log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]) -> None:
     partition = log_dir / "metro-none-0"
     with unchanged(log_dir):
-        status, rows = json_run("--retention-bytes", "6KiB", "--now", str(LAST_MS), partition, capfd=capfd)
+        status, rows = json_run(
+            *DELETE, "--retention-bytes", "6KiB", "--now", str(LAST_MS), partition, capfd=capfd
+        )
     assert status == 1
     segments, result = [row for row in rows if row["type"] == "segment"], rows[-1]
     names = ("partition", "base_offset", "bytes", "largest_timestamp", "verdict", "rule")
@@ -89,7 +97,7 @@ def test_json_of_a_partition(log_dir: Path, unchanged: Unchanged, capfd: pytest.
 
 def test_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     partition = log_dir / "metro-none-0"
-    status, rows = json_run("--retention-ms", "1", "--apply", log_dir, capfd=capfd)
+    status, rows = json_run(*DELETE, "--retention-ms", "1", "--apply", log_dir, capfd=capfd)
     results = [row for row in rows if row["type"] == "result"]
     assert status == 0 and [row["applied"] for row in results] == [True] * 3
     assert bases(partition) == [160] and len(list(partition.glob("*.deleted"))) == 11
@@ -98,7 +106,7 @@ def test_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[str]) -
     assert run(["undo", "--quiet", results[-1]["journal"]]) == 0
     assert bases(partition) == [0, 72, 144]
     capfd.readouterr()
-    assert run(["retain", "--retention-ms", "1", "--apply", "--quiet", str(partition)]) == 0
+    assert run(["retain", *DELETE, "--retention-ms", "1", "--apply", "--quiet", str(partition)]) == 0
     capfd.readouterr()
     status, rows = json_run("--purge", "--apply", "--now", "2100-01-01", partition, capfd=capfd)
     assert len([row for row in rows if row["type"] == "mark" and row["verdict"] == "purge"]) == 11
@@ -108,7 +116,7 @@ def test_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[str]) -
 def test_unmark(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     partition = log_dir / "metro-lz4-0"
     before = bases(partition)
-    run(["retain", "--retention-bytes", "0", "--apply", str(partition)])
+    run(["retain", *DELETE, "--retention-bytes", "0", "--apply", str(partition)])
     capfd.readouterr()
     assert run(["retain", "--unmark", str(partition)]) == 1
     out = capfd.readouterr().out
@@ -121,14 +129,14 @@ def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.Capt
     partition, file = log_dir / "metro-none-0", tmp_path / "topic.properties"
     now = ("--now", str(LAST_MS))
     for text, deleted in (
-        ("retention.ms=20000\n", [0]),
-        ("log.retention.ms=20000\nlog.retention.hours=1\n", [0]),
-        ("log.retention.minutes=1\n", [0]),
-        ("log.retention.hours=1\n", []),
+        ("retention.ms=20000\ncleanup.policy=delete\n", [0]),
+        ("log.retention.ms=20000\nlog.retention.hours=1\nlog.cleanup.policy=delete\n", [0]),
+        ("log.retention.minutes=1\ncleanup.policy=delete\nlog.cleanup.policy=compact\n", [0]),
+        ("log.retention.hours=1\ncleanup.policy=delete\n", []),
         ("retention.ms=20000\ncleanup.policy=compact\n", []),
         ("retention.ms=20000\ncleanup.policy=compact, delete\n", [0]),
-        ("retention.ms=-1\nretention.bytes=1200\n", [0]),
-        ("segment.bytes=5\n", []),
+        ("retention.ms=-1\nretention.bytes=1200\ncleanup.policy=delete\n", [0]),
+        ("segment.bytes=5\ncleanup.policy=delete\n", []),
         # as `kafka-configs.sh --describe` of Kafka 4.3.1 shows them
         (
             (
@@ -146,13 +154,13 @@ def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.Capt
     _, rows = json_run("--config", file, "--retention-ms", "20s", *now, partition, capfd=capfd)
     assert next(row for row in rows if "deleted" in row)["deleted"] == [0]
     file.write_text("local.retention.ms=5\nremote.storage.enable=true\n")
-    assert run(["retain", "--config", str(file), str(partition)]) == 0
+    assert run(["retain", *DELETE, "--config", str(file), str(partition)]) == 0
     assert "local.retention.ms, remote.storage.enable ignored" in capfd.readouterr().err
     file.write_text("local.retention.ms=-2\nremote.storage.enable=false\nretention.ms=-1\n")
-    assert run(["retain", "--config", str(file), str(partition)]) == 0
+    assert run(["retain", *DELETE, "--config", str(file), str(partition)]) == 0
     assert capfd.readouterr().err == ""
     file.write_text("retention=5\n")
-    assert run(["retain", "--config", str(file), str(partition)]) == 0
+    assert run(["retain", *DELETE, "--config", str(file), str(partition)]) == 0
     assert "names no property that retain goes by" in capfd.readouterr().err
     for text in (
         "retention.ms=soon\n",
@@ -161,7 +169,7 @@ def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.Capt
         "file.delete.delay.ms=-5\n",
     ):
         file.write_text(text)
-        assert run(["retain", "--config", str(file), str(partition)]) == 2
+        assert run(["retain", *DELETE, "--config", str(file), str(partition)]) == 2
     capfd.readouterr()
 
 

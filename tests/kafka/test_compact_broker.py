@@ -28,7 +28,18 @@ pytestmark = pytest.mark.kafka
 
 def compact(data: Path, *words: str) -> list[dict[str, Any]]:
     """`kseg compact --apply` of a data directory; the results of its partitions."""
-    command = [sys.executable, "-m", "kseg", "compact", "--json", "--apply", *words, str(data)]
+    command = [
+        sys.executable,
+        "-m",
+        "kseg",
+        "compact",
+        "--cleanup-policy",
+        "compact",
+        "--json",
+        "--apply",
+        *words,
+        str(data),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]

@@ -95,7 +95,16 @@ def test_a_first_dirty_offset_outside_of_the_log(
     for file in (log_dir / "metro-0").glob("0" * 20 + ".*"):
         file.unlink()
     (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\nmetro 0 {noted}\n")
-    run(["compact", "--first-dirty-offset", "checkpoint", str(log_dir / "metro-0")])
+    run(
+        [
+            "compact",
+            "--cleanup-policy",
+            "compact",
+            "--first-dirty-offset",
+            "checkpoint",
+            str(log_dir / "metro-0"),
+        ]
+    )
     told = [line for line in "".join(capfd.readouterr()).splitlines() if "dirty-offset-reset" in line]
     assert [f"first dirty offset {noted} lies outside of the log" in line for line in told] == [
         True

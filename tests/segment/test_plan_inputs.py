@@ -36,7 +36,12 @@ def test_a_link_to_a_file_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["recover"], ["recover", "--policy", "kafka"], ["retain", "--retention-ms", "1"]]
+    "words",
+    [
+        ["recover"],
+        ["recover", "--policy", "kafka"],
+        ["retain", "--cleanup-policy", "delete", "--retention-ms", "1"],
+    ],
 )
 def test_no_plan_takes_a_linked_log_for_lost(
     capture_small: Path, tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]

@@ -145,5 +145,5 @@ def test_a_change_is_refused_as_ever(
     CHANGINGS["recover"].lay(capture_small, original)
     _, (status, _, err) = both(original, ("recover", "--apply", "--quarantine", "/dev/null/nowhere"))
     assert status == 5 and "nothing was changed" in err
-    _, (status, _, err) = both(original, ("compact", "--apply"))
+    _, (status, _, err) = both(original, ("compact", "--cleanup-policy", "compact", "--apply"))
     assert status == 5 and "is damaged and was not compacted" in err

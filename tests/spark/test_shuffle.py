@@ -69,7 +69,7 @@ def test_the_command_shuffles_what_does_not_fit(
     local_spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One partition that fits beside one that does not: what a local run with room for all keys says and leaves."""
-    told = []
+    told, policy = [], ("--cleanup-policy", "compact")
     for name, words in (
         ("local", ["--map-memory", "1MiB"]),
         ("shuffled", ["--map-memory", "3600", "--spark"]),
@@ -81,9 +81,9 @@ def test_the_command_shuffles_what_does_not_fit(
         small.roll()
         small.close()
         paths = [str(parent / "accounts-0"), str(parent / "small-0")]
-        status = run(["compact", "--json", "--now", str(SETTINGS.now_ms), *words, *paths])
+        status = run(["compact", *policy, "--json", "--now", str(SETTINGS.now_ms), *words, *paths])
         plan = capfd.readouterr().out.replace(str(parent), "")
-        assert run(["compact", "--apply", "--now", str(SETTINGS.now_ms), *words, *paths]) == 0
+        assert run(["compact", *policy, "--apply", "--now", str(SETTINGS.now_ms), *words, *paths]) == 0
         capfd.readouterr()
         told.append((status, plan, [files(Path(path)) for path in paths]))
     assert told[1] == told[0]

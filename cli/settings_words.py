@@ -1,0 +1,19 @@
+"""Where the settings of a plan come from, in words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kseg.cli.stream import visible
+from kseg.segment.partition.topic_settings import Source
+
+
+def settings_words(values: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
+    """The line that names each setting with its source; nothing for a run that asked nobody. names: which of them matter."""
+    settings = values.get("settings") or {}
+    said = [
+        f"{name} {visible(str(settings[name]['value']))} ({Source(settings[name]['source']).words})"
+        for name in names
+        if name in settings
+    ]
+    if said:
+        yield f"  by {', '.join(said)}"

@@ -1,0 +1,176 @@
+"""What is known about the topics of a run's targets: the metadata log, server.properties and checkpoints asked, and handed on as
+plain values (`segment.partition.topic_settings`), so that the rooms below know nothing of where it comes from."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from kseg.cli.declare import Option
+from kseg.segment.partition.topic_settings import Source, TopicSettings
+from kseg.segment.targets import PartitionTarget, Target
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.metadata.finding import MetadataFinder
+    from kseg.internal_topics.metadata.image import MetadataImage
+    from kseg.internal_topics.topic_settings import Evidence, Layer
+    from kseg.segment.findings import Finding
+    from kseg.segment.partition.names import PartitionName
+
+EVIDENCE = "What the cluster knows"
+
+MetadataPath = Annotated[
+    str | None,
+    Option(
+        "--metadata",
+        metavar="PATH",
+        help="The cluster's metadata log: __cluster_metadata-0, a log dir that has it, or one snapshot. Default: the one in "
+        "the log dir, or in another log dir of the same node.",
+        panel=EVIDENCE,
+    ),
+]
+ServerProperties = Annotated[
+    str | None,
+    Option(
+        "--server-properties",
+        metavar="FILE",
+        help="The broker's server.properties, for what topics do not configure themselves.",
+        panel=EVIDENCE,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Where to look, by the options of the same names, and what the user says: by topic property, and the pairs of --config."""
+
+    metadata: str | None = None
+    server_properties: str | None = None
+    options: Mapping[str, object] | None = None
+    config: Mapping[str, str] | None = None
+
+    @property
+    def layers(self) -> "tuple[Layer, ...]":
+        """What the user says, the strongest first."""
+        said = {name: str(value) for name, value in (self.options or {}).items() if value is not None}
+        return (Source.OPTION, said), (Source.CONFIG_FILE, self.config or {})
+
+
+def topic_settings(
+    targets: Sequence[Target], asked: Asked
+) -> "tuple[dict[str, TopicSettings], tuple[Finding, ...]]":
+    """The settings of each partition by its path, and what is to be said about the evidence.
+
+    Raises UsageError, UnreadableInput and Refused for a metadata log or a file that the user named.
+    """
+    return _Settings(targets, asked).all()
+
+
+def finder_for(
+    targets: Sequence[Target], metadata: str | None, server: Mapping[str, str] | None = None
+) -> "MetadataFinder":
+    """Whoever knows the metadata log of each target's log dir."""
+    from kseg.internal_topics.metadata.finding import MetadataFinder
+
+    places = [(server or {}).get(name, "") for name in ("metadata.log.dir", "log.dirs", "log.dir")]
+    named = [place.strip() for text in places for place in text.split(",") if place.strip()]
+    return MetadataFinder(list(dict.fromkeys(map(log_dir_of, _partitions(targets)))), metadata, named)
+
+
+def log_dir_of(target: PartitionTarget) -> str:
+    """The log dir around a partition directory, also of one that was named by itself."""
+    return target.log_dir or os.path.dirname(os.path.abspath(target.path))
+
+
+def _partitions(targets: Sequence[Target]) -> list[PartitionTarget]:
+    return [target for target in targets if isinstance(target, PartitionTarget)]
+
+
+class _Settings:
+    def __init__(self, targets: Sequence[Target], asked: Asked) -> None:
+        self._targets = _partitions(targets)
+        self._layers = asked.layers
+        self._server: Mapping[str, str] | None = None
+        if asked.server_properties is not None:
+            from kseg.compaction.config import TopicConfig
+
+            self._server = TopicConfig.read(asked.server_properties).pairs
+        self._finder = finder_for(targets, asked.metadata, self._server)
+        self._images: dict[str, MetadataImage] = {}
+        self._known: dict[tuple[str, str | None, str], TopicSettings] = {}
+
+    def all(self) -> "tuple[dict[str, TopicSettings], tuple[Finding, ...]]":
+        found = {target.path: self._of(target) for target in self._targets}
+        images = self._images.values()
+        return found, tuple(finding for image in images for finding in (*image.doubts, *image.notes))
+
+    def _of(self, target: PartitionTarget) -> TopicSettings:
+        from kseg.internal_topics.topic_settings import settings_of
+        from kseg.segment.partition.directory import own_partition_name
+
+        log_dir, name = log_dir_of(target), own_partition_name(target.path)
+        image = self._finder.image_for(log_dir)
+        if image is not None:
+            self._images[image.path] = image
+        doubt = "" if image is None else _doubt(image, name, target.path)
+        key = log_dir, None if name is None else name.topic, doubt
+        if key not in self._known:
+            self._known[key] = settings_of(self._evidence(log_dir, name, image, doubt))
+        return self._known[key]
+
+    def _evidence(
+        self, log_dir: str, name: "PartitionName | None", image: "MetadataImage | None", doubt: str
+    ) -> "Evidence":
+        from kseg.internal_topics.metadata.finding import node_of
+        from kseg.internal_topics.topic_settings import Evidence
+
+        topic = None if name is None else name.topic
+        if image is None or doubt or topic is None:
+            is_compacted = image is None and topic is not None and _is_compacted(log_dir, topic)
+            return Evidence(
+                topic=topic,
+                given=self._layers,
+                doubt=doubt,
+                server=self._server,
+                is_compacted=is_compacted,
+            )
+        node_id = node_of(log_dir).node_id
+        own = {} if node_id is None else image.broker_configs(node_id)
+        return Evidence(
+            topic=topic,
+            given=self._layers,
+            topic_configs=image.topic_configs(topic),
+            brokers=((Source.BROKER, own), (Source.DEFAULT_BROKER, image.broker_configs(None))),
+            server=self._server,
+            is_compacted=_is_compacted(log_dir, topic),
+        )
+
+
+def _doubt(image: "MetadataImage", name: "PartitionName | None", path: str) -> str:
+    """Why the metadata log does not tell the settings of a partition's topic; empty when it does."""
+    if name is None:
+        return "the directory's name is no partition's"
+    if not image.is_certain:
+        return f"the metadata log {image.path} is not whole ({image.doubts[0].message})"
+    topic_id = image.id_by_name.get(name.topic)
+    if topic_id is None:
+        return f"the metadata log {image.path} has no topic {name.topic}"
+    own_id = _topic_id(path)
+    if own_id not in (None, topic_id):
+        return f"the directory is of the topic id {own_id}, and the metadata log knows {name.topic} as {topic_id}"
+    return ""
+
+
+def _topic_id(path: str) -> str | None:
+    from kseg.recovery.verify.topic_ids import topic_id_of
+
+    return topic_id_of(path)
+
+
+def _is_compacted(log_dir: str, topic: str) -> bool:
+    """Whether the cleaner's checkpoint lists the topic."""
+    from kseg.segment.partition.names import Role
+    from kseg.segment.partition.surroundings import surroundings
+
+    noted = surroundings(log_dir).checkpoints.get(Role.CLEANER_OFFSETS, {})
+    return any(listed == topic for listed, _ in noted)

@@ -1,0 +1,56 @@
+"""What a partition's topic is configured to, as the run was told: whoever started it asked the evidence.
+
+`options.topics` has the settings of each partition directory by its path. None of it (a run that was not told) means that the
+options count for every topic alike.
+"""
+
+from collections.abc import Mapping
+
+from kseg.compaction.config import TopicConfig
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.topic_settings import (
+    CLEANUP_POLICY,
+    Setting,
+    SettingsByPath,
+    Source,
+    TopicSettings,
+)
+from kseg.segment.targets import PartitionTarget
+
+
+def settings_for(target: PartitionTarget, topics: SettingsByPath | None) -> TopicSettings | None:
+    """The settings of a target's topic; None when the run was not told any."""
+    if topics is None:
+        return None
+    return topics.get(target.path, TopicSettings({}, "nobody has looked", ""))
+
+
+def as_config(target: PartitionTarget, known: TopicSettings) -> TopicConfig:
+    """The settings for those who read them from a file."""
+    name = own_partition_name(target.path)
+    where = f"the configuration of {target.path if name is None else name.topic}"
+    return TopicConfig(where, {key: setting.value for key, setting in known.settings.items()})
+
+
+def of_old_format(known: TopicSettings) -> TopicSettings:
+    """As known, for a log of Kafka 0.7: that knows no compaction, so the policy is delete whoever says what."""
+    settings = dict(known.settings)
+    if CLEANUP_POLICY not in settings:
+        settings[CLEANUP_POLICY] = Setting("delete", Source.OLD_FORMAT)
+    return TopicSettings(settings)
+
+
+def unknown_policy(target: PartitionTarget, known: TopicSettings) -> Finding | None:
+    """That the partition is left alone because nobody knows its cleanup.policy."""
+    if not known.unknown:
+        return None
+    settles = f"; {known.settles} settles it" if known.settles else ""
+    message = f"its cleanup.policy is not known, so it is left alone: {known.unknown}{settles}"
+    return Finding("policy-unknown", target.path, message)
+
+
+def with_settings(row: dict[str, object], known: TopicSettings | None) -> dict[str, object]:
+    """A result row that says where each setting came from."""
+    settings: Mapping[str, object] = {} if known is None else known.as_values()
+    return row | {"settings": settings}

@@ -1,0 +1,337 @@
+"""The decoder: bytes of a record become a mapping, as the schema of its message says.
+
+    int8 int16 int32 int64 uint16 uint32 float64   big-endian          bool   one byte, any but 0 is true
+    uuid                                16 bytes (here: Kafka's text)
+    string, bytes, array                length, content; in flexible versions the length is an unsigned varint of n + 1, 0 is null
+    struct                              its fields in order, in flexible versions a tag section behind them
+    nullable struct                     int8 before it, negative is null; as a tagged field an unsigned varint, 0 is null
+    tag section                         varint count, each: varint tag, varint size, content
+
+    record of the metadata log, of remote log metadata   varint frame version 1, varint type, varint version, message
+    key of a coordinator's topic        int16 type, message (version 0)
+    value                               int16 version, message
+
+As Kafka's generated readers do, a known tagged field is read by its own length and not by the tag's size, a tag that is there
+twice counts the second time, and unknown tags are skipped; all of that is remarked on. Where Kafka's tool would guess or give up, this goes on: a
+version above the last known one is decoded like that one and says so, left-over bytes are counted.
+
+Time and memory are linear in the bytes given: a length or a count is checked against what remains before it is used.
+(Sources: MessageDataGenerator, ByteBufferAccessor, AbstractApiMessageSerde, CoordinatorRecordSerde of 4.3.1.)
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kseg.internal_topics.schemas import Field, Message, message
+from kseg.segment.errors import FormatError
+from kseg.segment.java import uuids
+from kseg.segment.java.output import decode_utf8
+
+CLUSTER_METADATA = "__cluster_metadata"
+
+_FRAME_VERSION = 1
+_MOST_TEXT_BYTES = 0x7FFF
+_UUID_BYTES = 16
+_MOST_VARINT_SHIFT = 28
+
+Values = Mapping[str, Any]
+Remarks = list[str]
+_Read = Callable[[bytes, int, Remarks], tuple[Any, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One message. values: all fields of the version by their JSON names, in the order of the definition; arrays are tuples, structs
+    mappings, uuids text. version: as recorded. is_newer: above the last known version, decoded like that. left_over_bytes:
+    behind the message. remarks: what is odd about the bytes, in words."""
+
+    message: Message
+    version: int
+    values: Values
+    is_newer: bool
+    left_over_bytes: int
+    remarks: tuple[str, ...] = ()
+
+
+class UnknownType(FormatError):
+    """A record of a type that 4.3.1 does not know. type_id: which."""
+
+    def __init__(self, topic: str, type_id: int) -> None:
+        super().__init__(f"{topic} has no record type {type_id} in Kafka 4.3.1")
+        self.type_id = type_id
+
+
+def frame_of(value: bytes | None) -> tuple[int, int, int]:
+    """(type, version, where the message begins) of a framed record. Raises FormatError."""
+    if not value:
+        raise FormatError("the record has no value")
+    frame, position = _uvarint(value, 0)
+    if frame != _FRAME_VERSION:
+        raise FormatError(f"the record has the unknown frame version {frame}")
+    type_id, position = _uvarint(value, position)
+    version, position = _uvarint(value, position)
+    return type_id, version, position
+
+
+def decode_framed(value: bytes | None, topic: str = CLUSTER_METADATA) -> Decoded:
+    """A record of the metadata log, or of `__remote_log_metadata`. Raises UnknownType and FormatError."""
+    type_id, version, position = frame_of(value)
+    assert value is not None
+    known = message(topic, "metadata", type_id)
+    if known is None:
+        raise UnknownType(topic, type_id)
+    return decode(known, version, value, position)
+
+
+def decode_key(topic: str, key: bytes) -> Decoded:
+    """The key of a coordinator's record. Raises UnknownType and FormatError."""
+    type_id = _int16(key, "key")
+    known = message(topic, "key", type_id)
+    if known is None:
+        raise UnknownType(topic, type_id)
+    return decode(known, 0, key, 2)
+
+
+def decode_value(topic: str, type_id: int, value: bytes) -> Decoded:
+    """The value beside a key of `type_id`; never called for a tombstone. Raises UnknownType and FormatError."""
+    version = _int16(value, "value")
+    known = message(topic, "value", type_id)
+    if known is None:
+        raise UnknownType(topic, type_id)
+    return decode(known, version, value, 2)
+
+
+def decode(known: Message, version: int, data: bytes, position: int = 0) -> Decoded:
+    """`data` from `position` on as a message. Raises FormatError when it does not follow its schema."""
+    if version < known.versions.first:
+        raise FormatError(f"{known.name} has no version {version}")
+    remarks: Remarks = []
+    try:
+        values, end = _reader(known, min(version, known.last_version))(data, position, remarks)
+    except (struct.error, IndexError):
+        raise FormatError(f"{known.name} ends in the middle of a field") from None
+    return Decoded(
+        known, version, values, version > known.last_version, max(0, len(data) - end), tuple(remarks)
+    )
+
+
+def _int16(data: bytes, what: str) -> int:
+    if len(data) < 2:
+        raise FormatError(f"the {what} is too short for its version")
+    return int.from_bytes(data[:2], "big", signed=True)
+
+
+# --- schemas to readers
+
+
+_readers: dict[tuple[str, str, int], _Read] = {}
+
+
+def _reader(known: Message, version: int) -> _Read:
+    """The reader of a message in one version; made once."""
+    key = (known.topic, known.name, version)
+    if key not in _readers:
+        _readers[key] = _struct_reader(known.fields, version, version in known.flexible)
+    return _readers[key]
+
+
+def _struct_reader(fields: tuple[Field, ...], version: int, is_flexible: bool) -> _Read:
+    present = [field for field in fields if version in field.versions or version in field.tagged]
+    template = {field.name: _default(field, version) for field in present}
+    plain = [
+        (field.name, _field_reader(field, version, is_flexible))
+        for field in present
+        if version not in field.tagged
+    ]
+    tagged = {
+        field.tag: (field.name, _field_reader(field, version, is_flexible, is_tagged=True))
+        for field in present
+        if version in field.tagged
+    }
+
+    def read(data: bytes, position: int, remarks: Remarks) -> tuple[Any, int]:
+        values = dict(template)
+        for name, read_field in plain:
+            values[name], position = read_field(data, position, remarks)
+        if not is_flexible:
+            return values, position
+        count, position = _uvarint(data, position)
+        if count > len(data) - position:
+            raise FormatError(f"{count} tagged fields are announced in {len(data) - position} bytes")
+        for _ in range(count):
+            tag, position = _uvarint(data, position)
+            size, position = _uvarint(data, position)
+            known = tagged.get(tag)
+            if known is None:
+                if size > len(data) - position:
+                    raise FormatError(f"tag {tag} is cut off")
+                remarks.append(f"unknown tag {tag} of {size} bytes")
+                position += size
+                continue
+            start = position
+            values[known[0]], position = known[1](data, position, remarks)
+            if position - start != size:
+                remarks.append(f"tag {tag} says {size} bytes and has {position - start}")
+        return values, position
+
+    return read
+
+
+def _default(field: Field, version: int) -> Any:
+    """What a fresh object has in a field."""
+    if field.default == "null":
+        return None
+    if field.is_array:
+        return ()
+    if field.fields:
+        return {each.name: _default(each, version) for each in field.fields if version in each.versions}
+    text = field.default
+    match field.type:
+        case "string":
+            return text or ""
+        case "bytes":
+            return b""
+        case "bool":
+            return text == "true"
+        case "uuid":
+            return uuids.ZERO
+        case "float64":
+            return float(text or 0)
+    return int(text or "0", 0)
+
+
+def _field_reader(field: Field, version: int, is_flexible: bool, *, is_tagged: bool = False) -> _Read:
+    nullable = version in field.nullable
+    if field.fields:
+        one = _struct_reader(field.fields, version, is_flexible)
+    else:
+        one = _PRIMITIVES.get(field.type) or _text_reader(
+            field.name, field.type, nullable and not field.is_array, is_flexible
+        )
+    if field.is_array:
+        return _array_reader(field.name, one, nullable, is_flexible)
+    if field.fields and nullable:
+        return _nullable_struct(one, is_tagged)
+    return one
+
+
+def _nullable_struct(one: _Read, is_tagged: bool) -> _Read:
+    def read(data: bytes, position: int, remarks: Remarks) -> tuple[Any, int]:
+        if is_tagged:
+            marker, position = _uvarint(data, position)
+            is_null = marker == 0
+        else:
+            is_null, position = data[position] >= 0x80, position + 1
+        return (None, position) if is_null else one(data, position, remarks)
+
+    return read
+
+
+def _length(
+    data: bytes, position: int, is_flexible: bool, width: struct.Struct, most: int, name: str
+) -> tuple[int, int]:
+    """A length or count, -1 for null. Raises FormatError for more than remains or than `most`."""
+    if is_flexible:
+        length, position = _uvarint(data, position)
+        length -= 1
+    else:
+        (length,) = width.unpack_from(data, position)
+        position += width.size
+    if length > most:
+        raise FormatError(f"{name} has the impossible length {length}")
+    if length > len(data) - position:
+        raise FormatError(f"{name} needs {length} bytes and {len(data) - position} are left")
+    return max(length, -1), position
+
+
+def _null(name: str, nullable: bool) -> None:
+    if not nullable:
+        raise FormatError(f"{name} is null and cannot be")
+
+
+def _text_reader(name: str, kind: str, nullable: bool, is_flexible: bool) -> _Read:
+    """string or bytes."""
+    if kind not in ("string", "bytes"):
+        raise AssertionError(f"{name} has the unknown type {kind}")
+    is_text = kind == "string"
+    width, most = (_INT16, _MOST_TEXT_BYTES) if is_text else (_INT32, 1 << 31)
+
+    def read(data: bytes, position: int, _remarks: Remarks) -> tuple[Any, int]:
+        length, position = _length(data, position, is_flexible, width, most, name)
+        if length < 0:
+            _null(name, nullable)
+            return None, position
+        content = data[position : position + length]
+        return decode_utf8(content) if is_text else content, position + length
+
+    return read
+
+
+def _array_reader(name: str, one: _Read, nullable: bool, is_flexible: bool) -> _Read:
+    def read(data: bytes, position: int, remarks: Remarks) -> tuple[Any, int]:
+        # each element has a byte at least, so a count above what remains cannot be true
+        count, position = _length(data, position, is_flexible, _INT32, 1 << 31, name)
+        if count < 0:
+            _null(name, nullable)
+            return None, position
+        elements = []
+        for _ in range(count):
+            element, position = one(data, position, remarks)
+            elements.append(element)
+        return tuple(elements), position
+
+    return read
+
+
+# --- primitives
+
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+
+
+def _number(form: str) -> _Read:
+    packed = struct.Struct(">" + form)
+    unpack, size = packed.unpack_from, packed.size
+
+    def read(data: bytes, position: int, _remarks: Remarks) -> tuple[Any, int]:
+        return unpack(data, position)[0], position + size
+
+    return read
+
+
+def _bool(data: bytes, position: int, _remarks: Remarks) -> tuple[Any, int]:
+    return data[position] != 0, position + 1
+
+
+def _uuid(data: bytes, position: int, _remarks: Remarks) -> tuple[Any, int]:
+    return uuids.uuid_text(data[position : position + _UUID_BYTES]), position + _UUID_BYTES
+
+
+_PRIMITIVES: Mapping[str, _Read] = {
+    "bool": _bool,
+    "int8": _number("b"),
+    "int16": _number("h"),
+    "uint16": _number("H"),
+    "int32": _number("i"),
+    "uint32": _number("I"),
+    "int64": _number("q"),
+    "float64": _number("d"),
+    "uuid": _uuid,
+}
+
+
+def _uvarint(data: bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint of 32 bits. Raises FormatError."""
+    value = shift = 0
+    while True:
+        if position >= len(data):
+            raise FormatError("a varint is cut off")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > _MOST_VARINT_SHIFT:
+            raise FormatError("a varint has more than five bytes")

@@ -1,0 +1,4 @@
+"""The cluster's metadata as a node has it on disk: found (`finding`), read (`reading`), replayed (`replay`) into one value (`image`).
+
+`strays` says what a broker would make of a partition directory that the metadata does not know.
+"""

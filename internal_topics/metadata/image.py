@@ -1,0 +1,145 @@
+"""The state of a cluster as its metadata log says it: an immutable value, at one offset (Kafka: MetadataImage)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kseg.segment.findings import Finding
+
+# Directory ids that stand for something else than a directory (Kafka: DirectoryId).
+MIGRATING = "AAAAAAAAAAAAAAAAAAAAAA"
+UNASSIGNED = "AAAAAAAAAAAAAAAAAAAAAQ"
+LOST = "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+class Resource:
+    """Resource types of a ConfigRecord (Kafka: ConfigResource.Type)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """replicas: node ids; directories: of the replicas, in their order (MIGRATING where the record has none)."""
+
+    number: int
+    replicas: tuple[int, ...]
+    directories: tuple[str, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+
+    def directory_of(self, node_id: int) -> str | None:
+        """The directory id that a node's replica is assigned to; None when the node has no replica."""
+        if node_id not in self.replicas:
+            return None
+        at = self.replicas.index(node_id)
+        return self.directories[at] if at < len(self.directories) else MIGRATING
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic. partitions: by number."""
+
+    name: str
+    id: str
+    partitions: Mapping[int, Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedTopic:
+    """A topic that was deleted. offset: of the record that says so."""
+
+    name: str
+    id: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker's registration. log_dirs: the directory ids that it has registered."""
+
+    id: int
+    epoch: int
+    incarnation_id: str
+    log_dirs: tuple[str, ...]
+    is_fenced: bool
+    rack: str | None
+
+
+class Placement(StrEnum):
+    """Why a partition is expected in a log dir."""
+
+    ASSIGNED = "assigned"  # to exactly this directory
+    ANY_DIRECTORY = "any-directory"  # of the node: nobody has said which
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedPartition:
+    """A partition that a node should have."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataImage:
+    """path: where it was read. end_offset: the state before this offset; epoch, timestamp_ms: of the last record below it.
+    cluster_id: of the node that it was read from, None if unknown. snapshot: the file that the state starts with, None for
+    none. topics: by id. configs: by resource type and name (brokers: the node id, "" for the default of all).
+    removed: topics whose deletion was seen, by id. doubts: why this may not be the state at the end of the log; with
+    any of them nothing here that may have been changed later is certain. notes: what else is worth knowing.
+    """
+
+    path: str
+    end_offset: int
+    epoch: int
+    timestamp_ms: int
+    cluster_id: str | None = None
+    snapshot: str | None = None
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    removed: Mapping[str, RemovedTopic] = field(default_factory=dict)
+    doubts: tuple[Finding, ...] = ()
+    notes: tuple[Finding, ...] = ()
+
+    @property
+    def is_certain(self) -> bool:
+        return not self.doubts
+
+    @property
+    def id_by_name(self) -> Mapping[str, str]:
+        """The ids of the topics by their names."""
+        return {topic.name: topic.id for topic in self.topics.values()}
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        """The properties that were set for a topic."""
+        return self.configs.get((Resource.TOPIC, topic), {})
+
+    def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
+        """The dynamic properties of one broker; of all brokers by default for None."""
+        return self.configs.get((Resource.BROKER, "" if node_id is None else str(node_id)), {})
+
+    def partitions_of(self, node_id: int, directory_id: str | None = None) -> Iterator[ExpectedPartition]:
+        """The partitions that should lie in a log dir, by topic and number. directory_id: of meta.properties; None asks for
+        the node as a whole. A replica in a directory that is lost is expected nowhere."""
+        for topic in sorted(self.topics.values(), key=lambda each: each.name):
+            for number, partition in sorted(topic.partitions.items()):
+                assigned = partition.directory_of(node_id)
+                if assigned is None or assigned == LOST:
+                    continue
+                if assigned in (MIGRATING, UNASSIGNED):
+                    placement = Placement.ANY_DIRECTORY
+                elif directory_id in (None, assigned):
+                    placement = Placement.ASSIGNED
+                else:
+                    continue
+                yield ExpectedPartition(topic.name, topic.id, number, placement)

@@ -1,0 +1,122 @@
+"""The schemas of Kafka 4.3.1's records on disk, as data: `kafka-4.3.1.json`, one message a line.
+
+    {"name", "topic", "kind", "type"?, "versions", "flexible", "fields": [FIELD …]}
+    FIELD = {"name", "type", "versions", "nullableVersions"?, "taggedVersions"?, "tag"?, "default"?, "fields"?: [FIELD …]}
+
+topic: the internal topic, or what else the message is in (kraft-control, consumer-protocol, producer-snapshot, quorum-state).
+kind: metadata (framed by varints), key, value (of a coordinator's topic), data. type: what selects the message: the record
+type of a coordinator's topic, the apiKey of the others. Versions are `2`, `0-4`, `1+` or `none`. `default` is text; the text `null` is null, and
+no default is zero, empty, false or, for a struct, one of defaults.
+
+`python -m tests.kafka.message_definitions` writes the file from the definitions that Kafka's jars carry.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Self
+
+_FILE = "kafka-4.3.1.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """first … last, both included; last: None for no end. Nothing at all is first > last."""
+
+    first: int
+    last: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`2`, `0-4`, `1+`, `none`."""
+        if text == "none":
+            return cls(1, 0)
+        if text.endswith("+"):
+            return cls(int(text[:-1]), None)
+        first, _, last = text.partition("-")
+        return cls(int(first), int(last or first))
+
+    def __contains__(self, version: int) -> bool:
+        return self.first <= version and (self.last is None or version <= self.last)
+
+
+_NEVER = Versions(1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """type: without the `[]` of an array. nullable, tagged: in these versions. tag: its number, None when it has none.
+    default: as text, None when the definition gives none. fields: of a struct."""
+
+    name: str
+    type: str
+    is_array: bool
+    versions: Versions
+    nullable: Versions
+    tagged: Versions
+    tag: int | None
+    default: str | None
+    fields: "tuple[Field, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """type: record type or apiKey, None where there is none. last_version: the highest that 4.3.1 knows."""
+
+    name: str
+    topic: str
+    kind: str
+    type: int | None
+    versions: Versions
+    flexible: Versions
+    fields: tuple[Field, ...]
+
+    @property
+    def last_version(self) -> int:
+        return self.versions.first if self.versions.last is None else self.versions.last
+
+
+def message(topic: str, kind: str, type_id: int) -> Message | None:
+    """The message of a record type; None when 4.3.1 knows no such type."""
+    return _by_type().get((topic, kind, type_id))
+
+
+@cache
+def messages() -> tuple[Message, ...]:
+    """All of them."""
+    data = resources.files(__name__).joinpath(_FILE).read_bytes()
+    return tuple(map(_message, json.loads(data)["messages"]))
+
+
+@cache
+def _by_type() -> Mapping[tuple[str, str, int], Message]:
+    return {(each.topic, each.kind, each.type): each for each in messages() if each.type is not None}
+
+
+def _message(values: Mapping[str, Any]) -> Message:
+    return Message(
+        values["name"],
+        values["topic"],
+        values["kind"],
+        values.get("type"),
+        Versions.parse(values["versions"]),
+        Versions.parse(values["flexible"]),
+        tuple(map(_field, values["fields"])),
+    )
+
+
+def _field(values: Mapping[str, Any]) -> Field:
+    type_name = values["type"]
+    return Field(
+        values["name"],
+        type_name.removeprefix("[]"),
+        type_name.startswith("[]"),
+        Versions.parse(values["versions"]),
+        Versions.parse(values["nullableVersions"]) if "nullableVersions" in values else _NEVER,
+        Versions.parse(values["taggedVersions"]) if "taggedVersions" in values else _NEVER,
+        values.get("tag"),
+        values.get("default"),
+        tuple(map(_field, values.get("fields", ()))),
+    )

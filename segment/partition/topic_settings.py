@@ -1,0 +1,79 @@
+"""What is known about the settings of a topic: plain values that travel from whoever asked the evidence to whoever goes by them.
+
+Settings have the names of topic properties (`retention.ms`), whatever name they were found under (`log.retention.hours`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+CLEANUP_POLICY = "cleanup.policy"
+
+
+class Source(StrEnum):
+    """Where a setting comes from, in Kafka's order of precedence; kseg's own sources are around it."""
+
+    OPTION = "option"  # of the command line
+    CONFIG_FILE = "config-file"  # --config
+    TOPIC = "topic-config"  # of the topic itself, in the metadata log
+    BROKER = "broker-config"  # of this broker, in the metadata log
+    DEFAULT_BROKER = "default-broker-config"  # of all brokers, in the metadata log
+    SERVER_PROPERTIES = "server-properties"
+    INTERNAL_TOPIC = "internal-topic"  # what a broker gives a topic that it makes itself
+    CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"  # a cleaner has compacted it
+    OLD_FORMAT = "old-format"  # 0.7 has nothing but deletion
+    BUILT_IN = "built-in-default"
+
+    @property
+    def words(self) -> str:
+        """For a sentence."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Source.OPTION: "option",
+    Source.CONFIG_FILE: "--config",
+    Source.TOPIC: "topic config",
+    Source.BROKER: "dynamic broker config",
+    Source.DEFAULT_BROKER: "dynamic default broker config",
+    Source.SERVER_PROPERTIES: "server.properties",
+    Source.INTERNAL_TOPIC: "internal topic",
+    Source.CLEANER_CHECKPOINT: "cleaner-offset-checkpoint",
+    Source.OLD_FORMAT: "Kafka 0.7",
+    Source.BUILT_IN: "Kafka's default",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """value: as text, as Kafka writes it."""
+
+    value: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """settings: by the topic property's name; what nobody has said is not there. unknown: why nobody knows the cleanup.policy,
+    empty when it is known. settles: the options that would settle it."""
+
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    unknown: str = ""
+    settles: str = ""
+
+    @property
+    def policies(self) -> frozenset[str]:
+        """The words of cleanup.policy; none when it is unknown or empty."""
+        found = self.settings.get(CLEANUP_POLICY)
+        words = "" if found is None else found.value
+        return frozenset(word for word in (part.strip() for part in words.split(",")) if word)
+
+    def as_values(self) -> dict[str, dict[str, str]]:
+        """For a JSON line."""
+        return {
+            name: {"value": setting.value, "source": setting.source.value}
+            for name, setting in sorted(self.settings.items())
+        }
+
+
+SettingsByPath = Mapping[str, TopicSettings]  # by the path of a partition directory, as shown to the user

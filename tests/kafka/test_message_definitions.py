@@ -1,0 +1,16 @@
+"""The schemas in the tree are those of the published jars."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kafka import message_definitions
+from tests.kafka.conftest import require_kafka
+
+pytestmark = pytest.mark.kafka
+
+
+def test_the_schemas_are_those_of_the_jars() -> None:
+    require_kafka()
+    told = "stale: run python -m tests.kafka.message_definitions"
+    assert message_definitions.TARGET.read_text(encoding="utf-8") == message_definitions.as_text(), told
