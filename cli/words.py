@@ -26,6 +26,8 @@ def verify_words(tally: Tally) -> str:
         for name, noun in (("files", "file"), ("batches", "batch"), ("records", "record"))
         if name in sums
     ).replace("batchs", "batches")
+    if sums.get("sets_not_opened"):
+        looked += f" and {counted(sums['sets_not_opened'], 'compressed set')} (--deep counts their records)"
     if "bytes_total" in sums:
         looked += (
             f"; {sums['bytes_total']:,} bytes: {sums.get('bytes_valid', 0):,} valid, "

@@ -11,7 +11,7 @@ newest producer snapshot and the batches behind it.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
@@ -36,7 +36,7 @@ from kseg.segment.partition.names import OFFSET_CHECKPOINT_ROLES, FileName, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.query import ListOptions
-from kseg.segment.scanning.scan import Damage
+from kseg.segment.scanning.scan import Damage, batch_at
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import decode_meta_properties, decode_partition_metadata
 from kseg.segment.targets import FileTarget, LogDirTarget, PartitionTarget
@@ -208,10 +208,11 @@ class _Fold:
         self.attributes: set[tuple[int, int]] = set()
         self.epochs: set[int] = set()
 
-    def take(self, table: Columns) -> None:
+    def take(self, table: Columns, first_offset_of: Callable[[Columns], int]) -> None:
+        """Headers of batches. first_offset_of: the first offset of the table's first batch."""
         self.batches += table.count
         if self.first_offset is None:
-            self.first_offset = table.at(C.BASE_OFFSET, 0)
+            self.first_offset = first_offset_of(table)
         self.last_offset = table.at(C.LAST_OFFSET, table.count - 1)
         counts = table.column(C.COUNT)
         if self.records is not None:  # a compressed set of an old format does not say how many it holds
@@ -290,7 +291,7 @@ def _fold_segment(log: PartitionLog, segment: LogSegment, fold: _Fold) -> None:
             if isinstance(block, Damage):
                 segment.report_damage(block)
             else:
-                fold.take(block)
+                fold.take(block, lambda table: segment.first_offset_of(batch_at(table, 0)))
     except UnreadableInput as error:
         log.report(Finding("unreadable-file", segment.path, str(error)))
 

@@ -196,6 +196,7 @@ def _rows(segment: LogSegment, extent: _Extent, query: ReadQuery) -> Iterator[Ev
         if isinstance(block, Damage):
             yield damage_finding(segment.path, block)
             continue
+        decoder.note_sets(block)
         for row in range(block.count):
             yield from _batch_rows(segment.path, decoder, block, row, query)
 

@@ -92,6 +92,7 @@ def log_file(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) 
         yield from check.events()
         if records is not None:
             ledger.records += records.records - check.facts.records
+            ledger.sets_not_opened -= check.facts.sets_not_opened
 
 
 def small_file(path: str, role: Role, ledger: Ledger) -> Iterator[Finding]:

@@ -12,11 +12,12 @@ SHOWN_PER_FILE = 100
 
 @dataclass(slots=True)
 class Ledger:
-    """bytes_damaged, bytes_padding: of `bytes_total`, the bytes of all files that were read; the rest is valid."""
+    """sets_not_opened: compressed sets of old formats, whose records only decoding them would count. bytes_damaged, bytes_padding: of `bytes_total`, the bytes of all files that were read; the rest is valid."""
 
     files: int = 0
     batches: int = 0
     records: int = 0
+    sets_not_opened: int = 0
     bytes_total: int = 0
     bytes_damaged: int = 0
     bytes_padding: int = 0
@@ -57,6 +58,7 @@ class Ledger:
                 "files": self.files,
                 "batches": self.batches,
                 "records": self.records,
+                "sets_not_opened": self.sets_not_opened,
                 "bytes_total": self.bytes_total,
                 "bytes_valid": self.bytes_total - self.bytes_damaged - self.bytes_padding,
                 "bytes_damaged": self.bytes_damaged,

@@ -167,6 +167,7 @@ class PartitionCheck:
             yield from check.events()
             if records is not None:
                 self._ledger.records += records.records - check.facts.records
+                self._ledger.sets_not_opened -= check.facts.sets_not_opened
         self._last_batch = check.last_batch
         yield from self._after(segment, check.facts)
 

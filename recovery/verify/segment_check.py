@@ -59,6 +59,7 @@ class SegmentFacts:
     size_bytes: int = 0
     batches: int = 0
     records: int = 0
+    sets_not_opened: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
     last_magic: int | None = None
@@ -184,7 +185,7 @@ class SegmentCheck:
 
     def _sum_up(self) -> None:
         facts, sums = self.facts, self._sums
-        facts.records = sums[check.T_RECORDS] + sums[check.T_WRAPPERS]
+        facts.records, facts.sets_not_opened = sums[check.T_RECORDS], sums[check.T_WRAPPERS]
         facts.max_timestamp_ms = sums[check.T_MAX_TIMESTAMP]
         facts.gaps, facts.missing_offsets = sums[check.T_GAPS], sums[check.T_MISSING]
         facts.cleaned, facts.producers = sums[check.T_CLEANED], sums[check.T_PRODUCERS]
@@ -194,6 +195,7 @@ class SegmentCheck:
         self._ledger.account(facts.size_bytes, damaged, facts.padding_bytes)
         self._ledger.batches += facts.batches
         self._ledger.records += facts.records
+        self._ledger.sets_not_opened += facts.sets_not_opened
 
     def _conclusions(self) -> Iterator[Finding]:
         facts, sums, path = self.facts, self._sums, self._place.path

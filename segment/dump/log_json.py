@@ -50,6 +50,7 @@ class LogJson(LogRows):
         if not self._is_plain:
             yield from super()._table(table)
             return
+        self.decoder.note_sets(table)
         self._state[ROW] = 0
         if not self.is_deep:
             yield from self._lines(b"", table, table.count - 1, self.decoder.records, 0)

@@ -1,18 +1,21 @@
 """The batches and records of a `.log` as rows (JSON lines, table), on behind damage like the text.
 
-Unlike the text, rows follow the scanner and not Kafka's trusting walk: a batch with a wrong checksum whose length
-is corroborated is a row with `"valid": false`; any other damage is a finding only.
+Unlike the text, rows follow the scanner and not Kafka's trusting walk: batches with a wrong checksum whose lengths
+are corroborated (they lead exactly to the end of the damage) are rows with `"valid": false`, and so are their records as far
+as they can be decoded; any other damage is a finding only. What was selected is selected of them too, by what they say.
 """
 
 from collections.abc import Iterator
 
 from kseg.segment import columns as C
+from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.dump.damage import damage_finding, undecodable
 from kseg.segment.dump.narrow import Narrowing
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.dump.rows import batch_row, record_row
 from kseg.segment.events import Event, Row
+from kseg.segment.kernel.walk import FULL
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Damage, Scanner, batch_at
 
@@ -41,20 +44,44 @@ class LogRows:
                 if block.position + block.length == self._limit < len(self.scanner.view):
                     return  # the limit that the user set cuts a batch: no damage
                 yield damage_finding(self.path, block)
-                yield from self._damaged_batch(block)
+                yield from self._damaged_batches(block)
             else:
                 yield from self._table(block)
             if self.narrowing.exhausted:
                 return
 
-    def _damaged_batch(self, damage: Damage) -> Iterator[Event]:
-        if damage.kind == "bad-crc" and self.narrowing.everything:
-            self.scanner.fill(damage.position, damage.position + damage.length)
+    def _damaged_batches(self, damage: Damage) -> Iterator[Event]:
+        """What the batches of a damage span say of themselves, when they fill it."""
+        if damage.kind != "bad-crc" or not self._is_filled(damage):
+            return
+        position, end = damage.position, damage.position + damage.length
+        while position < end and not self.narrowing.exhausted:
+            self.scanner.fill(position, end)
             table = self.scanner.table
-            if table.count and table.at(C.SIZE, 0) == damage.length:
-                yield Row(batch_row(self.path, batch_at(table, 0)))
+            position = _end_of(table)
+            self.decoder.note_sets(table)
+            yield from self._rows_of(table)
+
+    def _is_filled(self, damage: Damage) -> bool:
+        position, end = damage.position, damage.position + damage.length
+        while position < end:
+            reason = self.scanner.fill(position, end)
+            table = self.scanner.table
+            if (
+                not table.count
+                or not 0 <= min(table.column(C.MAGIC)) <= max(table.column(C.MAGIC)) <= L.MAGIC_V2
+            ):
+                return False
+            position = _end_of(table)
+            if reason != FULL and position < end:
+                return False
+        return True
 
     def _table(self, table: Columns) -> Iterator[Event]:
+        self.decoder.note_sets(table)
+        yield from self._rows_of(table)
+
+    def _rows_of(self, table: Columns) -> Iterator[Event]:
         rows = self.narrowing.rows(table)
         if not self.is_deep:
             for row in self.narrowing.take_batches(rows):
@@ -82,3 +109,8 @@ class LogRows:
     def _problem(self, table: Columns, chunk: Chunk) -> Iterator[Event]:
         if chunk.problem is not None:
             yield undecodable(self.path, table, chunk.problem)
+
+
+def _end_of(table: Columns) -> int:
+    last = table.count - 1
+    return table.at(C.POSITION, last) + table.at(C.SIZE, last)

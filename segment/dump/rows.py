@@ -73,7 +73,8 @@ def batch_row(file: str, batch: Batch) -> dict[str, object]:
 
 
 def record_row(file: str, batch: Batch, record: Record, mode: str = "auto") -> dict[str, object]:
-    """The line `{"type":"record", …}`; `position` is that of the record's batch."""
+    """The line `{"type":"record", …}`; `position` is that of the record's batch. `valid`: false where the checksum of the
+    record, or of its batch, is wrong; a record of magic 2 has no checksum, and the field only when it is false."""
     key, key_encoding = show_bytes(record.key, mode)
     value, value_encoding = show_bytes(record.value, mode)
     row: dict[str, object] = {
@@ -92,7 +93,9 @@ def record_row(file: str, batch: Batch, record: Record, mode: str = "auto") -> d
     }
     if record.crc is not None:
         row["crc"] = record.crc
-        row["valid"] = record.crc_valid
+        row["valid"] = bool(record.crc_valid) and batch.crc_valid
+    elif not batch.crc_valid:
+        row["valid"] = False
     if batch.is_control:
         row["control"] = control_row(record)
     return row

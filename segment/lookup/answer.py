@@ -37,6 +37,7 @@ def nothing(reason: str) -> Answer:
 
 def at_record(segment: LogSegment, batch: Batch, record: Record) -> Answer:
     """An answer that is one record."""
+    batch = segment.decoded(batch)
     return Answer(
         offset=record.offset,
         timestamp_ms=record.timestamp_ms,

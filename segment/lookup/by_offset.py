@@ -59,8 +59,9 @@ def _with_record(
         return records.at(C.R_OFFSET, at) >= offset
 
     segment, batch = place
+    batch = segment.decoded(batch)
     answer = Answer(
-        offset=max(offset, segment.first_offset_of(batch)),
+        offset=max(offset, batch.base_offset),
         leader_epoch=epoch_of(batch),
         segment=segment.path,
         batch=batch,

@@ -5,6 +5,7 @@ looked for: a damaged index costs time, never the right answer. Then no batch be
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from kseg.segment import columns as C
@@ -125,6 +126,12 @@ class LogSegment:
             self._file.close()
             self._file = None
 
+    @property
+    def _decoding(self) -> Decoder:
+        if self._decoder is None:
+            self._decoder = Decoder(self.file.view)
+        return self._decoder
+
     def start_for(self, offset: int) -> int:
         """A position from which a walk meets the first batch that reaches `offset`; 0 when no index entry helps."""
         if not self._notes.use_index:
@@ -164,10 +171,8 @@ class LogSegment:
 
     def records(self, batch: Batch) -> Iterator[tuple[Chunk, int]]:
         """(chunk, row) of each record of a sound batch; one that cannot be decoded is reported."""
-        if self._decoder is None:
-            self._decoder = Decoder(self.file.view)
         table = self.walk.table_of(batch)
-        for chunk in self._decoder.chunks(table):
+        for chunk in self._decoding.chunks(table):
             for at in range(chunk.records.count):
                 yield chunk, at
             if chunk.problem is not None:
@@ -182,11 +187,18 @@ class LogSegment:
 
     def first_offset_of(self, batch: Batch) -> int:
         """The true first offset: of a compressed set of an old format only its messages know it."""
+        return self.decoded(batch).base_offset
+
+    def decoded(self, batch: Batch) -> Batch:
+        """The batch with first offset and count also where it is a compressed set of an old format, if that can be decoded."""
         if batch.count is not None:
-            return batch.base_offset
-        for chunk, at in self.records(batch):
-            return chunk.records.at(C.R_OFFSET, at)
-        return batch.base_offset
+            return batch
+        table = self.walk.table_of(batch)
+        self._decoding.note_sets(table)
+        count = table.at(C.COUNT, 0)
+        if count < 0:
+            return batch
+        return replace(batch, base_offset=table.at(C.BASE_OFFSET, 0), count=count)
 
     def scanned(self, start: int, end: int) -> None:
         """Note that batches from `start` to `end` were walked over."""

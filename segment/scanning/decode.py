@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 RECORDS_PER_TABLE = 8192
 # A small file gets a small table, see `scan`.
 _LEAST_ROWS = 128
+_OFFSET_BYTES = 8
 _BYTES_PER_ROW = 16
 
 
@@ -93,6 +94,29 @@ class Decoder:
             else:
                 yield from self._single(table, row)
                 row += 1
+
+    def note_sets(self, table: Columns) -> None:
+        """Give the compressed sets of old formats in a table the first offset and the count of their messages, which their
+        headers do not have. A set that cannot be decoded stays as its header has it: no count, and the last offset twice."""
+        if not table.count or min(table.column(C.COUNT)) >= 0:
+            return
+        for row in range(table.count):
+            if table.at(C.COUNT, row) < 0 and table.at(C.MAGIC, row) < L.MAGIC_V2:
+                bounds = self._bounds_of_set(table, row)
+                if bounds is not None:
+                    table.column(C.BASE_OFFSET)[row], table.column(C.COUNT)[row] = bounds
+
+    def _bounds_of_set(self, table: Columns, row: int) -> tuple[int, int] | None:
+        """(offset of its first message, number of its messages) of a compressed set; None when nobody can tell."""
+        start = table.at(C.POSITION, row)
+        last_offset = table.at(C.LAST_OFFSET, row)
+        try:
+            body, base_offset = self._set_body(table, row, start, start + table.at(C.SIZE, row))
+            count = _messages().count_messages(body)[0]
+        except CodecError:
+            return None
+        first_offset = base_offset + int.from_bytes(memoryview(body)[:_OFFSET_BYTES], "big", signed=True)
+        return (first_offset, count) if count and 0 <= first_offset <= last_offset else None
 
     # --- runs of uncompressed batches
 
@@ -209,10 +233,7 @@ class Decoder:
 
     def _wrapper(self, table: Columns, row: int, start: int, end: int) -> Iterator[Chunk]:
         """A compressed message set of magic 0 or 1 (Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator)."""
-        magic = table.at(C.MAGIC, row)
-        value = self._wrapper_value(magic, start, end)
-        body = decompress(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK, magic, value, self.limit_bytes)
-        base_offset = self._base_of_set(magic, table.at(C.LAST_OFFSET, row), body)
+        body, base_offset = self._set_body(table, row, start, end)
         state, records = self._state, self.records
         self._begin(row)
         while True:
@@ -226,6 +247,13 @@ class Decoder:
             yield Chunk(body, records, row, row, outcome != R.BODY_FULL, False, problem)
             if outcome != R.BODY_FULL:
                 return
+
+    def _set_body(self, table: Columns, row: int, start: int, end: int) -> "tuple[Buffer, int]":
+        """The messages of a compressed set, and what is added to their offsets. Raises CodecError."""
+        magic = table.at(C.MAGIC, row)
+        value = self._wrapper_value(magic, start, end)
+        body = decompress(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK, magic, value, self.limit_bytes)
+        return body, self._base_of_set(magic, table.at(C.LAST_OFFSET, row), body)
 
     def _wrapper_value(self, magic: int, start: int, end: int) -> memoryview:
         if magic not in (L.MAGIC_V0, L.MAGIC_V1):

@@ -88,6 +88,7 @@ class Batcher:
         self._leader_epoch = leader_epoch
         self._producer = producer
         self._header: BatchLine | None = None
+        self._damaged: BatchLine | None = None  # whose records are left out with it
         self._records: list[Record] = []
         self._number = 0  # of the line that the open batch begins with
         self._bytes = 0
@@ -111,6 +112,7 @@ class Batcher:
 
     def _open(self, row: Row, number: int) -> None:
         header = batch_line(row, number)
+        self._damaged = None if header.is_valid else header
         if header.is_valid:
             self._header, self._number = header, number
         else:
@@ -175,6 +177,10 @@ class Batcher:
     # --- records
 
     def _take_record(self, row: Row, number: int) -> Iterator[Made]:
+        if self._damaged is not None:
+            if (row.get("file"), row.get("position")) == self._damaged.source:
+                return
+            self._damaged = None
         header = self._header
         if header is not None:
             if self._belongs(row, header):
