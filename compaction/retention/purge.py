@@ -7,6 +7,7 @@
 A purge that was killed between 2 and 3 is dropped by the next one.
 """
 
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,10 +16,11 @@ from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rows import COMMAND
 from kseg.segment.apply.disk import DISK, Disk
 from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.journal import Place, State, discard, place_for, read_journal
+from kseg.segment.apply.journal import Journal, Place, State, discard, place_for, read_journal
 from kseg.segment.apply.journals import journals_in
 from kseg.segment.errors import Refused
 from kseg.segment.partition.marks import Mark, marks_in
+from kseg.segment.partition.names import FileState, parse_file_name
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.steps import Plan, Remove
 
@@ -75,14 +77,32 @@ def free_purged(directory: str, options: RetainOptions, disk: Disk = DISK) -> No
     kept = None if options.shared is None else purge_id(options.run_id)
     for journal in journals_in(directory, disk):
         if journal.place.id.endswith(_ID_SUFFIX) and journal.state is State.DONE:
+            _check(journal, disk)
             _drop(journal.place, disk, with_journal=journal.place.id != kept)
 
 
 def drop_purge(directory: str, run_id: str, disk: Disk = DISK) -> None:
     """Nobody will look for the journal of a run's purge any more. Raises Refused."""
     place = place_for(directory, purge_id(run_id))
-    if read_journal(place, disk).state is State.DONE:
+    journal = read_journal(place, disk)
+    if journal.state is State.DONE:
+        _check(journal, disk)
         _drop(place, disk, with_journal=True)
+
+
+def _check(journal: Journal, disk: Disk) -> None:
+    """Raises Refused for a journal that keeps something else than files that were marked for deletion: no purge made it."""
+    place = journal.place
+    marked = {
+        place.old(str(step["file"]))
+        for step in journal.header.get("steps", ())
+        if step["do"] == "remove" and parse_file_name(str(step["file"])).state is FileState.DELETED
+    }
+    for path in place.files(disk):
+        status = disk.status(path)
+        is_ours = path in marked or path == place.journal
+        if not is_ours or status is None or not stat.S_ISREG(status.st_mode):
+            raise Refused(f"{path} was kept by no purge; look at it, then move it away")
 
 
 def _drop(place: Place, disk: Disk, *, with_journal: bool) -> None:

@@ -21,11 +21,11 @@ copy: one that lies there, was not there when the run began, and looks as planne
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from kseg.segment.apply.disk import DISK, Disk
 from kseg.segment.apply.journal import Journal, State, is_there, place_for, read_journal
-from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.lock import claimed_by_command
 from kseg.segment.apply.prepared import Prepared
 from kseg.segment.errors import Refused
 from kseg.segment.events import Advance, Event, Failure, Row
@@ -33,6 +33,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.plan.steps import Plan
 
 Values = Mapping[str, Any]
+T = TypeVar("T", Finding, Failure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def earlier_attempt(directory: str, journal_id: str, about: str, disk: Disk = DI
         return None
     from kseg.segment.apply.executor import finish_claimed
 
-    with claimed(directory):
+    with claimed_by_command(directory, disk.follow_links):
         journal = read_journal(place, disk)
         told = None if journal.state is State.ABANDONED else journal.header.get("told")
         if not isinstance(told, dict) or told.get("about") != about:
@@ -92,11 +93,18 @@ def _events(journal: Journal, told: Values) -> Iterator[Event]:
             case ["row", values]:
                 yield Row(_values(journal, values))
             case ["finding", values]:
-                yield Finding(**_values(journal, values))
+                yield _made(Finding, journal, values)
             case ["failure", values]:
-                yield Failure(**_values(journal, values))
+                yield _made(Failure, journal, values)
             case _:
                 raise _not_followed(journal)
+
+
+def _made(kind: type[T], journal: Journal, values: object) -> T:
+    try:
+        return kind(**_values(journal, values))
+    except TypeError:
+        raise _not_followed(journal) from None
 
 
 def _values(journal: Journal, values: object) -> dict[str, Any]:

@@ -3,13 +3,17 @@
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kseg.segment.apply.course import Course
+from kseg.segment.apply.anchors import anchored, open_without_links
+from kseg.segment.apply.course import Course, written
 from kseg.segment.apply.disk import Disk, remove_if_empty, remove_quietly
-from kseg.segment.apply.journal import PLAN, Journal, State, discard
+from kseg.segment.apply.journal import Journal, State, discard
+from kseg.segment.apply.journal_lines import PLAN
 from kseg.segment.apply.journals import unfinished_in
+from kseg.segment.apply.proof import check_copies, check_disposable
 from kseg.segment.apply.staging import Staged, tail_path
 from kseg.segment.errors import FormatError, Refused
 from kseg.segment.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
@@ -25,20 +29,46 @@ class Change:
     staged: Staged | None
     elsewhere: str | None
 
-    def files_elsewhere(self) -> Iterator[str]:
-        """Every file that the change puts into a quarantine elsewhere."""
+    def files_elsewhere(self) -> Iterator[tuple[str, str, int]]:
+        """Every file that the change puts into a quarantine elsewhere: its path, and of which file as found it is a
+        copy, from which position on."""
         if self.elsewhere is not None:
             for name in self.course.lost:
-                yield os.path.join(self.elsewhere, name)
+                yield os.path.join(self.elsewhere, name), name, 0
             for tail in self.course.tails:
                 if tail.length:
-                    yield tail_path(self.journal.place, self.elsewhere, tail.name, tail.position)
+                    path = tail_path(self.journal.place, self.elsewhere, tail.name, tail.position)
+                    yield path, tail.name, tail.position
+
+    @contextmanager
+    def quarantine_elsewhere(self) -> Iterator[bool]:
+        """With the quarantine elsewhere open, no link leading to it; whether there is one. Raises Refused."""
+        if self.elsewhere is None:
+            yield False
+            return
+        try:
+            descriptor = open_without_links(self.elsewhere)
+        except FileNotFoundError:
+            yield False
+            return
+        except (OSError, ValueError) as error:
+            raise Refused(f"{self.journal.path} names a quarantine elsewhere: {error}") from error
+        try:
+            with anchored(self.elsewhere, descriptor):
+                yield True
+        finally:
+            os.close(descriptor)
 
     def clear(self, disk: Disk) -> None:
-        """Remove journal, staging and quarantine. Only when the directory is as found. Raises OSError."""
-        for path in self.files_elsewhere():
-            remove_quietly(disk, path)
-        if self.elsewhere is not None:
+        """Remove journal, staging and quarantine. Only when the directory is as found: what is removed must be there
+        (module proof). Raises OSError and Refused."""
+        check_disposable(self.journal, disk)
+        with self.quarantine_elsewhere() as is_there:
+            if is_there:
+                check_copies(self.journal.place, self.files_elsewhere(), disk)
+                for path, _, _ in self.files_elsewhere():
+                    remove_quietly(disk, path)
+        if self.elsewhere is not None and os.path.realpath(self.elsewhere) == self.elsewhere:
             for path in (self.elsewhere, os.path.dirname(self.elsewhere)):
                 remove_if_empty(disk, path)
         discard(self.journal.place, disk)
@@ -59,24 +89,43 @@ def header_of(
     }
 
 
-def change_of(journal: Journal) -> Change:
+def change_of(journal: Journal, disk: Disk) -> Change:
     """The change that a plan's journal tells. Raises Refused when the journal makes no sense."""
     try:
-        inputs = [FileIdentity(str(n), int(s), int(m), int(i)) for n, s, m, i in journal.header["inputs"]]
-        for file in inputs:
-            check_name(file.name)
+        inputs = [FileIdentity(n, s, m, i) for n, s, m, i in journal.header["inputs"]]
         course = Course(inputs, [_step(row) for row in journal.header["steps"]])
         line = journal.line("staged")
         staged = None if line is None else Staged.of_line(line)
-        return Change(journal, course, staged, journal.elsewhere)
+        change = Change(journal, course, staged, journal.elsewhere(disk))
+        if staged is not None:
+            _check_complete(change, staged)
+        return change
     except (KeyError, ValueError, TypeError, FormatError) as error:
         raise Refused(f"{journal.path} is no journal that can be followed: {error}") from error
+    except OSError as error:
+        raise Refused(f"cannot read {journal.place.directory}: {error.strerror}") from error
 
 
-def check_name(name: str) -> None:
-    """A journal may name files of its directory only. Raises ValueError."""
-    if not name or "/" in name or "\0" in name or name in (".", ".."):
-        raise ValueError(f"{name!r} is no name of a file")
+def _check_complete(change: Change, staged: Staged) -> None:
+    """Whether everything was made that the steps need, and all that they take out kept. Raises ValueError."""
+    course = change.course
+    new = {number: _size_of(change.journal.header["steps"][number]) for number, _ in written(course)}
+    kept = {*course.touched} if change.elsewhere is None else {*course.touched} - {*course.lost}
+    is_complete = (
+        new == {number: seen.size_bytes for number, seen in staged.files.items()}
+        and kept == staged.kept.keys()
+        and {*course.touched} - kept == staged.copied.keys()
+        and {tail.number for tail in course.tails if tail.length} == staged.tails.keys()
+    )
+    if not is_complete:
+        raise ValueError("its steps need other files than those that were made for them")
+    holders = change.journal.holders
+    if change.journal.line("undoing") is not None and holders.keys() != {*course.touched}:
+        raise ValueError("its undo puts back other files than those that it took out")
+
+
+def _size_of(row: Mapping[str, Any]) -> int:
+    return int(row["size"])
 
 
 def _step(row: Mapping[str, Any]) -> Step:
@@ -103,8 +152,10 @@ def half_done_sentence(journal: Journal) -> str:
     """What a journal in the way is, and both ways out."""
     path = journal.path
     if journal.state is State.UNREADABLE:
+        around = os.path.dirname(path) if not journal.place.in_log_dir else path
         return (
-            f"{path} cannot be read as a journal, and files that belong to it lie there; look at them first"
+            f"{path} is no journal that can be followed: {journal.fault}; look at what lies there, "
+            f"then move {around} away"
         )
     if journal.state in (State.UNDOING, State.UNDONE):
         return f"{path}: an undo of {journal.command} was interrupted; `{undo_command(path)}` goes on with it"
@@ -129,11 +180,13 @@ def clear_the_way(directory: str, disk: Disk) -> None:
 
 
 def abandon(journal: Journal, disk: Disk) -> None:
-    """Clear away a change that was not decided: journal, staging, copies. Raises Refused when that cannot be done."""
+    """Clear away a change that was not decided: journal, staging, copies. Raises Refused when that cannot be done, or
+    something lies there that is nowhere else."""
     try:
         if journal.header and journal.kind == PLAN:
-            change_of(journal).clear(disk)
+            change_of(journal, disk).clear(disk)
         else:
+            check_disposable(journal, disk)
             discard(journal.place, disk)
     except OSError as error:
         raise Refused(f"cannot clear away {journal.path}: {error.strerror}") from error

@@ -176,6 +176,17 @@ class Course:
                 answer = done
         return answer
 
+    def names_after(self, done: int) -> dict[str, Token]:
+        """What each name holds behind the first `done` steps."""
+        state = dict(self.start)
+        for change in self.changes[:done]:
+            for name, token in change:
+                if token is None:
+                    state.pop(name, None)
+                else:
+                    state[name] = token
+        return state
+
     def tokens(self) -> dict[str, set[Token | None]]:
         """What each name may hold at any moment of the course (None: no file)."""
         may: dict[str, set[Token | None]] = {name: {name} for name in self.inputs}

@@ -1,8 +1,9 @@
 """Every file-system call of the executor, as the methods of one small object.
 
 The executor asks a `Disk` for everything, so that a test can put another in its place: one that dies at the n-th
-operation, or says that no space is left. Paths are as given; a method that changes a name or a file is one system
-call, and raises OSError as the system does. What is asked about and is not there is None, not an error.
+operation, or says that no space is left. Paths are as given, and lead nowhere but where they say (module anchors); a
+method that changes a name or a file is one system call for that, and raises OSError as the system does. What is asked
+about and is not there is None, not an error. Only regular files are opened.
 
 How bytes get from file to file, best first: shared blocks (FICLONE), copied inside the kernel (copy_file_range, which
 shares blocks as well where it can), read and written. Holes stay holes, and nobody reads them.
@@ -13,9 +14,10 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from kseg.segment.apply.anchors import open_file, parent_of
 from kseg.segment.files import data_extents
 
 if TYPE_CHECKING:
@@ -31,26 +33,30 @@ _NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP, errno.ENO
 
 
 class Disk:
-    """The real file system."""
+    """The real file system. follow_links: whether a directory that is to be changed may be a link (--follow-links)."""
+
+    follow_links = False
 
     # --- looking
 
     def status(self, path: str) -> os.stat_result | None:
         """Of the name itself (a link is not followed); None when there is nothing of that name."""
         try:
-            return os.lstat(path)
+            with parent_of(path) as (folder, name):
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def names(self, path: str) -> list[str]:
         """What a directory holds, sorted; nothing when it is not there."""
         try:
-            return sorted(os.listdir(path))
+            with _directory(path) as descriptor:
+                return sorted(os.listdir(descriptor))
         except FileNotFoundError:
             return []
 
     def open_to_read(self, path: str) -> int:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return open_file(path, os.O_RDONLY)
 
     def read(self, descriptor: int, count: int, position: int) -> bytes:
         """At most `count` bytes from `position`; fewer only at the end."""
@@ -67,10 +73,12 @@ class Disk:
 
     def create(self, path: str) -> int:
         """A descriptor of a new file, with the permissions that new files get. FileExistsError when the name is taken."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with parent_of(path) as (folder, name):
+            return os.open(name, flags, 0o666, dir_fd=folder)
 
     def open_to_write(self, path: str) -> int:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return open_file(path, os.O_RDWR)
 
     def write(self, descriptor: int, data: "Buffer", position: int) -> int:
         """How many of the bytes were written, as the system has it."""
@@ -112,18 +120,25 @@ class Disk:
     # --- attributes
 
     def change_owner(self, path: str, owner: int, group: int) -> None:
-        os.chown(path, owner, group, follow_symlinks=False)
+        with parent_of(path) as (folder, name):
+            os.chown(name, owner, group, dir_fd=folder, follow_symlinks=False)
 
     def change_mode(self, path: str, mode: int) -> None:
-        os.chmod(path, mode)
+        descriptor = _opened_to_change(path)
+        try:
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
 
     def change_times(self, path: str, mtime_ns: int) -> None:
-        os.utime(path, ns=(mtime_ns, mtime_ns), follow_symlinks=False)
+        with parent_of(path) as (folder, name):
+            os.utime(name, ns=(mtime_ns, mtime_ns), dir_fd=folder, follow_symlinks=False)
 
     # --- names
 
     def link(self, path: str, new_path: str) -> None:
-        os.link(path, new_path, follow_symlinks=False)
+        with parent_of(path) as (folder, name), parent_of(new_path) as (new_folder, new_name):
+            os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder, follow_symlinks=False)
 
     def give_name(self, descriptor: int, path: str) -> bool:
         """Let an open file that has no name appear as `path`; False where that cannot be."""
@@ -132,7 +147,8 @@ class Disk:
         except OSError:
             return False
         try:
-            os.link(str(descriptor), path, src_dir_fd=folder, follow_symlinks=True)
+            with parent_of(path) as (goal, name):
+                os.link(str(descriptor), name, src_dir_fd=folder, dst_dir_fd=goal, follow_symlinks=True)
         except OSError as error:
             if error.errno in (*_NO_LINKS, errno.ENOENT):
                 return False
@@ -143,27 +159,66 @@ class Disk:
 
     def rename(self, path: str, new_path: str) -> None:
         """One instant; what had the new name has it no longer."""
-        os.rename(path, new_path)
+        with (
+            parent_of(path, as_entry=True) as (folder, name),
+            parent_of(new_path, as_entry=True) as (new_folder, new_name),
+        ):
+            os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
     def unlink(self, path: str) -> None:
-        os.unlink(path)
+        with parent_of(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
 
     def make_directory(self, path: str) -> None:
-        os.mkdir(path)
+        with parent_of(path) as (folder, name):
+            os.mkdir(name, dir_fd=folder)
 
     def remove_directory(self, path: str) -> None:
-        os.rmdir(path)
+        with parent_of(path, as_entry=True) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
 
     def sync_directory(self, path: str) -> None:
         """Return when the names in a directory are on the disk."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with _directory(path) as descriptor:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 DISK = Disk()
+
+
+class _FollowingDisk(Disk):
+    follow_links = True
+
+
+_FOLLOWING = _FollowingDisk()
+
+
+def disk_for(follow_links: bool) -> Disk:
+    """The real file system, for a command with or without --follow-links."""
+    return _FOLLOWING if follow_links else DISK
+
+
+@contextmanager
+def _directory(path: str) -> Iterator[int]:
+    """A descriptor of a directory, which below an anchored one is no link."""
+    with parent_of(path) as (folder, name):
+        no_link = 0 if folder is None else os.O_NOFOLLOW
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | no_link, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _opened_to_change(path: str) -> int:
+    """A descriptor of a file or directory whose attributes change."""
+    try:
+        return open_file(path, os.O_RDONLY)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    with _directory(path) as descriptor:
+        return os.dup(descriptor)
 
 
 def write_all(disk: Disk, descriptor: int, data: "Buffer", position: int) -> None:

@@ -29,7 +29,6 @@ from kseg.segment.apply.change import (
 from kseg.segment.apply.course import Course, Seen
 from kseg.segment.apply.disk import DISK, Disk, checksum, remove_quietly
 from kseg.segment.apply.journal import (
-    PLAN,
     Journal,
     Place,
     State,
@@ -40,7 +39,9 @@ from kseg.segment.apply.journal import (
     place_for,
     read_journal,
 )
-from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.journal_lines import PLAN
+from kseg.segment.apply.lock import claimed_by_command
+from kseg.segment.apply.proof import check_steps, is_second_name
 from kseg.segment.apply.staging import Staged, Staging, check_inputs, look, unshared
 from kseg.segment.errors import Refused
 from kseg.segment.partition.directory import own_partition_name
@@ -85,7 +86,7 @@ def apply_plan(
     if plan.is_empty and not partitions and after is None:
         raise ValueError("there is nothing to do in an empty plan")
     place = place_for(plan.directory, journal_id)
-    with claimed(plan.directory):
+    with claimed_by_command(plan.directory, disk.follow_links):
         clear_the_way(plan.directory, disk)
         others = {"partitions": list(partitions), "after": after} | ({} if told is None else {"told": told})
         change = _decided(plan, place, quarantine, others, disk)
@@ -103,7 +104,7 @@ def finish(place: Place, disk: Disk = DISK) -> list[Applied]:
         raise Refused(f"there is no journal {place.journal}")
     finished = []
     for each in (*partition_places(read_journal(place, disk)), place):
-        with claimed(each.directory):
+        with claimed_by_command(each.directory, disk.follow_links):
             done = finish_claimed(read_journal(each, disk), disk)
             finished += [done] if done is not None else []
     return finished
@@ -121,7 +122,8 @@ def _decided(
         course = Course(inputs, steps)
         if disk.status(place.journal) is not None:
             raise Refused(f"{place.journal} is there already")
-        status = os.stat(plan.directory)
+        status = disk.status(plan.directory)
+        assert status is not None  # it is claimed
         elsewhere = None if quarantine is None else _elsewhere(place, quarantine, disk)
         header = {
             "id": place.id,
@@ -193,7 +195,7 @@ def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
         raise Refused(half_done_sentence(journal))
     if journal.kind != PLAN:
         return _kept(journal, disk)
-    change = change_of(journal)
+    change = change_of(journal, disk)
     assert change.staged is not None
     if journal.state is State.DONE:
         return _applied(change, change.staged)
@@ -204,6 +206,11 @@ def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
             f"{journal.place.directory} changed since {journal.command} was interrupted; cannot go on with {path} "
             f"(what was taken out lies in {_quarantine(change) or path})"
         )
+    try:
+        with change.quarantine_elsewhere():
+            check_steps(journal.place, change.course, change.staged, change.elsewhere, done, disk)
+    except OSError as error:
+        raise Refused(f"cannot go on: {_place_of(error, journal.path)}: {error.strerror}") from error
     return _carried_out(change, done, disk)
 
 
@@ -250,7 +257,7 @@ def _take_steps(change: Change, done: int, disk: Disk) -> None:
     disk.sync_directory(place.directory)
     _verify(change, staged, disk)
     for name in course.survivors:
-        if name in staged.kept:
+        if name in staged.kept and is_second_name(place, name, course.survivors[name], disk):
             remove_quietly(disk, place.old(name))
     append(change.journal, {"type": "done"}, disk)
 

@@ -3,14 +3,15 @@
 The executor of plans writes whole files; a log that batches are streamed into is the one thing that grows in place.
 """
 
+import errno
 import os
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from kseg.segment.apply.disk import DISK, give_owner, remove_quietly
+from kseg.segment.apply.anchors import open_file, parent_of
+from kseg.segment.apply.disk import DISK, give_owner, remove_quietly, write_all
 from kseg.segment.errors import Refused
-from kseg.segment.files import write_new_file
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -52,12 +53,17 @@ class LogFile:
 
     def __init__(self, path: str | os.PathLike[str], *, is_new: bool, mode: int = 0o644) -> None:
         self.path = os.fspath(path)
-        flags = os.O_CREAT | os.O_EXCL if is_new else os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
         try:
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, mode)
+            if is_new:
+                with parent_of(self.path) as (folder, name):
+                    new = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                    self._descriptor = os.open(name, flags | new, mode, dir_fd=folder)
+            else:
+                self._descriptor = open_file(self.path, flags)
             self.size_bytes = os.fstat(self._descriptor).st_size
             if is_new:
-                give_owner(DISK, self.path, os.stat(os.path.dirname(self.path) or os.curdir))
+                _give_owner_of_folder(self.path)
         except OSError as error:
             verb = "create" if is_new else "write"
             raise Refused(f"cannot {verb} {self.path}: {error.strerror}") from error
@@ -91,9 +97,9 @@ class LogFile:
 def create_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True) -> None:
     """Make a file that must not exist yet, with the owner of its directory. Raises Refused."""
     name = os.fspath(path)
-    write_new_file(name, memoryview(data), fsync=fsync)
     try:
-        give_owner(DISK, name, os.stat(os.path.dirname(name) or os.curdir))
+        _write_new(name, data, fsync)
+        _give_owner_of_folder(name)
     except OSError as error:
         raise Refused(f"cannot write {name}: {error.strerror}") from error
 
@@ -111,12 +117,14 @@ def replace_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = Tru
     name = os.fspath(path)
     temporary = temporary_name(name)
     try:
-        like = os.stat(name)
+        like = DISK.status(name)
+        if like is None or not stat.S_ISREG(like.st_mode):
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", name)
         remove_quietly(DISK, temporary)
-        write_new_file(temporary, memoryview(data), fsync=fsync)
+        _write_new(temporary, data, fsync)
         give_owner(DISK, temporary, like)
-        os.chmod(temporary, stat.S_IMODE(like.st_mode))
-        os.replace(temporary, name)
+        DISK.change_mode(temporary, stat.S_IMODE(like.st_mode))
+        DISK.rename(temporary, name)
     except OSError as error:
         raise Refused(f"cannot write {name}: {error.strerror}") from error
 
@@ -124,6 +132,26 @@ def replace_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = Tru
 def remove_file(path: str | os.PathLike[str]) -> None:
     """Unlink a file. Raises Refused."""
     try:
-        os.unlink(path)
+        DISK.unlink(os.fspath(path))
     except OSError as error:
         raise Refused(f"cannot remove {os.fspath(path)}: {error.strerror}") from error
+
+
+def _write_new(name: str, data: "Buffer", fsync: bool) -> None:
+    """All of a new file or nothing. Raises OSError."""
+    descriptor = DISK.create(name)
+    try:
+        write_all(DISK, descriptor, data, 0)
+        if fsync:
+            DISK.sync(descriptor)
+    except BaseException:
+        remove_quietly(DISK, name)
+        raise
+    finally:
+        DISK.close(descriptor)
+
+
+def _give_owner_of_folder(name: str) -> None:
+    folder = DISK.status(os.path.dirname(name) or os.curdir)
+    if folder is not None and stat.S_ISDIR(folder.st_mode):
+        give_owner(DISK, name, folder)

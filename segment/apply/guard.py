@@ -11,17 +11,15 @@ command wrote can also be kept: the journal is then closed as the directory lies
 A file that has a second name elsewhere (a hard link) is refused: what is written to it would appear there too.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 
-from kseg.segment.apply.change import check_name, clear_the_way, half_done_sentence
+from kseg.segment.apply.change import abandon, clear_the_way, half_done_sentence
 from kseg.segment.apply.course import Seen, is_alike
 from kseg.segment.apply.disk import DISK, Disk, checksum, copy_file, remove_quietly
 from kseg.segment.apply.journal import (
-    GUARD,
     Journal,
     Place,
     State,
@@ -32,9 +30,11 @@ from kseg.segment.apply.journal import (
     read_journal,
     sync_names,
 )
-from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.journal_lines import GUARD
+from kseg.segment.apply.lock import claimed_by_command
+from kseg.segment.apply.proof import check_disposable, has_other_names
 from kseg.segment.apply.staging import look
-from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.errors import KsegError, Refused
 
 
 class Guard:
@@ -75,7 +75,7 @@ class Guard:
             else Place(directory, journal_id, in_log_dir=in_log_dir)
         )
         try:
-            self._stack.enter_context(claimed(directory))
+            self._stack.enter_context(claimed_by_command(directory, disk.follow_links))
             clear_the_way(directory, disk)
             self._journal = self._begun(command)
         except BaseException as error:
@@ -92,7 +92,8 @@ class Guard:
 
     def _begun(self, command: str) -> Journal:
         disk, place = self._disk, self.place
-        status = os.stat(place.directory)
+        status = disk.status(place.directory)
+        assert status is not None  # it is claimed
         found = look(place.directory, disk)
         for name in (*self._grows, *self._replaces):
             if name not in found:
@@ -173,9 +174,10 @@ def _refused(directory: str, error: OSError, stands: str) -> Refused:
 
 def _roll_back(place: Place, disk: Disk) -> None:
     """Clear the journal away; what cannot be cleared now the next run clears."""
-    with suppress(OSError, UnreadableInput):
-        if read_journal(place, disk).state is State.ABANDONED:
-            discard(place, disk)
+    with suppress(OSError, KsegError):
+        journal = read_journal(place, disk)
+        if journal.state is State.ABANDONED:
+            abandon(journal, disk)
 
 
 def _numbers(seen: Seen) -> tuple[int, int, int]:
@@ -186,7 +188,6 @@ def _seen_by_name(rows: Iterable[Sequence[int]]) -> dict[str, Seen]:
     """From the journal's lists. Raises ValueError or TypeError for lists that are none of ours."""
     found = {}
     for name, size_bytes, mtime_ns, inode in rows:
-        check_name(str(name))
         found[str(name)] = Seen(int(inode), int(size_bytes), int(mtime_ns))
     return found
 
@@ -212,8 +213,6 @@ class GuardWayBack:
             self._found = _seen_by_name(header["inputs"])
             self._grows = [name for name in header["grows"] if name in self._found]
             self._created = [str(line["name"]) for line in journal.lines if line["type"] == "create"]
-            for name in self._created:
-                check_name(name)
             kept = (journal.line("staged") or {}).get("kept", {})
             self._kept = {str(name): int(crc) for name, crc in kept.items() if name in self._found}
         except (KeyError, ValueError, TypeError) as error:
@@ -249,6 +248,18 @@ class GuardWayBack:
         return is_alike(seen, found)
 
     def hold(self) -> dict[str, int]:
+        for name in self._grows:
+            path = self._place.target(name)
+            status = self._disk.status(path)
+            if (
+                status is None
+                or status.st_ino != self._found[name].inode
+                or has_other_names(path, (), self._disk)
+            ):
+                raise Refused(
+                    f"cannot undo: {path} is not the file that grew, or has a second name elsewhere (a hard link); "
+                    "nothing was changed"
+                )
         holders = {}
         for name, crc in self._kept.items():
             path = self._place.old(name)
@@ -288,6 +299,7 @@ class GuardWayBack:
             raise Refused(f"{place.directory} is not as it was found, though {place.journal} was undone")
 
     def clear(self) -> None:
+        check_disposable(self._journal, self._disk)
         discard(self._place, self._disk)
         if self._journal.header.get("is_new") is True:
             with suppress(OSError):  # something else is in it by now

@@ -19,22 +19,31 @@ Lines, each one JSON object, in this order:
     undone    everything is back; what is left to do is to remove journal and quarantine
 
 A journal ends with a whole line: what a kill left of another is cut off. Without `staged` nothing has happened yet.
-An `append` writes another kind of journal (module guard) with the same first and last lines.
+An `append` writes another kind of journal (module guard) with the same first and last lines. What a line must be like
+is in module journal_lines; a journal with another is not followed.
 """
 
-import json
+import errno
 import os
-import re
+import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from kseg.segment.apply.disk import DISK, Disk, give_owner, remove_if_empty, write_all
+from kseg.segment.apply.journal_lines import (
+    LIMIT_BYTES,
+    PLAN,
+    VERSION,
+    Line,
+    decoded,
+    encoded,
+    is_id,
+    is_too_large,
+)
 from kseg.segment.errors import FormatError, UnreadableInput
-from kseg.segment.json_line import json_line
 from kseg.segment.partition.directory import (
     PartitionDirectory,
     is_log_directory,
@@ -43,15 +52,10 @@ from kseg.segment.partition.directory import (
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.partition.recognition import list_directory
 
-VERSION = 1
-PLAN = "plan"
-GUARD = "guard"
-
 _FILE = "journal.jsonl"
 PREFIX = "kseg-journal-"  # of the names in a data directory
 SUFFIX = ".jsonl"
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_READ_LIMIT_BYTES = 1 << 30
+NOT_OURS = (errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.EISDIR)  # a link, or no directory, or no file
 
 
 def new_run_id(now_ms: int) -> str:
@@ -83,6 +87,11 @@ class Place:
         """As told to the user: the directory, or how the names of its files begin."""
         return f"{self._base}-old-" if self.in_log_dir else os.path.join(self._base, "old")
 
+    @property
+    def beginnings(self) -> tuple[str, str]:
+        """How the paths of new files and of those taken out begin."""
+        return self._part("new", ""), self._part("old", "")
+
     def new(self, number: int) -> str:
         return self._part("new", str(number))
 
@@ -106,10 +115,15 @@ class Place:
 
     def elsewhere(self, quarantine: str, disk: Disk) -> str:
         """The directory below a quarantine elsewhere that is for this one, however many have its name."""
-        status = disk.status(os.path.realpath(self.directory))
-        inode = 0 if status is None else status.st_ino
-        name = os.path.basename(os.path.abspath(self.directory))
-        return os.path.join(os.path.abspath(quarantine), f"kseg-{self.id}", f"{name}.{inode:x}")
+        name = f"{os.path.basename(os.path.abspath(self.directory))}.{self.inode(disk):x}"
+        return os.path.join(os.path.realpath(quarantine), f"kseg-{self.id}", name)
+
+    def inode(self, disk: Disk) -> int:
+        """Of the directory."""
+        status = disk.status(self.directory)
+        if status is not None and stat.S_ISLNK(status.st_mode):
+            status = disk.status(os.path.realpath(self.directory))
+        return 0 if status is None else status.st_ino
 
     def files(self, disk: Disk) -> Iterator[str]:
         """All files that belong to the journal, the journal itself last."""
@@ -124,11 +138,6 @@ class Place:
                 yield from (os.path.join(folder, name) for name in disk.names(folder))
         if disk.status(self.journal) is not None:
             yield self.journal
-
-
-def is_id(text: str) -> bool:
-    """Whether a journal may be called that."""
-    return _ID.fullmatch(text) is not None
 
 
 def place_for(directory: str, journal_id: str) -> Place:
@@ -163,17 +172,15 @@ class State(StrEnum):
     UNREADABLE = "unreadable"
 
 
-Line = Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A journal as it lies there. header: its first line; lines: the others."""
+    """A journal as it lies there. header: its first line; lines: the others. fault: why it cannot be followed."""
 
     place: Place
     state: State
     header: Line
     lines: tuple[Line, ...] = ()
+    fault: str = ""
 
     @property
     def path(self) -> str:
@@ -201,15 +208,18 @@ class Journal:
         line = self.line("undoing") or {}
         return {str(name): int(inode) for name, inode in line.get("holders", {}).items()}
 
-    @property
-    def elsewhere(self) -> str | None:
-        """Where a quarantine elsewhere lies. Raises FormatError for a directory that no journal would name."""
+    def elsewhere(self, disk: Disk) -> str | None:
+        """Where a quarantine elsewhere lies. Raises FormatError for a directory that kseg has not made for this one."""
         path = self.header.get("quarantine")
         if path is None:
             return None
         head, tail = os.path.split(str(path))
-        if os.path.basename(head) != f"kseg-{self.place.id}" or not tail:
-            raise FormatError(f"{self.path} names {path} as its quarantine, which is no directory of kseg's")
+        is_ours = (
+            os.path.basename(head) == f"kseg-{self.place.id}"
+            and tail.rpartition(".")[2] == f"{self.place.inode(disk):x}"
+        )
+        if not is_ours or os.path.normpath(str(path)) != path or not os.path.isabs(str(path)):
+            raise FormatError(f"it names {path} as its quarantine, which was not made for this directory")
         return str(path)
 
 
@@ -217,21 +227,21 @@ def read_journal(place: Place, disk: Disk = DISK) -> Journal:
     """A journal from the disk; one that is not there is like one that was not begun. Raises UnreadableInput."""
     try:
         try:
-            data, _ = _content(disk, place.journal)
+            data = _content(disk, place.journal)
         except FileNotFoundError:
             data = b""
         has_files = any(path != place.journal for path in place.files(disk))
+        lines = decoded(data, place.id)
+    except ValueError as error:
+        return Journal(place, State.UNREADABLE, {}, fault=str(error))
     except OSError as error:
+        if error.errno in NOT_OURS:
+            where = "" if error.filename in (None, place.journal) else f"{error.filename}: "
+            return Journal(place, State.UNREADABLE, {}, fault=f"{where}{error.strerror}")
         raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
-    try:
-        lines = [json.loads(line) for line in data.splitlines()]
-        is_sound = all(isinstance(line, dict) and isinstance(line.get("type"), str) for line in lines)
-    except (ValueError, RecursionError):
-        is_sound = False
-    if not is_sound or (lines and (lines[0]["type"] != "journal" or lines[0].get("version") != VERSION)):
-        return Journal(place, State.UNREADABLE, {})
     if not lines:
-        return Journal(place, State.UNREADABLE if has_files else State.ABANDONED, {})
+        fault = "it says nothing, but files that belong to it lie there" if has_files else ""
+        return Journal(place, State.UNREADABLE if has_files else State.ABANDONED, {}, fault=fault)
     return Journal(place, _state(lines), lines[0], tuple(lines[1:]))
 
 
@@ -246,7 +256,7 @@ _STATES = (
 def former_place(journal: Journal) -> Place | None:
     """Where the earlier journal of the same run lies that is undone behind this one, if there is one."""
     former = journal.header.get("after")
-    if not isinstance(former, str) or not _ID.fullmatch(former) or former == journal.place.id:
+    if not isinstance(former, str) or not is_id(former) or former == journal.place.id:
         return None
     return replace(journal.place, id=former)
 
@@ -266,16 +276,17 @@ def _state(lines: Iterable[Line]) -> State:
     return next((state for kind, state in _STATES if kind in kinds), State.ABANDONED)
 
 
-def _content(disk: Disk, path: str) -> tuple[bytes, int]:
-    """(the whole lines of a journal, how many bytes they are)."""
+def _content(disk: Disk, path: str) -> bytes:
+    """The whole lines of a journal. Raises ValueError when it is larger than any."""
     descriptor = disk.open_to_read(path)
     try:
-        status = disk.status(path)
-        data = disk.read(descriptor, min(_READ_LIMIT_BYTES, status.st_size if status else 0), 0)
+        size_bytes = os.fstat(descriptor).st_size
+        if size_bytes > LIMIT_BYTES:
+            raise ValueError(f"it has {size_bytes} bytes, more than any journal")
+        data = disk.read(descriptor, size_bytes, 0)
     finally:
         disk.close(descriptor)
-    whole = data[: data.rfind(b"\n") + 1]
-    return whole, len(whole)
+    return data[: data.rfind(b"\n") + 1]
 
 
 def begin(place: Place, header: Line, disk: Disk) -> Journal:
@@ -291,11 +302,22 @@ def begin(place: Place, header: Line, disk: Disk) -> Journal:
     try:
         if status is not None:
             give_owner(disk, place.journal, status)
-        write_all(disk, descriptor, json_line({"type": "journal", "version": VERSION, **header}), 0)
+        write_all(disk, descriptor, _first_line(header, place.journal), 0)
         disk.sync(descriptor)
     finally:
         disk.close(descriptor)
     return Journal(place, State.ABANDONED, header)
+
+
+def _first_line(header: Line, path: str) -> bytes:
+    """Without the reasons where they are too many. Raises OSError (EFBIG)."""
+    header = {"type": "journal", "version": VERSION, **header}
+    line = encoded(header, b"")
+    if is_too_large(line, 0.5):
+        line = encoded({**header, "reasons": []}, b"")
+    if is_too_large(line, 0.5):
+        raise OSError(errno.EFBIG, "the journal of so large a change could not be read again", path)
+    return line
 
 
 def sync_names(place: Place, disk: Disk) -> None:
@@ -306,12 +328,20 @@ def sync_names(place: Place, disk: Disk) -> None:
 
 def append(journal: Journal, line: Line, disk: Disk) -> Journal:
     """Add a line, durably; the journal with it. Raises OSError; the line is taken back then, if that is possible."""
-    _, end = _content(disk, journal.path)
+    try:
+        before = _content(disk, journal.path)
+    except ValueError as error:
+        raise OSError(errno.EFBIG, str(error), journal.path) from error
+    end, added = len(before), encoded(line, before)
+    if end + len(added) > LIMIT_BYTES:
+        raise OSError(errno.EFBIG, "the journal of so large a change could not be read again", journal.path)
     descriptor = disk.open_to_write(journal.path)
     try:
+        if os.fstat(descriptor).st_nlink != 1:
+            raise OSError(errno.EMLINK, "it has a second name elsewhere (a hard link)", journal.path)
         disk.truncate(descriptor, end)
         try:
-            write_all(disk, descriptor, json_line(line), end)
+            write_all(disk, descriptor, added, end)
             disk.sync(descriptor)
         except OSError:
             disk.truncate(descriptor, end)

@@ -1,10 +1,12 @@
 """Which journals lie in a directory: of a partition those in .kseg, of a data directory those beside its own files."""
 
 import os
+import stat
 
 from kseg.segment.apply.disk import DISK, Disk
-from kseg.segment.apply.journal import PREFIX, SUFFIX, Journal, Place, State, is_id, read_journal
-from kseg.segment.errors import UnreadableInput
+from kseg.segment.apply.journal import NOT_OURS, PREFIX, SUFFIX, Journal, Place, State, read_journal
+from kseg.segment.apply.journal_lines import is_id
+from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.partition.names import KSEG_DIRECTORY
 
 _LAST_LINE_BYTES = 4096
@@ -23,7 +25,8 @@ def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:
 
 
 def places_in(directory: str, disk: Disk = DISK) -> list[Place]:
-    """Where they lie, oldest first; none is opened. Raises UnreadableInput when the directory cannot be listed."""
+    """Where they lie, oldest first; none is opened. Raises UnreadableInput when the directory cannot be listed, Refused
+    when the place of journals is none."""
     try:
         places = [Place(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
         places += [Place(directory, name, in_log_dir=True) for name in _log_dir_ids(directory, disk)]
@@ -45,16 +48,25 @@ def _ends_done(place: Place, disk: Disk) -> bool:
         finally:
             disk.close(descriptor)
     except OSError as error:
+        if error.errno in NOT_OURS:  # whoever reads it says so
+            return False
         raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
     _, newline, last = data.removesuffix(b"\n").rpartition(b"\n")
     return data.endswith(b"\n") and bool(newline) and last.startswith(b'{"type":"done"')
 
 
 def _partition_ids(directory: str, disk: Disk) -> list[str]:
+    path = os.path.join(directory, KSEG_DIRECTORY)
     try:
-        names = disk.names(os.path.join(directory, KSEG_DIRECTORY))
-    except NotADirectoryError:
-        return []
+        names = disk.names(path)
+    except NotADirectoryError as error:
+        status = disk.status(path)
+        if status is None:
+            return []
+        what = "a link" if stat.S_ISLNK(status.st_mode) else "no directory"
+        raise Refused(
+            f"{path} is {what}, which kseg never makes there; look at it, then move it away"
+        ) from error
     return [name for name in names if is_id(name)]
 
 

@@ -21,9 +21,11 @@ import fcntl
 import os
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
+from kseg.segment.apply.anchors import anchored, open_directory, open_file, refused_link
 from kseg.segment.errors import Refused
+from kseg.segment.partition.directory import is_partition_directory, own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 
 TAKEN = (errno.EAGAIN, errno.EACCES)
@@ -121,8 +123,12 @@ def _taken(path: str, log_dir: str) -> tuple[int, bool]:
     while True:
         try:
             descriptor, is_new = _opened(path)
+        except FileNotFoundError:
+            if not os.path.isdir(log_dir):
+                raise Refused(f"cannot lock {log_dir}: No such file or directory") from None
+            continue
         except OSError as error:
-            raise Refused(f"cannot lock {log_dir}: {error.strerror}") from error
+            raise Refused(f"cannot lock {log_dir}: {path}: {error.strerror}") from error
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still(path, descriptor):
@@ -136,10 +142,11 @@ def _taken(path: str, log_dir: str) -> tuple[int, bool]:
 
 
 def _opened(path: str) -> tuple[int, bool]:
+    """Of a file that is there, or else is made. A link would lead to a file elsewhere: OSError (ELOOP)."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except FileExistsError:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), False
+        return open_file(path, os.O_RDWR), False
     with suppress(OSError):  # should it stay behind, the broker's user must be able to lock it
         status = os.stat(os.path.dirname(path) or os.curdir)
         os.fchown(descriptor, status.st_uid, status.st_gid)
@@ -148,27 +155,43 @@ def _opened(path: str) -> tuple[int, bool]:
 
 def _is_still(path: str, descriptor: int) -> bool:
     try:
-        status = os.stat(path)
+        status = os.lstat(path)
     except FileNotFoundError:
         return False
     return os.path.samestat(status, os.fstat(descriptor))
 
 
+def claimed_by_command(directory: str, follow_links: bool) -> AbstractContextManager[None]:
+    """`claimed` for the directory that a command is about. follow_links: whether the user said so (--follow-links)."""
+    return claimed(directory, follow_link=follow_links or _may_be_link(directory))
+
+
 @contextmanager
-def claimed(directory: str) -> Iterator[None]:
-    """Be the only kseg that changes `directory`. Raises Refused when another is at it, or it cannot be opened."""
+def claimed(directory: str, *, follow_link: bool = False) -> Iterator[None]:
+    """Be the only kseg that changes `directory`, and meanwhile lead every path below it to the directory that it is now.
+
+    follow_link: whether its name may be a link. Raises Refused when another kseg is at it, or it cannot be opened.
+    """
     try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = open_directory(directory, follow_link=follow_link)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise refused_link(directory, "what it leads to is changed with --follow-links only") from error
         raise Refused(f"cannot change {directory}: {error.strerror}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise Refused(f"another kseg is changing {directory} ({error.strerror})") from None
-        yield
+        with anchored(directory, descriptor):
+            yield
     finally:
         os.close(descriptor)
+
+
+def _may_be_link(directory: str) -> bool:
+    """A data directory is what the user named; a partition in it can have come from anywhere."""
+    return own_partition_name(directory) is None and not is_partition_directory(directory)
 
 
 def is_claimed(directory: str) -> bool:

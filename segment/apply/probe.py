@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from kseg.segment.errors import UnreadableInput
+from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.targets import LogDirTarget, PartitionTarget, Target
@@ -22,7 +22,7 @@ def half_done_around(targets: Sequence[Target]) -> Iterator[Finding]:
 
         try:
             yield from half_done_findings(directory)
-        except UnreadableInput as error:
+        except KsegError as error:
             yield Finding("unreadable-file", directory, str(error))
 
 

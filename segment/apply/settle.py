@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from kseg.segment.apply.change import abandon, half_done_sentence
 from kseg.segment.apply.disk import DISK, Disk
 from kseg.segment.apply.executor import Applied, finish_claimed
-from kseg.segment.apply.journal import PLAN, Journal, State
+from kseg.segment.apply.journal import Journal, State
+from kseg.segment.apply.journal_lines import PLAN
 from kseg.segment.apply.journals import unfinished_in
-from kseg.segment.apply.lock import claimed, is_claimed
+from kseg.segment.apply.lock import claimed_by_command, is_claimed
 from kseg.segment.errors import Refused
 from kseg.segment.findings import Finding
 
@@ -20,7 +21,7 @@ def settle(directory: str, command: str, disk: Disk = DISK) -> list[Applied]:
     half-done undo, is in the way."""
     if not unfinished_in(directory, disk):
         return []
-    with claimed(directory):
+    with claimed_by_command(directory, disk.follow_links):
         finished = []
         for journal in unfinished_in(directory, disk):
             is_own = journal.kind == PLAN and journal.command == command and journal.state is State.APPLYING

@@ -15,6 +15,7 @@ first is touched. And it can name an earlier journal of its run, which is undone
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ from kseg.segment.apply.change import abandon, change_of, half_done_sentence, un
 from kseg.segment.apply.course import Seen, Tail, Token, is_alike
 from kseg.segment.apply.disk import DISK, Disk, checksum, copy, copy_file, link_or_copy, remove_quietly
 from kseg.segment.apply.journal import (
-    PLAN,
     Journal,
     Place,
     State,
@@ -35,7 +35,9 @@ from kseg.segment.apply.journal import (
     partition_places,
     read_journal,
 )
-from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.journal_lines import PLAN
+from kseg.segment.apply.lock import claimed_by_command
+from kseg.segment.apply.proof import check_removable, has_other_names, is_copy, may_grow
 from kseg.segment.apply.staging import Staged, look, tail_path
 from kseg.segment.errors import Refused
 from kseg.segment.undisturbed import undisturbed
@@ -90,7 +92,7 @@ def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
         done += undo(former, disk)
         status = disk.status(place.directory)
         mtime_ns = None if status is None else status.st_mtime_ns
-    with claimed(place.directory), undisturbed():
+    with claimed_by_command(place.directory, disk.follow_links), undisturbed():
         _clear(journal, way, disk)
         if mtime_ns is not None:  # from before the former change, not from between the two
             disk.change_times(place.directory, mtime_ns)
@@ -102,7 +104,7 @@ def _all_back(place: Place, disk: Disk) -> tuple[list[Undone], Journal, "WayBack
     places = [place, *(p for p in partition_places(read_journal(place, disk)) if has_traces(p, disk))]
     with ExitStack() as stack:
         for each in places:
-            stack.enter_context(claimed(each.directory))
+            stack.enter_context(claimed_by_command(each.directory, disk.follow_links))
         ways = [_way_back(read_journal(each, disk), disk) for each in places]
         for journal, way in ways:
             if way is not None and journal.state is not State.UNDONE:
@@ -175,7 +177,7 @@ class _PlanWayBack:
     """The way back of a planned change."""
 
     def __init__(self, journal: Journal, disk: Disk) -> None:
-        change = change_of(journal)
+        change = change_of(journal, disk)
         assert change.staged is not None
         self._change = change
         self._staged: Staged = change.staged
@@ -231,6 +233,10 @@ class _PlanWayBack:
         return min(sizes) <= seen.size_bytes <= max(sizes) if is_growing else seen.size_bytes in sizes
 
     def hold(self) -> dict[str, int]:
+        with self._change.quarantine_elsewhere():
+            return self._held()
+
+    def _held(self) -> dict[str, int]:
         for tails in self._tails.values():
             for tail in tails:
                 self._check_tail(tail)
@@ -240,6 +246,7 @@ class _PlanWayBack:
             holders = {name: self._hold(name, now.get(name), made) for name in self._course.touched}
             for path in self._place.directories[-1:] or (self._place.directory,):
                 self._disk.sync_directory(path)
+            check_removable(self._place, self._course, self._staged, holders, self._disk)
         except BaseException:
             for path in made:
                 remove_quietly(self._disk, path)
@@ -275,6 +282,7 @@ class _PlanWayBack:
         is_copied = name in self._staged.copied
         if (
             status is not None
+            and stat.S_ISREG(status.st_mode)
             and not is_copied
             and status.st_ino in (found.inode, self._staged.kept.get(name))
         ):
@@ -282,14 +290,16 @@ class _PlanWayBack:
             if not is_as_found and name not in self._tails:
                 raise Refused(f"cannot undo: {path} is not what was taken out; nothing was changed")
             return status.st_ino
-        if status is not None:  # left by an undo that was killed while it copied
-            disk.unlink(path)
         if is_copied and self._change.elsewhere is not None:
             source = os.path.join(self._change.elsewhere, name)
         elif now is not None:
             source = self._place.target(now)
         else:
             raise Refused(f"cannot undo: {path} is gone; nothing was changed")
+        if status is not None:  # left by an undo that was killed while it copied
+            if not stat.S_ISREG(status.st_mode) or not is_copy(path, source, 0, disk):
+                raise Refused(f"cannot undo: {path} is not what was taken out; nothing was changed")
+            disk.unlink(path)
         made.append(path)
         if not is_copied:
             return link_or_copy(disk, source, path)
@@ -301,6 +311,12 @@ class _PlanWayBack:
     # --- decided
 
     def restore(self, holders: Mapping[str, int]) -> None:
+        if self._change.journal.state is State.UNDOING:  # else `hold` has just looked
+            check_removable(self._place, self._course, self._staged, holders, self._disk)
+        with self._change.quarantine_elsewhere():
+            self._restore(holders)
+
+    def _restore(self, holders: Mapping[str, int]) -> None:
         disk = self._disk
         for name in self._course.touched:
             target, holder = self._place.target(name), self._place.old(name)
@@ -330,8 +346,15 @@ class _PlanWayBack:
         )
 
     def _append_tail(self, tail: Tail, path: str) -> None:
-        disk = self._disk
-        source = disk.open_to_read(tail_path(self._place, self._change.elsewhere, tail.name, tail.position))
+        disk, tail_file = self._disk, tail_path(self._place, self._change.elsewhere, tail.name, tail.position)
+        if not may_grow(path, tail_file, tail.position, disk):
+            raise Refused(f"cannot undo: {path} goes on with something else than {tail_file}")
+        names = map(self._place.target, (*self._course.touched, *self._course.made))
+        if has_other_names(path, (self._place.old(tail.name), *names), disk):
+            raise Refused(
+                f"cannot undo: {path} has a second name elsewhere (a hard link), which would grow too"
+            )
+        source = disk.open_to_read(tail_file)
         try:
             target = disk.open_to_write(path)
             try:

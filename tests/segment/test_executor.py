@@ -52,7 +52,7 @@ def test_the_answer_says_where_everything_is(tmp_path: Path) -> None:
     in_quarantine = {path.name for path in Path(applied.quarantine).iterdir()}
     assert in_quarantine == gone | {f"{LOG}.from-25"}
     header = json.loads(Path(applied.journal).read_text().splitlines()[0])
-    assert (header["type"], header["version"], header["command"]) == ("journal", 1, COMMAND)
+    assert (header["type"], header["version"], header["command"]) == ("journal", 2, COMMAND)
     assert {name for name, *_ in header["inputs"]} == set(PARTITION)
 
 

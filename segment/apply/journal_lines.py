@@ -1,0 +1,302 @@
+"""The lines of a journal: written with a sum, and believed only when every sum, kind, field and order is right.
+
+A journal lies among the evidence, so anybody can have written it, and a disk can have spoilt it. What is checked here
+needs nothing but its bytes:
+
+    size      at most `LIMIT_BYTES`, and no more values than `_MOST_VALUES`, so that reading it is bounded
+    lines     each a JSON object with the fields of its kind and no field twice, in the order of its life
+    sum       the last field: of the line and of the sum before it, so that no line can be lost, moved or changed unnoticed
+    values    numbers in the range of what they count, names that name a file in a directory and nothing of kseg's
+
+A sum tells an accident, and whoever does not care to make another; it is no proof of who wrote the line. So nothing that
+a journal says is carried out unless what lies on the disk proves that no byte is lost by it (module proof).
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kseg.segment.json_line import json_line
+from kseg.segment.partition.names import KSEG_DIRECTORY, Role, parse_file_name
+
+VERSION = 2
+PLAN = "plan"
+GUARD = "guard"
+LIMIT_BYTES = 64 << 20
+_MOST_VALUES = 4 << 20
+_SUM_HEX = 16
+_SUM = re.compile(rb'(.*),"sum":"([0-9a-f]{%d})"\}' % _SUM_HEX, re.DOTALL)
+_ORDERS = {
+    PLAN: re.compile(r"journal( staged( done)?( undoing( undone)?)?)?"),
+    GUARD: re.compile(r"journal( staged( create)*( done)?( undoing( undone)?)?)?"),
+}
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_COMMAND = re.compile(r"[a-z][a-z-]{0,31}")
+_NAME_BYTES = 255  # of a file, on every file system that a broker runs on
+_OURS = (Role.LOCK, Role.KSEG_JOURNAL)
+
+Line = Mapping[str, Any]
+
+
+# --- as bytes
+
+
+def is_id(text: str) -> bool:
+    """Whether a journal may be called that: in a data directory its files are told from others by it."""
+    return _ID.fullmatch(text) is not None and "-new-" not in text and "-old-" not in text
+
+
+def encoded(line: Line, before: bytes) -> bytes:
+    """A line with its sum. before: the bytes of the lines before it."""
+    plain = json_line(line)
+    head = plain.removesuffix(b"}\n")
+    return b'%s,"sum":"%s"}\n' % (head, _sum(head, _last_sum(before)))
+
+
+def is_too_large(data: bytes, share: float = 1) -> bool:
+    """Whether nobody would read a journal of these bytes, or more than a share of what would be read."""
+    values = data.count(b",") + data.count(b"[") + data.count(b"{")
+    return len(data) > share * LIMIT_BYTES or values > share * _MOST_VALUES
+
+
+def decoded(data: bytes, place_id: str) -> list[dict[str, Any]]:
+    """The lines of a whole journal. Raises ValueError with what is wrong, in words that follow its path."""
+    if is_too_large(data):
+        raise ValueError("it is larger than any journal")
+    lines = list[dict[str, Any]]()
+    before = b""
+    for number, raw in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), 1):
+        match = _SUM.fullmatch(raw)
+        if match is None or _sum(match[1], before) != match[2]:
+            raise ValueError(
+                f"line {number} was changed, or lines before it are missing (its sum is not right)"
+            )
+        before = match[2]
+        lines.append(_values(raw, number))
+    _check(lines, place_id)
+    return lines
+
+
+def _sum(head: bytes, before: bytes) -> bytes:
+    import hashlib  # only who has a journal before him needs it
+
+    return hashlib.sha256(before + head).hexdigest()[:_SUM_HEX].encode()
+
+
+def _last_sum(before: bytes) -> bytes:
+    match = _SUM.fullmatch(before.removesuffix(b"\n").rpartition(b"\n")[2])
+    return b"" if match is None else match[2]
+
+
+def _values(raw: bytes, number: int) -> dict[str, Any]:
+    try:
+        values = json.loads(raw, object_pairs_hook=_object)
+    except (ValueError, RecursionError):
+        raise ValueError(f"line {number} is no JSON object as kseg writes it") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"line {number} is no JSON object as kseg writes it")  # noqa: TRY004  (of the file, not of a caller)
+    return values
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a field is there twice")
+    return values
+
+
+# --- as values
+
+
+def _check(lines: Sequence[Line], place_id: str) -> None:
+    for number, line in enumerate(lines, 1):
+        try:
+            kind = text(line, "type")
+            if number == 1:
+                if kind != "journal" or line.get("version") != VERSION:
+                    raise ValueError(f"it is no journal of version {VERSION}")
+                if text(line, "id") != place_id:
+                    raise ValueError("it is the journal of another change")
+            _LINES[kind, text(lines[0], "kind")](line)
+        except (KeyError, ValueError, TypeError) as error:
+            reason = f"{error} is missing, or unknown" if isinstance(error, KeyError) else error
+            raise ValueError(f"line {number} makes no sense: {reason}") from None
+    if lines:
+        order = _ORDERS[lines[0]["kind"]]
+        if not order.fullmatch(" ".join(line["type"] for line in lines)):
+            raise ValueError("its lines are not in the order in which kseg writes them")
+
+
+def _header(line: Line) -> None:
+    if not _COMMAND.fullmatch(text(line, "command")):
+        raise ValueError("its command is none")
+    text(line, "directory")
+    _mtime(line["directory_mtime_ns"])
+    _files(line["inputs"])
+    for name in listed(line["partitions"]):
+        check_name(name)
+    for field in ("quarantine", "after"):
+        if line.get(field) is not None:
+            text(line, field)
+
+
+def _plan(line: Line) -> None:
+    _header(line)
+    for step in listed(line["steps"]):
+        row = _mapping(step)
+        check_name(row["file"])
+        text(row, "why")
+        match row["do"]:
+            case "rename":
+                check_name(row["to"])
+            case "truncate" | "write":
+                _count(row["size"])
+            case "remove":
+                pass
+            case _:
+                raise ValueError("a step does something else")
+    if line.get("told") is not None:
+        _mapping(line["told"])
+
+
+def _guard(line: Line) -> None:
+    _header(line)
+    names = {row[0] for row in line["inputs"]}
+    for field in ("grows", "replaces"):
+        if not all(isinstance(name, str) and name in names for name in listed(line[field])):
+            raise ValueError(f"`{field}` names what was not found")
+    if not isinstance(line["is_new"], bool):
+        raise TypeError("`is_new` is no truth value")
+
+
+def _staged(line: Line) -> None:
+    for number, inode, size_bytes, mtime_ns, crc in _rows(line["files"], 5):
+        for count in (number, size_bytes):
+            _count(count)
+        _inode(inode)
+        _mtime(mtime_ns)
+        _crc(crc)
+    for name, inode in _rows(line["kept"], 2):
+        check_name(name)
+        _inode(inode)
+    for name, crc in _rows(line["copied"], 2):
+        check_name(name)
+        _crc(crc)
+    for number, crc in _rows(line["tails"], 2):
+        _count(number)
+        _crc(crc)
+
+
+def _kept(line: Line) -> None:
+    for name, crc in _mapping(line["kept"]).items():
+        check_name(name)
+        _crc(crc)
+
+
+def _create(line: Line) -> None:
+    check_name(line["name"])
+
+
+def _done_with_files(line: Line) -> None:
+    _files(line["files"])
+
+
+def _holders(line: Line) -> None:
+    for name, inode in _mapping(line["holders"]).items():
+        check_name(name)
+        _inode(inode)
+
+
+def _nothing(_line: Line) -> None:
+    return
+
+
+_LINES: dict[tuple[str, str], Callable[[Line], None]] = {
+    ("journal", PLAN): _plan,
+    ("journal", GUARD): _guard,
+    ("staged", PLAN): _staged,
+    ("staged", GUARD): _kept,
+    ("create", GUARD): _create,
+    ("done", PLAN): _nothing,
+    ("done", GUARD): _done_with_files,
+    **{("undoing", kind): _holders for kind in (PLAN, GUARD)},
+    **{("undone", kind): _nothing for kind in (PLAN, GUARD)},
+}
+
+
+def check_name(name: object) -> None:
+    """A journal may name files of its directory only, and none of kseg's own. Raises ValueError, TypeError."""
+    if not isinstance(name, str):
+        raise TypeError("a name is no text")
+    is_plain = name and "/" not in name and "\0" not in name and name not in (".", "..", KSEG_DIRECTORY)
+    try:
+        length = len(os.fsencode(name))
+    except UnicodeEncodeError:
+        length = _NAME_BYTES + 1
+    if not is_plain or length > _NAME_BYTES:
+        raise ValueError(f"{name[:40]!r} is no name of a file")
+    if parse_file_name(name).role in _OURS:
+        raise ValueError(f"{name[:40]!r} is kseg's own, or a lock")
+
+
+def text(line: Line, field: str) -> str:
+    """A field that holds text. Raises KeyError, TypeError."""
+    value = line[field]
+    if not isinstance(value, str):
+        raise TypeError(f"`{field}` is no text")
+    return value
+
+
+def listed(value: object) -> Sequence[Any]:
+    """Raises TypeError for what is no list."""
+    if not isinstance(value, list):
+        raise TypeError("a list is none")
+    return value
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("an object is none")
+    return value
+
+
+def _rows(value: object, length: int) -> Iterator[Sequence[Any]]:
+    for row in listed(value):
+        if not isinstance(row, list) or len(row) != length:
+            raise ValueError(f"a row has not {length} values")
+        yield row
+
+
+def _files(value: object) -> None:
+    names = set()
+    for name, size_bytes, mtime_ns, inode in _rows(value, 4):
+        check_name(name)
+        _count(size_bytes)
+        _mtime(mtime_ns)
+        _inode(inode)
+        if name in names:
+            raise ValueError("a file is there twice")
+        names.add(name)
+
+
+def _number(value: object, least: int, most: int, what: str) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{what} is none")
+
+
+def _count(value: object) -> None:
+    _number(value, 0, (1 << 63) - 1, "a count of bytes or steps")
+
+
+def _mtime(value: object) -> None:
+    _number(value, -(1 << 63), (1 << 63) - 1, "a time")
+
+
+def _inode(value: object) -> None:
+    _number(value, 0, (1 << 64) - 1, "an inode")
+
+
+def _crc(value: object) -> None:
+    _number(value, 0, (1 << 32) - 1, "a checksum")

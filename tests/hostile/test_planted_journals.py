@@ -1,0 +1,380 @@
+"""Journals that were planted to make kseg reach outside of a directory, or empty what it may not.
+
+Whoever can place files in the evidence can place journals with right sums, links, pipes, and names of other files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.segment.apply.executor import apply_plan
+from kseg.segment.apply.guard import Guard
+from kseg.segment.apply.journal import Place
+from kseg.segment.apply.journal_lines import encoded
+from kseg.segment.apply.journals import journals_in
+from kseg.segment.apply.lock import claimed, locked
+from kseg.segment.apply.settle import half_done_findings, settle
+from kseg.segment.apply.undo import undo
+from kseg.segment.apply.workplace import Workplace
+from kseg.segment.errors import KsegError, Refused
+from tests.segment.changes import CASES, COMMAND, ID, LATER, LOG, LOG_9, PARTITION, QUICK, Case, carry_out
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    return CASES["swap"].lay(tmp_path / "data")
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A directory full of files that nobody may touch."""
+    directory = tmp_path / "outside"
+    directory.mkdir()
+    for name in ("passwd", "0", LOG):
+        (directory / name).write_bytes(b"precious " + name.encode())
+    return directory
+
+
+def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
+
+
+def header(directory: Path, **fields: object) -> dict[str, object]:
+    status = directory.stat()
+    files = [
+        [path.name, path.stat().st_size, path.stat().st_mtime_ns, path.stat().st_ino]
+        for path in sorted(directory.iterdir())
+        if path.is_file()
+    ]
+    return {
+        "type": "journal",
+        "version": 2,
+        "id": ID,
+        "kind": "plan",
+        "command": COMMAND,
+        "directory": str(directory),
+        "directory_mtime_ns": status.st_mtime_ns,
+        "inputs": files,
+        "steps": [],
+        "reasons": [],
+        "quarantine": None,
+        "partitions": [],
+        "after": None,
+        **fields,
+    }
+
+
+def plant(directory: Path, *lines: Mapping[str, object]) -> Path:
+    """A journal with right sums."""
+    folder = directory / ".kseg" / ID
+    folder.mkdir(parents=True, exist_ok=True)
+    data = b""
+    for line in lines:
+        data += encoded(line, data)
+    (folder / "journal.jsonl").write_bytes(data)
+    return folder
+
+
+STAGED: dict[str, Any] = {"type": "staged", "files": [], "kept": [], "copied": [], "tails": []}
+
+
+def every_command(directory: Path) -> list[str]:
+    """What those say that settle, finish and undo whatever lies there; each refuses or does no harm."""
+    said = []
+    for action in (
+        lambda: settle(str(directory), COMMAND, QUICK),
+        lambda: carry_out(CASES["remove"], directory, LATER),
+        lambda: [undo(journal.place, QUICK) for journal in journals_in(str(directory))],
+    ):
+        try:
+            action()
+        except KsegError as error:
+            assert error.exit_status == 4 and "\n" not in str(error)
+            said.append(str(error))
+    return said
+
+
+# --- links in the place of directories
+
+
+@pytest.mark.parametrize("part", ["new", "old"])
+def test_an_abandoned_journal_whose_folder_is_a_link(part: str, partition: Path, outside: Path) -> None:
+    before = contents(outside)
+    folder = plant(partition, header(partition))
+    (folder / part).symlink_to(outside)
+    assert every_command(partition)
+    assert contents(outside) == before
+
+
+@pytest.mark.parametrize("name", [".kseg", f".kseg/{ID}"])
+@pytest.mark.parametrize("kind", ["link", "file", "pipe", "dangling"])
+def test_a_place_of_journals_that_is_none(name: str, kind: str, partition: Path, outside: Path) -> None:
+    before = contents(outside)
+    (outside / "new").mkdir()
+    (outside / "new" / "0").write_bytes(b"")
+    path = partition / name
+    path.parent.mkdir(exist_ok=True)
+    match kind:
+        case "link":
+            path.symlink_to(outside)
+        case "dangling":
+            path.symlink_to(outside / "not there")
+        case "pipe":
+            os.mkfifo(path)
+        case _:
+            path.write_bytes(b"")
+    assert len(every_command(partition)) == 3
+    assert (outside / "new" / "0").exists() and not (outside / "not there").exists()
+    shutil.rmtree(outside / "new")
+    assert contents(outside) == before
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory", "device", "large", "deep"])
+def test_a_journal_that_is_no_file_of_ours(kind: str, partition: Path, outside: Path) -> None:
+    folder = plant(partition, header(partition))
+    path = folder / "journal.jsonl"
+    path.unlink()
+    match kind:
+        case "link":
+            path.symlink_to(outside / "passwd")
+        case "pipe":
+            os.mkfifo(path)
+        case "directory":
+            path.mkdir()
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "large":
+            with path.open("wb") as file:
+                file.truncate(1 << 30)
+        case _:
+            path.write_bytes(b"[" * 1_000_000 + b"\n")
+    before = contents(outside)
+    assert len(every_command(partition)) == 3
+    (finding,) = half_done_findings(str(partition))
+    assert finding.id == "half-done-journal" and contents(outside) == before
+
+
+def test_a_workplace_that_is_a_link(partition: Path, outside: Path) -> None:
+    """What a killed process of a cluster left is removed, but nothing through a link."""
+    before = contents(outside)
+    (partition / ".kseg").mkdir()
+    (partition / ".kseg" / ".work-x").symlink_to(outside)
+    place = Workplace(str(partition), LATER)
+    assert Path(place.path).is_dir()
+    place.close()
+    assert contents(outside) == before
+
+
+# --- what the lines say
+
+
+@pytest.mark.parametrize(
+    "quarantine",
+    [
+        "{outside}",
+        "{outside}/kseg-{id}/..",
+        "{outside}/kseg-{id}/orders-0.{inode:x}/..",
+        "outside/kseg-{id}/orders-0.{inode:x}",
+        "{link}/kseg-{id}/orders-0.{inode:x}",
+        "{outside}/./kseg-{id}/orders-0.{inode:x}",
+        "{outside}/kseg-{id}/orders-0.1",
+    ],
+)
+@pytest.mark.parametrize("is_decided", [False, True])
+def test_a_quarantine_elsewhere_that_is_not_of_this_directory(
+    quarantine: str, is_decided: bool, partition: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(outside.parent)
+    (outside.parent / "link").symlink_to(outside)
+    inode = partition.stat().st_ino
+    for tail in ("orders-0.1", f"orders-0.{inode:x}"):
+        folder = outside / f"kseg-{ID}" / tail
+        folder.mkdir(parents=True)
+        (folder / LOG).write_bytes(b"precious")
+    (outside / f"kseg-{ID}" / LOG).write_bytes(b"precious")
+    precious = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
+    words = quarantine.format(outside=outside, link=outside.parent / "link", id=ID, inode=inode)
+    steps = [{"do": "remove", "file": LOG, "why": "planted"}]
+    lines = [header(partition, quarantine=words, steps=steps)]
+    if is_decided:
+        lines.append({**STAGED, "copied": [[LOG, 0]]})
+    plant(partition, *lines)
+    assert len(every_command(partition)) == 3
+    assert precious == {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
+    assert (partition / LOG).read_bytes() == PARTITION[LOG]
+
+
+def test_a_decided_removal_of_what_is_kept_nowhere(partition: Path) -> None:
+    inode = (partition / LOG).stat().st_ino
+    steps = [{"do": "remove", "file": LOG, "why": "planted"}]
+    plant(partition, header(partition, steps=steps), {**STAGED, "kept": [[LOG, inode]]})
+    assert len(every_command(partition)) == 3
+    assert (partition / LOG).read_bytes() == PARTITION[LOG]
+
+
+def test_a_decided_cut_whose_end_is_kept_nowhere(partition: Path) -> None:
+    log = partition / LOG
+    steps = [{"do": "truncate", "file": LOG, "size": 0, "why": "planted"}]
+    lines = (
+        header(partition, steps=steps),
+        {**STAGED, "kept": [[LOG, log.stat().st_ino]], "tails": [[0, 0]]},
+    )
+    folder = plant(partition, *lines)
+    (folder / "old").mkdir()
+    (folder / "old" / LOG).hardlink_to(log)
+    (folder / "old" / f"{LOG}.from-0").write_bytes(b"something of the same length....")
+    assert len(every_command(partition)) == 3
+    assert log.read_bytes() == PARTITION[LOG]
+
+
+def test_a_cut_of_a_file_that_has_a_name_outside(partition: Path, outside: Path) -> None:
+    precious = outside / "linked"
+    precious.hardlink_to(partition / LOG)
+    before = contents(outside)
+    log = partition / LOG
+    from kseg.segment.crc import crc32c
+
+    steps = [{"do": "truncate", "file": LOG, "size": 0, "why": "planted"}]
+    lines = (
+        header(partition, steps=steps),
+        {**STAGED, "kept": [[LOG, log.stat().st_ino]], "tails": [[0, crc32c(PARTITION[LOG])]]},
+    )
+    folder = plant(partition, *lines)
+    (folder / "old").mkdir()
+    (folder / "old" / LOG).hardlink_to(log)
+    (folder / "old" / f"{LOG}.from-0").write_bytes(PARTITION[LOG])
+    said = every_command(partition)
+    assert "hard link" in said[0] and contents(outside) == before
+
+
+def test_an_undo_that_would_remove_what_no_step_has_written(partition: Path) -> None:
+    log = partition / LOG
+    status = log.stat()
+    others = [row for row in header(partition)["inputs"] if row[0] != LOG]  # type: ignore[attr-defined]
+    steps = [{"do": "write", "file": LOG, "size": status.st_size, "pieces": [], "why": "planted"}]
+    staged = {**STAGED, "files": [[0, status.st_ino, status.st_size, status.st_mtime_ns, 1]]}
+    plant(partition, header(partition, inputs=others, steps=steps), staged, {"type": "done"})
+    with pytest.raises(Refused, match="is not what was written there"):
+        undo(Place(str(partition), ID, in_log_dir=False), QUICK)
+    assert log.read_bytes() == PARTITION[LOG]
+
+
+def test_evidence_that_was_moved_below_an_abandoned_journal_stays(partition: Path) -> None:
+    folder = plant(partition, header(partition))
+    (folder / "old").mkdir()
+    (partition / LOG_9).rename(folder / "old" / LOG_9)
+    said = every_command(partition)
+    assert all("bytes are not in" in sentence for sentence in said)
+    assert (folder / "old" / LOG_9).read_bytes() == PARTITION[LOG_9]
+
+
+def test_an_append_that_never_was_does_not_cut_a_file_with_a_name_outside(
+    partition: Path, outside: Path
+) -> None:
+    (outside / "linked").hardlink_to(partition / LOG)
+    before = contents(outside)
+    first = header(partition, kind="guard", command="append", grows=[LOG], replaces=[], is_new=False)
+    rows = [[name, 0 if name == LOG else size, *more] for name, size, *more in first["inputs"]]  # type: ignore[attr-defined]
+    plant(partition, {**first, "inputs": rows}, {"type": "staged", "kept": {}})
+    assert "hard link" in every_command(partition)[-1]
+    assert contents(outside) == before
+
+
+def test_a_journal_with_a_second_name_is_not_written_to(partition: Path, outside: Path) -> None:
+    steps = [{"do": "rename", "file": LOG, "to": "other", "why": "planted"}]
+    kept = [[LOG, (partition / LOG).stat().st_ino]]
+    folder = plant(partition, header(partition, steps=steps), {**STAGED, "kept": kept})
+    (folder / "old").mkdir()
+    (folder / "old" / LOG).hardlink_to(partition / LOG)
+    (outside / "journal").hardlink_to(folder / "journal.jsonl")
+    before = contents(outside)
+    assert every_command(partition)
+    assert contents(outside) == before
+
+
+# --- names that change between a look and the use
+
+
+def test_a_directory_that_is_swapped_for_a_link_while_it_changes(tmp_path: Path, outside: Path) -> None:
+    """The change goes to the directory that was claimed, wherever its name leads by then."""
+
+    class Swapping(type(QUICK)):  # type: ignore[misc]
+        done = False
+
+        def create(self, path: str) -> int:
+            if not self.done:
+                type(self).done = True
+                directory.rename(tmp_path / "aside")
+                directory.symlink_to(outside)
+            return int(super().create(path))
+
+    directory = CASES["swap"].lay(tmp_path / "data")
+    before = contents(outside)
+    apply_plan(CASES["swap"].plan(directory), journal_id=ID, disk=Swapping())
+    assert contents(outside) == before
+    assert (tmp_path / "aside" / ".kseg" / ID / "journal.jsonl").is_file()
+
+
+def test_a_partition_that_is_a_link_is_not_claimed(tmp_path: Path) -> None:
+    directory = CASES["swap"].lay(tmp_path / "elsewhere")
+    link = tmp_path / "orders-0"
+    link.symlink_to(directory)
+    with pytest.raises(Refused, match="--follow-links"):
+        carry_out(CASES["swap"], link)
+    with pytest.raises(Refused, match="--follow-links"), Guard(str(link), "append", journal_id=ID):
+        pass
+    with pytest.raises(Refused), claimed(str(link)):
+        pass
+    assert not (directory / ".kseg").exists()
+
+
+# --- the lock
+
+
+@pytest.mark.parametrize("kind", ["dangling", "link", "pipe", "directory", "device"])
+def test_a_lock_that_is_no_file(kind: str, tmp_path: Path, outside: Path) -> None:
+    path = tmp_path / ".lock"
+    match kind:
+        case "dangling":
+            path.symlink_to(outside / "made")
+        case "link":
+            path.symlink_to(outside / "passwd")
+        case "pipe":
+            os.mkfifo(path)
+        case "directory":
+            path.mkdir()
+        case _:
+            path.symlink_to("/dev/null")
+    before = contents(outside)
+    with (
+        pytest.raises(Refused, match=r"cannot lock .*\.lock: it is (a link|no regular file)"),
+        locked([str(tmp_path)]),
+    ):
+        pass
+    assert contents(outside) == before
+
+
+def test_the_ids_of_journals_do_not_overlap(tmp_path: Path) -> None:
+    """`kseg-journal-X-old-Y.jsonl` would be a file of the journal X and a journal as well."""
+    case = Case({"meta.properties": b"version=1\n"}, lambda _directory: (), is_partition=False)
+    directory = case.lay(tmp_path)
+    (directory / f"kseg-journal-{ID}-old-y.jsonl").write_bytes(b"evidence")
+    places = {journal.place for journal in journals_in(str(directory))}
+    assert places == {Place(str(directory), ID, in_log_dir=True)}
+    with pytest.raises(Refused):
+        settle(str(directory), COMMAND, QUICK)
+    assert (directory / f"kseg-journal-{ID}-old-y.jsonl").read_bytes() == b"evidence"
+
+
+def test_a_real_journal_has_the_fields_of_the_planted_ones(partition: Path) -> None:
+    """So that the tests above do not pass because of a field that nobody has."""
+    applied = carry_out(CASES["swap"], partition)
+    first = json.loads(Path(applied.journal).read_text().splitlines()[0])
+    assert {*first} == {*header(partition), "sum"}
