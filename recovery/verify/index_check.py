@@ -192,6 +192,11 @@ class OffsetIndexCheck(_IndexCheck):
         slot = bisect_left(range(self.slots), position, key=self._position)
         return self._offset(slot) if slot < self.slots and self._position(slot) == position else None
 
+    def last_positions(self, before: int, count: int) -> list[int]:
+        """Where the last batches begin, at most `count`, that lie before a position and have an entry."""
+        stop = bisect_left(range(self.slots), before, key=self._position)
+        return [self._position(slot) for slot in range(max(0, stop - count), stop)]
+
     def _is_beyond(self, slot: int, facts: SegmentFacts) -> bool:
         return self._position(slot) >= facts.size_bytes
 

@@ -47,7 +47,7 @@ class Aborted:
 class Piece:
     """A stretch of a `.log`, or a whole `.kafka` file. path: as shown. base_offset: from its name. start, stop: batch
     boundaries in bytes, stop None for the end of the file. size_bytes: from one to the other when it was planned.
-    aborted: those that may overlap it."""
+    aborted: those that may overlap it. asks_markers: they come from transaction indexes, and are compared with the log."""
 
     path: str
     topic: str
@@ -59,6 +59,16 @@ class Piece:
     size_bytes: int = 0
     aborted: tuple[Aborted, ...] = ()
     is_ancient: bool = False
+    asks_markers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What somebody has found of a piece who looked at it before. misplaced: positions of batches whose offsets are not
+    theirs: their records are read as invalid ones. spans: of bytes that were found valid (`scanning.trust`)."""
+
+    misplaced: frozenset[int] = frozenset()
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

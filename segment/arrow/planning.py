@@ -9,8 +9,8 @@
    when a sound batch begins there that fits it.
 4. What is larger than a part is cut where index entries lead to sound batches, about a part from each other; without
    an index, where headers do that are followed one by one.
-5. For readers of committed data the batch headers of all segments are replayed (`dump.committed`), whatever the side
-   files say; or the transaction indexes and the newest snapshot are believed, as a broker believes them.
+5. For readers of committed data the batch headers of all segments are replayed; or the transaction indexes and the
+   newest snapshot are believed, as a broker believes them (`transactions`).
 """
 
 import os
@@ -20,13 +20,12 @@ from dataclasses import dataclass, replace
 from kseg.segment import columns as C
 from kseg.segment.ancient.log import AncientLog
 from kseg.segment.arrow.pieces import INT64_MIN, Aborted, Bounds, Piece
+from kseg.segment.arrow.transactions import from_indexes, from_log
 from kseg.segment.columns import Columns
-from kseg.segment.dump.committed import undecided
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.layout import INT64_MAX, MAGIC_V2
 from kseg.segment.lookup.by_time import last_claim
 from kseg.segment.partition.log_segment import LogSegment
-from kseg.segment.partition.log_state import aborted_transactions, last_stable_offset
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.scan import Damage
 from kseg.segment.targets import PartitionTarget
@@ -37,10 +36,12 @@ SMALLEST_PART_BYTES = 64 * 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """read_committed: leave out what a reader of committed data is not given. trust_transactions: believe the
-    transaction indexes and snapshots. use_indexes: ask offset and time indexes."""
+    transaction indexes and snapshots. asks_markers: tell where those and the log disagree. use_indexes: ask offset and time
+    indexes."""
 
     read_committed: bool = False
     trust_transactions: bool = False
+    asks_markers: bool = True
     use_indexes: bool = True
 
 
@@ -72,7 +73,14 @@ def stretches_of(log: PartitionLog, topic: str, partition: int, bounds: Bounds, 
         bounds = replace(bounds, to_offset=min(bounds.to_offset, stable_offset))
     stretches: list[Stretch] = []
     for segment in _within(log, bounds, wish):
-        whole = Piece(segment.path, topic, partition, segment.base_offset, bounds)
+        whole = Piece(
+            segment.path,
+            topic,
+            partition,
+            segment.base_offset,
+            bounds,
+            asks_markers=wish.read_committed and wish.trust_transactions and wish.asks_markers,
+        )
         for piece in _trimmed(segment, whole, wish.use_indexes):
             stretches.append(Stretch(segment, _with_aborted(piece, segment, aborted)))
         segment.close()
@@ -135,7 +143,8 @@ def _trimmed(segment: LogSegment, whole: Piece, use_indexes: bool) -> Iterator[P
 
 
 def _stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
-    """Where the first sound batch begins that holds only offsets from `offset` on; None when that is not known."""
+    """Where the second sound batch begins that holds only offsets from `offset` on, right behind the first; None when
+    that is not known. A base offset stands outside the checksum: one batch alone may seem to lie behind."""
     if segment.offset_index is None:
         return None
 
@@ -143,8 +152,11 @@ def _stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
         bases, magics = table.column(C.BASE_OFFSET), table.column(C.MAGIC)
         return (row for row in range(table.count) if bases[row] >= offset and magics[row] >= MAGIC_V2)
 
+    end = -1
     for batch in segment.walk.find(max(start, segment.start_for(offset)), behind):
-        return batch.position
+        if batch.position == end:
+            return batch.position
+        end = batch.end_position
     return None
 
 
@@ -258,19 +270,11 @@ def _walked_boundaries(segment: LogSegment, start: int, end: int, part_bytes: in
 # --- transactions
 
 
-def _transactions(log: PartitionLog, bounds: Bounds, wish: Wish) -> tuple[list[Aborted], int]:
+def _transactions(log: PartitionLog, bounds: Bounds, wish: Wish) -> tuple[Sequence[Aborted], int]:
     """The aborted transactions, and the offset from which on nothing is decided."""
     if not log.segments:
         return [], INT64_MAX
-    if wish.trust_transactions:
-        stable_offset = last_stable_offset(log)
-        found = aborted_transactions(log, bounds.from_offset, min(bounds.to_offset, stable_offset))
-        return [
-            Aborted(each.producer_id, each.first_offset, each.last_offset) for each in found
-        ], stable_offset
-    replayed, first_open = undecided(log.segments[0].path)
-    aborted = [Aborted(each.producer_id, each.first_offset, each.last_offset) for each in replayed]
-    return aborted, INT64_MAX if first_open is None else first_open
+    return from_indexes(log, bounds) if wish.trust_transactions else from_log(log)
 
 
 def _with_aborted(piece: Piece, segment: LogSegment, aborted: Sequence[Aborted]) -> Piece:

@@ -20,13 +20,15 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.arrow.builder import BatchBuilder
 from kseg.segment.arrow.columns import Origin
-from kseg.segment.arrow.pieces import Aborted, Bounds, Piece, Reading
+from kseg.segment.arrow.pieces import Aborted, Bounds, Judged, Piece, Reading
+from kseg.segment.arrow.transactions import MarkerCheck
 from kseg.segment.dump.damage import damage_finding, undecodable
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import gather as G
 from kseg.segment.scanning.decode import Chunk, Decoder
 from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.trust import Trust
 
 if TYPE_CHECKING:
     from kseg.segment.columns import Columns
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
 _NO_BOUNDS = Bounds()
 
 
-def read_piece(piece: Piece, reading: Reading, schema: pa.Schema) -> Iterator[pa.RecordBatch | Finding]:
+def read_piece(
+    piece: Piece, reading: Reading, schema: pa.Schema, judged: Judged | None = None
+) -> Iterator[pa.RecordBatch | Finding]:
     """Batches with the columns of `schema` (see `BatchBuilder`) and findings. Raises UnreadableInput."""
     if piece.bounds.is_empty:
         return
@@ -44,14 +48,18 @@ def read_piece(piece: Piece, reading: Reading, schema: pa.Schema) -> Iterator[pa
         yield from read_ancient(piece, reading, schema)
         return
     with MappedFile(piece.path) as file:
-        yield from _Reader(piece, reading, schema, file.view).results()
+        yield from _Reader(piece, reading, schema, file.view, judged or Judged()).results()
 
 
 class _Reader:
-    def __init__(self, piece: Piece, reading: Reading, schema: pa.Schema, view: memoryview) -> None:
+    def __init__(
+        self, piece: Piece, reading: Reading, schema: pa.Schema, view: memoryview, judged: Judged
+    ) -> None:
         self.piece = piece
         self.reading = reading
-        self.scanner = Scanner(view, piece.base_offset)
+        self.misplaced = judged.misplaced
+        trust = Trust(judged.spans) if judged.spans else None
+        self.scanner = Scanner(view, piece.base_offset, trust=trust)
         self.decoder = Decoder(view)
         origin = Origin(piece.path, piece.topic, piece.partition)
         self.builder = BatchBuilder(schema, origin, reading.records_per_batch, reading.bytes_per_batch)
@@ -61,6 +69,7 @@ class _Reader:
         self.bounds = memoryview(
             array("q", [bounds.from_offset, bounds.to_offset, bounds.from_ms, control, bounds.to_ms])
         )
+        self.markers = MarkerCheck(piece, view) if piece.asks_markers else None
         self.aborted: dict[int, list[Aborted]] = {}
         for each in piece.aborted:
             self.aborted.setdefault(each.producer_id, []).append(each)
@@ -71,6 +80,8 @@ class _Reader:
             if isinstance(block, Damage):
                 yield from self._damaged(block)
             else:
+                if self.markers is not None:
+                    yield from self.markers.table(block)
                 yield from self._table(block)
                 if self._is_behind(block):
                     break
@@ -84,9 +95,29 @@ class _Reader:
     # --- batches
 
     def _table(self, table: "Columns") -> Iterator[pa.RecordBatch | Finding]:
-        for first, stop in self._runs(table):
+        for first, stop in self._placed(table):
             for chunk in self.decoder.chunks(table, first, stop):
                 yield from self._chunk(table, chunk)
+
+    def _placed(self, table: "Columns") -> Iterator[tuple[int, int]]:
+        """The runs in which something is wanted, without batches whose offsets are not theirs; where those are wanted
+        too, they are told as invalid."""
+        if not self.misplaced:
+            yield from self._runs(table)
+            return
+        positions = table.column(C.POSITION)
+        for first, stop in self._runs(table):
+            begin = first
+            for row in range(first, stop):
+                if positions[row] in self.misplaced:
+                    if self.reading.include_invalid:
+                        table.cells[C.VALID * table.capacity + row] = 0
+                        continue
+                    if begin < row:
+                        yield begin, row
+                    begin = row + 1
+            if begin < stop:
+                yield begin, stop
 
     def _runs(self, table: "Columns") -> Iterator[tuple[int, int]]:
         row = 0

@@ -70,6 +70,7 @@ def _reader(session: "SparkSession", options: ExportOptions) -> "DataFrameReader
     wishes: Mapping[str, bool] = {
         "failOnDataLoss": False,
         "includeDeleted": True,  # all that lies there, as without a cluster
+        "checkHeaders": False,  # so believed, too
         "includeControl": (options.with_control or bool(options.selection.control)) and not committed,
     }
     reader = session.read.format("kafka-log")

@@ -98,6 +98,7 @@ class SourceOptions:
     min_partitions, records_per_partition: None when not given. latest_when_no_match: what a starting time that no
     record reaches stands for (False: an error). include_deleted: also what lies below the log start.
     trust_transactions: which transactions were aborted is read from the transaction indexes, not from the log.
+    check_headers: batches are judged beside their neighbours, as by `verify`.
     wanted: of the records between the starting and ending offsets only those within.
     """
 
@@ -122,6 +123,7 @@ class SourceOptions:
     include_invalid: bool = False
     include_deleted: bool = False
     use_indexes: bool = True
+    check_headers: bool = True
     trust_transactions: bool = False
     table: str = RECORDS
 
@@ -161,6 +163,7 @@ READ_NAMES: Final = (
     "includeInvalid",
     "includeDeleted",
     "useIndexes",
+    "checkHeaders",
     "transactions",
     "table",
 )
@@ -205,6 +208,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool = False) -> Source
         include_invalid=words.boolean("includeInvalid", False),
         include_deleted=words.boolean("includeDeleted", False),
         use_indexes=words.boolean("useIndexes", True),
+        check_headers=words.boolean("checkHeaders", True),
         trust_transactions=words.choice("transactions", (FROM_LOG, FROM_INDEX)) == FROM_INDEX,
         table=words.choice("table", (RECORDS, FINDINGS)),
     )

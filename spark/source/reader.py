@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kseg.segment.arrow.pieces import Piece, Reading
+from kseg.recovery.verify.headers import concerns, judge_headers
+from kseg.segment.arrow.pieces import Judged, Piece, Reading
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.findings import Finding
+from kseg.segment.findings import ERROR, Finding
 from kseg.spark.source.options import FINDINGS, SourceOptions
 from kseg.spark.source.splits import DataLoss, tasks_of
 
@@ -59,7 +60,7 @@ def records_in(
     for result in _results(pieces, options, schema):
         if isinstance(result, pa.RecordBatch):
             yield result
-        elif options.fail_on_data_loss:
+        elif options.fail_on_data_loss and result.severity == ERROR:
             raise DataLoss(
                 f"data may be lost in {result.path}: {result.message}; with failOnDataLoss=false the records around "
                 "it are read, and table=findings tells what is not"
@@ -113,11 +114,26 @@ def reading_of(options: SourceOptions) -> Reading:
 def _results(
     pieces: Sequence[Piece], options: SourceOptions, schema: "StructType"
 ) -> "Iterator[RecordBatch | Finding]":
-    from kseg.segment.arrow.records import read_piece
-
     columns, reading = columns_of(schema), reading_of(options)
     for piece in pieces:
         try:
-            yield from read_piece(piece, reading, columns)
+            yield from results_of(piece, reading, columns, checks_headers=options.check_headers)
         except UnreadableInput as error:
             yield Finding("unreadable-file", piece.path, str(error))
+
+
+def results_of(
+    piece: Piece, reading: Reading, columns: "Schema", *, checks_headers: bool
+) -> "Iterator[RecordBatch | Finding]":
+    """What a piece holds, and what is wrong with it: first with its headers, as `verify` judges them, then byte by byte.
+    Raises UnreadableInput."""
+    from kseg.segment.arrow.records import read_piece
+
+    if not checks_headers or piece.is_ancient or piece.bounds.is_empty:
+        yield from read_piece(piece, reading, columns)
+        return
+    found = judge_headers(piece.path, piece.base_offset, piece.start, piece.stop)
+    for finding in found.findings:
+        if concerns(finding, piece.bounds):
+            yield finding
+    yield from read_piece(piece, reading, columns, Judged(found.misplaced, found.spans))

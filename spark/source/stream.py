@@ -43,7 +43,7 @@ from kseg.spark.source.progress import (
     missed,
     to_json,
 )
-from kseg.spark.source.reader import columns_of, reading_of
+from kseg.spark.source.reader import columns_of, reading_of, results_of
 from kseg.spark.source.schema import check_schema
 from kseg.spark.source.splits import DataLoss, check_number
 from kseg.spark.source.words import Words
@@ -259,6 +259,7 @@ class _RangeReader:
             wish = Wish(
                 read_committed=options.read_committed,
                 trust_transactions=True,
+                asks_markers=False,  # a broker at work writes the index behind the log
                 use_indexes=options.use_indexes,
             )
             bounds = Bounds(from_offset=max(self._next_offset, log.start_offset), to_offset=work.end_offset)
@@ -267,9 +268,7 @@ class _RangeReader:
 
     def _read(self, piece: Piece, identity: tuple[int, int]) -> "Iterator[RecordBatch]":
         """What a piece holds, once it is known that its positions are of the file that was opened."""
-        from kseg.segment.arrow.records import read_piece
-
-        items = read_piece(piece, self._reading, self._schema)
+        items = results_of(piece, self._reading, self._schema, checks_headers=self._options.check_headers)
         is_checked = False
         for item in items:
             if not is_checked and _identity(piece.path) != identity:

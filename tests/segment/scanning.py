@@ -58,6 +58,13 @@ def batch(
     return encode_batch(NewBatch(records=records, magic=magic, codec=codec))
 
 
+def batch_positions(data: bytes) -> list[int]:
+    """Where the batches begin of a log without damage."""
+    found = list(scan(data, 0))
+    assert all(isinstance(each, Batch) for each in found)
+    return [each.position for each in found]
+
+
 def file_of(pieces: Iterable[bytes]) -> tuple[bytes, list[int]]:
     """The pieces one behind the other, and the position of each."""
     data, positions = bytearray(), []
