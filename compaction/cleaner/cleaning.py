@@ -193,7 +193,7 @@ class Cleaning:
             totals,
         )
         if self._sketch is not None and totals is self.totals:
-            self._sketch.count(chunk, self._map, self._flags, table, self._segment.base_offset)
+            self._sketch.count(chunk, self._flags, table, self._segment.base_offset)
 
     def _note_horizons(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
         if len(self._runs) < 2 * table.capacity:

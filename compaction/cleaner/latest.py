@@ -54,7 +54,6 @@ class LatestOffsets:
         self._words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
         self._two_slots = memoryview(array("q", [0, 0, 0, R.LATER, 0, L.INT64_MAX]))
         self.latest_offset = offset_map.latest_offset
-        self.hashes = offset_map.hashes
         self.words, self.slots, self.slot_count = self._words, self._two_slots, 2
 
     def hash(self, chunk: Chunk) -> bool:

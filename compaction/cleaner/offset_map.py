@@ -39,18 +39,17 @@ class Full:
 class KeyJudge(Protocol):
     """What a second pass asks about a table of records, and the kernel (`keyjudge.judge_rows`) about each record of it.
 
-    hashes: of its keys. words: by which they are looked up in `slots`; where that is the map itself, the hashes.
+    words: by which they are looked up in `slots`; where that is the map itself, the hashes of their keys.
     latest_offset: records above it are not judged.
     """
 
-    hashes: memoryview
     words: memoryview
     slots: memoryview
     slot_count: int
     latest_offset: int
 
     def hash(self, chunk: Chunk) -> bool:
-        """Fill `words` and `hashes` for a chunk; False when a key or value lies outside of the body."""
+        """Fill `words` for a chunk; False when a key or value lies outside of the body."""
 
 
 class OffsetMap:

@@ -111,7 +111,7 @@ class LocalPasses:
     def second(self, log: LogAtWork, work: SecondPass) -> Second:
         sketch = KeySketch() if work.top_keys else None
         horizon_ms = work.legacy_horizon_ms
-        judge = self._map if sketch is not None else quicker(self._map, log.segments[0].base_offset)
+        judge = quicker(self._map, log.segments[0].base_offset)
         cleaning = Cleaning(judge, log.settings, log.records, work.upper_offset, horizon_ms, sketch)
         done = Second()
         cleaned: list[Segment] = []

@@ -3,21 +3,25 @@
 A sketch of fixed size keeps one key a place (`keyjudge.tally_keys`); so a key that shares its place with a weightier one is not
 named, and what a key had before it held its place is not counted: the figures are at least what they say. The name is
 read from the log again, from the first old value that was counted.
+
+Places come from a hash with a seed of its own that never changes, so the same log has the same keys named in every run. The map that
+decides what stays has a secret instead: there, two keys that are made to meet would cost a record, and here a name.
 """
 
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kseg.compaction.cleaner.offset_map import KeyJudge
 from kseg.compaction.cleaner.segments import Segment
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
 from kseg.segment.kernel import keyjudge as K
+from kseg.segment.kernel.keymap import hash_rows
 from kseg.segment.kernel.walk import walk
-from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder, record_at
 
 _PLACES = 1 << 16
+_SEED = 0x6B736567, 0x6B657973
 _WIDTH = 8
 _BYTES, _VALUES, _SEGMENT, _POSITION, _OFFSET = range(3, 8)
 
@@ -36,17 +40,17 @@ class KeySketch:
 
     def __init__(self) -> None:
         self._cells = memoryview(array("q", bytes(8 * _WIDTH * _PLACES)))
+        self._hashes = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
 
-    def count(
-        self, chunk: Chunk, offset_map: KeyJudge, flags: bytearray, table: Columns, base_offset: int
-    ) -> None:
+    def count(self, chunk: Chunk, flags: bytearray, table: Columns, base_offset: int) -> None:
         """The judged records of a chunk of the segment that begins at `base_offset`."""
         records = chunk.records
+        hash_rows(chunk.body, records.cells, records.capacity, records.count, *_SEED, self._hashes)
         K.tally_keys(
             records.cells,
             records.capacity,
             records.count,
-            offset_map.hashes,
+            self._hashes,
             flags,
             table.cells,
             table.capacity,

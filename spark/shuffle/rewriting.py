@@ -53,9 +53,8 @@ def rewritten(
 ) -> Rewritten:
     """The new log of a group is there. superseded: offsets of records that have later ones. Raises Refused."""
     sketch = KeySketch() if work.top_keys else None
-    secret = plan.secret if sketch is not None else None
     base = group.segments[0].base_offset
-    survivors = Survivors(base, group.bound, work.upper_offset - 1, secret)
+    survivors = Survivors(base, group.bound, work.upper_offset - 1)
     try:
         for offsets in superseded:
             survivors.supersede(offsets)

@@ -11,7 +11,6 @@ from array import array
 
 from kseg.segment import layout as L
 from kseg.segment.files import PrivateMemory
-from kseg.segment.kernel import keymap as K
 from kseg.segment.kernel import keyrows as R
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
 
@@ -21,17 +20,13 @@ _MOST_OFFSETS = L.INT32_MAX + 1  # what one segment can have
 class Survivors:
     """Of a group that begins at `base_offset`, the one behind it beginning at `bound`.
 
-    latest_offset: records above it are not judged. secret: of the hash of keys; None where nobody asks for `hashes`.
+    latest_offset: records above it are not judged.
     """
 
-    def __init__(
-        self, base_offset: int, bound: int, latest_offset: int, secret: tuple[int, int] | None
-    ) -> None:
+    def __init__(self, base_offset: int, bound: int, latest_offset: int) -> None:
         self._base = base_offset
-        self._secret = secret
         self._memory = PrivateMemory(max(1, min(bound - base_offset, _MOST_OFFSETS) // 8 + 1))
         self.words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
-        self.hashes = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
         self.slots = memoryview(array("q", [0, 0, 0, R.LATER, 0, L.INT64_MAX]))
         self.slot_count = 2
         self.latest_offset = latest_offset
@@ -45,10 +40,6 @@ class Survivors:
     def hash(self, chunk: Chunk) -> bool:
         records = chunk.records
         cells, capacity, count = records.cells, records.capacity, records.count
-        if self._secret is not None:
-            done = K.hash_rows(chunk.body, cells, capacity, count, *self._secret, self.hashes)
-            if done < count:
-                return False
         size = memoryview(chunk.body).nbytes
         done = R.look_up(size, cells, capacity, count, self._base, self._memory.view, self.words)
         return done == count
