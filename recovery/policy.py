@@ -64,7 +64,8 @@ class Removed:
     """Bytes that leave a log. file: the name as found; position, length: in it. first_offset, last_offset: of the
     offsets that are lost with them as far as one can know (both None: none, or nobody can tell). cause: id of the
     finding. batches: how many valid batches are among them (a broker throws those away, salvage does only when
-    another holds the same offsets)."""
+    another holds the same offsets). records: that a consumer would have seen and that no other bytes hold, by the headers
+    (control records are none); None when nobody can tell."""
 
     file: str
     position: int
@@ -73,6 +74,7 @@ class Removed:
     last_offset: int | None
     cause: str
     batches: int = 0
+    records: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,9 @@ def _rows(segment: LogSegment, extent: _Extent, query: ReadQuery) -> Iterator[Ev
     view = segment.file.view
     decoder = Decoder(view)
     end = extent.end if not extent.is_cut else _whole_end(segment, extent.start, extent.end)
-    for block in Scanner(view, segment.base_offset).blocks(extent.start, end):
+    for block in Scanner(view, segment.base_offset, next_base=segment.following_base).blocks(
+        extent.start, end
+    ):
         if isinstance(block, Damage):
             yield damage_finding(segment.path, block)
             continue

@@ -13,6 +13,7 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.dump.damage import damage_finding
 from kseg.segment.findings import Finding
+from kseg.segment.scanning.lost_range import plus, records_of
 from kseg.segment.scanning.scan import Damage, Scanner
 
 
@@ -29,7 +30,7 @@ def report_cut(
     next_offset: behind the last batch before the cut, None when there is none. cause: None when the bytes themselves
     say it. Returns the id of the finding that is to blame.
     """
-    batches, lowest, highest, damage = _look_through(place, name, base_offset, position, next_offset)
+    batches, lowest, highest, damage, records = _look_through(place, name, base_offset, position, next_offset)
     if cause is None and damage is not None:
         cause = damage_finding(place.path(name), damage)
     blame = "torn-tail" if cause is None else cause.id
@@ -42,7 +43,7 @@ def report_cut(
             first = min(lowest, base_offset if next_offset is None else next_offset)
         length = source.length - position
         at = source.position + position
-        place.removed.append(Removed(source.name, at, length, first, highest, blame, batches))
+        place.removed.append(Removed(source.name, at, length, first, highest, blame, batches, records))
     return blame
 
 
@@ -53,31 +54,42 @@ def report_whole(
     source = place.source(name)
     if source is None or not source.length:
         return
-    batches, first, last, _ = _look_through(place, name, base_offset, 0, None)
+    batches, first, last, _, records = _look_through(place, name, base_offset, 0, None)
     if is_replaced:
         first = last = None
-    place.removed.append(Removed(source.name, source.position, source.length, first, last, cause, batches))
+        records = 0
+    place.removed.append(
+        Removed(source.name, source.position, source.length, first, last, cause, batches, records)
+    )
 
 
 def _look_through(
     place: Workplace, name: str, base_offset: int, position: int, next_offset: int | None
-) -> tuple[int, int | None, int | None, Damage | None]:
-    """(valid batches from `position` on, their least and greatest offset, the first damage)."""
+) -> tuple[int, int | None, int | None, Damage | None, int | None]:
+    """(valid batches from `position` on, the least and greatest offset of what goes, the first damage, its records)."""
     scanner = Scanner(place.view(name), base_offset)
     scanner.next_offset = next_offset
     batches, lowest, highest, damage = 0, L.INT64_MAX, -1, None
+    records: int | None = 0
     for block in scanner.blocks(position):
         if isinstance(block, Damage):
             damage = damage or block
             inside = [*_batches_in(scanner, block)]
             batches += len(inside)
+            records = plus(records, block.lost.records)
+            if block.lost.first_offset is not None and block.lost.last_offset is not None:
+                lowest = min(lowest, block.lost.first_offset)
+                highest = max(highest, block.lost.last_offset)
             lowest = min([lowest, *(first for first, _ in inside)])
             highest = max([highest, *(last for _, last in inside)])
         else:
             batches += block.count
+            records = plus(records, records_of(block))
             lowest = min(lowest, min(block.column(C.BASE_OFFSET)))
             highest = max(highest, max(block.column(C.LAST_OFFSET)))
-    return (batches, lowest, highest, damage) if batches else (0, None, None, damage)
+    if highest < 0:
+        return batches, None, None, damage, records
+    return batches, lowest, highest, damage, records
 
 
 def _batches_in(scanner: Scanner, damage: Damage) -> Iterator[tuple[int, int]]:

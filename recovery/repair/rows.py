@@ -10,6 +10,7 @@ from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Fresh, Span
 from kseg.segment.plan.steps import Plan, Remove, Write
+from kseg.segment.scanning.lost_range import plus
 
 Row = dict[str, object]
 
@@ -61,8 +62,17 @@ def cost_row(repair: Repair, damage: Sequence[Removed] = ()) -> Row:
         "bytes": repair.bytes_lost,
         "batches": sum(removed.batches for removed in repair.removed),
         "offsets": _count(lost, repair.kept) + _count(_ranges(removed for removed, _ in left), lost),
+        "records": _records(repair, [removed for removed, _ in left]),
         "damaged_bytes_left": sum(length for _, length in left),
     }
+
+
+def _records(repair: Repair, left: Iterable[Removed]) -> int | None:
+    """How many records of consumers are lost; None when nobody can tell."""
+    records: int | None = 0
+    for removed in (*repair.removed, *left):
+        records = plus(records, removed.records)
+    return records
 
 
 Range = tuple[int, int]
@@ -126,5 +136,6 @@ def _removed_row(directory: str, removed: Removed) -> Row:
         "first_offset": removed.first_offset,
         "last_offset": removed.last_offset,
         "batches": removed.batches,
+        "records": removed.records,
         "finding": removed.cause,
     }

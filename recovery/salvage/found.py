@@ -26,6 +26,7 @@ from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.kernel.walk import walk
 from kseg.segment.plan.pieces import Fresh, Piece, Span
 from kseg.segment.scanning.decode import Decoder
+from kseg.segment.scanning.lost_range import plus, records_of
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE
 
 _MOST_OPEN = 8
@@ -141,6 +142,15 @@ class Logs:
                 raise AssertionError("a stretch holds valid batches only")
             self._repair(stretch.log, table)
             yield table
+
+    def records_in(self, stretch: Stretch, from_offset: int) -> int | None:
+        """Of the batches of a stretch that reach to an offset, what a consumer would see; None when nobody can tell."""
+        records: int | None = 0
+        for table in self.tables(stretch):
+            for row in range(table.count):
+                if table.at(C.LAST_OFFSET, row) >= from_offset:
+                    records = plus(records, records_of(table, row, row + 1))
+        return records
 
     def first_offset(self, number: int, table: Columns, row: int) -> int:
         """The true first offset of a batch: of a compressed set of an old format only its messages know it."""

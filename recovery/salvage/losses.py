@@ -1,9 +1,9 @@
 """What is lost, in ranges: bytes that leave a log, and the offsets that go with them.
 
-Lost are the offsets between the neighbours of what goes (behind the batch before it, before the batch behind it or
-the next segment), without those that stay somewhere else. At the end of the log there is no neighbour; there only
-witnesses know: files beside the log that tell of a greater offset, or the header of the torn batch itself. Several
-spans of bytes between the same neighbours share one range of offsets, which is told with the first.
+Which offsets damage stands for is said once, where it is found (`segment.scanning.lost_range`); here those are taken out that
+stay somewhere else. At the end of the log that may leave the last offset open; then witnesses know, files beside the
+log that tell of a greater one. Valid batches that no log can hold stand for the offsets between their neighbours, and
+several of them between the same neighbours share one range, which is told with the first.
 
 A log that ends between two batches, while files beside it know of later ones, was never written to its end: a range
 of offsets is lost, and no bytes (`lost-tail`).
@@ -19,11 +19,9 @@ from kseg.recovery.salvage.found import Logs, Stretch
 from kseg.recovery.salvage.leftovers import SetAside
 from kseg.recovery.salvage.overlaps import Beaten
 from kseg.recovery.salvage.watch import Loss, Watch
-from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 
 LOST_TAIL = "lost-tail"
-_DELTA_POSITION = 23
 
 Range = tuple[int, int]
 
@@ -72,7 +70,7 @@ class Losses:
         self._watches = watches
         self._kept = kept
         self._witness = witness
-        self._is_tail_told = False
+        self._told_to = -1  # the greatest offset that is lost with damage
 
     def removed(self, beaten: Sequence[Beaten], replaced: Sequence[SetAside]) -> tuple[Removed, ...]:
         """All of it, in the order of the logs."""
@@ -83,7 +81,7 @@ class Losses:
             found.append((entry.stretch.log, entry.stretch.position, self._of_beaten(entry)))
         in_order = [removed for _, _, removed in sorted(found, key=lambda item: item[:2])]
         asides = [
-            Removed(log.name, 0, log.contents.size_bytes, None, None, log.cause, log.contents.batches)
+            Removed(log.name, 0, log.contents.size_bytes, None, None, log.cause, log.contents.batches, 0)
             for log in replaced
             if log.is_replaced and log.contents.size_bytes
         ]
@@ -101,15 +99,44 @@ class Losses:
             last,
             cause,
             stretch.batches,
+            0 if first is None else self._logs.records_in(stretch, first),
         )
 
     def _of_loss(self, number: int, watch: Watch, told: "_Told") -> Removed:
         loss = told.loss
-        lost = self._between(number, watch, loss) if told.is_first else None
+        if loss.batches:
+            lost = self._between(number, watch, loss) if told.is_first else None
+            records = None if lost is not None else 0
+        else:
+            lost, records = self._of_damage(number, loss)
         first, last = lost or (None, None)
         return Removed(
-            self._logs[number].name, loss.position, loss.length, first, last, loss.cause, loss.batches
+            self._logs[number].name,
+            loss.position,
+            loss.length,
+            first,
+            last,
+            loss.cause,
+            loss.batches,
+            records,
         )
+
+    def _of_damage(self, number: int, loss: Loss) -> tuple[Range | None, int | None]:
+        """What the finding says, without what stays elsewhere."""
+        first, last, records = loss.first_offset, loss.last_offset, loss.records
+        if first is None:
+            return None, 0
+        if last is None:
+            is_end = number + 1 == len(self._logs)
+            if not is_end or self._witness is None or self._witness.last_offset < first:
+                return None, records
+            self._told_to = max(self._told_to, self._witness.last_offset)
+            return self._kept.without(first, self._witness.last_offset), None
+        self._told_to = max(self._told_to, last)
+        lost = self._kept.without(first, last)
+        if lost is None:
+            return None, 0
+        return lost, records if lost == (first, last) else None
 
     def _between(self, number: int, watch: Watch, loss: Loss) -> Range | None:
         at = bisect_left(watch.stretches, loss.position, key=lambda stretch: stretch.position)
@@ -119,36 +146,20 @@ class Losses:
         elif number + 1 < len(self._logs):
             last = self._logs[number + 1].base_offset - 1
         else:
-            last = self._at_the_end(number, loss, first)
+            last = None
         return None if last is None or last < first else self._kept.without(first, last)
-
-    def _at_the_end(self, number: int, loss: Loss, first: int) -> int | None:
-        """The last offset that was lost with the tail of the log."""
-        if self._witness is not None and self._witness.last_offset >= first:
-            self._is_tail_told = True
-            return self._witness.last_offset
-        if loss.first_offset != first:
-            return None
-        head = self._logs.view(number)[loss.position : loss.position + min(loss.length, L.BATCH_HEADER)]
-        if len(head) <= L.MAGIC_POSITION or head[L.MAGIC_POSITION] != L.MAGIC_V2:
-            return first
-        if len(head) < L.BATCH_HEADER:
-            return first
-        delta = int.from_bytes(head[_DELTA_POSITION : _DELTA_POSITION + 4], "big", signed=True)
-        count = int.from_bytes(head[L.BATCH_HEADER - 4 :], "big", signed=True)
-        return first + delta if delta >= 0 and 0 < count <= delta + 1 else first
 
     def with_tail(
         self, removed: tuple[Removed, ...], end_offset: int
     ) -> tuple[tuple[Removed, ...], Finding | None]:
         """`removed` and what files beside the log know of behind its end, unless damaged bytes there account for it."""
-        witness = self._witness
-        if witness is None or self._is_tail_told or witness.last_offset < end_offset:
+        witness, first = self._witness, max(end_offset, self._told_to + 1)
+        if witness is None or witness.last_offset < first:
             return removed, None
         log, last = self._logs[len(self._logs) - 1], witness.last_offset
         message = f"the log ends at offset {end_offset}, but {witness.by} knows of offset {last}"
-        finding = Finding(LOST_TAIL, log.path, message, log.size_bytes, 0, end_offset, last)
-        return (*removed, Removed(log.name, log.size_bytes, 0, end_offset, last, LOST_TAIL)), finding
+        finding = Finding(LOST_TAIL, log.path, message, log.size_bytes, 0, first, last)
+        return (*removed, Removed(log.name, log.size_bytes, 0, first, last, LOST_TAIL)), finding
 
 
 def lost_offsets(removed: Iterable[Removed]) -> list[Range]:

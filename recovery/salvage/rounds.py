@@ -127,19 +127,24 @@ class _Joined:
     def _still_removed(self) -> Iterator[Removed]:
         """What went before; offsets that are held again are not lost."""
         for removed in self._former.removed:
-            first, last = removed.first_offset, removed.last_offset
+            first, last, records = removed.first_offset, removed.last_offset, removed.records
             if first is not None and last is not None:
-                first, last = self._kept.without(first, last) or (None, None)
-            yield replace(removed, first_offset=first, last_offset=last)
+                still = self._kept.without(first, last)
+                if still != (first, last):
+                    records = 0 if still is None else None
+                first, last = still or (None, None)
+            yield replace(removed, first_offset=first, last_offset=last, records=records)
 
     def _now_removed(self) -> Iterator[Removed]:
         for removed in self._later.removed:
             offsets = removed.first_offset, removed.last_offset
-            batches = removed.batches
+            batches, records = removed.batches, removed.records
             for span in self._origins(removed.file, removed.position, removed.length):
                 first, last = offsets
-                yield Removed(span.name, span.position, span.length, first, last, removed.cause, batches)
-                offsets, batches = (None, None), 0
+                yield Removed(
+                    span.name, span.position, span.length, first, last, removed.cause, batches, records
+                )
+                offsets, batches, records = (None, None), 0, 0
 
     def _origins(self, name: str, position: int, length: int) -> Iterator[Span]:
         """Where these bytes of a planned file lie in the files as found; a header that was set right stands for the

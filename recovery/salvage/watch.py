@@ -55,7 +55,7 @@ CHECKSUM, LENGTH, OFFSET, EPOCH = "checksum", "length", "offset", "epoch"
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Bytes of a log that do not stay. cause: id of the finding. batches: valid ones among them. first_offset,
-    last_offset: of these batches; for damage, of what its header claims when that can be true."""
+    last_offset, records: that damage stands for, as its finding has them."""
 
     log: int
     position: int
@@ -64,6 +64,7 @@ class Loss:
     batches: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
+    records: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +133,17 @@ class Watch:
 
     def _note_damage(self, finding: Finding) -> None:
         assert finding.position is not None and finding.length is not None
-        claimed = finding.numbers["claimed_offset"]
-        first = claimed if isinstance(claimed, int) and claimed == finding.first_offset else None
+        records = finding.numbers["records"]
         self.losses.append(
-            Loss(self._number, finding.position, finding.length, finding.id, first_offset=first)
+            Loss(
+                self._number,
+                finding.position,
+                finding.length,
+                finding.id,
+                first_offset=finding.first_offset,
+                last_offset=finding.last_offset,
+                records=records if isinstance(records, int) else None,
+            )
         )
         self._damage = finding.position
 
@@ -276,7 +284,9 @@ class Watch:
         loss = self.losses[at]
         front = replace(loss, length=stretch.position - loss.position)
         rest = loss.position + loss.length - stretch.end_position
-        back = replace(loss, position=stretch.end_position, length=rest, first_offset=None)
+        back = replace(
+            loss, position=stretch.end_position, length=rest, first_offset=None, last_offset=None, records=0
+        )
         self.losses[at : at + 1] = [part for part in (front, back) if part.length]
 
     def _learn_epochs(self, table: Columns, stop: int) -> None:

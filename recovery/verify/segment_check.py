@@ -129,7 +129,13 @@ class SegmentCheck:
 
     def events(self) -> Iterator[Event]:
         chain, path = self._chain, self._place.path
-        scanner = Scanner(self._view, self._place.base_offset, trust=self._trust, data_end=self._data_end)
+        scanner = Scanner(
+            self._view,
+            self._place.base_offset,
+            trust=self._trust,
+            data_end=self._data_end,
+            next_base=lambda: self._place.next_base,
+        )
         for item in blocks_by_many(scanner, self._options.jobs):
             if isinstance(item, Damage):
                 yield from self._counted(chain.close(is_damaged=True))

@@ -8,34 +8,31 @@ from kseg.segment.findings import Finding
 
 if TYPE_CHECKING:
     from kseg.segment.scanning.decode import Problem
+    from kseg.segment.scanning.lost_range import LostRange
     from kseg.segment.scanning.scan import Damage
 
 
 def damage_finding(path: str, damage: "Damage") -> Finding:
-    """A damage span as a finding: its range, the offsets that are missing, and where reading goes on."""
-    last_lost = None
-    if damage.resumed_offset is not None:
-        last_lost = damage.resumed_offset - 1
+    """A damage span as a finding: its range, the offsets that it stands for, and where reading goes on."""
+    lost = damage.lost
     behind = (
         f"reading goes on at offset {damage.resumed_offset}"
         if damage.resumed_offset is not None
         else "nothing readable follows"
     )
-    lost = ""
-    if damage.next_offset is not None and last_lost is not None and last_lost >= damage.next_offset:
-        lost = f", offsets {damage.next_offset} to {last_lost} are not readable"
     repair = ""
     if damage.intact_length_bytes is not None:
         repair = f"; the batch is whole if its length is read as {damage.intact_length_bytes} bytes"
     return Finding(
         damage.kind,
         path,
-        f"{damage.length} bytes at position {damage.position} are no valid batch{lost}; {behind}{repair}",
+        f"{damage.length} bytes at position {damage.position} are no valid batch{_lost(lost)}; {behind}{repair}",
         position=damage.position,
         length=damage.length,
-        first_offset=damage.next_offset,
-        last_offset=last_lost,
+        first_offset=lost.first_offset,
+        last_offset=lost.last_offset,
         numbers={
+            "records": lost.records,
             "resumed_offset": damage.resumed_offset,
             "claimed_offset": damage.claimed_offset,
             "intact_length_bytes": damage.intact_length_bytes,
@@ -43,20 +40,17 @@ def damage_finding(path: str, damage: "Damage") -> Finding:
     )
 
 
-def invalid_batch(path: str, table: Columns, row: int) -> Finding:
-    """A batch whose length leads on but whose checksum is wrong."""
-    position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
-    first, last = table.at(C.BASE_OFFSET, row), table.at(C.LAST_OFFSET, row)
-    return Finding(
-        "bad-crc",
-        path,
-        f"the batch of {size} bytes at position {position} (offsets {first} to {last}) does not match its checksum",
-        position=position,
-        length=size,
-        first_offset=first,
-        last_offset=last,
-        numbers={"stored_crc": table.at(C.CRC, row)},
-    )
+def _lost(lost: "LostRange") -> str:
+    """Which offsets cannot be read, in words."""
+    first, last, records = lost.first_offset, lost.last_offset, lost.records
+    if first is None or last is None:
+        return ""
+    if first == last and records is not None and records <= 1:
+        return f", offset {first} is not readable" if records else f", offset {first} held no record"
+    if records is None:
+        return f", offsets {first} to {last} are not readable"
+    named = f"{records} record" if records == 1 else f"{records} records"
+    return f", offsets {first} to {last} ({named}) are not readable"
 
 
 def undecodable(path: str, table: Columns, problem: "Problem") -> Finding:

@@ -5,8 +5,10 @@ bytes are read once, its batches walked once, and their checksums judged once, a
 """
 
 import os
+from functools import partial
 
 from kseg.segment.files import MappedFile
+from kseg.segment.partition.names import parse_file_name
 from kseg.segment.scanning.scan import Scanner
 
 
@@ -17,7 +19,25 @@ class OpenLog:
 
     def __init__(self, path: str, base_offset: int, drop_cache: bool) -> None:
         self.file = MappedFile(path, drop_cache)
-        self.scanner = Scanner(self.file.view, base_offset)
+        self.scanner = scanner_of(path, self.file.view, base_offset)
+
+
+def scanner_of(path: str, view: memoryview, base_offset: int) -> Scanner:
+    """A scanner of the log at `path`; where damage reaches to its end, the log behind it in its directory is asked for."""
+    return Scanner(view, base_offset, next_base=partial(_following_base, path, base_offset))
+
+
+def _following_base(path: str, base_offset: int) -> int | None:
+    """The base offset of the next segment of its state in the directory of a log."""
+    own = parse_file_name(os.path.basename(path))
+    if own.base_offset is None:
+        return None
+    try:
+        names = map(parse_file_name, os.listdir(os.path.dirname(path) or os.curdir))
+    except OSError:
+        return None
+    bases = (name.base_offset for name in names if (name.role, name.state) == (own.role, own.state))
+    return min((base for base in bases if base is not None and base > base_offset), default=None)
 
 
 class Desk:

@@ -34,8 +34,7 @@ class LogRows:
 
     def catch_up(self, position: int) -> None:
         """Know of what comes before `position`, which is sound, as if its rows had been given."""
-        for _ in self.scanner.blocks(0, position):
-            pass
+        self.scanner.catch_up(position)
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """All rows and findings of the file from position `start` on, in the order of the file."""

@@ -20,7 +20,7 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.dump.block import Block
-from kseg.segment.dump.damage import damage_finding, invalid_batch, official_stop, undecodable
+from kseg.segment.dump.damage import damage_finding, official_stop, undecodable
 from kseg.segment.dump.narrow import Narrowing
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.errors import FormatError
@@ -65,8 +65,11 @@ class LogText:
         )
         self._block = Block(4096 + 4 * self.size_bytes)
         self._state = memoryview(array("q", bytes(8 * T.STATE_WIDTH)))
-        # batches with a wrong checksum that no valid batch has followed yet: their lengths may be wrong too
-        self._suspects: list[Finding] = []
+        # the first of the batches with a wrong checksum that no valid batch has followed yet, and how many these are:
+        # their lengths may be wrong too
+        self._suspect: int | None = None
+        self._suspects = 0
+        self._told_to = 0
         self._walked_again_bytes = 0
         self._walk_again_limit_bytes = WALK_AGAIN_ALLOWANCE_BYTES + WALK_AGAIN_FACTOR * self.size_bytes
 
@@ -94,11 +97,12 @@ class LogText:
                 if reason in (END, PARTIAL) and self.end < self.size_bytes:
                     break  # the limit that the user set cuts a batch: no damage
                 position = yield from self._behind_the_walk(position, reason)
-        yield from self._suspects
+        yield from self._settle(position)
         yield from self._block.flush()
 
     def catch_up(self, position: int) -> None:
-        """Nothing: what comes before `position` is sound, and its lines have left no trace."""
+        """Know where offsets are behind what comes before `position`, which is sound; its lines have left no trace."""
+        self.scanner.catch_up(position)
 
     def _distrusting(self, position: int) -> Iterator[Event]:
         """The rest of a file whose lengths were wrong too often: batches with a wrong checksum are damage at once."""
@@ -119,35 +123,46 @@ class LogText:
             name = os.path.basename(self.path)
             line = f"Found {self.end - position} invalid bytes at the end of {name}\n"
             yield from self._block.append(line.encode(errors="surrogateescape"))
-        if self._suspects:
-            suspect = self._suspects[0].position
-            suspect = position if suspect is None else suspect
-            self._walked_again_bytes += position - suspect
+        if self._suspect is not None:
+            suspect = max(self._suspect, self._told_to)
+            self._walked_again_bytes += max(0, position - suspect)
             position = suspect
-            self._suspects.clear()
+            self._suspect, self._suspects = None, 0
+            if position >= self.end or self.scanner.is_valid_at(position, self.end):
+                return position
         damage = self.scanner.resync(position, self.end)
+        self._told_to = position + damage.length
         yield damage_finding(self.path, damage)
-        return position + damage.length
+        return self._told_to
 
     def _judge(self, table: Columns) -> Iterator[Event]:
         """Findings of the table's batches; those a valid batch has not yet followed are held back."""
         row = next_remarkable(table.cells, table.capacity, 0, table.count)
         if row > 0:
-            yield from self._suspects
-            self._suspects.clear()
+            yield from self._settle(table.at(C.POSITION, 0))
+            self.scanner.remember_offsets(table, 0, row)
         while row < table.count:
+            position, is_valid = table.at(C.POSITION, row), table.at(C.VALID, row) == 1
             if table.at(C.ATTRIBUTES, row) & L.CODEC_MASK > L.ZSTD:
-                yield official_stop(self.path, table.at(C.POSITION, row), "IllegalArgumentException")
-            if table.at(C.VALID, row) != 1:
-                self._suspects.append(invalid_batch(self.path, table, row))
-            if len(self._suspects) > MOST_SUSPECTS:
-                yield from self._suspects
-                self._suspects.clear()
+                yield official_stop(self.path, position, "IllegalArgumentException")
+            if not is_valid:
+                self._suspect = position if self._suspect is None else self._suspect
+                self._suspects += 1
             following = next_remarkable(table.cells, table.capacity, row + 1, table.count)
-            if following > row + 1 or table.at(C.VALID, row) == 1:
-                yield from self._suspects
-                self._suspects.clear()
+            if is_valid or following > row + 1 or self._suspects > MOST_SUSPECTS:
+                yield from self._settle(position if is_valid else position + table.at(C.SIZE, row))
+                self.scanner.remember_offsets(table, row if is_valid else row + 1, following)
             row = following
+
+    def _settle(self, stop: int) -> Iterator[Event]:
+        """The damage among what was held back, as everybody else names it. stop: where it ends."""
+        if self._suspect is None:
+            return
+        position = max(self._suspect, self._told_to)
+        self._suspect, self._suspects = None, 0
+        for damage in self.scanner.damage_between(position, stop, self.end):
+            self._told_to = damage.position + damage.length
+            yield damage_finding(self.path, damage)
 
     # --- batches and records
 

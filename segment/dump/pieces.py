@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
-from kseg.segment.dump.desk import Desk
+from kseg.segment.dump.desk import Desk, scanner_of
 from kseg.segment.dump.narrow import Narrowing
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.dump.work import as_java_shows, as_json, dumper, heading
@@ -21,7 +21,6 @@ from kseg.segment.kernel.walk import FULL, walk
 from kseg.segment.layout import INT32_MAX, MAX_SEGMENT_BYTES
 from kseg.segment.partition.names import Role, parse_given_name
 from kseg.segment.pieces import GivenUp, index_cuts
-from kseg.segment.scanning.scan import Scanner
 
 _HEADERS_PER_WALK = 1024
 
@@ -47,7 +46,7 @@ def piece(path: str, options: DumpOptions, desk: Desk, start: int, stop: int | N
     view = desk.look_up(path, base, options.drop_cache).file.view
     if stop is not None and not _leads_to(view, start, stop):
         raise GivenUp
-    lines = dumper(options.format)(path, Scanner(view, base), options, Narrowing(options.selection))
+    lines = dumper(options.format)(path, scanner_of(path, view, base), options, Narrowing(options.selection))
     if stop is None:
         lines.catch_up(start)
     else:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kseg.segment.dump.damage import unnumbered
-from kseg.segment.dump.desk import Desk
+from kseg.segment.dump.desk import Desk, scanner_of
 from kseg.segment.dump.narrow import Narrowing
 from kseg.segment.dump.options import DumpOptions
 from kseg.segment.errors import KsegError
@@ -18,7 +18,7 @@ from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.layout import INT32_MAX, LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
 from kseg.segment.partition.names import FileName, Role, parse_given_name
-from kseg.segment.scanning.scan import Damage, Scanner, scan
+from kseg.segment.scanning.scan import Damage, scan
 from kseg.segment.targets import FileTarget
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _by_many(
     from kseg.segment.dump.parts import in_parts
 
     def make() -> "LogText | LogRows":
-        return dumper(options.format)(path, Scanner(view, base_offset), options, narrowing)
+        return dumper(options.format)(path, scanner_of(path, view, base_offset), options, narrowing)
 
     of_parts = make()
 

@@ -49,7 +49,7 @@ class _KeyScan:
         """The matching records between two batch boundaries, in order."""
         view = segment.file.view
         decoder = Decoder(view)
-        for block in Scanner(view, segment.base_offset).blocks(start, end):
+        for block in Scanner(view, segment.base_offset, next_base=segment.following_base).blocks(start, end):
             if isinstance(block, Damage):
                 self.log.report(damage_finding(segment.path, block))
                 continue

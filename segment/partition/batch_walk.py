@@ -7,10 +7,12 @@
 3. The first table that cannot be believed, and all behind it, is left to the scanner: checksums, damage spans.
 
 Whoever picks a batch from a table verifies that one (`BatchWalk.is_sound`); when it is not sound the walk was led
-on by damage, and is taken up again as a scan at that batch.
+on by damage, and is taken up again as a scan. That scan begins where the walk began, so that it finds the same damage as
+a scan of the whole file: what comes before damage tells where it begins and which offsets it stands for.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from operator import le, lt
@@ -21,7 +23,7 @@ from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.kernel.walk import FULL, walk
 from kseg.segment.model import Batch
-from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Damage, Scanner, batch_at
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Damage, Scanner, batch_at, nothing_follows
 
 _FIRST_TABLE = 8
 _GROWTH = 8
@@ -41,20 +43,26 @@ class Meter:
 class BatchWalk:
     """Batches of one segment. view: the whole file. base_offset: from its name. meter: told what is looked at.
 
-    report: takes the damage that is met.
+    report: takes the damage that is met. next_base: as in `Scanner`.
     """
 
     def __init__(
-        self, view: memoryview, base_offset: int, meter: Meter, report: Callable[[Damage], None]
+        self,
+        view: memoryview,
+        base_offset: int,
+        meter: Meter,
+        report: Callable[[Damage], None],
+        next_base: Callable[[], int | None] = nothing_follows,
     ) -> None:
         self.view = view
         self.base_offset = base_offset
         self._meter = meter
         self._report = report
+        self._next_base = next_base
 
     def blocks(self, position: int = 0) -> Iterator[Columns | Damage]:
         """Tables of headers and damage spans from a batch boundary to the end; a table is valid until the next."""
-        end, capacity = len(self.view), _FIRST_TABLE
+        start, end, capacity = position, len(self.view), _FIRST_TABLE
         table = Columns(C.BATCH_WIDTH, capacity)
         state = memoryview(array("q", [position, 0]))
         before = -1
@@ -65,7 +73,7 @@ class BatchWalk:
             self._meter.bytes_read += table.count * L.BATCH_HEADER
             leads_on = reason == FULL or state[0] == end
             if not leads_on or not _is_believable(table, before):
-                yield from self.judged(position)
+                yield from self.judged(position, start)
                 return
             before = table.at(C.LAST_OFFSET, table.count - 1)
             yield table
@@ -74,14 +82,20 @@ class BatchWalk:
                 capacity *= _GROWTH
                 table = Columns(C.BATCH_WIDTH, capacity)
 
-    def judged(self, position: int = 0) -> Iterator[Columns | Damage]:
-        """The same with every checksum verified."""
-        for block in Scanner(self.view, self.base_offset).blocks(position):
+    def judged(self, position: int = 0, start: int | None = None) -> Iterator[Columns | Damage]:
+        """The same with every checksum verified. start: a batch boundary before `position` where the scan begins; what
+        ends before `position` is left out."""
+        scanner = Scanner(self.view, self.base_offset, next_base=self._next_base)
+        for block in scanner.blocks(position if start is None else start):
             if isinstance(block, Damage):
                 self._meter.bytes_read += block.length
-            else:
-                self._meter.bytes_read += sum(block.column(C.SIZE))
-            yield block
+                if block.position + block.length > position:
+                    yield block
+                continue
+            self._meter.bytes_read += sum(block.column(C.SIZE))
+            row = bisect_left(block.column(C.POSITION), position)
+            if row < block.count:
+                yield block if not row else _rows_from(block, row)
 
     def find(self, position: int, wanted: Wanted) -> Iterator[Batch]:
         """The sound batches from `position` on whose rows `wanted` picks, in order; damage met on the way is reported."""
@@ -100,7 +114,7 @@ class BatchWalk:
                     yield batch
                 if unsound is not None:
                     break
-            blocks = None if unsound is None else self.judged(unsound)
+            blocks = None if unsound is None else self.judged(unsound, position)
 
     def last(self, position: int) -> Batch | None:
         """The last sound batch at or behind a batch boundary; damage met on the way is reported."""
@@ -151,6 +165,15 @@ class BatchWalk:
         if batch.crc_valid:
             return batch
         return replace(batch, crc_valid=True) if self.is_sound(batch) else None
+
+
+def _rows_from(table: Columns, row: int) -> Columns:
+    """A table of the rows from `row` on."""
+    rest = Columns(C.BATCH_WIDTH, table.count - row)
+    rest.count = table.count - row
+    for field in range(C.BATCH_WIDTH):
+        rest.column(field)[:] = table.column(field)[row:]
+    return rest
 
 
 def _is_believable(table: Columns, before: int) -> bool:

@@ -97,8 +97,14 @@ class LogSegment:
     @property
     def walk(self) -> BatchWalk:
         if self._walk is None:
-            self._walk = BatchWalk(self.file.view, self.base_offset, self._notes.meter, self.report_damage)
+            self._walk = BatchWalk(
+                self.file.view, self.base_offset, self._notes.meter, self.report_damage, self.following_base
+            )
         return self._walk
+
+    def following_base(self) -> int | None:
+        """The base offset of the segment behind it, None for the last."""
+        return self.next_base_offset
 
     @property
     def offset_index(self) -> OffsetIndex | None:

@@ -23,7 +23,7 @@ checksums of long ranges are combined from those of blocks (`range_crc`) in time
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.kernel.walk import FULL, first_candidate, first_invalid, highest_offset, walk, zero_run
 from kseg.segment.scanning.judge import BatchJudge
+from kseg.segment.scanning.lost_range import UNKNOWN, LostRange, lost_range
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -60,7 +61,8 @@ class Damage:
     foreign-bytes). position, length: the span. next_offset: the offset expected where it begins (None when no
     batch came before). resumed_offset: base offset of the valid batch found behind it, None at the end of the
     file. claimed_offset: what the first 8 bytes say, None when too few. intact_length_bytes: the batch at
-    `position` is whole if its length field is read as this (only that field is damaged).
+    `position` is whole if its length field is read as this (only that field is damaged). lost: the offsets that the
+    damage stands for.
     """
 
     kind: str
@@ -70,6 +72,12 @@ class Damage:
     resumed_offset: int | None
     claimed_offset: int | None
     intact_length_bytes: int | None = None
+    lost: LostRange = UNKNOWN
+
+
+def nothing_follows() -> int | None:
+    """No next segment is known."""
+    return None
 
 
 def rows_for(size_bytes: int) -> int:
@@ -80,7 +88,8 @@ def rows_for(size_bytes: int) -> int:
 class Scanner:
     """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 when unknown). trust: what others
     have found, and need not be summed again. data_end: from there on the file is a hole, whose zeros nobody needs to
-    read; None when that is not known.
+    read; None when that is not known. next_base: is asked for the base offset of the next segment where damage reaches to
+    the end, None for the last segment.
 
     `table` holds the batches of the last `fill` or of the block last yielded and is overwritten by the next.
     """
@@ -93,8 +102,14 @@ class Scanner:
         trust: "Trust | None" = None,
         *,
         data_end: int | None = None,
+        next_base: Callable[[], int | None] = nothing_follows,
     ) -> None:
         self.view = memoryview(view)
+        self._next_base = next_base
+        self._damage_behind = (
+            -1,
+            -1,
+        )  # where other damage begins right behind some whose last offset is known, and at least
         self._data_end = len(self.view) if data_end is None else data_end
         self.base_offset = base_offset
         capacity = min(capacity, rows_for(len(self.view)))
@@ -261,7 +276,20 @@ class Scanner:
     ) -> Damage:
         readable = position + 8 <= len(self.view)
         claimed = int.from_bytes(self.view[position : position + 8], "big", signed=True) if readable else None
-        return Damage(kind, position, stop - position, self.next_offset, resumed, claimed, intact_length)
+        lowest = self.base_offset if self.next_offset is None else self.next_offset
+        if self._damage_behind[0] == position:
+            lowest = max(lowest, self._damage_behind[1])
+        upper = resumed if resumed is not None or stop < len(self.view) else self._next_base()
+        if upper is not None and upper < lowest:
+            upper = None  # what follows is out of order, and bounds nothing
+        lost = lost_range(self.view, position, stop, lowest, upper, intact_length)
+        if kind == "zero-tail" and upper is None:
+            lost = LostRange(lowest, None, 0)  # nobody wrote anything there
+        if lost.records is not None and lost.last_offset is not None:
+            self._damage_behind = stop, lost.last_offset + 1
+        return Damage(
+            kind, position, stop - position, self.next_offset, resumed, claimed, intact_length, lost
+        )
 
     # --- evidence
 
@@ -382,11 +410,45 @@ class Scanner:
             candidate = first_candidate(self.view, candidate + 1, stop, lowest, highest)
         return None
 
-    def remember_offsets(self, table: Columns) -> None:
+    def remember_offsets(self, table: Columns, first: int = 0, stop: int | None = None) -> None:
         """Take note of valid batches that lie before everything else that will be looked at."""
-        highest = highest_offset(table.cells, table.capacity, table.count)
+        stop = table.count if stop is None else stop
+        if first >= stop:
+            return
+        if first:
+            highest = max(table.column(C.LAST_OFFSET)[first:stop])
+        else:
+            highest = highest_offset(table.cells, table.capacity, stop)
         if highest < L.INT64_MAX and (self.next_offset is None or highest >= self.next_offset):
             self.next_offset = highest + 1
+
+    def catch_up(self, position: int) -> None:
+        """Take note of everything before `position`, where nothing is wrong; no checksum is computed."""
+        table, reached = Columns(C.BATCH_WIDTH, rows_for(len(self.view))), 0
+        state = memoryview(array("q", [0, 0]))
+        while reached < position:
+            state[0] = reached
+            walk(self.view, position, table.cells, table.capacity, state)
+            table.count = state[1]
+            if not table.count:
+                return
+            self.remember_offsets(table)
+            reached = state[0]
+
+    def is_valid_at(self, position: int, end: int) -> bool:
+        """Whether a valid batch starts at `position`."""
+        return self._valid_offset_at(position, end) is not None
+
+    def damage_between(self, position: int, stop: int, end: int) -> Iterator[Damage]:
+        """The damage that begins from `position` to before `stop`; valid batches in between are passed."""
+        while position < stop:
+            if self._probe_at(position, end) is None or self._probe is None:
+                damage = self.resync(position, end)
+                yield damage
+                position += damage.length
+            else:
+                self.remember_offsets(self._probe)
+                position += self._probe.at(C.SIZE, 0)
 
 
 def batch_at(table: Columns, row: int) -> "Batch":

@@ -63,14 +63,15 @@ def test_batches_out_of_order_behind_a_cut(
     file = log(partition, NEXT)
     content = parts(file)
     firsts = sorted(content)
-    hurt, inside, gone, later = firsts[4:8]
+    hurt, inside, _gone, later = firsts[4:8]
     broken = bytearray(content[hurt])
     broken[-1] ^= 1
     content[hurt] = bytes(broken)
     order = [*firsts[:4], hurt, firsts[1], later, inside, *firsts[8:]]
     file.write_bytes(b"".join(content[at] for at in order))
     found = costs(capfd, partition, "--policy", policy, *UNCLEAN)
-    assert found["salvage"]["offsets"] == width(content[hurt]) + width(content[gone])
+    # the header of the damaged batch says what it held; what is gone without a byte is no cost of a policy
+    assert found["salvage"]["offsets"] == width(content[hurt])
     assert found["salvage"]["batches"] == 1  # the copy
     behind = len(order) - 5 + len(batch_spans(log(partition, LAST)))
     assert found["kafka"]["batches"] == behind

@@ -1,0 +1,156 @@
+"""One damage has one answer: verify, dump, lookup and recover name the same position, length, offsets and records."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import healthy
+from fixtures.diseases import batch_spans
+from kseg.cli.main import run
+from tests.compaction.compacting import T0, Topic, clean
+
+CASES = int(os.environ.get("KSEG_ONE_ANSWER", "40"))
+SEED = int(os.environ.get("KSEG_ONE_ANSWER_SEED", "20261122"))
+KINDS = {"torn-tail", "zero-tail", "zero-filled", "bad-crc", "bad-length", "foreign-bytes", "bad-magic"}
+LEVELS = ("position", "length", "first_offset", "last_offset", "records")
+
+Answer = tuple[Any, ...]
+
+
+@pytest.fixture(scope="module")
+def partitions(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    place = tmp_path_factory.mktemp("sound")
+    (place / "plain").mkdir()
+    return [healthy.partition(place / "plain" / "metro-0"), compacted(place / "compacted")]
+
+
+def compacted(root: Path) -> Path:
+    """Segments at 0, 60 and 120, of whose batches most hold fewer records than offsets, with gaps between them."""
+    topic = Topic(root)
+    for number in range(30):
+        keys = [
+            f"k{at}" if number % 4 == 3 or (number + at) % 3 else f"once-{number}-{at}" for at in range(6)
+        ]
+        topic.send(*[(key, f"v{number}") for key in keys], producer=3)
+        if number in (9, 19, 28):
+            topic.roll()
+    directory = topic.close()
+    clean(directory, now_ms=T0, segment_bytes=1500)
+    shutil.rmtree(directory / ".kseg")
+    for path in directory.glob("*.deleted"):
+        path.unlink()
+    return directory
+
+
+def rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
+    run([*map(str, words), "--json"])
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def answers(found: list[dict[str, Any]]) -> set[Answer]:
+    """What the findings about damage say."""
+    return {
+        (row["id"], Path(row["path"]).name, *(row[name] for name in LEVELS))
+        for row in found
+        if row["type"] == "finding" and row["id"] in KINDS and "claimed_offset" in row
+    }
+
+
+def told_by_all(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Answer]:
+    """What verify says of the damage in a partition, as everybody else does."""
+    verified = answers(rows(capfd, "verify", partition))
+    logs = sorted(partition.glob("*.log"))
+    dumped = [rows(capfd, "dump", path) for path in logs]
+    assert set().union(*map(answers, dumped)) == verified
+    run(["dump", *map(str, logs)])
+    said = capfd.readouterr().err
+    for _, _, position, length, *_ in verified:
+        assert f"{length} bytes at position {position} are no valid batch" in said
+    planned = rows(capfd, "recover", partition)
+    assert answers(planned) == verified
+    (result,) = (row for row in planned if row["type"] == "result")
+    removed = {
+        (row["finding"], Path(row["file"]).name, *(row[name] for name in LEVELS))
+        for row in result["removed"]
+        if row["finding"] in KINDS
+    }
+    known = {answer for answer in verified if answer[5] is not None and not _holds_more(answer, planned)}
+    assert known <= removed
+    for answer in verified:
+        if answer[4] is not None:
+            looked = answers(rows(capfd, "lookup", "--offset", answer[4], partition))
+            assert looked <= verified
+            assert answer in looked
+    return verified
+
+
+def _holds_more(answer: Answer, planned: list[dict[str, Any]]) -> bool:
+    """Whether salvage found a whole batch inside of that damage, at another offset, which stays."""
+    _, name, position, length, *_ = answer
+    return any(
+        row["type"] == "finding"
+        and row["id"] not in KINDS
+        and Path(row["path"]).name == name
+        and position <= (row["position"] or -1) < position + length
+        for row in planned
+    )
+
+
+def test_a_damaged_compacted_batch_is_two_records_everywhere(
+    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its header tells which offsets it reached over, and how many records it held; a gap before it is no loss."""
+    partition = tmp_path / "accounts-0"
+    shutil.copytree(partitions[1], partition)
+    hurt, before = None, -1
+    for path in sorted(partition.glob("*.log")):
+        data = path.read_bytes()
+        for position, size in batch_spans(path):
+            first = int.from_bytes(data[position : position + 8], "big")
+            last = first + int.from_bytes(data[position + 23 : position + 27], "big")
+            count = int.from_bytes(data[position + 57 : position + 61], "big")
+            if 0 < count < last - first + 1 and first > before + 1 >= 1 and hurt is None:
+                hurt = path, position, size, first, last, count
+            before = last
+    assert hurt is not None
+    path, position, size, first, last, count = hurt
+    broken = bytearray(path.read_bytes())
+    broken[position + size - 2] ^= 4
+    path.write_bytes(bytes(broken))
+    assert told_by_all(partition, capfd) == {("bad-crc", path.name, position, size, first, last, count)}
+    costs = next(row for row in rows(capfd, "recover", partition) if row["type"] == "result")["costs"]
+    assert costs["salvage"]["records"] == count
+    assert costs["salvage"]["offsets"] == last - first + 1
+
+
+@pytest.mark.parametrize("case", range(CASES))
+def test_the_four_commands_agree_on_any_damage(
+    case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(f"{SEED}-{case}")
+    source = partitions[case % 2]
+    partition = tmp_path / source.name
+    shutil.copytree(source, partition)
+    for _ in range(rng.randint(1, 3)):
+        path = rng.choice(sorted(file for file in partition.glob("*.log") if file.stat().st_size))
+        data = bytearray(path.read_bytes())
+        first = rng.randrange(len(data))
+        match rng.randrange(5):
+            case 0 | 1:
+                data[first] ^= 1 << rng.randrange(8)
+            case 2:
+                data[first : first + rng.randrange(1, 400)] = b""
+            case 3:
+                last = min(len(data), first + rng.randrange(1, 400))
+                data[first:last] = bytes(last - first)
+            case 4:
+                data[first:first] = rng.randbytes(rng.randrange(1, 200))
+        path.write_bytes(bytes(data))
+    told_by_all(partition, capfd)
