@@ -41,6 +41,7 @@ def _result(values: Values) -> Iterator[str]:
         for policy in _POLICIES:
             if policy in costs:
                 yield f"  policy {policy} {_cost(costs[policy])}"
+        yield from _choice(costs)
     for key, label in (("quarantine", "what was taken out"), ("journal", "undo with: kseg undo")):
         if values.get(key):
             yield f"  {label}{':' if key == 'quarantine' else ''} {visible(shlex.quote(str(values[key])))}"
@@ -61,9 +62,37 @@ def _cost(cost: Values) -> str:
     batches, lost_bytes, offsets = cost.get("batches", 0), cost.get("bytes", 0), cost.get("offsets", 0)
     left = cost.get("damaged_bytes_left", 0)
     stays = f"; leaves {counted(int(left), 'damaged byte')} where they are" if left else ""
+    lost = _lost(int(offsets), cost.get("records", 0))
     if not lost_bytes and not batches:
-        return f"takes out nothing{stays}" if left else "loses nothing"
+        return f"takes out nothing; {lost}{stays}" if left or offsets else "loses nothing"
     valid = f", {batches:,} valid {'batch' if batches == 1 else 'batches'} among them" if batches else ""
-    return (
-        f"takes out {counted(int(lost_bytes), 'byte')}{valid}; {counted(int(offsets), 'offset')} lost{stays}"
-    )
+    return f"takes out {counted(int(lost_bytes), 'byte')}{valid}; {lost}{stays}"
+
+
+def _lost(offsets: int, records: int | None) -> str:
+    """What consumers do not get any more."""
+    if records is None:
+        return f"records in {counted(offsets, 'offset')} lost, nobody can tell how many"
+    among = "" if records == offsets or not offsets else f" ({counted(offsets, 'offset')})"
+    return f"{counted(records, 'record')} lost{among}" if records or offsets else "no record lost"
+
+
+def _choice(costs: Mapping[str, Values]) -> Iterator[str]:
+    """One sentence that helps to choose between the policies."""
+    salvage, kafka = (costs.get(policy) for policy in _POLICIES)
+    if salvage is None or kafka is None:
+        return
+    if kafka.get("dies_of") or salvage.get("dies_of"):
+        if not salvage.get("dies_of"):
+            yield "  policy salvage is the only one that leaves a log"
+        return
+    unit = "records" if None not in (salvage["records"], kafka["records"]) else "offsets"
+    more = int(kafka[unit] or 0) - int(salvage[unit] or 0)
+    if more:
+        better, worse = ("salvage", "kafka") if more > 0 else ("kafka", "salvage")
+        saved = counted(abs(more), unit.removesuffix("s"))
+        yield f"  policy {better} keeps {saved} that policy {worse} loses"
+    elif kafka["damaged_bytes_left"]:
+        yield "  both lose the same; policy kafka leaves the damage, and consumers stop there"
+    else:
+        yield "  both policies lose the same"

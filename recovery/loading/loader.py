@@ -26,7 +26,7 @@ from typing import TypeVar
 from kseg.recovery.loading.epochs import FILE_NAME as EPOCHS_FILE
 from kseg.recovery.loading.epochs import LoadedEpochs
 from kseg.recovery.loading.leftovers import settle_leftovers
-from kseg.recovery.loading.losses import report_cut, report_whole
+from kseg.recovery.loading.losses import kept_ranges, report_cut, report_whole, without_kept
 from kseg.recovery.loading.metadata import check_partition_metadata
 from kseg.recovery.loading.overflow import split_overflowed
 from kseg.recovery.loading.producers import LoadedProducers
@@ -68,6 +68,8 @@ def load_as_broker(
         except KafkaThrows as thrown:
             death = Death(thrown.kafka_exception, thrown.sentence)
             return Repair.without_log(DirectoryImage.of(inputs), tuple(place.findings), death)
+        kept = tuple(kept_ranges(place)) if place.removed else ()
+        removed = tuple(sorted(without_kept(place.removed, kept), key=_offset_order))
         return Repair(
             image=place.image,
             log_start_offset=load.log_start_offset,
@@ -76,9 +78,9 @@ def load_as_broker(
             recovery_point=load.recovery_point,
             why=place.changes(),
             findings=tuple(place.findings),
-            removed=tuple(sorted(place.removed, key=_offset_order)),
+            removed=removed,
             is_orderly=not place.removed and load.is_rising(),
-            kept=((0, load.log_end_offset - 1),),
+            kept=kept,
         )
 
 

@@ -4,8 +4,12 @@ Behind the first damage of a segment a broker keeps nothing, so the bytes it cut
 count the valid batches among them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
+from kseg.recovery.loading.throws import KafkaThrows
+from kseg.recovery.loading.walk import LogWalk
 from kseg.recovery.loading.workplace import Workplace
 from kseg.recovery.policy import Removed
 from kseg.recovery.verify.neighbours import first_of
@@ -104,3 +108,34 @@ def _batches_in(scanner: Scanner, damage: Damage) -> Iterator[tuple[int, int]]:
     for position, size, first, last in found:
         if position + size in starts and 0 <= first <= last:
             yield first, last
+
+
+def kept_ranges(place: Workplace) -> list[tuple[int, int]]:
+    """The offsets that the logs hold as they would be now, in order: by headers, as a broker sees them."""
+    found: list[tuple[int, int]] = []
+    for name in place.listing():
+        if not name.endswith(L.LOG_SUFFIX):
+            continue
+        with suppress(KafkaThrows):
+            for table in LogWalk(place.view(name), name).tables(0):
+                for row in range(table.count):
+                    first, last = first_of(table, row), table.at(C.LAST_OFFSET, row)
+                    if found and found[-1][1] + 1 == first:
+                        found[-1] = found[-1][0], last
+                    else:
+                        found.append((first, last))
+    return sorted(found)
+
+
+def without_kept(removed: Iterable[Removed], kept: Sequence[tuple[int, int]]) -> Iterator[Removed]:
+    """The same, with the number of records that no other log holds."""
+    for each in removed:
+        first, last = each.first_offset, each.last_offset
+        if first is None or last is None:
+            yield each
+            continue
+        overlaps = [(low, high) for low, high in kept if low <= last and high >= first]
+        if any(low <= first and last <= high for low, high in overlaps):
+            yield replace(each, records=0)
+        else:
+            yield replace(each, records=None) if overlaps else each

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.recovery.policy import Policy, Removed, Repair
+from kseg.recovery.repair.reach import NOTHING_UNREAD, Unread
 from kseg.segment import layout as L
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.image import DirectoryImage
@@ -50,29 +51,47 @@ def first_base_offset(repair: Repair) -> int | None:
     return min(numbers, default=None)
 
 
-def cost_row(repair: Repair, damage: Sequence[Removed] = ()) -> Row:
-    """What a policy costs: bytes that leave the logs, valid batches among them, offsets lost (or not readable any more),
-    and the bytes that stay though they cannot be read; or what the broker dies of. damage: the ranges that salvage
-    takes out."""
+def cost_row(repair: Repair, damage: Sequence[Removed] = (), unread: Unread = NOTHING_UNREAD) -> Row:
+    """What a policy costs: bytes that leave the logs, valid batches among them, offsets and records lost (or not readable any
+    more), and the bytes that stay though they cannot be read; or what the broker dies of. damage: the ranges that
+    salvage takes out. unread: what stays and is sound, and no consumer gets."""
     if repair.death is not None:
         return {"dies_of": repair.death.kafka_exception}
     left = [*_left_of(damage, repair.image)]
     lost = _ranges(repair.removed)
+    # what is damaged is lost by either policy, whether its bytes go or stay
+    gone = [removed for removed in damage if not removed.batches and not _is_told(removed, repair.removed)]
+    stays = sorted([*_ranges(gone), *unread.ranges])
+    records = unread.records
+    for removed in (*repair.removed, *gone):
+        records = plus(records, removed.records)
     return {
         "bytes": repair.bytes_lost,
         "batches": sum(removed.batches for removed in repair.removed),
-        "offsets": _count(lost, repair.kept) + _count(_ranges(removed for removed, _ in left), lost),
-        "records": _records(repair, [removed for removed, _ in left]),
+        "offsets": _count(lost, repair.kept) + _count(stays, lost),
+        "records": records,
         "damaged_bytes_left": sum(length for _, length in left),
     }
 
 
-def _records(repair: Repair, left: Iterable[Removed]) -> int | None:
-    """How many records of consumers are lost; None when nobody can tell."""
-    records: int | None = 0
-    for removed in (*repair.removed, *left):
-        records = plus(records, removed.records)
-    return records
+def _is_told(damage: Removed, removed: Iterable[Removed]) -> bool:
+    """Whether damage is part of what a policy takes out, with its offsets."""
+    first, last = damage.first_offset, damage.last_offset
+    if first is None or last is None:
+        return damage.records == 0 or any(_covers(each, damage) for each in removed)
+    return any(
+        _covers(each, damage)
+        and each.first_offset is not None
+        and each.last_offset is not None
+        and each.first_offset <= first <= last <= each.last_offset
+        for each in removed
+    )
+
+
+def _covers(removed: Removed, damage: Removed) -> bool:
+    end = removed.position + removed.length
+    is_within = removed.position <= damage.position and damage.position + damage.length <= end
+    return removed.file == damage.file and is_within
 
 
 Range = tuple[int, int]

@@ -18,6 +18,7 @@ from kseg.recovery.policy import Circumstances, Policy, Repair
 from kseg.recovery.repair import rows
 from kseg.recovery.repair.circumstances import circumstances_of
 from kseg.recovery.repair.options import RecoverOptions
+from kseg.recovery.repair.reach import NOTHING_UNREAD, unread
 from kseg.recovery.repair.subject import Subject, subject_of
 from kseg.recovery.salvage.left_alone import left_alone
 from kseg.segment.apply.prepared import Prepared, carried_out, copy_path, settle_before
@@ -154,9 +155,14 @@ def _costs(
     else:
         loaded = repair
         salvaged = repair if repair.is_orderly else _repair(subject, Policy.SALVAGE, around, options)
+    if salvaged is loaded:
+        return {policy.value: rows.cost_row(salvaged) for policy in Policy}
+    left = NOTHING_UNREAD
+    if loaded.death is None and salvaged.death is None and not subject.is_ancient:
+        left = unread(subject.directory, loaded.image, salvaged.image, loaded.log_end_offset)
     return {
         Policy.SALVAGE.value: rows.cost_row(salvaged),
-        Policy.KAFKA.value: rows.cost_row(loaded, () if salvaged is loaded else salvaged.removed),
+        Policy.KAFKA.value: rows.cost_row(loaded, salvaged.removed, left),
     }
 
 

@@ -103,6 +103,7 @@ def _holds_more(answer: Answer, planned: list[dict[str, Any]]) -> bool:
     )
 
 
+@pytest.mark.evidence("damage-offsets")
 def test_a_damaged_compacted_batch_is_two_records_everywhere(
     partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,6 +131,7 @@ def test_a_damaged_compacted_batch_is_two_records_everywhere(
     assert costs["salvage"]["offsets"] == last - first + 1
 
 
+@pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("case", range(CASES))
 def test_the_four_commands_agree_on_any_damage(
     case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -84,12 +84,13 @@ def test_a_plan_changes_nothing_and_says_what_both_policies_cost(
         23,
     ]
     assert removed["finding"] == "bad-crc" and removed["batches"] == 0
-    assert result["costs"]["salvage"] == {"bytes": 575, "batches": 0, "offsets": 12, "damaged_bytes_left": 0}
+    lost = {"offsets": 12, "records": 12}
+    assert result["costs"]["salvage"] == {**lost, "bytes": 575, "batches": 0, "damaged_bytes_left": 0}
     kafka = result["costs"]["kafka"]
     # a broker cuts the first segment at byte 477 and drops the second: offsets 12 to 159 are gone
     sizes = [log.stat().st_size for log in partition.glob("*.log")]
     assert kafka["bytes"] == sum(sizes) - 477
-    assert kafka["offsets"] == 160 - 12 and kafka["batches"] == 12
+    assert kafka["offsets"] == kafka["records"] == 160 - 12 and kafka["batches"] == 12
     assert result["log_end_offset"] == 160
     steps = [row for row in rows if row["type"] == "step" and row["partition"] == "metro-zstd-0"]
     assert steps and len(steps) == result["steps"] and all(step["words"] for step in steps)

@@ -1,0 +1,143 @@
+"""The price of policy kafka is what a broker's readers lose: every batch that was there is asked for, one by one, from the
+log that the real classes have loaded, and what they do not give back is counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import healthy
+from fixtures.diseases import batch_spans
+from kseg.cli.main import run
+from kseg.segment.crc import crc32c
+from tests.kafka.oracle import KafkaRaised, Oracle
+from tests.recovery.judging import NOW_MS
+
+pytestmark = pytest.mark.kafka
+
+CASES = int(os.environ.get("KSEG_PRICES", "30"))
+SEED = int(os.environ.get("KSEG_PRICES_SEED", "20261122"))
+
+
+class Held:
+    """A batch of the sound partition. first, last: offsets; records: that a consumer sees; data: its bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.first = int.from_bytes(data[:8], "big")
+        self.last = self.first + int.from_bytes(data[23:27], "big")
+        is_control = data[22] & 0x20
+        self.records = 0 if is_control else int.from_bytes(data[57:61], "big")
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
+
+
+@pytest.fixture(scope="module")
+def held(sound: Path) -> list[Held]:
+    return [
+        Held(log.read_bytes()[position : position + size])
+        for log in sorted(sound.glob("*.log"))
+        for position, size in batch_spans(log)
+    ]
+
+
+def lost_by_kafka(oracle: Oracle, directory: Path, held: list[Held], *, clean: bool) -> int | None:
+    """Records that no fetch from the loaded log returns; None when the load throws."""
+    steps: list[dict[str, Any]] = [
+        {"what": "read", "offset": batch.first, "max_bytes": 1, "isolation": "LOG_END"} for batch in held
+    ]
+    try:
+        answer = oracle.partition(directory, steps, clean=clean, recovery_point=0, now=NOW_MS)
+    except KafkaRaised:
+        return None
+    lost = 0
+    for batch, line in zip(held, answer.found, strict=True):
+        data = b"" if line.get("exception") else line.get("data") or b""
+        is_valid = len(data) > 61 and crc32c(data[21 : len(batch.data)]) == int.from_bytes(data[17:21], "big")
+        if not (is_valid and data[: len(batch.data)] == batch.data):
+            lost += batch.records
+    return lost
+
+
+def price(directory: Path, capfd: pytest.CaptureFixture[str], *, clean: bool) -> dict[str, Any]:
+    marker = "--clean-shutdown" if clean else "--unclean-shutdown"
+    run(["recover", "--json", marker, "--recovery-point", "0", "--now", str(NOW_MS), str(directory)])
+    rows = map(json.loads, capfd.readouterr().out.splitlines())
+    (result,) = (row for row in rows if row["type"] == "result" and "partition" in row)
+    return dict(result["costs"]["kafka"])
+
+
+def hurt_somewhere(rng: random.Random, directory: Path) -> None:
+    """Bytes of one log, where checksums and lengths tell; its index may be gone or empty."""
+    log = rng.choice(sorted(directory.glob("*.log")))
+    data = bytearray(log.read_bytes())
+    position, size = rng.choice(batch_spans(log))
+    match rng.randrange(5):
+        case 0 | 1:
+            data[position + (size - 1 if size > 61 else 40)] ^= 1 << rng.randrange(8)  # the records
+        case 2:
+            data[position + 8 + rng.randrange(4)] ^= 1 << rng.randrange(8)  # the length
+        case 3:
+            data[position : position + size] = bytes(size)
+        case 4:
+            # the header under the checksum, but not what tells which records there are: nothing else knows that
+            data[position + rng.randrange(27, 57)] ^= 1 << rng.randrange(8)
+    log.write_bytes(bytes(data))
+    index = log.with_suffix(".index")
+    match rng.randrange(4):
+        case 0:
+            index.unlink()
+        case 1:
+            index.write_bytes(b"")
+
+
+@pytest.mark.evidence("damage-believed")
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
+@pytest.mark.parametrize("case", range(CASES))
+def test_the_price_is_what_the_real_log_does_not_return(
+    oracle: Oracle,
+    sound: Path,
+    held: list[Held],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    case: int,
+    clean: bool,
+) -> None:
+    rng = random.Random(f"{SEED}-{case}")
+    directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
+    hurt_somewhere(rng, directory)
+    found = price(directory, capfd, clean=clean)
+    lost = lost_by_kafka(oracle, directory, held, clean=clean)
+    if lost is None:
+        assert found.get("dies_of")
+        return
+    assert found["records"] in (lost, None)
+    if found["records"] is None:
+        assert found["offsets"] >= lost
+
+
+@pytest.mark.evidence("missing-index-cut")
+def test_a_damaged_segment_without_its_index_is_cut_and_the_next_ones_stay(
+    oracle: Oracle, sound: Path, held: list[Held], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After a clean stop too: the load recovers a segment that has no index, and cuts it at the damage."""
+    directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
+    log = sorted(directory.glob("*.log"))[1]
+    position, size = batch_spans(log)[3]
+    data = bytearray(log.read_bytes())
+    data[position + size - 1] ^= 1
+    log.write_bytes(bytes(data))
+    log.with_suffix(".index").unlink()
+    lost = lost_by_kafka(oracle, directory, held, clean=True)
+    assert lost is not None
+    assert lost > 50
+    assert price(directory, capfd, clean=True)["records"] == lost
