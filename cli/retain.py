@@ -44,6 +44,10 @@ EXAMPLES = (
         "kseg retain --cleanup-policy delete --retention-ms 7d /mnt/copy/orders-0",
     ),
     ("Free the space of what was marked a minute ago", "kseg retain --purge --apply /var/lib/kafka"),
+    (
+        "Which segments go to free 50 GiB, and which limits that amounts to",
+        "kseg retain --free 50GiB /var/lib/kafka",
+    ),
     ("Take the marks back", "kseg retain --unmark --apply orders-0"),
     ("What other limits would free", "kseg retain --what-if orders-0"),
     ("With the properties of the topic", "kseg retain --config orders.properties orders-0"),
@@ -116,6 +120,17 @@ def command(
             panel=LIMITS,
         ),
     ] = None,
+    free: Annotated[
+        int | None,
+        Option(
+            "--free",
+            metavar="SIZE",
+            read=read_size,
+            help="Choose what goes so that each file system gets this much back: over all topics that may be deleted from, the "
+            "oldest segments first; not the active ones.",
+            panel=LIMITS,
+        ),
+    ] = None,
     what_if: Annotated[
         bool, Option("--what-if", help="Also say what other limits would free.", panel=LIMITS)
     ] = False,
@@ -166,12 +181,16 @@ def command(
     limit, or older than the time limit; the first one that stays keeps all behind it. Each topic's own cleanup.policy and
     limits count, as the metadata log has them; options here override the limits, and never the policy unless
     --cleanup-policy or --config says it. A topic whose policy nobody knows is left alone, and nothing is deleted for a
-    limit that nobody knows. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
+    limit that nobody knows. --free chooses by bytes instead: the oldest segments of all topics with delete in their policy. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
     was marked a while ago (alone, without a limit, it marks nothing more); until then --unmark, or `kseg undo`, brings it back. Files of Kafka 0.7 go by their
     modification time and size.
     """
     if unmark and (purge or what_if or retention_ms is not None or retention_bytes is not None or config):
         raise UsageError("--unmark goes with no limit and not with --purge or --what-if")
+    if free is not None and (not free or unmark or what_if or log_start_offset is not None):
+        raise UsageError(
+            "--free takes a number of bytes above 0, and goes with no --unmark, --what-if or --log-start-offset"
+        )
     from kseg.cli.advice import apply_command
     from kseg.cli.render import Style
     from kseg.cli.retained import is_due, retain_words
@@ -201,8 +220,18 @@ def command(
             complain(f"kseg retain: {note}")
     now_ms = clock_ms() if now is None else now
     cluster = on.cluster()
+    if free is not None and cluster is not None:
+        raise UsageError("--free chooses over all topics together, which --spark does not do")
     run_id, shared = identity(apply, cluster)
-    says_more = (retention_ms, retention_bytes, log_start_offset, cleanup_policy, config, server_properties)
+    says_more = (
+        free,
+        retention_ms,
+        retention_bytes,
+        log_start_offset,
+        cleanup_policy,
+        config,
+        server_properties,
+    )
     options = RetainOptions(
         limits=Limits(),
         now_ms=now_ms,
@@ -211,6 +240,7 @@ def command(
         is_policy_given=cleanup_policy is not None or any(name in pairs for name in POLICY_NAMES),
         apply=apply,
         run_id=run_id,
+        free_bytes=free,
         purge=purge,
         purge_only=purge and not what_if and all(said is None for said in says_more),
         unmark=unmark,
@@ -218,6 +248,8 @@ def command(
         shared=shared,
     )
     run = Run(options)
+    # the delay is for readers of a running broker; who frees a disk waits for nobody
+    delay_ms = 0 if free is not None and purge and file_delete_delay_ms is None else file_delete_delay_ms
     asked = Asked(
         metadata=metadata,
         server_properties=server_properties,
@@ -225,7 +257,7 @@ def command(
             "cleanup.policy": cleanup_policy,
             "retention.ms": retention_ms,
             "retention.bytes": retention_bytes,
-            "file.delete.delay.ms": file_delete_delay_ms,
+            "file.delete.delay.ms": delay_ms,
         },
         config=pairs,
     )
@@ -244,11 +276,21 @@ def command(
         "--metadata": metadata,
         "--server-properties": server_properties,
         "--file-delete-delay-ms": file_delete_delay_ms,
+        "--free": free,
         "--purge": purge,
         "--unmark": unmark,
         "--now": now,
         "--partition": partition,
     }
+
+    def advice() -> str:
+        if run.is_due:
+            return apply_command("retain", given, topics, paths)
+        if run.choice is not None and not purge:
+            of_purge = {"--purge": True, "--file-delete-delay-ms": "0", "--partition": partition}
+            return apply_command("retain", of_purge, topics, paths)
+        return ""
+
     style = Style(
         command="retain",
         json=json,
@@ -257,9 +299,7 @@ def command(
         findings_are_result=True,
         words=retain_words,
         remains=is_due,
-        advice=lambda tally: (
-            apply_command("retain", given, topics, paths) if run.is_due and not tally.failures else ""
-        ),
+        advice=lambda tally: "" if tally.failures else advice(),
     )
     return change(
         retain_group,

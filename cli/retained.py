@@ -11,6 +11,20 @@ from kseg.cli.tally import counted
 Values = Mapping[str, Any]
 
 CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")  # what of a result says that files change
+HELD = {  # what holds bytes that cannot be freed
+    "active": "active segments",
+    "high-watermark": "above the high watermark",
+    "cleanup.policy": "topics that are compacted only",
+    "policy-unknown": "topics whose cleanup.policy nobody knows",
+    "internal-topic": "internal topics",
+    "set-aside": "the metadata log and directories that were set aside",
+    "deleted-directory": "directories of deleted topics, which a broker removes when it starts",
+    "unfinished-files": "unfinished files of the cleaner, which a broker removes when it starts",
+    "quarantine": "kept in .kseg for `kseg undo`",
+    "hard-link": "files with a second name elsewhere (hard links)",
+    "unreadable": "partitions that cannot be read",
+    "refused": "partitions that need `kseg recover` first",
+}
 _SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 
 
@@ -30,6 +44,10 @@ def retain_words(values: Values) -> Iterator[str]:
                 f"{counted(values['segments'], 'segment')}, "
                 f"{counted(values['bytes_freed'], 'byte')} freed, the log starts at {values['log_start_offset']}"
             )
+        case "free_topic":
+            yield from _free_topic(values)
+        case "free":
+            yield from _free(values)
         case "result" if "log_dir" in values:
             yield from _log_dir(values)
         case "result":
@@ -40,6 +58,8 @@ def retain_words(values: Values) -> Iterator[str]:
 
 def is_due(values: Values) -> bool:
     """Whether something remains to be done after this row: a plan that was not carried out."""
+    if values.get("type") == "free":
+        return not values["applied"]
     if values.get("type") != "result" or values["applied"]:
         return False
     return "log_dir" in values or any(values[name] for name in CHANGES)
@@ -84,3 +104,44 @@ def _log_dir(values: Values) -> Iterator[str]:
 def _way_back(values: Values) -> Iterator[str]:
     if values["journal"]:
         yield f"  undo with: kseg undo {visible(shlex.quote(str(values['journal'])))}"
+
+
+def _free_topic(values: Values) -> Iterator[str]:
+    limits = []
+    if values["retention_ms"] is not None:
+        limits.append(f"retention.ms {values['retention_ms']}")
+    if values["retention_bytes"] is not None:
+        limits.append(f"retention.bytes {values['retention_bytes']}")
+    yield (
+        f"  {visible(str(values['topic']))}: {counted(values['segments'], 'segment')} of "
+        f"{counted(values['bytes'], 'byte')} in {counted(values['partitions'], 'partition')}; "
+        f"that amounts to {' or '.join(limits) or 'no limit: its timestamps lie in the future'}"
+    )
+
+
+def _free(values: Values) -> Iterator[str]:
+    where = ", ".join(visible(str(path)) for path in values["log_dirs"])
+    verb = "were marked" if values["applied"] else "to be marked"
+    gone = values["marked_bytes"] + values["chosen_bytes"]
+    yield (
+        f"{where}: {counted(values['wanted'], 'byte')} to be freed: {values['marked_bytes']:,} in files that were marked before, "
+        f"{values['chosen_bytes']:,} in {counted(values['segments'], 'segment')} {verb}"
+    )
+    if not values["reached"]:
+        held = ", ".join(
+            f"{words} {values['held'][name]:,}" for name, words in HELD.items() if name in values["held"]
+        )
+        yield (
+            f"  that cannot be reached: all that may go are {counted(values['freeable_bytes'], 'byte')} "
+            f"(--free {values['freeable_bytes']})"
+        )
+        yield f"  what stays, in bytes: {held or 'nothing else'}"
+    after = values["available"] + gone
+    if values["purge"]:
+        state = "has" if values["applied"] else "would have"
+        yield f"  the file system {state} about {counted(after, 'byte')} free then, {values['available']:,} before"
+    else:
+        yield (
+            "  marked files free nothing until they are purged (--purge does both, and nothing brings back what is purged); "
+            f"the file system has {counted(values['available'], 'byte')} free"
+        )

@@ -1,5 +1,6 @@
 """What `retain` was asked for: limits, what the broker would know, and what to do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -85,6 +86,8 @@ class RetainOptions:
 
     apply: change the files; run_id names the journals. purge: delete files that were marked long enough ago;
     purge_only: and mark no others.
+    free_bytes: choose what goes over all partitions of a run, so that each file system gets so much back. cuts: that choice, by
+    partition directory the offset below which segments go.
     unmark: bring marked segments back instead. what_if: say what other limits would free. shared: the
     work is done by attempts in other processes.
     """
@@ -99,6 +102,8 @@ class RetainOptions:
     run_id: str = ""
     purge: bool = False
     purge_only: bool = False
+    free_bytes: int | None = None
+    cuts: Mapping[str, int] | None = None
     unmark: bool = False
     file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
     what_if: bool = False

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from kseg.compaction.retention.ages import bytes_words, duration_words
+from kseg.compaction.retention.freeing import Choice
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rules import Rule, Threshold, WhatIf
 from kseg.compaction.retention.verdicts import HeldBy, Verdict
@@ -104,3 +105,35 @@ def mark_row(partition: str, file: str, size_bytes: int, marked_at_ms: int, verd
         "verdict": verdict,
         "reason": reason,
     }
+
+
+def free_rows(choice: Choice, options: RetainOptions) -> Iterator[Row]:
+    """Of each file system what goes of each topic, and what that comes to."""
+    for each in choice.file_systems:
+        for share in each.topics:
+            yield {
+                "type": "free_topic",
+                "command": COMMAND,
+                "log_dirs": list(each.log_dirs),
+                "topic": share.topic,
+                "partitions": share.partitions,
+                "segments": share.segments,
+                "bytes": share.size_bytes,
+                "retention_ms": share.retention_ms,
+                "retention_bytes": share.retention_bytes,
+            }
+        yield {
+            "type": "free",
+            "command": COMMAND,
+            "log_dirs": list(each.log_dirs),
+            "wanted": each.wanted_bytes,
+            "available": each.available_bytes,
+            "marked_bytes": each.marked_bytes,
+            "chosen_bytes": each.chosen_bytes,
+            "segments": each.segments,
+            "freeable_bytes": each.freeable_bytes,
+            "reached": each.is_reached,
+            "held": {hold.value: size_bytes for hold, size_bytes in sorted(each.held.items())},
+            "applied": options.apply,
+            "purge": options.purge,
+        }

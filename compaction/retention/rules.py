@@ -27,6 +27,7 @@ class Rule(StrEnum):
     LOG_START = "log-start-offset"
     SIZE = "retention.bytes"
     TIME = "retention.ms"
+    FREE = "free"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,25 @@ def decide(standing: Standing, limits: Limits) -> Decision:
     return Decision(tuple(rules), rolls, max(first, standing.log_start_offset))
 
 
-def _may_go(standing: Standing, index: int) -> bool:
+def decide_to_free(standing: Standing, due: Decision, cut: int | None) -> Decision:
+    """What goes of the oldest segments below the offset `cut`, None for nothing. due: what the topic's own limits delete, which gives
+    those their rule. The last segment stays, and so does what reaches above the high watermark."""
+    rules: list[Rule] = []
+    while (
+        cut is not None
+        and (index := len(rules)) + 1 < len(standing.candidates)
+        and standing.upper_bound(index) <= cut
+        and may_go(standing, index)
+    ):
+        rules.append(due.rules[index] if index < len(due.rules) else Rule.FREE)
+    if not rules:
+        return Decision((), rolls=False, log_start_offset=standing.log_start_offset)
+    first = standing.upper_bound(len(rules) - 1)
+    return Decision(tuple(rules), False, max(first, standing.log_start_offset))
+
+
+def may_go(standing: Standing, index: int) -> bool:
+    """Whether nothing but its age or the size of the log keeps a segment."""
     return standing.is_below_high_watermark(index) and not standing.is_empty_last(index)
 
 
@@ -97,7 +116,7 @@ def _breached_by_start(standing: Standing) -> int:
     while (
         count + 1 < len(standing.candidates)
         and standing.upper_bound(count) <= standing.log_start_offset
-        and _may_go(standing, count)
+        and may_go(standing, count)
     ):
         count += 1
     return count
@@ -116,7 +135,7 @@ def _breached_by_size(standing: Standing, limits: Limits, start: int) -> int:
     if excess < 0:
         return 0
     index = start
-    while index < len(standing.candidates) and _may_go(standing, index):
+    while index < len(standing.candidates) and may_go(standing, index):
         excess -= standing.candidates[index].size_bytes
         if excess < 0:
             break
@@ -135,7 +154,7 @@ def _breached_by_time(standing: Standing, limits: Limits, start: int) -> int:
     index = start
     while (
         index < len(standing.candidates)
-        and _may_go(standing, index)
+        and may_go(standing, index)
         and is_expired(standing, limits, standing.candidates[index])
     ):
         index += 1
@@ -160,7 +179,7 @@ def thresholds(standing: Standing) -> tuple[Threshold, ...]:
     rest_bytes = standing.size_bytes
     can_go = True
     for index, candidate in enumerate(standing.candidates):
-        can_go = can_go and _may_go(standing, index)
+        can_go = can_go and may_go(standing, index)
         youngest_ms = candidate.stamp_ms if youngest_ms is None else max(youngest_ms, candidate.stamp_ms)
         rest_bytes -= candidate.size_bytes
         age_ms = standing.now_ms - youngest_ms - 1

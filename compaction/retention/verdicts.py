@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kseg.compaction.retention.ages import bytes_words, duration_words
-from kseg.compaction.retention.options import Limits
+from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.compaction.retention.rules import Decision, Rule, Standing, excess_bytes, is_expired
 
 DELETE, KEEP = "delete", "keep"
@@ -62,17 +62,20 @@ class Verdict:
 StampOf = Callable[[int, bool], Stamp]
 
 
-def verdicts(standing: Standing, limits: Limits, decision: Decision, stamp_of: StampOf) -> Iterator[Verdict]:
+def verdicts(
+    standing: Standing, options: RetainOptions, decision: Decision, stamp_of: StampOf
+) -> Iterator[Verdict]:
     """One for each segment, in order. stamp_of: where the age of a segment by number comes from; asked with True for
     the one that holds the others, whose record is worth looking for."""
-    gone = len(decision.rules)
+    gone, limits = len(decision.rules), options.limits
     excess = excess_bytes(standing.candidates, limits)
     for index, rule in enumerate(decision.rules):
         yield _deleted(standing, limits, rule, index, excess)
         excess -= standing.candidates[index].size_bytes
     first: Verdict | None = None
     for index in range(gone, len(standing.candidates)):
-        verdict = _Stays(standing, limits, index, excess, first, gone).verdict(stamp_of)
+        stays = _Stays(standing, limits, index, excess, first, gone)
+        verdict = stays.verdict(stamp_of) if options.cuts is None else stays.not_freed()
         first = first or verdict
         yield verdict
 
@@ -93,6 +96,9 @@ def _deleted(standing: Standing, limits: Limits, rule: Rule, index: int, excess:
         case Rule.TIME:
             age = duration_words(standing.now_ms - candidate.stamp_ms)
             reason = f"it is {age} old, which is more than {duration_words(limits.retention_ms or 0)}"
+        case Rule.FREE:
+            age = duration_words(standing.now_ms - candidate.stamp_ms)
+            reason = f"it is {age} old and among the oldest segments, whose bytes are to be freed"
     return Verdict(DELETE, rule.value, reason)
 
 
@@ -107,6 +113,17 @@ class _Stays:
     excess: int
     first: Verdict | None
     first_index: int
+
+    def not_freed(self) -> Verdict:
+        """Where segments are chosen by the bytes that are to be freed."""
+        standing = self.standing
+        if not self.limits.deletes:
+            return Verdict(KEEP, POLICY, self._policy())
+        if self.index + 1 == len(standing.candidates):
+            return Verdict(KEEP, ACTIVE, "the active segment never goes for its bytes")
+        if not standing.is_below_high_watermark(self.index):
+            return self._at_high_watermark()
+        return Verdict(KEEP, Rule.FREE.value, "it is not among what is chosen to be freed")
 
     def verdict(self, stamp_of: StampOf) -> Verdict:
         standing, limits = self.standing, self.limits

@@ -6,16 +6,21 @@ checkpointLogStartOffsets). Until this is written an entry may be too low, which
 Where attempts may be made again, the journals of purges stay until all is done: they tell what has gone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kseg.compaction.around import CheckpointRun, Entries, Values
+from kseg.compaction.retention import rows
+from kseg.compaction.retention.freeing import Choice, choose, refuse_unreached
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.purge import drop_purge
 from kseg.compaction.retention.rows import COMMAND
+from kseg.compaction.retention.survey import survey
 from kseg.segment.errors import KsegError
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.partition.names import PartitionName, Role
+from kseg.segment.targets import PartitionTarget, Target
 
 _CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")
 
@@ -29,10 +34,25 @@ class Run(CheckpointRun[RetainOptions]):
 
     def __init__(self, options: RetainOptions) -> None:
         super().__init__(options)
+        self.choice: Choice | None = None
         self._purged: list[str] = []
+
+    def begin(self, targets: Sequence[Target]) -> None:
+        """Choose over all partitions, where bytes are to be freed."""
+        if self.options.free_bytes is None:
+            return
+        surveys = [survey(target, self.options) for target in targets if isinstance(target, PartitionTarget)]
+        self.choice = choose(surveys, self.options.free_bytes)
+        if self.options.apply:
+            refuse_unreached(self.choice)
+        self.options = replace(self.options, cuts=self.choice.cuts)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         yield from super().through(events)
+        if self.choice is not None:
+            for row in rows.free_rows(self.choice, self.options):
+                self.is_due = self.is_due or not self.options.apply
+                yield Row(row)
         for directory in self._purged:
             try:
                 drop_purge(directory, self.options.run_id)

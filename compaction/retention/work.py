@@ -31,7 +31,15 @@ from kseg.compaction.retention.options import (
     configured_limits,
 )
 from kseg.compaction.retention.rows import COMMAND, Row
-from kseg.compaction.retention.rules import Candidate, Decision, Standing, decide, thresholds, what_if
+from kseg.compaction.retention.rules import (
+    Candidate,
+    Decision,
+    Standing,
+    decide,
+    decide_to_free,
+    thresholds,
+    what_if,
+)
 from kseg.compaction.retention.verdicts import Stamp, StampOf, Verdict, verdicts
 from kseg.segment import events
 from kseg.segment import layout as L
@@ -69,15 +77,12 @@ def prepare(target: LogTarget, options: RetainOptions) -> Generator[Event, None,
         raise UsageError(
             f"{target.path} is one file of a log; name its partition directory to apply retention"
         )
-    untouched = _untouched(target)
-    if untouched is not None:
-        yield untouched
+    left_alone = untouched(target)
+    if left_alone is not None:
+        yield left_alone
         return None
-    inputs = inputs_of(target.path)
-    known = settings_for(target, options.topics)
-    if known is not None and _is_ancient(inputs):
-        known = of_old_format(known)
-    options, unknown = _configured(target, known, options)
+    known = known_for(target, inputs_of(target.path), options)
+    options, unknown = configured(target, known, options)
     if unknown is not None:
         yield unknown
         if not (options.purge or options.unmark):
@@ -87,12 +92,20 @@ def prepare(target: LogTarget, options: RetainOptions) -> Generator[Event, None,
     result = with_settings(rows.result_row(_name(target), target.path, options), known)
     if options.unmark:
         return (yield from _unmarked(target, inputs, options, result))
-    if _is_ancient(inputs):
+    if is_ancient(inputs):
         return (yield from _ancient(target, inputs, options, result))
     return (yield from _marked(target, inputs, options, result))
 
 
-def _configured(
+def known_for(
+    target: PartitionTarget, inputs: tuple[FileIdentity, ...], options: RetainOptions
+) -> TopicSettings | None:
+    """What the run was told of the topic of a partition; None when it was told nothing of any."""
+    known = settings_for(target, options.topics)
+    return of_old_format(known) if known is not None and is_ancient(inputs) else known
+
+
+def configured(
     target: PartitionTarget, known: TopicSettings | None, options: RetainOptions
 ) -> tuple[RetainOptions, Finding | None]:
     """The options with the limits of the topic; and that its policy is not known, when that matters: then nothing is marked."""
@@ -134,7 +147,7 @@ def _name(target: PartitionTarget) -> str:
     return target.path if name is None else name.text
 
 
-def _untouched(target: PartitionTarget) -> Finding | None:
+def untouched(target: PartitionTarget) -> Finding | None:
     """Why a broker's retention does not come to a directory."""
     name = own_partition_name(target.path)
     if name is None or (
@@ -148,7 +161,7 @@ def _untouched(target: PartitionTarget) -> Finding | None:
     return Finding("not-retained", target.path, why)
 
 
-def _is_ancient(inputs: tuple[FileIdentity, ...]) -> bool:
+def is_ancient(inputs: tuple[FileIdentity, ...]) -> bool:
     """Whether this is a 0.7 log: `.kafka` files and no `.log`. Told by suffixes: a large log has many names."""
     return any(file.name.endswith(L.ANCIENT_SUFFIX) for file in inputs) and not any(
         file.name.endswith(L.LOG_SUFFIX) for file in inputs
@@ -171,7 +184,9 @@ def _marked(
     with log:
         evidence = gather(log, around, inputs, options)
         decision = decide(evidence.standing, options.limits)
-        judged = list(verdicts(evidence.standing, options.limits, decision, _stamps(evidence)))
+        if options.cuts is not None:
+            decision = decide_to_free(evidence.standing, decision, options.cuts.get(target.path))
+        judged = list(verdicts(evidence.standing, options, decision, _stamps(evidence)))
         largest = [aged.largest.timestamp_ms for aged in evidence.segments]
         mtimes = [aged.mtime_ms for aged in evidence.segments]
         steps = marking_steps(
@@ -256,11 +271,13 @@ def _ancient(
     evidence = gather_ancient(target.path, inputs, options)
     standing = evidence.standing
     decision = decide_ancient(standing, options.limits)
+    if options.cuts is not None:
+        decision = decide_to_free(standing, decision, options.cuts.get(target.path))
 
     def stamp_of(index: int, _is_first: bool) -> Stamp:
         return Stamp(standing.candidates[index].stamp_ms, is_mtime=True)
 
-    judged = list(verdicts(standing, options.limits, decision, stamp_of))
+    judged = list(verdicts(standing, options, decision, stamp_of))
     mtimes = [candidate.stamp_ms for candidate in standing.candidates]
     yield from _rows(target, options, standing, judged, [L.NO_TIMESTAMP] * len(mtimes), mtimes)
     steps = ancient_steps(evidence, decision, [verdict.reason for verdict in judged[: len(decision.rules)]])
@@ -314,6 +331,9 @@ def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None
     from kseg.compaction.retention.purge import free_purged, purge, purge_id, ripeness
 
     directory = prepared.plan.directory
+    options, _ = configured(
+        PartitionTarget(directory), settings_for(PartitionTarget(directory), options.topics), options
+    )
     if options.apply and options.shared is not None:
         from kseg.segment.apply.attempts import earlier_attempt
 

@@ -16,6 +16,8 @@ from kseg.cli.main import run
 from tests import trees
 
 NOW = ("--now", "2030-01-01")
+# the made-up directory has no metadata log that would know the policies
+COMPACT, DELETE = ("--cleanup-policy", "compact"), ("--cleanup-policy", "delete")
 PARTITION = {
     "recover": "metro-0",
     "compact": "gates.old-0",
@@ -45,8 +47,8 @@ def nothing(_: Path) -> None:
 # command → what makes something due in metro-0, the words that ask for it, words with which nothing is due
 DUE: dict[str, tuple[Callable[[Path], object], tuple[str, ...], tuple[str, ...]]] = {
     "recover": (damage, (), ("--topic", "gates.old")),
-    "compact": (nothing, ("--include-active",), ("--min-compaction-lag-ms", "100000d")),
-    "retain": (nothing, ("--retention-bytes", "0"), ("--retention-bytes", "1TiB")),
+    "compact": (nothing, ("--include-active", *COMPACT), ("--min-compaction-lag-ms", "100000d", *COMPACT)),
+    "retain": (nothing, ("--retention-bytes", "0", *DELETE), ("--retention-bytes", "1TiB", *DELETE)),
 }
 
 
@@ -90,7 +92,7 @@ def test_a_copy_is_no_plan(log_dir: Path, tmp_path: Path, command: str) -> None:
 
 
 def test_a_checkpoint_that_is_to_be_written_is_due(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["compact", *NOW, "--include-active", str(log_dir / "gates.old-0")]
+    words = ["compact", *NOW, *COMPACT, "--include-active", str(log_dir / "gates.old-0")]
     assert run([*words, "--apply"]) == 0
     (log_dir / "cleaner-offset-checkpoint").unlink()
     capfd.readouterr()
@@ -114,7 +116,7 @@ def test_a_failure_comes_before_what_is_due(log_dir: Path, command: str) -> None
 
 def test_what_was_passed_over_stays_due(log_dir: Path) -> None:
     damage(log_dir)
-    words = ["compact", "--quiet", *NOW, "--damaged", "skip"]
+    words = ["compact", "--quiet", *NOW, *COMPACT, "--damaged", "skip"]
     assert run([*words, "--apply", str(log_dir / "metro-0")]) == 1
     assert run([*words, str(log_dir / "metro-0")]) == 1
 
@@ -144,7 +146,7 @@ def test_marks(log_dir: Path, capfd: pytest.CaptureFixture[str], words: list[str
     partition = str(log_dir / "metro-0")
     soon = ["--now", "2100-01-01"]
     assert run(["retain", "--json", *words, *soon, partition]) == 0
-    assert run(["retain", "--retention-bytes", "0", "--apply", "--quiet", partition]) == 0
+    assert run(["retain", "--retention-bytes", "0", *DELETE, "--apply", "--quiet", partition]) == 0
     assert run(["retain", "--purge", "--file-delete-delay-ms", "100000d", "--quiet", partition]) == 0
     capfd.readouterr()
     assert run(["retain", "--json", *words, *soon, partition]) == 1
@@ -157,7 +159,7 @@ def test_marks(log_dir: Path, capfd: pytest.CaptureFixture[str], words: list[str
 def test_a_log_start_that_moves_is_due(log_dir: Path) -> None:
     """No segment goes, but the checkpoint is to be written."""
     partition = str(log_dir / "metro-0")
-    words = ["retain", "--quiet", "--log-start-offset", "5", partition]
+    words = ["retain", "--quiet", *DELETE, "--log-start-offset", "5", partition]
     with trees.unchanged(log_dir):
         assert run(words) == 1
     assert run([*words, "--apply"]) == 0

@@ -1,0 +1,218 @@
+"""Which segments go so that a file system gets a number of bytes back (`retain --free`).
+
+1. Survey each partition: the segments that may go are a prefix of its log. Never the active one, nothing that reaches above the high
+   watermark, only of topics whose cleanup.policy is known to have `delete`, none of the topics that a broker makes itself.
+2. Files that are marked already count first: a purge frees them.
+3. On each file system the oldest go, until the bytes are reached: first what the topics' own limits delete anyway, then by the
+   greatest timestamp up to and with each segment, over all partitions. So what is chosen of a topic is what one retention.ms
+   would delete, and that limit is said.
+
+A segment counts what its files occupy, and nothing for a file with a second name (a hard link), which keeps the space. Nothing here
+changes a file: the choice is an offset for each partition, below which `work` marks what may still go when it looks again.
+"""
+
+import heapq
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kseg.compaction.retention.rules import Threshold
+from kseg.segment.errors import Refused
+
+
+class Hold(StrEnum):
+    """Why bytes cannot be freed by retention; the value is the word in the rows."""
+
+    ACTIVE = "active"
+    HIGH_WATERMARK = "high-watermark"
+    POLICY = "cleanup.policy"
+    POLICY_UNKNOWN = "policy-unknown"
+    INTERNAL = "internal-topic"
+    SET_ASIDE = "set-aside"
+    DELETED = "deleted-directory"
+    UNFINISHED = "unfinished-files"
+    QUARANTINE = "quarantine"
+    HARD_LINK = "hard-link"
+    UNREADABLE = "unreadable"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One segment that may go after those before it. upper_bound: the offset behind it. stamp_ms: the greatest timestamp up to
+    its end. is_due: the topic's own limits delete it."""
+
+    upper_bound: int
+    size_bytes: int
+    stamp_ms: int
+    is_due: bool
+    threshold: Threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One partition directory. device: of its file system. marked_bytes: what a purge frees. held: bytes by what holds them."""
+
+    path: str
+    log_dir: str
+    topic: str
+    device: int
+    pieces: tuple[Piece, ...] = ()
+    marked_bytes: int = 0
+    held: Mapping[Hold, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicShare:
+    """What goes of one topic, and the limits that this amounts to: the greatest that delete all of it."""
+
+    topic: str
+    partitions: int
+    segments: int
+    size_bytes: int
+    retention_ms: int | None
+    retention_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystemChoice:
+    """What is freed on one file system. available_bytes: free for an ordinary user before. freeable_bytes: what could go at most, the
+    marked files included. held: what holds the rest, by reason."""
+
+    log_dirs: tuple[str, ...]
+    wanted_bytes: int
+    available_bytes: int
+    marked_bytes: int
+    chosen_bytes: int
+    freeable_bytes: int
+    topics: tuple[TopicShare, ...]
+    held: Mapping[Hold, int]
+
+    @property
+    def is_reached(self) -> bool:
+        return self.marked_bytes + self.chosen_bytes >= self.wanted_bytes
+
+    @property
+    def segments(self) -> int:
+        return sum(share.segments for share in self.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """cuts: by partition directory the offset below which whole segments go."""
+
+    file_systems: tuple[FileSystemChoice, ...]
+    cuts: Mapping[str, int]
+
+
+def choose(surveys: Sequence[Survey], wanted_bytes: int) -> Choice:
+    """The choice for each file system, in the order of the first partition on it."""
+    by_device: dict[int, list[Survey]] = {}
+    for survey in surveys:
+        by_device.setdefault(survey.device, []).append(survey)
+    file_systems: list[FileSystemChoice] = []
+    cuts: dict[str, int] = {}
+    for on_one in by_device.values():
+        taken = _oldest(on_one, wanted_bytes - sum(survey.marked_bytes for survey in on_one))
+        file_systems.append(_summed_up(on_one, taken, wanted_bytes))
+        cuts |= {path: pieces[-1].upper_bound for path, pieces in taken.items()}
+    return Choice(tuple(file_systems), cuts)
+
+
+def refuse_unreached(choice: Choice) -> None:
+    """Raises Refused when a file system does not get its bytes: deleting all that may go would free too little."""
+    for each in choice.file_systems:
+        if not each.is_reached:
+            raise Refused(
+                f"{', '.join(each.log_dirs)}: {each.wanted_bytes:,} bytes cannot be freed, {each.freeable_bytes:,} can "
+                f"(--free {each.freeable_bytes}); nothing was changed"
+            )
+
+
+def _oldest(surveys: Iterable[Survey], needed_bytes: int) -> dict[str, list[Piece]]:
+    """By partition what goes. Ties go to the partition that comes first."""
+    heap = [
+        _Head(survey.pieces[0], number, 0, survey) for number, survey in enumerate(surveys) if survey.pieces
+    ]
+    heapq.heapify(heap)
+    taken: dict[str, list[Piece]] = {}
+    while heap and needed_bytes > 0:
+        head = heap[0]
+        taken.setdefault(head.survey.path, []).append(head.piece)
+        needed_bytes -= head.piece.size_bytes
+        following = head.at + 1
+        if following < len(head.survey.pieces):
+            heapq.heapreplace(heap, _Head(head.survey.pieces[following], head.number, following, head.survey))
+        else:
+            heapq.heappop(heap)
+    return taken
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The oldest segment that is left of a partition."""
+
+    piece: Piece
+    number: int
+    at: int
+    survey: Survey
+
+    def __lt__(self, other: "_Head") -> bool:
+        return self._key < other._key
+
+    @property
+    def _key(self) -> tuple[bool, int, int]:
+        return not self.piece.is_due, self.piece.stamp_ms, self.number
+
+
+def _summed_up(
+    surveys: Sequence[Survey], taken: Mapping[str, Sequence[Piece]], wanted_bytes: int
+) -> FileSystemChoice:
+    held: dict[Hold, int] = {}
+    for survey in surveys:
+        for hold, size_bytes in survey.held.items():
+            held[hold] = held.get(hold, 0) + size_bytes
+    marked_bytes = sum(survey.marked_bytes for survey in surveys)
+    return FileSystemChoice(
+        log_dirs=tuple(dict.fromkeys(survey.log_dir for survey in surveys)),
+        wanted_bytes=wanted_bytes,
+        available_bytes=_available_bytes(surveys[0].path),
+        marked_bytes=marked_bytes,
+        chosen_bytes=sum(piece.size_bytes for pieces in taken.values() for piece in pieces),
+        freeable_bytes=marked_bytes + sum(piece.size_bytes for each in surveys for piece in each.pieces),
+        topics=tuple(_shares(surveys, taken)),
+        held=held,
+    )
+
+
+def _shares(surveys: Sequence[Survey], taken: Mapping[str, Sequence[Piece]]) -> Iterator[TopicShare]:
+    by_topic: dict[str, list[Sequence[Piece]]] = {}
+    for survey in surveys:
+        if survey.path in taken:
+            by_topic.setdefault(survey.topic, []).append(taken[survey.path])
+    for topic, parts in sorted(by_topic.items()):
+        lasts = [pieces[-1].threshold for pieces in parts]
+        yield TopicShare(
+            topic=topic,
+            partitions=len(parts),
+            segments=sum(map(len, parts)),
+            size_bytes=sum(piece.size_bytes for pieces in parts for piece in pieces),
+            retention_ms=_least(last.retention_ms for last in lasts),
+            retention_bytes=_least(last.retention_bytes for last in lasts),
+        )
+
+
+def _least(limits: Iterable[int | None]) -> int | None:
+    """None where one partition would need something else than a limit."""
+    found = list(limits)
+    known = [limit for limit in found if limit is not None]
+    return min(known) if len(known) == len(found) else None
+
+
+def _available_bytes(path: str) -> int:
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return 0
+    return status.f_bavail * status.f_frsize

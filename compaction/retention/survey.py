@@ -1,0 +1,136 @@
+"""What of a partition directory retention could free, for a choice over all of them (`freeing`)."""
+
+import os
+import stat
+from collections.abc import Iterable
+
+from kseg.compaction.retention.ancient import decide_ancient, gather_ancient
+from kseg.compaction.retention.evidence import gather, open_log
+from kseg.compaction.retention.freeing import Hold, Piece, Survey
+from kseg.compaction.retention.options import RetainOptions
+from kseg.compaction.retention.rules import Standing, decide, may_go, thresholds
+from kseg.compaction.retention.work import configured, is_ancient, known_for, untouched
+from kseg.segment import layout as L
+from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.marks import marks_in
+from kseg.segment.partition.names import INTERNAL_TOPICS, KSEG_DIRECTORY, PartitionState
+from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.plan.steps import FileIdentity
+from kseg.segment.targets import PartitionTarget
+
+
+def survey(target: PartitionTarget, options: RetainOptions) -> Survey:
+    """One partition. What cannot be looked at, or what retention does not come to, is held; nothing is raised but
+    UnreadableInput for a directory that is not there."""
+    name = own_partition_name(target.path)
+    topic = target.path if name is None else name.topic
+    log_dir = target.log_dir or os.path.dirname(os.path.abspath(target.path))
+    try:
+        device = os.stat(target.path).st_dev
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {target.path}: {error.strerror}") from error
+    pieces: tuple[Piece, ...] = ()
+    marked_bytes = 0
+    held: dict[Hold, int] = {}
+    try:
+        inputs = inputs_of(target.path)
+        hold = _hold(target, topic, inputs, options)
+        marks: frozenset[str] = frozenset()
+        if hold not in (Hold.SET_ASIDE, Hold.DELETED):
+            marks = frozenset(mark.name.name for mark in marks_in(target.path))
+            marked_bytes = _occupied(target.path, marks)
+        if hold is None:
+            pieces, held = _pieces(target, inputs, options)
+            unfinished = [file.name for file in inputs if file.name.endswith(L.CLEANED_SUFFIX)]
+            _add(held, Hold.UNFINISHED, _occupied(target.path, unfinished))
+        else:
+            _add(held, hold, _occupied(target.path, (file.name for file in inputs if file.name not in marks)))
+        for directory, _, names in os.walk(os.path.join(target.path, KSEG_DIRECTORY)):
+            _add(held, Hold.QUARANTINE, _occupied(directory, names))
+    except UnreadableInput:
+        held = {Hold.UNREADABLE: 0}
+    except KsegError:
+        held = {Hold.REFUSED: 0}
+    return Survey(target.path, log_dir, topic, device, pieces, marked_bytes, held)
+
+
+def _hold(
+    target: PartitionTarget, topic: str, inputs: tuple[FileIdentity, ...], options: RetainOptions
+) -> Hold | None:
+    """Why no segment of the partition may go, whatever its age."""
+    name = own_partition_name(target.path)
+    if name is not None and name.state is PartitionState.DELETE:
+        return Hold.DELETED
+    if untouched(target) is not None:
+        return Hold.SET_ASIDE
+    if topic in INTERNAL_TOPICS:
+        return Hold.INTERNAL
+    limits, unknown = configured(target, known_for(target, inputs, options), options)
+    if unknown is not None:
+        return Hold.POLICY_UNKNOWN
+    return None if limits.limits.deletes else Hold.POLICY
+
+
+def _pieces(
+    target: PartitionTarget, inputs: tuple[FileIdentity, ...], options: RetainOptions
+) -> tuple[tuple[Piece, ...], dict[Hold, int]]:
+    """What may go, oldest first, and what holds the rest of the partition."""
+    options, _ = configured(target, known_for(target, inputs, options), options)
+    if is_ancient(inputs):
+        ancient = gather_ancient(target.path, inputs, options)
+        due = len(decide_ancient(ancient.standing, options.limits).rules)
+        return _judged(target.path, ancient.standing, [(name,) for name in ancient.names], due)
+    log, around = open_log(target)
+    with log:
+        evidence = gather(log, around, inputs, options)
+        due = len(decide(evidence.standing, options.limits).rules)
+        return _judged(target.path, evidence.standing, [segment.names for segment in evidence.segments], due)
+
+
+def _judged(
+    directory: str, standing: Standing, names: list[tuple[str, ...]], due: int
+) -> tuple[tuple[Piece, ...], dict[Hold, int]]:
+    pieces: list[Piece] = []
+    held: dict[Hold, int] = {}
+    limits = thresholds(standing)
+    stamp_ms = standing.candidates[0].stamp_ms if standing.candidates else 0
+    last = len(standing.candidates) - 1
+    for index, candidate in enumerate(standing.candidates):
+        occupied = _occupied(directory, names[index])
+        if index == last:
+            _add(held, Hold.ACTIVE, occupied)
+        elif len(pieces) < index or not may_go(standing, index):
+            _add(held, Hold.HIGH_WATERMARK, occupied)
+        else:
+            stamp_ms = max(stamp_ms, candidate.stamp_ms)
+            upper_bound = standing.upper_bound(index)
+            pieces.append(Piece(upper_bound, occupied, stamp_ms, index < due, limits[index]))
+            _add(held, Hold.HARD_LINK, _linked(directory, names[index]))
+    return tuple(pieces), held
+
+
+def _add(held: dict[Hold, int], hold: Hold, size_bytes: int) -> None:
+    if size_bytes:
+        held[hold] = held.get(hold, 0) + size_bytes
+
+
+def _occupied(directory: str, names: Iterable[str]) -> int:
+    """Bytes that the file system gets back when these names go."""
+    return sum(size_bytes for size_bytes, is_linked in _sizes(directory, names) if not is_linked)
+
+
+def _linked(directory: str, names: Iterable[str]) -> int:
+    """Bytes that it does not get back, because the files have other names."""
+    return sum(size_bytes for size_bytes, is_linked in _sizes(directory, names) if is_linked)
+
+
+def _sizes(directory: str, names: Iterable[str]) -> Iterable[tuple[int, bool]]:
+    for name in names:
+        try:
+            status = os.lstat(os.path.join(directory, name))
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            # blocks are of 512 bytes; a hole occupies nothing
+            yield min(status.st_size, status.st_blocks * 512), status.st_nlink > 1

@@ -1,0 +1,331 @@
+"""`retain --free`: a full disk at three in the morning. Which segments go over all topics, which limits that amounts to, what cannot be freed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.compaction.retention.freeing import Hold, Piece, Survey, choose
+from kseg.compaction.retention.rules import Threshold
+from tests import trees
+from tests.internal_topics.metadata_logs import config, topic, topic_id, write_log, write_meta_properties
+
+Rows = list[dict[str, Any]]
+Say = Callable[..., tuple[int, Rows]]
+NOW = ("--now", "2100-01-01")
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str]) -> Say:
+    def call(*words: str | Path) -> tuple[int, Rows]:
+        status = run(["retain", "--json", *map(str, words)])
+        return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+    return call
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    """A real broker's data directory, whose compacted topic `stations` has files that are marked already."""
+    return Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+
+
+def of_type(rows: Rows, kind: str) -> Rows:
+    return [row for row in rows if row["type"] == kind]
+
+
+def one(rows: Rows) -> dict[str, Any]:
+    (row,) = of_type(rows, "free")
+    return row
+
+
+def going(rows: Rows) -> set[tuple[str, int]]:
+    return {
+        (row["partition"], row["base_offset"])
+        for row in of_type(rows, "segment")
+        if row["verdict"] == "delete"
+    }
+
+
+def occupied(directory: Path) -> int:
+    return sum(
+        path.stat().st_size for path in directory.rglob("*") if path.is_file() and ".kseg" not in path.parts
+    )
+
+
+def without_marks(data: Path) -> Path:
+    for path in data.rglob("*.deleted"):
+        path.unlink()
+    return data
+
+
+# --- what is chosen
+
+
+@pytest.mark.evidence("segment-age")
+@pytest.mark.parametrize("wanted", [1, 5_000, 12_000, 20_000, 40_000])
+def test_the_oldest_go_until_the_bytes_are_reached(data: Path, say: Say, wanted: int) -> None:
+    without_marks(data)
+    with trees.unchanged(data):
+        status, rows = say("--free", str(wanted), *NOW, data)
+    assert status == 1
+    free = one(rows)
+    assert free["reached"] and free["chosen_bytes"] >= wanted and free["marked_bytes"] == 0
+    segments = of_type(rows, "segment")
+    ages = {(row["partition"], row["base_offset"]): row["largest_timestamp"] for row in segments}
+    gone = going(rows)
+    assert sum(share["segments"] for share in of_type(rows, "free_topic")) == len(gone) == free["segments"]
+    # not one more than needed: the bytes without the youngest of them would not do
+    eligible = {
+        key
+        for key in ages
+        if not key[0].startswith(("__", "stations"))
+        and key[1] < max(at for name, at in ages if name == key[0])
+    }
+    youngest_gone = max(ages[key] for key in gone)
+    assert all(ages[key] >= youngest_gone for key in eligible - gone)
+    assert not any(name.startswith(("__", "stations")) for name, _ in gone)
+
+
+def test_done_it_frees_what_it_said(data: Path, say: Say) -> None:
+    before = occupied(data)
+    _, planned = say("--free", "50KiB", "--purge", *NOW, data)
+    status, rows = say("--free", "50KiB", "--purge", "--apply", *NOW, data)
+    assert status == 0 and going(rows) == going(planned)
+    free = one(rows)
+    assert free["marked_bytes"] > 0 and free["applied"] and free["reached"]
+    freed = before - occupied(data)
+    # checkpoints, new producer snapshots and leader epochs of the cut logs weigh a few bytes
+    assert abs(freed - (free["marked_bytes"] + free["chosen_bytes"])) < 1_000
+    assert freed >= 50 << 10 and not list(data.rglob("*.deleted"))
+    assert run(["verify", "--quiet", str(data)]) == 0
+
+
+@pytest.mark.evidence("deleted-file")
+def test_marks_count_first_and_free_nothing_until_they_are_purged(
+    data: Path, say: Say, capfd: pytest.CaptureFixture[str]
+) -> None:
+    marked = sum(path.stat().st_size for path in data.rglob("*.deleted"))
+    _, rows = say("--free", str(marked), *NOW, data)
+    assert one(rows)["marked_bytes"] == marked and going(rows) == set()
+    _, rows = say("--free", str(marked + 1), *NOW, data)
+    assert len(going(rows)) == 1
+    before = occupied(data)
+    assert run(["retain", "--free", str(marked + 1), "--apply", *NOW, str(data)]) == 0
+    assert abs(occupied(data) - before) < 1_000, "nothing is free yet"
+    out = capfd.readouterr().out
+    assert "marked files free nothing until they are purged" in out
+    command = out.splitlines()[-1].removeprefix("next: kseg ")
+    assert command.startswith("retain --apply --purge ")
+    assert run(command.split()) == 0
+    assert before - occupied(data) >= marked
+
+
+@pytest.mark.evidence("segment-age")
+def test_the_limits_that_it_amounts_to_delete_the_same(data: Path, say: Say) -> None:
+    without_marks(data)
+    _, rows = say("--free", "25KiB", *NOW, data)
+    for share in of_type(rows, "free_topic"):
+        expected = {(name, base) for name, base in going(rows) if name.rpartition("-")[0] == share["topic"]}
+        assert len(expected) == share["segments"]
+        for option, limit in (("--retention-ms", "retention_ms"), ("--retention-bytes", "retention_bytes")):
+            _, by_limit = say(option, str(share[limit]), "--topic", share["topic"], *NOW, data)
+            assert going(by_limit) == expected, (share, option)
+        _, by_more = say(
+            "--retention-ms", str(share["retention_ms"] + 1), "--topic", share["topic"], *NOW, data
+        )
+        assert going(by_more) < expected
+
+
+def test_what_cannot_be_freed_is_said_and_nothing_is_changed(
+    data: Path, say: Say, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with trees.unchanged(data):
+        status, rows = say("--free", "1GiB", *NOW, data)
+        free = one(rows)
+        assert status == 1 and not free["reached"]
+        assert set(free["held"]) == {"active", "cleanup.policy", "internal-topic", "set-aside"}
+        assert free["freeable_bytes"] == free["marked_bytes"] + free["chosen_bytes"] < 1 << 30
+        files = [path for path in data.glob("*/*") if path.is_file()]
+        assert free["freeable_bytes"] + sum(free["held"].values()) == pytest.approx(
+            sum(path.stat().st_size for path in files), abs=1_500
+        )
+        assert run(["retain", "--free", "1GiB", "--apply", *NOW, str(data)]) == 4
+        said = capfd.readouterr()
+        assert f"(--free {free['freeable_bytes']}); nothing was changed" in said.err
+        assert run(["retain", "--free", "1GiB", *NOW, str(data)]) == 1
+        out = capfd.readouterr().out
+        assert "that cannot be reached" in out and "topics that are compacted only 4,695" in out
+    status, _ = say("--free", str(free["freeable_bytes"]), "--apply", *NOW, data)
+    assert status == 0
+
+
+def test_nothing_above_the_high_watermark_goes(data: Path, say: Say) -> None:
+    without_marks(data)
+    checkpoint = data / "replication-offset-checkpoint"
+    lines = checkpoint.read_text().splitlines()
+    checkpoint.write_text(
+        "\n".join("metro-none 0 100" if line.startswith("metro-none 0") else line for line in lines) + "\n"
+    )
+    _, rows = say("--free", "1GiB", *NOW, data)
+    assert {base for name, base in going(rows) if name == "metro-none-0"} == {0}
+    assert one(rows)["held"]["high-watermark"] > 5_000
+
+
+def test_a_topic_whose_policy_nobody_knows_is_held(data: Path, say: Say, tmp_path: Path) -> None:
+    shutil.rmtree(data / "__cluster_metadata-0")
+    without_marks(data)
+    _, rows = say("--free", "1GiB", *NOW, data)
+    assert going(rows) == set() and one(rows)["held"]["policy-unknown"] > 30_000
+    properties = tmp_path / "server.properties"
+    properties.write_text("log.cleanup.policy=delete\n")
+    _, rows = say("--free", "10KiB", "--cleanup-policy", "delete", "--topic", "metro-*", *NOW, data)
+    assert one(rows)["reached"] and len(going(rows)) > 0
+
+
+@pytest.mark.evidence("segment-age")
+def test_what_the_topics_own_limits_delete_goes_first(
+    data: Path, say: Say, capture_small: Path, tmp_path: Path
+) -> None:
+    """Although it is younger: a broker deletes it at its next start anyway."""
+    log_dir = tmp_path / "other"
+    write_meta_properties(log_dir)
+    for number, (name, source) in enumerate((("young", "fares-0"), ("old", "metro-none-0"))):
+        shutil.copytree(capture_small / "data" / source, log_dir / f"{name}-0")
+        (log_dir / f"{name}-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(number)}")
+    write_log(
+        log_dir / "__cluster_metadata-0",
+        topic("young", topic_id(0)),
+        topic("old", topic_id(1)),
+        [config("young", "retention.ms", "1000"), config("old", "retention.ms", "-1")],
+    )
+    _, rows = say("--free", "4KiB", *NOW, log_dir)
+    assert going(rows) == {("young-0", 0)}
+    (row,) = (row for row in of_type(rows, "segment") if row["verdict"] == "delete")
+    assert row["rule"] == "retention.ms"
+    _, rows = say("--free", "8KiB", *NOW, log_dir)
+    assert going(rows) == {("young-0", 0), ("old-0", 0)}
+
+
+@pytest.mark.evidence("occupied-bytes")
+def test_files_with_a_second_name_free_nothing(data: Path, say: Say, tmp_path: Path) -> None:
+    """A copy with hard links (a snapshot before the repair, say) keeps the bytes."""
+    without_marks(data)
+    _, rows = say("--free", "1GiB", *NOW, data)
+    all_bytes = one(rows)["freeable_bytes"]
+    log = data / "metro-none-0" / f"{0:020d}.log"
+    os.link(log, tmp_path / "backup.log")
+    _, rows = say("--free", "1GiB", *NOW, data)
+    assert one(rows)["freeable_bytes"] == all_bytes - log.stat().st_size
+    assert one(rows)["held"]["hard-link"] == log.stat().st_size
+
+
+def test_what_a_broker_removes_itself_is_named(data: Path, say: Say) -> None:
+    (data / "fares-0").rename(data / f"fares-0.{'a' * 32}-delete")
+    (data / "metro-none-0" / f"{0:020d}.log.cleaned").write_bytes(b"x" * 3000)
+    _, rows = say("--free", "1GiB", *NOW, data)
+    held = one(rows)["held"]
+    assert held["deleted-directory"] > 8_000 and held["unfinished-files"] == 3000
+
+
+def test_0_7(ancient_small: Path, tmp_path: Path, say: Say) -> None:
+    partition = tmp_path / "data" / "old-0"
+    source = max(
+        (path.parent for path in ancient_small.rglob("*.kafka")),
+        key=lambda path: len(list(path.glob("*.kafka"))),
+    )
+    shutil.copytree(source, partition)
+    logs = sorted(partition.glob("*.kafka"))
+    first = logs[0].stat().st_size
+    _, rows = say("--free", "1", *NOW, partition)
+    if len(logs) > 1:
+        assert one(rows)["chosen_bytes"] == first and len(going(rows)) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--free", "0"],
+        ["--free", "1GiB", "--unmark"],
+        ["--free", "1GiB", "--what-if"],
+        ["--free", "1GiB", "--log-start-offset", "5"],
+        ["--free", "lots"],
+    ],
+)
+def test_wrong_usage(data: Path, words: list[str]) -> None:
+    with trees.unchanged(data):
+        assert run(["retain", *words, str(data)]) == 2
+
+
+def test_without_a_partition_left_to_free_of(data: Path, say: Say) -> None:
+    without_marks(data)
+    status, rows = say("--free", "1", "--topic", "stations", *NOW, data)
+    assert status == 1 and not one(rows)["reached"] and one(rows)["freeable_bytes"] == 0
+    assert set(one(rows)["held"]) == {"cleanup.policy"}
+
+
+# --- several file systems
+
+
+def test_each_file_system_gets_its_bytes() -> None:
+    def on(device: int, number: int, stamps: list[int]) -> Survey:
+        pieces = tuple(
+            Piece(100 * (at + 1), 1000, stamp, False, Threshold(1, 1)) for at, stamp in enumerate(stamps)
+        )
+        return Survey(f"/d{device}/t-{number}", f"/d{device}", "t", device, pieces, held={Hold.ACTIVE: 7})
+
+    surveys = [on(1, 0, [10, 40]), on(1, 1, [20, 30]), on(2, 0, [1, 2, 3]), on(3, 0, [])]
+    choice = choose(surveys, 2500)
+    assert [each.log_dirs for each in choice.file_systems] == [("/d1",), ("/d2",), ("/d3",)]
+    assert [each.is_reached for each in choice.file_systems] == [True, True, False]
+    assert choice.cuts == {"/d1/t-0": 100, "/d1/t-1": 200, "/d2/t-0": 300}
+    assert [each.held for each in choice.file_systems] == [
+        {Hold.ACTIVE: 14},
+        {Hold.ACTIVE: 7},
+        {Hold.ACTIVE: 7},
+    ]
+
+
+@contextmanager
+def other_file_system() -> Iterator[Path]:
+    """A directory on another file system than the tests' own (a tmpfs, which every Linux has)."""
+    place = Path("/dev/shm") / f"kseg-{os.getpid()}"
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("there is no second file system to write to")
+    place.mkdir()
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+def test_two_log_dirs_of_one_node_on_two_file_systems(data: Path, say: Say, tmp_path: Path) -> None:
+    without_marks(data)
+    with other_file_system() as elsewhere:
+        if elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("/dev/shm is on the file system of the tests")
+        second = elsewhere / "data"
+        second.mkdir()
+        shutil.copy(data / "meta.properties", second)
+        for name in ("fares-0", "metro-gzip-0", "metro-none-0"):
+            shutil.move(data / name, second / name)
+        before = occupied(data), occupied(second)
+        status, rows = say("--free", "6KiB", "--purge", "--apply", *NOW, data, second)
+        assert status == 0
+        frees = of_type(rows, "free")
+        assert [row["log_dirs"] for row in frees] == [[str(data)], [str(second)]]
+        assert all(row["reached"] for row in frees)
+        assert before[0] - occupied(data) > 5_000 and before[1] - occupied(second) > 5_000
+
+
+def test_the_choice_is_the_same_from_run_to_run(data: Path, say: Say) -> None:
+    first = going(say("--free", "30KiB", *NOW, "--jobs", "1", data)[1])
+    assert all(going(say("--free", "30KiB", *NOW, "--jobs", str(jobs), data)[1]) == first for jobs in (1, 2))
