@@ -1,6 +1,8 @@
 """`kseg recover`: make a log sound again, as a broker would or keeping every valid batch; a plan first."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.change import CHANGE, Apply, HardLink, Quarantine, change, check_way, identity
 from kseg.cli.declare import Option
@@ -19,7 +21,11 @@ from kseg.cli.options import (
     read_offset,
     read_size,
 )
+from kseg.cli.topic_evidence import MetadataPath
 from kseg.segment.layout import DEFAULT_INDEX_INTERVAL_BYTES, DEFAULT_SEGMENT_INDEX_BYTES
+
+if TYPE_CHECKING:
+    from kseg.segment.targets import Target
 
 EXAMPLES = (
     ("What would be repaired, and what either policy costs", "kseg recover /var/lib/kafka"),
@@ -81,10 +87,11 @@ def command(
         Option(
             "--topic-id",
             metavar="UUID",
-            help="Write a missing partition.metadata with this id.",
+            help="Write a missing partition.metadata with this id. Default: what the metadata log says, where that is certain.",
             panel=CHANGE,
         ),
     ] = None,
+    metadata: MetadataPath = None,
     clean_shutdown: Annotated[
         bool | None,
         Option(
@@ -165,6 +172,7 @@ def command(
     from kseg.cli.recovered import is_due, recover_words
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, workers
+    from kseg.cli.topic_evidence import topic_identities
     from kseg.recovery.policy import LoadSettings, Policy
     from kseg.recovery.repair.group import recover_group
     from kseg.recovery.repair.options import RecoverOptions
@@ -200,6 +208,7 @@ def command(
         "--rebuild": rebuild,
         "--mark-clean": mark_clean,
         "--topic-id": topic_id,
+        "--metadata": metadata,
         "--clean-shutdown": clean_shutdown is True,
         "--unclean-shutdown": clean_shutdown is False,
         "--recovery-point": recovery_point,
@@ -217,6 +226,11 @@ def command(
         "--now": now,
     }
     run = Run(options, workers(cluster, jobs))
+
+    def look(targets: "Sequence[Target]") -> None:
+        identities, run.told = topic_identities(targets, metadata)
+        run.options = replace(run.options, identities=identities)
+
     style = Style(
         command="recover",
         json=json,
@@ -238,4 +252,5 @@ def command(
         partition=partition,
         jobs=jobs,
         cluster=cluster,
+        look=look,
     )

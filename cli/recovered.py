@@ -23,8 +23,10 @@ def recover_words(values: Values) -> Iterator[str]:
 
 
 def is_due(values: Values) -> bool:
-    """Whether something remains to be done after this row: a plan that was not carried out."""
-    return values.get("type") == "result" and bool(values.get("steps")) and not values.get("applied")
+    """Whether something remains to be done after this row: a plan that was not carried out, or what no plan mends."""
+    if values.get("type") != "result":
+        return False
+    return bool(values.get("doubt")) or (bool(values.get("steps")) and not values.get("applied"))
 
 
 def _result(values: Values) -> Iterator[str]:

@@ -41,6 +41,7 @@ def over_targets(
     through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
     grouped: Callable[[Sequence[Target], int], Sequence[fanout.Named]] | None = None,
     hold: "Callable[[Sequence[Target]], AbstractContextManager[object | None]] | None" = None,
+    look: "Callable[[Sequence[Target], Any], tuple[object, Sequence[Event]]] | None" = None,
 ) -> int:
     """Run `work` over what the paths mean, show it, and return the exit status.
 
@@ -49,7 +50,8 @@ def over_targets(
     the jobs for itself; several are shared out among the processes. through: the last word on the stream of events
     before it is shown. hold: what is held while the targets are worked on (a lock), giving the options to work with
     where holding changed them; a command with one looks for half-done changes itself, for all others they are shown
-    first. A path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
+    first. look: what else is to be known of the targets, put into the options, and what is to be said about it first. A
+    path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
     path was given or the narrowing leaves nothing.
     """
     if not paths:
@@ -70,6 +72,9 @@ def over_targets(
     jobs = jobs or default_jobs()
     if alone is not None and len(targets) == 1 and cluster is None:
         options = alone(jobs)
+    told: Sequence[Event] = ()
+    if look is not None:
+        options, told = look(targets, options)
 
     over = workers(cluster, jobs, _notice(style), in_place=in_place)
 
@@ -81,7 +86,7 @@ def over_targets(
         else:  # a task of a cluster that is lost costs one target only
             groups = grouped(targets, jobs if cluster is None else len(targets))
             events = over(work, groups, options, finished=tally.finish_group)
-        events = _after((*failures, *(half_done_around(targets) if hold is None else ())), events)
+        events = _after((*failures, *told, *(half_done_around(targets) if hold is None else ())), events)
         return show(through(events) if through else events, style, [target.path for target in targets], tally)
 
     if hold is None:

@@ -2,7 +2,7 @@
 plain values (`segment.partition.topic_settings`), so that the rooms below know nothing of where it comes from."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kseg.internal_topics.topic_settings import Evidence, Layer
     from kseg.segment.findings import Finding
     from kseg.segment.partition.names import PartitionName
+    from kseg.segment.partition.topic_identity import TopicIdentity
 
 EVIDENCE = "What the cluster knows"
 
@@ -86,6 +87,45 @@ def _partitions(targets: Sequence[Target]) -> list[PartitionTarget]:
     return [target for target in targets if isinstance(target, PartitionTarget)]
 
 
+def topic_identities(
+    targets: Sequence[Target], metadata: str | None
+) -> "tuple[dict[str, TopicIdentity], tuple[Finding, ...]]":
+    """What the metadata log says about each partition directory, by its path, and what is to be said about that log.
+
+    Raises UsageError, UnreadableInput and Refused for a metadata log that the user named.
+    """
+    from kseg.internal_topics.metadata.finding import node_of
+    from kseg.internal_topics.metadata.strays import Directory, identity_of
+    from kseg.recovery.verify.topic_ids import METADATA_FILE
+    from kseg.segment.partition.directory import own_partition_name
+
+    finder = finder_for(targets, metadata)
+    images: dict[str, MetadataImage] = {}
+    found = {}
+    for target in _partitions(targets):
+        log_dir, name = log_dir_of(target), own_partition_name(target.path)
+        image = finder.image_for(log_dir)
+        if image is None or name is None:
+            continue
+        images[image.path] = image
+        directory = Directory(
+            path=target.path,
+            name=name,
+            topic_id=_topic_id(target.path),
+            has_metadata_file=os.path.lexists(os.path.join(target.path, METADATA_FILE)),
+            node_id=node_of(log_dir).node_id,
+        )
+        identity = identity_of(directory, image)
+        if image.is_certain or identity.finding is not None:
+            found[target.path] = identity
+    return found, told_of(images.values())
+
+
+def told_of(images: "Iterable[MetadataImage]") -> "tuple[Finding, ...]":
+    """What is to be said about metadata logs that were asked."""
+    return tuple(finding for image in images for finding in (*image.doubts, *image.notes))
+
+
 class _Settings:
     def __init__(self, targets: Sequence[Target], asked: Asked) -> None:
         self._targets = _partitions(targets)
@@ -101,8 +141,7 @@ class _Settings:
 
     def all(self) -> "tuple[dict[str, TopicSettings], tuple[Finding, ...]]":
         found = {target.path: self._of(target) for target in self._targets}
-        images = self._images.values()
-        return found, tuple(finding for image in images for finding in (*image.doubts, *image.notes))
+        return found, told_of(self._images.values())
 
     def _of(self, target: PartitionTarget) -> TopicSettings:
         from kseg.internal_topics.topic_settings import settings_of

@@ -1,7 +1,8 @@
 """`kseg verify`: is what lies there sound? Findings, a summary, the next command to type."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.declare import Option
 from kseg.cli.options import (
@@ -16,7 +17,12 @@ from kseg.cli.options import (
     Quiet,
     Topics,
 )
+from kseg.cli.topic_evidence import MetadataPath
 from kseg.segment.errors import UsageError
+
+if TYPE_CHECKING:
+    from kseg.segment.findings import Finding
+    from kseg.segment.targets import Target
 
 EXAMPLES = (
     ("Is this data directory sound?", "kseg verify /var/lib/kafka"),
@@ -31,6 +37,7 @@ def command(
     paths: Paths,
     quick: Annotated[bool, Option("--quick", help="Only headers, checksums, names and sizes.")] = False,
     deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False,
+    metadata: MetadataPath = None,
     json: Json = False,
     topics: Topics = (),
     partition: Partition = None,
@@ -44,13 +51,15 @@ def command(
     """Check files, partitions and whole data directories, and say what is wrong with them.
 
     Checks the batches and also what lies beside them: indexes against the log, transaction indexes, producer
-    snapshots, leader epochs, the chain of segments, checkpoints, leftovers. Never writes. The exit status is 1
+    snapshots, leader epochs, the chain of segments, checkpoints, leftovers, and the topic ids with the cluster's metadata
+    log where there is one. Never writes. The exit status is 1
     when there is an error among the findings.
     """
     if quick and deep:
         raise UsageError("--quick and --deep exclude each other")
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.topic_evidence import topic_identities
     from kseg.cli.words import verify_words
     from kseg.recovery.verify.options import VerifyOptions
     from kseg.recovery.verify.work import verify
@@ -69,6 +78,13 @@ def command(
         findings_are_result=True,
         summary=verify_words,
     )
+
+    def look(
+        targets: "Sequence[Target]", options: VerifyOptions
+    ) -> "tuple[VerifyOptions, tuple[Finding, ...]]":
+        identities, told = topic_identities(targets, metadata)
+        return replace(options, identities=identities), told
+
     return over_targets(
         verify,
         options,
@@ -80,4 +96,5 @@ def command(
         jobs=jobs,
         cluster=on.cluster(light=True),
         alone=lambda jobs: replace(options, jobs=jobs),
+        look=look,
     )

@@ -47,7 +47,6 @@ class CheckpointRun(Around[O]):
     def __init__(self, options: O) -> None:
         super().__init__(options)
         self.is_due = False
-        self.told: tuple[Finding, ...] = ()  # about the evidence, before anything else
         self._unknown: list[str] = []
         self._entries: dict[str, Entries] = {}
         self._changed: dict[str, list[str]] = {}
@@ -69,7 +68,6 @@ class CheckpointRun(Around[O]):
         return True
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        yield from self.told
         yield from super().through(events)
         if self._unknown:
             yield self._left_alone()

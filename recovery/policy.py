@@ -93,6 +93,7 @@ class Repair:
     is wrong, in the order met. removed: bytes that leave the logs, in offset order. last_stable_offset: with the log
     end as high watermark. recovery_point: what may be skipped by the next load. doubt: why the partition would still
     not be sound afterwards (a broker's load would fail on it, records cannot be read), empty when it would.
+    misplaced: why a broker would not serve it from here although its log is sound, empty when it would.
     is_orderly: every byte of the logs was looked at, all of it valid batches whose offsets increase and whose leader
     epochs never sink. kept: ranges of the offsets that stay, in order, where they are known. death: set when
     policy kafka has no result because the broker would throw; then image is the directory as found and the offsets
@@ -108,6 +109,7 @@ class Repair:
     findings: tuple[Finding, ...] = ()
     removed: tuple[Removed, ...] = ()
     doubt: str = ""
+    misplaced: str = ""
     is_orderly: bool = False
     kept: tuple[tuple[int, int], ...] = ()
     death: Death | None = None

@@ -238,6 +238,12 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         "no partition.metadata: a KRaft broker (3.7+) sets the partition aside as stray",
         _RECOVER,
     ),
+    Kind(
+        "becomes-stray",
+        ERROR,
+        "a broker sets the partition aside as stray at its next start, and serves it empty or not at all",
+        _RECOVER,
+    ),
     Kind("partition-metadata-corrupt", ERROR, "partition.metadata cannot be read", _RECOVER),
     Kind(
         "topic-id-conflict",

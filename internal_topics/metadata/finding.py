@@ -16,6 +16,7 @@ from kseg.internal_topics.metadata.image import MetadataImage
 from kseg.internal_topics.metadata.reading import read_metadata_file, read_metadata_log
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError
 from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_TOPIC, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
 
@@ -47,7 +48,7 @@ class MetadataFinder:
         self._given = [*given, *more]
         self._images: dict[str, MetadataImage] = {}
         self._by_log_dir: dict[str, MetadataImage | None] = {}
-        self._explicit = None if explicit is None else self._read(_named(explicit))
+        self._explicit = None if explicit is None else _read(_named(explicit))
 
     def image_for(self, log_dir: str) -> MetadataImage | None:
         """What the metadata log says to a log dir; None when there is none. Raises Refused when the one that was named
@@ -81,8 +82,17 @@ class MetadataFinder:
     def _read(self, path: str) -> MetadataImage:
         key = os.path.realpath(path)
         if key not in self._images:
-            self._images[key] = read_metadata_log(path) if os.path.isdir(path) else read_metadata_file(path)
+            try:
+                self._images[key] = _read(path)
+            except UnreadableInput as error:  # it is there, and nobody knows what it says
+                doubt = Finding("metadata-log-doubtful", path, str(error))
+                image = MetadataImage(path=path, end_offset=0, epoch=-1, timestamp_ms=-1, doubts=(doubt,))
+                self._images[key] = image
         return self._images[key]
+
+
+def _read(path: str) -> MetadataImage:
+    return read_metadata_log(path) if os.path.isdir(path) else read_metadata_file(path)
 
 
 def node_of(log_dir: str) -> Node:

@@ -39,7 +39,8 @@ class PartitionOutcome:
     """What a run of `recover` made of one partition; it can be pickled.
 
     first_base_offset: the number of the first segment. recovery_point: as the policy has it (`Repair`). changed:
-    whether files of it were or would be changed. loses: whether bytes leave its logs. doubt: why the partition is not sound, empty when it is. is_known:
+    whether files of it were or would be changed. loses: whether bytes leave its logs. doubt: why the partition is not sound, empty when it is.
+    is_misplaced: it is sound, and the doubt is that a broker does not serve it from here. is_known:
     False when the recovery failed, so that its offsets say nothing.
     """
 
@@ -51,6 +52,7 @@ class PartitionOutcome:
     changed: bool = False
     loses: bool = False
     doubt: str = ""
+    is_misplaced: bool = False
     is_known: bool = True
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kseg.recovery.policy import LoadSettings, Policy
 from kseg.segment.apply.shared import Shared
+from kseg.segment.partition.topic_identity import NOBODY_SAYS, IdentityByPath, TopicIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +16,8 @@ class RecoverOptions:
     apply: change the files; output: make a repaired copy below this directory instead (None: neither, plan only).
     is_nested: the copies of several data directories lie each in a directory of its name below `output`. run_id: names
     the journals of this run. hard_link: unchanged files of the copy are links.
-    rebuild: all side files anew. topic_id: to write a missing partition.metadata with. quarantine: where what is
+    rebuild: all side files anew. topic_id: to write a missing partition.metadata with.
+    identities: what the metadata log says about each partition directory, None when nobody has asked it. quarantine: where what is
     taken out goes (None: beside the journal). shared: the work is done by attempts in other processes.
     """
 
@@ -34,8 +36,13 @@ class RecoverOptions:
     rebuild: bool = False
     mark_clean: bool = False
     topic_id: str | None = None
+    identities: IdentityByPath | None = None
     drop_cache: bool = False
     shared: Shared | None = None
+
+    def identity_of(self, partition_path: str) -> TopicIdentity:
+        """What the metadata log says about a partition directory; nothing when nobody has asked."""
+        return (self.identities or {}).get(partition_path, NOBODY_SAYS)
 
     def copy_of(self, log_dir: str | None) -> str | None:
         """Where the copy of a data directory goes, and those of its partitions below it; None without --output."""

@@ -35,7 +35,8 @@ def result_row(partition: str, policy: Policy, repair: Repair, plan: Plan, costs
         "files_rebuilt": [_path(plan, step.name) for step in plan.steps if _is_rebuilt(step)],
         "files_removed": [_path(plan, step.name) for step in plan.steps if isinstance(step, Remove)],
         "costs": costs,
-        "doubt": repair.doubt or None,
+        "doubt": repair.doubt or repair.misplaced or None,
+        "misplaced": bool(repair.misplaced and not repair.doubt),
         "quarantine": None,
         "journal": None,
     }

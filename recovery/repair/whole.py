@@ -296,6 +296,7 @@ def _outcome_of(result: Values) -> PartitionOutcome | None:
             changed=bool(result["steps"]),
             loses=bool(result.get("removed")),
             doubt=str(result["doubt"] or ""),
+            is_misplaced=bool(result.get("misplaced")),
             is_known=False,
         )
     return PartitionOutcome(
@@ -307,6 +308,7 @@ def _outcome_of(result: Values) -> PartitionOutcome | None:
         changed=bool(result["steps"]),
         loses=bool(result.get("removed")),
         doubt=str(result["doubt"] or ""),
+        is_misplaced=bool(result.get("misplaced")),
     )
 
 

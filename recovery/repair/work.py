@@ -33,7 +33,7 @@ from kseg.segment.targets import FileTarget, PartitionTarget, directory_of
 COMMAND = "recover"
 
 # What says nothing of what a broker's load would do to the logs.
-_NO_LOAD_MINDS = frozenset(("partition-metadata-missing",))
+_NO_LOAD_MINDS = frozenset(("partition-metadata-missing", "becomes-stray", "topic-id-conflict"))
 
 
 def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> Iterator[Event]:
@@ -61,13 +61,15 @@ def prepare(
 def _prepared(subject: Subject, options: RecoverOptions) -> Generator[Event, None, Prepared | None]:
     around = circumstances_of(subject.partition, subject.log_dir, options)
     found = DirectoryImage.of(subject.found)
-    repair = _at_a_glance(subject, found, around, options)
+    identity = options.identity_of(subject.directory)
+    is_ordinary = identity.finding is None
+    repair = _at_a_glance(subject, found, around, options) if is_ordinary else None
     if repair is None:
         repair = _repair(subject, options.policy, around, options)
         if repair.death is None and not subject.is_ancient and subject.base_offset is None:
             from kseg.recovery.repair.topic_ids import with_topic_id
 
-            repair = with_topic_id(repair, subject.directory, subject.log_dir, options.topic_id)
+            repair = with_topic_id(repair, subject.directory, subject.log_dir, options.topic_id, identity)
     yield from filter(subject.concerns, repair.findings)
     if repair.death is not None:
         yield from _death(subject, repair)

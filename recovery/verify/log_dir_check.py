@@ -43,7 +43,7 @@ def verify_log_dir(target: LogDirTarget, options: VerifyOptions, ledger: Ledger)
     yield from _files(directory, options, ledger)
     if options.level != "quick":
         yield from _orphans(directory)
-        yield from _topic_ids(directory)
+        yield from _topic_ids(directory, options)
     yield from _shutdown(directory)
     if target.before:
         from kseg.recovery.verify.side_by_side import against_others
@@ -94,8 +94,9 @@ def _orphans(directory: LogDirectory) -> Iterator[Finding]:
                 yield Finding("checkpoint-orphan", path, message, first_offset=offset, numbers=numbers)
 
 
-def _topic_ids(directory: LogDirectory) -> Iterator[Finding]:
-    """One id, one topic; partitions that were set aside may well be of an older topic of the same name."""
+def _topic_ids(directory: LogDirectory, options: VerifyOptions) -> Iterator[Finding]:
+    """One id, one topic; partitions that were set aside may well be of an older topic of the same name. Where the metadata log
+    says which id is right, each partition says so itself."""
     topic_of: dict[str, str] = {}
     id_of: dict[str, str] = {}
     for name, topic_id in topic_ids(directory.path):
@@ -104,6 +105,8 @@ def _topic_ids(directory: LogDirectory) -> Iterator[Finding]:
             id_of.setdefault(name.topic, topic_id),
         )
         path = os.path.join(directory.path, name.text, METADATA_FILE)
+        if os.path.dirname(path) in (options.identities or {}):
+            continue
         if other_topic != name.topic:
             message = f"the topic id {topic_id} of {name.topic} is that of {other_topic} as well"
             yield Finding("topic-id-conflict", path, message, numbers={"topic_id": topic_id})

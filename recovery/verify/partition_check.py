@@ -88,7 +88,9 @@ class PartitionCheck:
             for at in range(len(directory.segments)):
                 yield from self._segment(at)
             yield from self._end_of_log()
-        yield from partition_files.metadata_files(directory, self._around, self._ledger, self._reader)
+        yield from partition_files.metadata_files(
+            directory, self._around, self._ledger, self._reader, self._options.identity_of(directory.path)
+        )
         if directory.name is not None and directory.name.is_metadata_log:
             from kseg.recovery.verify.raft_check import raft_files
 

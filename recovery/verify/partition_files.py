@@ -13,6 +13,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
 from kseg.segment.partition.surroundings import Surroundings
+from kseg.segment.partition.topic_identity import NOBODY_SAYS, TopicIdentity
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.state.epochs import EpochEntry
@@ -55,12 +56,18 @@ def leader_epochs(
 
 
 def metadata_files(
-    directory: PartitionDirectory, around: Surroundings | None, ledger: Ledger, reader: Reader = DISK
+    directory: PartitionDirectory,
+    around: Surroundings | None,
+    ledger: Ledger,
+    reader: Reader = DISK,
+    identity: TopicIdentity = NOBODY_SAYS,
 ) -> Iterator[Finding]:
-    """partition.metadata: readable, and present where a broker needs it."""
+    """partition.metadata: readable, present where a broker needs it, and of a topic that the metadata log has here."""
     entry = live(directory, Role.PARTITION_METADATA)
     if entry is None:
-        finding = missing_metadata(directory, None if around is None else around.meta_version)
+        finding = identity.finding if directory.segments else None
+        if finding is None:
+            finding = missing_metadata(directory, None if around is None else around.meta_version)
         if finding is not None:
             yield finding
         return
@@ -76,6 +83,8 @@ def metadata_files(
         yield Finding("partition-metadata-corrupt", entry.path, str(error), 0, len(data))
         return
     ledger.account(len(data))
+    if identity.finding is not None:
+        yield identity.finding
 
 
 def known_last_offsets(

@@ -35,6 +35,7 @@ class Around(ABC, Generic[O]):
     def __init__(self, options: O) -> None:
         self.options = options
         self.log_dirs: list[str] = []  # those whose files are written by this run
+        self.told: tuple[Event, ...] = ()  # about the evidence, before anything else
 
     @abstractmethod
     def note(self, event: Event) -> None:
@@ -79,6 +80,7 @@ class Around(ABC, Generic[O]):
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the partitions, and behind them those of their data directories."""
+        yield from self.told
         for event in events:
             self.note(event)
             yield event

@@ -1,0 +1,123 @@
+"""Which partition directories a broker sets aside as stray at its next start, and which id they should have.
+
+A KRaft broker (3.7 and later) compares each directory with the metadata while it loads the logs, and renames it to
+`<topic-partition>.<32 hex digits>-stray` (Kafka: LogManager.isStrayReplica; observed with 4.3.1, `-future` directories too) when
+
+1. it has no partition.metadata,
+2. the metadata has no partition of that topic id and number: the topic was deleted, or made again under its name,
+3. this node is none of the partition's replicas.
+
+Then it makes what the metadata does assign to it anew, empty. The topic's name is not compared: a directory with the id of another topic
+is loaded, and the partition that it is named after is not served (InconsistentTopicIdException).
+"""
+
+import shlex
+from dataclasses import dataclass
+
+from kseg.internal_topics.metadata.image import MetadataImage, Topic
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import PartitionName, PartitionState
+from kseg.segment.partition.topic_identity import TopicIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """A partition directory. topic_id: of its partition.metadata, None when that is missing or cannot be read. node_id: of its log
+    dir, None when unknown."""
+
+    path: str
+    name: PartitionName
+    topic_id: str | None
+    has_metadata_file: bool
+    node_id: int | None
+
+
+def identity_of(directory: Directory, image: MetadataImage) -> TopicIdentity:
+    """What the metadata log says about a directory. Where it may not be whole, only that a topic was deleted is certain."""
+    name = directory.name
+    if name.is_metadata_log or name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
+        return TopicIdentity()
+    named = image.topics.get(image.id_by_name.get(name.topic, ""))
+    if not image.is_certain:
+        why = _removed(directory, image)
+        return TopicIdentity(_stray(directory, why, named)) if why else TopicIdentity()
+    named_id = None if named is None else named.id
+    if directory.topic_id is None:
+        return _without_id(directory, image, named)
+    why = _removed(directory, image) or _not_here(directory, image)
+    if why:
+        return TopicIdentity(_stray(directory, why, named), named_id=named_id)
+    topic = image.topics[directory.topic_id]
+    if topic.name != name.topic:
+        return TopicIdentity(_of_another(directory, topic, named), named_id=named_id)
+    return TopicIdentity(named_id=named_id)
+
+
+def _without_id(directory: Directory, image: MetadataImage, named: Topic | None) -> TopicIdentity:
+    """partition.metadata is missing, or nobody can read it: by name, unless several topics had the name."""
+    former = sorted(each.id for each in image.removed.values() if each.name == directory.name.topic)
+    is_here = named is not None and _is_replica(directory, named)
+    topic_id = named.id if named is not None and is_here and not former else None
+    finding = None
+    if not directory.has_metadata_file:
+        why = "there is no partition.metadata"
+        if former and named is not None:
+            why += f", and the name was that of a deleted topic too ({', '.join(former)})"
+        finding = _stray(directory, why, named)
+    return TopicIdentity(finding, topic_id, None if named is None else named.id)
+
+
+def _removed(directory: Directory, image: MetadataImage) -> str:
+    """That the topic was deleted: ids do not come back, so this is certain at any offset."""
+    removed = image.removed.get(directory.topic_id or "")
+    if removed is None:
+        return ""
+    return f"its topic {removed.id} was deleted (offset {removed.offset} of the metadata log)"
+
+
+def _not_here(directory: Directory, image: MetadataImage) -> str:
+    """Why the metadata has no replica of the directory's partition on this node; empty when it has."""
+    topic = image.topics.get(directory.topic_id or "")
+    if topic is None:
+        return f"the metadata log does not know its topic id {directory.topic_id}"
+    partition = topic.partitions.get(directory.name.partition)
+    if partition is None:
+        return f"the topic {topic.name} has no partition {directory.name.partition} in the metadata log"
+    if directory.node_id is not None and directory.node_id not in partition.replicas:
+        nodes = ", ".join(map(str, partition.replicas))
+        return f"this is node {directory.node_id}, and the replicas of the partition are on {nodes}"
+    return ""
+
+
+def _is_replica(directory: Directory, topic: Topic) -> bool:
+    """Whether the metadata has a replica of this partition of the topic on the directory's node."""
+    partition = topic.partitions.get(directory.name.partition)
+    return partition is not None and (directory.node_id is None or directory.node_id in partition.replicas)
+
+
+def _stray(directory: Directory, why: str, named: Topic | None) -> Finding:
+    name = directory.name.text
+    is_made_anew = (
+        named is not None and _is_replica(directory, named) and directory.name.state is PartitionState.LIVE
+    )
+    then = f" and makes {name} anew, empty" if is_made_anew else ""
+    message = f"{why}: at its next start a KRaft broker (3.7 or later) renames the directory to {name}.…-stray{then}"
+    return _finding("becomes-stray", directory, message, named)
+
+
+def _of_another(directory: Directory, topic: Topic, named: Topic | None) -> Finding:
+    name = directory.name
+    if named is None:
+        then = f"a broker loads it and serves nobody from it: there is no topic {name.topic}"
+    else:
+        then = f"a broker does not serve {name.text} (InconsistentTopicIdException)"
+    message = f"its topic id {topic.id} is that of {topic.name}: {then}"
+    return _finding("topic-id-conflict", directory, message, named)
+
+
+def _finding(kind: str, directory: Directory, message: str, named: Topic | None) -> Finding:
+    wanted = "ID" if named is None else named.id
+    command = f"kseg recover --apply --topic-id {wanted} {shlex.quote(directory.path)}"
+    sure = f"if it is {directory.name.topic}" if named is not None else "when its topic's id is known"
+    named_id = None if named is None else named.id
+    return Finding(kind, directory.path, f"{message} ({sure}: {command})", numbers={"topic_id": named_id})

@@ -1,0 +1,282 @@
+"""Topic ids are compared with the metadata log: what a broker would set aside is an error, and recover puts it right."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.internal_topics.metadata.reading import read_metadata_log
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.writing.batch_writer import encode_batch
+from tests.internal_topics.metadata_logs import T0, record, topic, topic_id
+from tests.trees import unchanged
+
+Rows = list[dict[str, Any]]
+Say = Callable[..., tuple[int, Rows]]
+LOG = "__cluster_metadata-0"
+FILE = "partition.metadata"
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str]) -> Say:
+    def call(*words: str | Path) -> tuple[int, Rows]:
+        status = run([str(words[0]), "--json", *map(str, words[1:])])
+        return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+    return call
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(capture_small / "data", tmp_path / "data")
+
+
+def ids(data: Path) -> dict[str, str]:
+    return dict(read_metadata_log(str(data / LOG)).id_by_name)
+
+
+def set_id(partition: Path, value: str) -> None:
+    (partition / FILE).write_text(f"version: 0\ntopic_id: {value}")
+
+
+def append(data: Path, *made: bytes) -> None:
+    """Further records of the metadata log, by the leader of the last epoch."""
+    end = read_metadata_log(str(data / LOG)).end_offset
+    records = tuple(Record(end + at, T0, None, value) for at, value in enumerate(made))
+    with (data / LOG / f"{0:020}.log").open("ab") as log:
+        log.write(encode_batch(NewBatch(records=records, leader_epoch=2)))
+
+
+def told(rows: Rows, kind: str) -> dict[str, str]:
+    return {Path(row["path"]).name: row["message"] for row in rows if row.get("id") == kind}
+
+
+def lose_file(data: Path) -> str:
+    (data / "metro-none-0" / FILE).unlink()
+    return "metro-none-0"
+
+
+def unknown_id(data: Path) -> str:
+    set_id(data / "metro-lz4-0", topic_id(9))
+    return "metro-lz4-0"
+
+
+def unknown_topic(data: Path) -> str:
+    shutil.copytree(data / "metro-snappy-0", data / "nowhere-0")
+    set_id(data / "nowhere-0", topic_id(8))
+    return "nowhere-0"
+
+
+def unknown_partition(data: Path) -> str:
+    shutil.copytree(data / "metro-zstd-0", data / "metro-zstd-5")
+    return "metro-zstd-5"
+
+
+def future_of_unknown(data: Path) -> str:
+    name = f"gates-append-0.{'a' * 32}-future"
+    shutil.copytree(data / "gates-append-0", data / name)
+    set_id(data / name, topic_id(7))
+    return name
+
+
+def removed_topic(data: Path) -> str:
+    append(data, record("RemoveTopicRecord", topicId=ids(data)["metro-gzip"]))
+    return "metro-gzip-0"
+
+
+def made_again(data: Path) -> str:
+    append(data, record("RemoveTopicRecord", topicId=ids(data)["stations"]), *topic("stations", topic_id(6)))
+    return "stations-0"
+
+
+def moved_to_another_node(data: Path) -> str:
+    change: dict[str, Any] = {"replicas": [2], "isr": [2], "directories": [topic_id(5)], "leader": 2}
+    append(data, record("PartitionChangeRecord", partitionId=1, topicId=ids(data)["gates-append"], **change))
+    return "gates-append-1"
+
+
+STRAYS = (
+    lose_file,
+    unknown_id,
+    unknown_topic,
+    unknown_partition,
+    future_of_unknown,
+    removed_topic,
+    made_again,
+    moved_to_another_node,
+)
+
+
+def test_an_intact_directory_has_none(data: Path, say: Say) -> None:
+    status, rows = say("verify", data)
+    assert status == 0 and not told(rows, "becomes-stray") and not told(rows, "topic-id-conflict")
+
+
+@pytest.mark.evidence("topic-id-known")
+@pytest.mark.parametrize("hurt", STRAYS)
+@pytest.mark.parametrize("level", [(), ("--quick",)])
+def test_what_becomes_stray_is_an_error(
+    data: Path, say: Say, hurt: Callable[[Path], str], level: tuple[str, ...]
+) -> None:
+    """Which these are a real broker says in tests/kafka/test_strays.py. Its own directory asks the log dir too."""
+    name = hurt(data)
+    with unchanged(data):
+        for target in (data, data / name):
+            status, rows = say("verify", *level, target)
+            assert (status, set(told(rows, "becomes-stray"))) == (1, {name})
+            message = told(rows, "becomes-stray")[name]
+            plain = name.partition(".")[0]
+            assert f"renames the directory to {plain}.…-stray" in message
+            assert "kseg recover --apply --topic-id " in message
+
+
+def test_the_message_names_the_id_and_says_what_is_served_then(data: Path, say: Say) -> None:
+    lose_file(data), unknown_topic(data)
+    _, rows = say("verify", data)
+    found = told(rows, "becomes-stray")
+    wanted = ids(data)["metro-none"]
+    assert "and makes metro-none-0 anew, empty" in found["metro-none-0"]
+    assert f"kseg recover --apply --topic-id {wanted} {data / 'metro-none-0'}" in found["metro-none-0"]
+    assert "anew" not in found["nowhere-0"] and f"--topic-id ID {data / 'nowhere-0'}" in found["nowhere-0"]
+
+
+@pytest.mark.parametrize("name", ["metro-none-0", "stations-0", "__consumer_offsets-0", "gates-append-1"])
+@pytest.mark.parametrize(
+    ("content", "policy"),
+    [
+        (None, "salvage"),
+        (None, "kafka"),  # which dies of the others
+        (b"", "salvage"),
+        (b"garbage", "salvage"),
+        (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "salvage"),
+    ],
+)
+def test_recover_takes_the_id_from_the_metadata_log(
+    capture_small: Path, data: Path, say: Say, name: str, content: bytes | None, policy: str
+) -> None:
+    """Missing, empty, garbage, or the zero id: the file of the broker comes back, to the byte."""
+    path = data / name / FILE
+    path.unlink() if content is None else path.write_bytes(content)
+    assert say("recover", "--policy", policy, data / name)[0] == 1
+    status, rows = say("recover", "--policy", policy, "--apply", data)
+    assert status == 0
+    assert path.read_bytes() == (capture_small / "data" / name / FILE).read_bytes()
+    result = next(row for row in rows if row["type"] == "result" and row.get("partition") == name)
+    assert result["applied"] and result["doubt"] is None and result["removed"] == []
+    assert say("verify", data)[0] == 0
+
+
+def test_the_copy_has_it_too(data: Path, say: Say, tmp_path: Path) -> None:
+    name = lose_file(data)
+    with unchanged(data):
+        assert say("recover", "--output", tmp_path / "copy", data / name)[0] == 0
+    assert ids(data)["metro-none"] in (tmp_path / "copy" / name / FILE).read_text()
+
+
+@pytest.mark.parametrize("hurt", [each for each in STRAYS if each is not lose_file])
+def test_recover_does_not_guess(data: Path, say: Say, hurt: Callable[[Path], str]) -> None:
+    """An id of another topic may well be right: exit 1, and the whole command is printed. The clean-shutdown marker stays true."""
+    name = hurt(data)
+    before = (data / name / FILE).read_bytes()
+    status, rows = say("recover", "--apply", data)
+    assert status == 1
+    assert "kseg recover --apply --topic-id " in told(rows, "becomes-stray")[name]
+    result = next(row for row in rows if row["type"] == "result" and row.get("directory", "").endswith(name))
+    assert (result["doubt"], result["misplaced"]) == ("is set aside by a broker at its next start", True)
+    assert (data / name / FILE).read_bytes() == before
+    assert (data / ".kafka_cleanshutdown").exists()
+    assert say("recover", "--apply", "--mark-clean", data)[0] == 4
+
+
+def test_the_user_settles_it(data: Path, say: Say) -> None:
+    """The id that the metadata log has for the name replaces another one; any other id is refused as ever."""
+    name = unknown_id(data)
+    wanted = ids(data)["metro-lz4"]
+    assert say("recover", "--apply", "--topic-id", topic_id(3), data / name)[0] == 4
+    assert say("recover", "--apply", "--topic-id", wanted, data / name)[0] == 0
+    assert wanted in (data / name / FILE).read_text() and say("verify", data)[0] == 0
+
+
+def test_a_name_that_was_anothers_too(data: Path, say: Say) -> None:
+    """Deleted and made again: whose records these are without the file nobody can tell."""
+    made_again(data)
+    (data / "stations-0" / FILE).unlink()
+    status, rows = say("recover", "--apply", data / "stations-0")
+    assert status == 1 and not (data / "stations-0" / FILE).exists()
+    assert "the name was that of a deleted topic too" in told(rows, "becomes-stray")["stations-0"]
+    assert say("recover", "--apply", "--topic-id", topic_id(6), data / "stations-0")[0] == 0
+
+
+@pytest.mark.evidence("topic-id-conflict")
+def test_the_id_of_another_topic(data: Path, say: Say) -> None:
+    """A broker does not serve it (InconsistentTopicIdException); it sets nothing aside."""
+    set_id(data / "fares-0", ids(data)["metro-gzip"])
+    status, rows = say("verify", data)
+    assert status == 1 and not told(rows, "becomes-stray")
+    assert set(told(rows, "topic-id-conflict")) == {"fares-0"}
+    assert "InconsistentTopicIdException" in told(rows, "topic-id-conflict")["fares-0"]
+    assert say("recover", "--apply", data / "fares-0")[0] == 1
+    wanted = ids(data)["fares"]
+    assert say("recover", "--apply", "--topic-id", wanted, data / "fares-0")[0] == 0
+    assert say("verify", data)[0] == 0
+
+
+# --- no false alarm
+
+
+@pytest.mark.parametrize("hurt", [lose_file, unknown_id, unknown_topic, unknown_partition])
+def test_without_a_metadata_log_nobody_is_alarmed(
+    data: Path, say: Say, tmp_path: Path, hurt: Callable[[Path], str]
+) -> None:
+    name = hurt(data)
+    alone = tmp_path / "alone" / name
+    shutil.copytree(data / name, alone)
+    shutil.rmtree(data / LOG)
+    for target in (data, data / name, alone):
+        status, rows = say("verify", target)
+        assert status == 0 and not told(rows, "becomes-stray")
+
+
+def test_a_lone_copy_may_name_the_metadata_log(data: Path, say: Say, tmp_path: Path) -> None:
+    name = lose_file(data)
+    alone = tmp_path / "alone" / name
+    shutil.copytree(data / name, alone)
+    assert say("verify", alone)[0] == 0
+    assert say("verify", "--metadata", data, alone)[0] == 1
+    assert say("recover", "--apply", "--metadata", data / LOG, alone)[0] == 0
+    assert (alone / FILE).exists()
+
+
+@pytest.mark.parametrize("cut", [1, 60, 200])
+def test_a_metadata_log_that_is_not_whole_accuses_nobody(data: Path, say: Say, cut: int) -> None:
+    """What is not known may be known behind the damage; a topic that was deleted does not come back."""
+    unknown_id(data), unknown_topic(data), unknown_partition(data)
+    log = data / LOG / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-cut])
+    _, rows = say("verify", data)
+    assert not told(rows, "becomes-stray") and told(rows, "metadata-log-doubtful")
+
+
+def test_a_deleted_topic_stays_deleted(data: Path, say: Say) -> None:
+    name = removed_topic(data)
+    with (data / LOG / f"{0:020}.log").open("ab") as log:
+        log.write(b"\x01" * 30)
+    _, rows = say("verify", data)
+    assert set(told(rows, "becomes-stray")) == {name}
+
+
+def test_old_directories_and_set_aside_ones(legacy_small: Path, data: Path, say: Say) -> None:
+    for version in ("0.9.0.1/2-compacted", "1.1.1/4-compacted", "0.7/1-written"):
+        _, rows = say("verify", "--quick", legacy_small / "data" / version)
+        assert not told(rows, "becomes-stray")
+    for suffix in ("stray", "delete"):
+        (data / "metro-none-0").rename(data / f"metro-none-0.{'b' * 32}-{suffix}")
+        _, rows = say("verify", data)
+        assert not told(rows, "becomes-stray")
+        (data / f"metro-none-0.{'b' * 32}-{suffix}").rename(data / "metro-none-0")

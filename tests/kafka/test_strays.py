@@ -1,0 +1,78 @@
+"""Which directories a real 4.3.1 broker sets aside at its start is what `verify` says beforehand; recover's answer keeps them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.cli.test_known_topics import FILE, STRAYS, ids, set_id
+from tests.kafka.broker import Broker
+from tests.kafka.conftest import require_kafka
+
+pytestmark = pytest.mark.kafka
+
+
+def forecast(data: Path) -> dict[str, set[str]]:
+    """The directories that `kseg verify` names, by finding."""
+    command = [sys.executable, "-m", "kseg", "verify", "--quick", "--json", str(data)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found: dict[str, set[str]] = {}
+    for row in map(json.loads, done.stdout.splitlines()):
+        if row.get("id") in ("becomes-stray", "topic-id-conflict"):
+            found.setdefault(row["id"], set()).add(Path(row["path"]).name)
+    return found
+
+
+def directories(data: Path) -> set[str]:
+    return {path.name for path in data.iterdir() if path.is_dir()}
+
+
+@pytest.mark.evidence("topic-id-known")
+def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Path) -> None:
+    """All of the cases in one directory, and two that stay: the id of another topic, and a copy under a name that no topic has."""
+    require_kafka()
+    data = shutil.copytree(capture_small / "data", tmp_path / "data")
+    hurt = {make(data) for make in STRAYS}
+    set_id(data / "fares-0", ids(data)["metro-snappy"])
+    shutil.copytree(data / "metro-snappy-0", data / "renamed-0")
+    assert forecast(data) == {"becomes-stray": hurt, "topic-id-conflict": {"fares-0", "renamed-0"}}
+    before = directories(data)
+    with Broker(tmp_path / "broker", data) as broker:
+        broker.wait_for("the strays", lambda: "marked stray" in broker.log_text())
+        made = {"metro-none-0", "metro-lz4-0", "stations-0"}  # anew, empty
+        broker.wait_for("the partitions", lambda: made <= directories(data))
+        strays = {name for name in directories(data) if name.endswith("-stray")}
+        assert {name.partition(".")[0] for name in strays} == {name.partition(".")[0] for name in hurt}
+        assert len(strays) == len(hurt)
+        assert before - directories(data) == hurt - made
+        assert broker.consume("metro-none") == []
+        assert "InconsistentTopicIdException" in broker.log_text()
+
+
+@pytest.mark.evidence("topic-id-missing")
+def test_a_broker_serves_what_recover_gave_an_id(capture_small: Path, tmp_path: Path) -> None:
+    require_kafka()
+    data = shutil.copytree(capture_small / "data", tmp_path / "data")
+    (data / "metro-none-0" / FILE).unlink()
+    (data / "metro-lz4-0" / FILE).write_bytes(
+        b""
+    )  # a 4.3.1 broker dies of an empty one (NullPointerException)
+    set_id(data / "metro-zstd-0", "CQkJCQkJCQkJCQkJCQkJCQ")
+    kseg = [sys.executable, "-m", "kseg", "recover", "--apply", "--quiet"]
+    zstd = [*kseg, "--topic-id", ids(data)["metro-zstd"], str(data / "metro-zstd-0")]
+    assert subprocess.run(zstd, check=False, capture_output=True).returncode == 0
+    assert subprocess.run([*kseg, str(data)], check=False, capture_output=True).returncode == 0
+    assert forecast(data) == {}
+    with Broker(tmp_path / "broker", data) as broker:
+        for topic in ("metro-none", "metro-lz4", "metro-zstd"):
+            assert len(broker.consume(topic)) == 160
+        assert not [name for name in directories(data) if name.endswith("-stray")]
