@@ -1,8 +1,8 @@
 """`kseg recover`: make a log sound again, as a broker would or keeping every valid batch; a plan first."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kseg.cli.change import CHANGE, Apply, HardLink, Quarantine, change, check_way, identity
 from kseg.cli.declare import Option
@@ -92,6 +92,34 @@ def command(
         ),
     ] = None,
     metadata: MetadataPath = None,
+    node_id: Annotated[
+        int | None,
+        Option(
+            "--node-id",
+            metavar="N",
+            read=read_offset,
+            help="Write a lost meta.properties with this node id. Default: that of the other data directories.",
+            panel=CHANGE,
+        ),
+    ] = None,
+    cluster_id: Annotated[
+        str | None,
+        Option(
+            "--cluster-id",
+            metavar="ID",
+            help="Write a lost meta.properties with this cluster id. Default: that of the other data directories.",
+            panel=CHANGE,
+        ),
+    ] = None,
+    directory_id: Annotated[
+        str | None,
+        Option(
+            "--directory-id",
+            metavar="UUID",
+            help="Write a lost meta.properties with this directory id; none: without. Default: what the metadata log says.",
+            panel=CHANGE,
+        ),
+    ] = None,
     clean_shutdown: Annotated[
         bool | None,
         Option(
@@ -169,16 +197,19 @@ def command(
     """
     check_way(apply, output, hard_link, quarantine)
     from kseg.cli.advice import apply_command
-    from kseg.cli.recovered import is_due, recover_words
+    from kseg.cli.recovered import is_due, is_planned, recover_words
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.topic_evidence import topic_identities
     from kseg.recovery.policy import LoadSettings, Policy
     from kseg.recovery.repair.group import recover_group
+    from kseg.recovery.repair.identity import AskedIdentity
     from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.whole import Run
 
     now_ms = clock_ms() if now is None else now
+    identity_asked = AskedIdentity(node_id, cluster_id, directory_id)
+    identity_asked.check()
     cluster = on.cluster()
     run_id, shared = identity(apply, cluster, output)
     options = RecoverOptions(
@@ -200,6 +231,7 @@ def command(
         rebuild=rebuild,
         mark_clean=mark_clean,
         topic_id=topic_id,
+        identity=identity_asked,
         drop_cache=drop_cache,
         shared=shared,
     )
@@ -209,6 +241,9 @@ def command(
         "--mark-clean": mark_clean,
         "--topic-id": topic_id,
         "--metadata": metadata,
+        "--node-id": node_id,
+        "--cluster-id": cluster_id,
+        "--directory-id": directory_id,
         "--clean-shutdown": clean_shutdown is True,
         "--unclean-shutdown": clean_shutdown is False,
         "--recovery-point": recovery_point,
@@ -225,11 +260,17 @@ def command(
         "--partition": partition,
         "--now": now,
     }
-    run = Run(options, workers(cluster, jobs))
+    run = Run(options, workers(cluster, jobs), _registered)
 
     def look(targets: "Sequence[Target]") -> None:
         identities, run.told = topic_identities(targets, metadata)
         run.options = replace(run.options, identities=identities)
+
+    planned = list[bool]()
+
+    def remains(values: Mapping[str, Any]) -> bool:
+        planned.extend([True] * is_planned(values))
+        return is_due(values)
 
     style = Style(
         command="recover",
@@ -238,9 +279,9 @@ def command(
         progress=not no_progress,
         findings_are_result=True,
         words=recover_words,
-        remains=is_due,
+        remains=remains,
         advice=lambda tally: (
-            apply_command("recover", given, topics, paths) if tally.remaining and not tally.failures else ""
+            apply_command("recover", given, topics, paths) if planned and not tally.failures else ""
         ),
     )
     return change(
@@ -254,3 +295,10 @@ def command(
         cluster=cluster,
         look=look,
     )
+
+
+def _registered(log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...]]:
+    """Read only where a meta.properties is lost."""
+    from kseg.internal_topics.metadata.registered import registered_directories
+
+    return registered_directories(log_dirs)

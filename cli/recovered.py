@@ -29,6 +29,11 @@ def is_due(values: Values) -> bool:
     return bool(values.get("doubt")) or (bool(values.get("steps")) and not values.get("applied"))
 
 
+def is_planned(values: Values) -> bool:
+    """Whether the row is a plan that was not carried out."""
+    return values.get("type") == "result" and bool(values.get("steps")) and not values.get("applied")
+
+
 def _result(values: Values) -> Iterator[str]:
     name = visible(str(values.get("partition") or values["log_dir"]))
     offsets = ""
@@ -36,7 +41,9 @@ def _result(values: Values) -> Iterator[str]:
         start, end = values["log_start_offset"], values["log_end_offset"]
         offsets = f"; offsets {start} to {end} (last stable {values['last_stable_offset']})"
     yield f"{name}: {_done(values)}{offsets}"
-    if values.get("doubt"):
+    if values.get("doubt") and "log_dir" in values:
+        yield f"  a broker would still not start: {visible(str(values['doubt']))}"
+    elif values.get("doubt"):
         yield f"  still not sound: {visible(str(values['doubt']))}"
     costs: Mapping[str, Values] = values.get("costs") or {}
     if any(cost.get("dies_of") or any(cost.values()) for cost in costs.values()):

@@ -223,6 +223,18 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         "a producer snapshot of an earlier stop; a broker deletes it at its next start",
         _LIST,
     ),
+    Kind(
+        "snapshot-missing",
+        ERROR,
+        "there is no producer snapshot: a broker that starts cleanly forgets producers and open transactions",
+        _RECOVER,
+    ),
+    Kind(
+        "snapshot-unwritten",
+        INFO,
+        "there is no producer snapshot yet, as on a running or crashed broker",
+        _LIST,
+    ),
     Kind("leader-epoch-file-corrupt", ERROR, "the leader-epoch checkpoint cannot be read", _REBUILD),
     Kind(
         "leader-epoch-file-mismatch",
@@ -308,6 +320,24 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         ERROR,
         "a checkpoint file cannot be read; a broker takes the data directory out of service",
         "kseg recover {log_dir}",
+    ),
+    Kind(
+        "checkpoint-lost",
+        ERROR,
+        "a checkpoint file is empty or missing after a clean stop, which writes all of them: its offsets are forgotten",
+        "kseg recover {log_dir}",
+    ),
+    Kind(
+        "log-start-lost",
+        ERROR,
+        "the checkpoint of the log start is lost: deleted records come back",
+        "kseg recover {log_dir}",
+    ),
+    Kind(
+        "log-start-doubtful",
+        WARNING,
+        "the leader epochs begin where a log start would be, and no checkpoint names one",
+        _LIST,
     ),
     Kind(
         "checkpoint-beyond-log",

@@ -12,13 +12,16 @@ is named B. An entry of 0 says as much as no entry (that is how a broker reads i
     first dirty        S when it is outside S … E, as the broker's cleaner has it (LogCleanerManager.cleanableOffsets)
     offset of cleaner
 
-A file that cannot be read is written anew from what the partitions say; nothing that stood in it is believed. With the
+A file that cannot be read is written anew from what the partitions say; nothing that stood in it is believed. So is one
+that is empty or missing behind a clean stop, which writes all of them: a broker takes that for 0 everywhere. The log
+starts it named left traces in the partitions (`segment.partition.log_start`); recovery points were at the log ends, for all
+was synced; high watermarks are told by the other replicas. With the
 unreadable one no policy leads anywhere: a broker (4.3.1) loads the logs with offset 0 for all of them, takes the data
 directory out of service all the same, and stops when it has no other. Entries of partitions that have no directory go when their file is written anyway, as a
 broker writes only what it has loaded; they alone are no reason to write it. The metadata log has no entries.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kseg.recovery.policy import Policy
@@ -83,12 +86,14 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class AlignedCheckpoint:
     """entries: of the new file. changes: what differs for partitions of this run, in file order. dropped: entries of
-    partitions that are not here. problem: why the old file could not be read, empty when it could."""
+    partitions that are not here. problem: why the old file is not believed, empty when it is. is_readable: whether it could
+    be read."""
 
     entries: tuple[CheckpointEntry, ...]
     changes: tuple[Change, ...] = ()
     dropped: tuple[CheckpointEntry, ...] = ()
     problem: str = ""
+    is_readable: bool = True
 
     @property
     def is_due(self) -> bool:
@@ -104,13 +109,19 @@ def align(
     policy: Policy,
     *,
     mark_clean: bool = False,
+    problem: str = "",
+    traces: Mapping[Key, int] | None = None,
 ) -> AlignedCheckpoint:
     """What the checkpoint `role` has to be.
 
     data: the file as found, None when it is absent. outcomes: the partitions of this run; entries of others stay.
-    present: (topic, partition) of every log that lies in the data directory.
+    present: (topic, partition) of every log that lies in the data directory. problem: why the file is none that a broker
+    has left, though it can be read. traces: entries that a lost file must have had.
     """
-    found, problem = _decoded(data)
+    found, unreadable = _decoded(data)
+    problem = unreadable or problem
+    if problem and traces:
+        found = tuple(CheckpointEntry(*key, offset) for key, offset in sorted(traces.items()))
     known = offsets_by_partition(found)
     wanted: dict[Key, int | None] = {}
     rule = _rule(role, policy, mark_clean)
@@ -126,7 +137,8 @@ def align(
     dropped = tuple(entry for entry in found if (entry.topic, entry.partition) not in present)
     for entry in dropped:
         wanted[entry.topic, entry.partition] = None
-    return AlignedCheckpoint(with_offsets(found, wanted), tuple(changes), dropped, problem)
+    entries = with_offsets(found, wanted)
+    return AlignedCheckpoint(entries, tuple(changes), dropped, problem, is_readable=not unreadable)
 
 
 def _decoded(data: bytes | None) -> tuple[tuple[CheckpointEntry, ...], str]:

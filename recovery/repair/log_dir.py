@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from kseg.recovery.policy import Policy
 from kseg.recovery.repair.checkpoints import AlignedCheckpoint, PartitionOutcome, align
+from kseg.recovery.repair.identity import META_PROPERTIES, IdentityRepair
 from kseg.recovery.repair.marker import (
     MARKER,
     Marker,
@@ -29,6 +30,7 @@ from kseg.recovery.repair.marker import (
 from kseg.segment.errors import FormatError, Refused, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
+from kseg.segment.partition.log_start import log_start_trace
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
@@ -39,6 +41,7 @@ from kseg.segment.partition.names import (
     parse_file_name,
     parse_partition_directory,
 )
+from kseg.segment.partition.surroundings import surroundings
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh, content_of
@@ -110,11 +113,12 @@ def closing_plan(
     *,
     mark_clean: bool = False,
     marker: Marker | None = None,
+    identity: IdentityRepair | None = None,
 ) -> Plan:
     """What the data directory's own files need once its partitions are as in `outcomes`.
 
     mark_clean: write the marker. marker: the one that lay there before the run (`marker_of`). Where the partitions are
-    only planned it still does, and the plan has the step that makes it what it will be.
+    only planned it still does, and the plan has the step that makes it what it will be. identity: of meta.properties.
     The caller has synced every partition when `will_mark` is true.
     Raises Refused when `mark_clean` cannot be (nothing is planned then), UnreadableInput.
     """
@@ -126,8 +130,9 @@ def closing_plan(
     after = before.copy()
     why: dict[str, str] = {}
     findings = [
-        *_aligned(log_dir, after, why, outcomes, policy, marking.is_clean),
+        *_aligned(log_dir, after, why, outcomes, policy, marking.is_clean, marker),
         *_without_leftovers(log_dir, after, why),
+        *_identified(after, why, identity),
     ]
     steps = [*steps_between(before, after, why), *marking.steps(MARKER in before)]
     return Plan(
@@ -242,6 +247,7 @@ def _aligned(
     outcomes: Sequence[PartitionOutcome],
     policy: Policy,
     mark_clean: bool,
+    marker: Marker | None,
 ) -> Iterator[Finding]:
     """Writes into the image the checkpoints that need it, and says what was wrong with them."""
     present = frozenset(
@@ -249,10 +255,25 @@ def _aligned(
         for _, name in partitions_in(log_dir)
         if name.state in (PartitionState.LIVE, PartitionState.FUTURE)
     )
+    lost = surroundings(log_dir).lost
+    is_vouched_for = marker is not None and not any(outcome.doubt or outcome.loses for outcome in outcomes)
     for role in OFFSET_CHECKPOINT_ROLES:
         name = NAME_BY_ROLE[role]
         data = read_small(os.path.join(log_dir, name)) if name in image else None
-        aligned = align(role, data, outcomes, present, policy, mark_clean=mark_clean)
+        problem, traces = "", dict[tuple[str, int], int]()
+        if role in lost:
+            traces = _traces(log_dir, role)
+            problem = _loss(data) if marker is not None or traces else ""
+        aligned = align(
+            role,
+            data,
+            outcomes,
+            present,
+            policy,
+            mark_clean=mark_clean or (role in lost and is_vouched_for),
+            problem=problem,
+            traces=traces,
+        )
         if not aligned.is_due:
             continue
         image.write(name, encode_offset_checkpoint(aligned.entries), name if name in image else None)
@@ -260,10 +281,25 @@ def _aligned(
         yield from _findings(os.path.join(log_dir, name), aligned, {o.name.text: o for o in outcomes})
 
 
+def _loss(data: bytes | None) -> str:
+    return "it is missing after a clean stop" if data is None else "it is empty"
+
+
+def _traces(log_dir: str, role: Role) -> dict[tuple[str, int], int]:
+    """What a lost checkpoint said, as far as the partitions tell."""
+    found = {}
+    for directory, name in partitions_in(log_dir) if role is Role.LOG_START_OFFSETS else ():
+        if name.state is PartitionState.LIVE and not name.is_metadata_log:
+            trace = log_start_trace(os.path.join(log_dir, directory))
+            if trace is not None:
+                found[name.topic, name.partition] = trace.offset
+    return found
+
+
 def _reason(role: Role, aligned: AlignedCheckpoint) -> str:
     words = []
     if aligned.problem:
-        words.append(f"it cannot be read ({aligned.problem})")
+        words.append(aligned.problem if aligned.is_readable else f"it cannot be read ({aligned.problem})")
     if aligned.changes:
         changes = listed([change.words for change in aligned.changes])
         words.append(f"{_CHECKPOINT_WORDS[role]} as the logs are: {changes}")
@@ -277,7 +313,8 @@ def _findings(
     path: str, aligned: AlignedCheckpoint, outcomes: Mapping[str, PartitionOutcome]
 ) -> Iterator[Finding]:
     if aligned.problem:
-        yield Finding("checkpoint-corrupt", path, aligned.problem)
+        kind = "checkpoint-lost" if aligned.is_readable else "checkpoint-corrupt"
+        yield Finding(kind, path, aligned.problem)
     for change in aligned.changes:
         outcome = outcomes[change.partition]
         if change.old is None:
@@ -290,6 +327,18 @@ def _findings(
             continue
         message = f"the entry of {change.partition} is {change.old}, {where}"
         yield Finding(kind, path, message, first_offset=change.old)
+
+
+def _identified(
+    image: DirectoryImage, why: dict[str, str], identity: IdentityRepair | None
+) -> Iterator[Finding]:
+    if identity is None:
+        return
+    yield identity.finding
+    if identity.content is not None:
+        like = META_PROPERTIES if META_PROPERTIES in image else None
+        image.write(META_PROPERTIES, identity.content, like)
+        why[META_PROPERTIES] = identity.why
 
 
 def _without_leftovers(log_dir: str, image: DirectoryImage, why: dict[str, str]) -> Iterator[Finding]:

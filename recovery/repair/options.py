@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 from kseg.recovery.policy import LoadSettings, Policy
+from kseg.recovery.repair.identity import AskedIdentity
 from kseg.segment.apply.shared import Shared
 from kseg.segment.partition.topic_identity import NOBODY_SAYS, IdentityByPath, TopicIdentity
 
@@ -17,7 +18,7 @@ class RecoverOptions:
     is_nested: the copies of several data directories lie each in a directory of its name below `output`. run_id: names
     the journals of this run. hard_link: unchanged files of the copy are links.
     rebuild: all side files anew. topic_id: to write a missing partition.metadata with.
-    identities: what the metadata log says about each partition directory, None when nobody has asked it. quarantine: where what is
+    identity: to write a lost meta.properties with. identities: what the metadata log says about each partition directory, None when nobody has asked it. quarantine: where what is
     taken out goes (None: beside the journal). shared: the work is done by attempts in other processes.
     """
 
@@ -37,6 +38,7 @@ class RecoverOptions:
     mark_clean: bool = False
     topic_id: str | None = None
     identities: IdentityByPath | None = None
+    identity: AskedIdentity | None = None
     drop_cache: bool = False
     shared: Shared | None = None
 

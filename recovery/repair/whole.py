@@ -12,21 +12,24 @@ and comes back behind it.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kseg.recovery.repair import log_dir as own_files
 from kseg.recovery.repair.checkpoints import PartitionOutcome
+from kseg.recovery.repair.identity import AskedIdentity, IdentityRepair, Registered, identity_repair
 from kseg.recovery.repair.marker import MARKER, Marker, marker_of
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.work import recover
+from kseg.recovery.verify.side_by_side import against_others
 from kseg.segment.apply.around import Around, around_files
 from kseg.segment.apply.prepared import copy_path
 from kseg.segment.apply.probe import has_journal
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event, Failure, Row, Work
+from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.plan.steps import Plan, step_rows
 from kseg.segment.targets import FileTarget, PartitionTarget, Target, directory_of
@@ -40,14 +43,21 @@ _SOMETHING = "a partition"  # where the journal does not say it
 Over = Callable[[Work[Any, Any], Sequence[Any], object], Iterator[Event]]
 
 
+def _nothing_registered(_log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...]]:
+    return {}
+
+
 class Run(Around[RecoverOptions]):
-    """One run of `recover` over many targets. over: who works on targets, for planning ahead."""
+    """One run of `recover` over many targets. over: who works on targets, for planning ahead. registered: see `identity`."""
 
     command = own_files.COMMAND
 
-    def __init__(self, options: RecoverOptions, over: Over) -> None:
+    def __init__(
+        self, options: RecoverOptions, over: Over, registered: Registered = _nothing_registered
+    ) -> None:
         super().__init__(options)
         self._over = over
+        self._registered = registered
         self._outcomes: dict[str, list[PartitionOutcome]] = {}
         self._looked_at: dict[str, int] = {}  # partitions, also those without a log
         self._directories: dict[str, list[str]] = {}
@@ -196,7 +206,13 @@ class Run(Around[RecoverOptions]):
 
             for directory in self._directories.get(log_dir, ()):
                 sync_files(directory)
-        plan = own_files.closing_plan(log_dir, outcomes, options.policy, mark_clean=mark_clean, marker=marker)
+        identity, beside = self._between(log_dir) if self._is_whole(log_dir) else (None, ())
+        yield from beside
+        plan = own_files.closing_plan(
+            log_dir, outcomes, options.policy, mark_clean=mark_clean, marker=marker, identity=identity
+        )
+        errors = [finding.message for finding in beside if finding.severity == ERROR]
+        doubts = [*([identity.doubt] if identity is not None and identity.doubt else ()), *errors]
         told = own_files.told_plan(plan, outcomes, mark_clean=mark_clean, marker=marker)
         yield from plan.reasons
         for row in step_rows(log_dir, told):
@@ -206,12 +222,28 @@ class Run(Around[RecoverOptions]):
         copy = self.options_for_work().copy_of(log_dir)
         if copy is not None:
             if self._is_whole(log_dir):
-                yield Row(_log_dir_row(told, self._copied(plan, copy)))
+                yield Row(_log_dir_row(told, self._copied(plan, copy), doubts))
         # else the one journal there may be undoes all
         elif not plan.is_empty or len(changed) >= 2 or opening is not None:
-            yield Row(_log_dir_row(told, self._carried_out(log_dir, plan, opening, changed)))
+            yield Row(_log_dir_row(told, self._carried_out(log_dir, plan, opening, changed), doubts))
+        elif doubts:
+            yield Row(_log_dir_row(told, {"applied": False, "journal": None, "quarantine": None}, doubts))
         if options.mark_clean:
             own_files.refuse_unless_sound(log_dir, outcomes)
+
+    def _between(self, log_dir: str) -> tuple[IdentityRepair | None, tuple[Finding, ...]]:
+        """What meta.properties needs, and what the data directories of the run say against each other."""
+        place = self.log_dirs.index(log_dir)
+        before, behind = self.log_dirs[:place], self.log_dirs[place + 1 :]
+        options = self.options
+        identity = identity_repair(
+            log_dir,
+            [*before, *behind],
+            options.identity or AskedIdentity(),
+            options.settings.now_ms,
+            self._registered,
+        )
+        return identity, tuple(against_others(log_dir, before))
 
     def _is_whole(self, log_dir: str) -> bool:
         """Whether all partitions of a data directory were worked on, and not some that were picked."""
@@ -271,13 +303,15 @@ def _opening_of(log_dir: str) -> _Opening | None:
     return found
 
 
-def _log_dir_row(plan: Plan, done: Values) -> Values:
+def _log_dir_row(plan: Plan, done: Values, doubts: Sequence[str] = ()) -> Values:
+    """doubts: why a broker would still not start with the data directory, as clauses."""
     return {
         "type": "result",
         "command": plan.command,
         "log_dir": plan.directory,
         "directory": plan.directory,
         "steps": len(plan.steps),
+        "doubt": "; ".join(doubts) or None,
         **done,
     }
 

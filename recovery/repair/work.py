@@ -59,7 +59,7 @@ def prepare(
 
 
 def _prepared(subject: Subject, options: RecoverOptions) -> Generator[Event, None, Prepared | None]:
-    around = circumstances_of(subject.partition, subject.log_dir, options)
+    around = circumstances_of(subject.directory, subject.partition, subject.log_dir, options)
     found = DirectoryImage.of(subject.found)
     identity = options.identity_of(subject.directory)
     is_ordinary = identity.finding is None

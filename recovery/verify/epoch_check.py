@@ -61,9 +61,17 @@ class EpochCheck:
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
         return iter(())
 
-    def end_of_log(self, end_offset: int) -> Iterator[Finding]:
-        """What only the whole log can tell."""
+    def end_of_log(self, end_offset: int, last_epoch: int) -> Iterator[Finding]:
+        """What only the whole log can tell. last_epoch: of its last batch."""
         yield from self._end_run()
+        if not self._entries and last_epoch >= 0:
+            message = f"the file has no entry, the last batch is of epoch {last_epoch}; a broker then knows no epoch of the log"
+            yield Finding(
+                "leader-epoch-file-mismatch",
+                self._path,
+                message,
+                numbers={"filed_epoch": None, "batch_epoch": last_epoch},
+            )
         former: EpochEntry | None = None
         for line, entry in enumerate(self._entries, start=3):
             if former is not None and (

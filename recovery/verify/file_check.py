@@ -39,6 +39,13 @@ from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.targets import FileTarget
 
 
+def _decode_identity(data: bytes) -> object:
+    identity = decode_meta_properties(data)
+    if identity.node_id is None:
+        raise FormatError("there is no node id in it; a broker does not start (node ID not found)")
+    return identity
+
+
 def _decode_epochs(data: bytes) -> object:
     return EpochHistory(decode_leader_epochs(data))
 
@@ -48,7 +55,7 @@ _SMALL_FILES: dict[Role, tuple[Callable[[bytes], object], str]] = {
     Role.LEADER_EPOCHS: (_decode_epochs, "leader-epoch-file-corrupt"),
     Role.PARTITION_METADATA: (decode_partition_metadata, "partition-metadata-corrupt"),
     Role.QUORUM_STATE: (decode_quorum_state, "quorum-state-corrupt"),
-    Role.META_PROPERTIES: (decode_meta_properties, "meta-properties-corrupt"),
+    Role.META_PROPERTIES: (_decode_identity, "meta-properties-corrupt"),
     **dict.fromkeys(OFFSET_CHECKPOINT_ROLES, (decode_offset_checkpoint, "checkpoint-corrupt")),
 }
 

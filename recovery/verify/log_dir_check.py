@@ -64,8 +64,23 @@ def _files(directory: LogDirectory, options: VerifyOptions, ledger: Ledger) -> I
             from kseg.recovery.verify.raft_check import snapshot_file
 
             yield from readable(path, snapshot_file(path, options, ledger))
+    yield from _lost_checkpoints(directory)
     if directory.entry(Role.META_PROPERTIES) is None and _is_modern(directory):
         yield Finding("meta-properties-missing", directory.path, "there is no meta.properties")
+
+
+def _lost_checkpoints(directory: LogDirectory) -> Iterator[Finding]:
+    """Those that a clean stop must have written. One that cannot be read was told when it was looked at."""
+    around = surroundings(directory.path)
+    for role in OFFSET_CHECKPOINT_ROLES if around.is_clean else ():
+        entry = directory.entry(role)
+        if role in around.lost and (entry is None or not entry.size_bytes):
+            state = "missing" if entry is None else "empty"
+            name = NAME_BY_ROLE[role]
+            message = (
+                f"{name} is {state}, though a clean stop has written it; a broker takes 0 for all partitions"
+            )
+            yield Finding("checkpoint-lost", os.path.join(directory.path, name), message)
 
 
 def _is_modern(directory: LogDirectory) -> bool:

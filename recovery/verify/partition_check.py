@@ -282,9 +282,11 @@ class PartitionCheck:
         if self._wants_side_files:
             self.replay.state.end_offset = last.end_offset
             yield from self._other_snapshots(last)
+            yield from self._lacks_snapshots()
             if self._epochs is not None:
-                yield from self._epochs.end_of_log(last.end_offset if not last.damage else L.INT64_MAX)
-            elif last.last_magic == L.MAGIC_V2 and last.last_epoch >= 0 and self._lacks_epoch_file():
+                end_offset = last.end_offset if not last.damage else L.INT64_MAX
+                yield from self._epochs.end_of_log(end_offset, self._last_epoch(last))
+            elif self._last_epoch(last) >= 0 and self._lacks_epoch_file():
                 yield Finding(
                     "leader-epoch-file-missing", self._directory.path, "there is no leader-epoch-checkpoint"
                 )
@@ -293,6 +295,31 @@ class PartitionCheck:
                 yield from partition_files.checkpoints(
                     self._directory.name, self._around, self.facts[0].base_offset, last
                 )
+                yield from partition_files.log_start(self._directory, self._around)
+
+    @staticmethod
+    def _last_epoch(last: SegmentFacts) -> int:
+        """The leader epoch that an append of the last batch filed; none for an old format."""
+        return last.last_epoch if last.last_magic == L.MAGIC_V2 else L.NO_LEADER_EPOCH
+
+    def _lacks_snapshots(self) -> Iterator[Finding]:
+        """Without any snapshot a clean start takes no look at the log (UnifiedLog.rebuildProducerState)."""
+        producers = self.replay.state.snapshot()
+        if not producers or self._directory.snapshots:
+            return
+        opened = len(self.replay.state.open_transactions)
+        has_open = f", {opened} of them with an open transaction" if opened else ""
+        known = f"{len(producers)} producer{'s' if len(producers) > 1 else ''}{has_open}"
+        numbers: dict[str, int | str | bool | None] = {
+            "producers": len(producers),
+            "open_transactions": opened,
+        }
+        if self._around is not None and self._around.is_clean:
+            message = f"there is no producer snapshot, the log knows {known}: a broker forgets them at a clean start"
+            yield Finding("snapshot-missing", self._directory.path, message, numbers=numbers)
+        else:
+            message = f"there is no producer snapshot yet, the log knows {known}"
+            yield Finding("snapshot-unwritten", self._directory.path, message, numbers=numbers)
 
     def _lacks_epoch_file(self) -> bool:
         return partition_files.live(self._directory, Role.LEADER_EPOCHS) is None

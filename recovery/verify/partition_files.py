@@ -11,6 +11,7 @@ from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
+from kseg.segment.partition.log_start import log_start_trace
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
 from kseg.segment.partition.surroundings import Surroundings
 from kseg.segment.partition.topic_identity import NOBODY_SAYS, TopicIdentity
@@ -149,3 +150,31 @@ def checkpoints(
         elif offset < first_base and offset != 0 and role is not Role.LOG_START_OFFSETS:
             message = f"{words} of {name.text} is {offset}, its log starts at {first_base}"
             yield Finding("checkpoint-below-log", path, message, first_offset=offset, numbers=numbers)
+
+
+def log_start(directory: PartitionDirectory, around: Surroundings) -> Iterator[Finding]:
+    """Where the checkpoint of the log start says nothing of a log whose leader epochs begin like behind one."""
+    name = directory.name
+    if name is None or name.state not in (PartitionState.LIVE, PartitionState.FUTURE) or name.is_metadata_log:
+        return
+    if around.offset(Role.LOG_START_OFFSETS, name.topic, name.partition) is not None:
+        return
+    trace = log_start_trace(directory.path)
+    if trace is None:
+        return
+    numbers: dict[str, int | str | bool | None] = {"log_start_offset": trace.offset}
+    begin = f"the leader epochs begin at offset {trace.offset}, within epoch {trace.epoch} of the batches"
+    if Role.LOG_START_OFFSETS in around.lost:
+        message = (
+            f"{begin}: the log started there, {NAME_BY_ROLE[Role.LOG_START_OFFSETS]} is lost, and the records before come "
+            "back when a broker starts"
+        )
+        yield Finding(
+            "log-start-lost", directory.path, message, last_offset=trace.offset - 1, numbers=numbers
+        )
+    elif trace.is_certain:
+        message = (
+            f"{begin}, as behind a log start there, but {NAME_BY_ROLE[Role.LOG_START_OFFSETS]} has no entry; if records "
+            f"before it were deleted: kseg recover --log-start-offset {trace.offset}"
+        )
+        yield Finding("log-start-doubtful", directory.path, message, numbers=numbers)

@@ -17,18 +17,24 @@ from kseg.segment.sidecar.metadata_files import decode_meta_properties
 
 _WATCHED = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
 
+# what a broker has written when it stops cleanly; the cleaner's file is made empty and written once something was cleaned
+_WRITTEN_AT_A_STOP = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS, Role.LOG_START_OFFSETS)
+_KRAFT = 1  # the version of meta.properties, which older brokers may lack
+
 Offsets = Mapping[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """path: of the data directory. is_clean: the clean-shutdown marker is there. meta_version: of meta.properties,
-    None when absent or unreadable. checkpoints: by role, only those that could be read."""
+    None when absent or unreadable. checkpoints: by role, only those that could be read. lost: the roles of those that a
+    broker must have written and that cannot be read, or hold nothing at all."""
 
     path: str
     is_clean: bool
     meta_version: int | None
     checkpoints: Mapping[Role, Offsets] = field(default_factory=dict)
+    lost: frozenset[Role] = frozenset()
 
     def offset(self, role: Role, topic: str, partition: int) -> int | None:
         return self.checkpoints.get(role, {}).get((topic, partition))
@@ -55,19 +61,25 @@ def _identity(path: str) -> tuple[int, ...] | None:
 @lru_cache(maxsize=4)
 def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> Surroundings:
     present = {role for role, known in zip(_WATCHED, identities, strict=True) if known is not None}
-    checkpoints = {}
+    checkpoints, lost = {}, set[Role]()
     for role in OFFSET_CHECKPOINT_ROLES:
         if role in present:
             try:
                 data = read_small(os.path.join(log_dir, NAME_BY_ROLE[role]))
+                if not data and role in _WRITTEN_AT_A_STOP:
+                    lost.add(role)
                 checkpoints[role] = offsets_by_partition(decode_offset_checkpoint(data))
             except (FormatError, UnreadableInput):
-                continue
-    version = None
+                lost.add(role)
+    version = node_id = None
     if Role.META_PROPERTIES in present:
         try:
             data = read_small(os.path.join(log_dir, NAME_BY_ROLE[Role.META_PROPERTIES]))
-            version = decode_meta_properties(data).version
+            identity = decode_meta_properties(data)
+            version, node_id = identity.version, identity.node_id
         except (FormatError, UnreadableInput):
             version = None
-    return Surroundings(log_dir, Role.CLEAN_SHUTDOWN in present, version, checkpoints)
+    is_unknown = Role.META_PROPERTIES in present and node_id is None  # no reason to expect less
+    if version == _KRAFT or is_unknown:
+        lost |= {role for role in _WRITTEN_AT_A_STOP if role not in present}
+    return Surroundings(log_dir, Role.CLEAN_SHUTDOWN in present, version, checkpoints, frozenset(lost))

@@ -132,6 +132,10 @@ def test_each_data_directory_has_its_own(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     other = copy_tree(data, tmp_path / "other")
+    meta = other / "meta.properties"  # of another node, or it were a copy that no broker starts with
+    meta.write_text(
+        meta.read_text().replace("node.id=1", "node.id=2").replace("directory.id=U", "directory.id=A")
+    )
     break_batch(data / "fares-0")
     lose_index(other / "fares-0")
     assert said(capfd, "--apply", data, other)[0] == 0

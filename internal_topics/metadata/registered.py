@@ -1,0 +1,24 @@
+"""The directory ids that brokers have registered, for a data directory that has lost its own."""
+
+import os
+from collections.abc import Iterable, Mapping
+
+from kseg.internal_topics.metadata.finding import METADATA_DIRECTORY
+from kseg.internal_topics.metadata.image import MetadataImage
+from kseg.internal_topics.metadata.reading import read_metadata_log
+from kseg.segment.errors import KsegError
+
+
+def registered_directories(log_dirs: Iterable[str]) -> Mapping[int, tuple[str, ...]]:
+    """Directory ids by node id, as the metadata log in one of these data directories has them; of several the one that
+    reaches farthest. Empty where none can be read."""
+    images = list[MetadataImage]()
+    for log_dir in log_dirs:
+        path = os.path.join(log_dir, METADATA_DIRECTORY)
+        if os.path.isdir(path):
+            try:
+                images.append(read_metadata_log(path))
+            except KsegError:
+                continue
+    newest = max(images, key=lambda image: (image.epoch, image.end_offset), default=None)
+    return {} if newest is None else {node: broker.log_dirs for node, broker in newest.brokers.items()}

@@ -1,0 +1,282 @@
+"""What a clean start would silently lose: `verify` names it, `recover` repairs it or says why not, and then `verify` is content.
+
+Side files of a real broker's data directory are emptied, cut, removed and made old, one by one and in random company.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.findings import CATALOGUE
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
+from kseg.segment.sidecar.metadata_files import decode_meta_properties
+from kseg.segment.sidecar.snapshot import decode_snapshot
+from kseg.segment.state.epochs import EpochEntry
+from tests.trees import copy_tree
+
+CASES = int(os.environ.get("KSEG_SIDE_LOSSES", "6"))
+SEED = int(os.environ.get("KSEG_SIDE_LOSSES_SEED", "20261122"))
+
+PARTITIONS = (
+    "__cluster_metadata-0",
+    "__transaction_state-0",
+    "fares-0",
+    "gates-append-0",
+    "metro-none-0",
+    "metro-zstd-0",
+)
+FIRST = f"{0:020}"
+EPOCHS = "leader-epoch-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+META = "meta.properties"
+MARKER = ".kafka_cleanshutdown"
+START = 30  # of metro-none-0, once records were deleted
+
+Disease = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def stopped(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Cleanly stopped, after records of one log were deleted up to the middle of a batch (as a broker notes that:
+    LeaderEpochFileCache.truncateFromStart, LogManager.checkpointLogStartOffsets)."""
+    made = tmp_path_factory.mktemp("stopped") / "data"
+    made.mkdir()
+    for name in PARTITIONS:
+        shutil.copytree(capture_small / "data" / name, made / name)
+    for file in (capture_small / "data").iterdir():
+        if file.is_file():
+            shutil.copy2(file, made / file.name)
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, "cleaner-offset-checkpoint"):
+        kept = [
+            e
+            for e in decode_offset_checkpoint((made / name).read_bytes())
+            if f"{e.topic}-{e.partition}" in PARTITIONS
+        ]
+        (made / name).write_text(
+            "".join(f"{line}\n" for line in (0, len(kept), *(" ".join(map(str, e)) for e in kept)))
+        )
+    (made / LOG_STARTS).write_text(f"0\n1\nmetro-none 0 {START}\n")
+    epochs = decode_leader_epochs((made / "metro-none-0" / EPOCHS).read_bytes())
+    assert epochs[0] == EpochEntry(0, 0)
+    lines = [f"0 {START}", *(f"{entry.epoch} {entry.start_offset}" for entry in epochs[1:])]
+    (made / "metro-none-0" / EPOCHS).write_text(
+        "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines))
+    )
+    return made
+
+
+def said(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
+    status = run([*map(str, words), "--json", "--no-progress", "--jobs", "1"])
+    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def worries(rows: list[dict[str, Any]]) -> set[str]:
+    return {row["id"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}
+
+
+def on(pattern: str, change: Callable[[Path], None]) -> Disease:
+    def fall_ill(data: Path) -> None:
+        for path in sorted(data.glob(pattern)):
+            change(path)
+
+    return fall_ill
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(b"\x00\x01 \xff\n")
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+def without_entries(path: Path) -> None:
+    path.write_text("0\n0\n")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def old_epochs(path: Path) -> None:
+    path.write_text("0\n1\n1 0\n")
+
+
+# what verify must name; None: nothing, a broker does as well without
+DISEASES: dict[str, tuple[Disease, str | None]] = {
+    "snapshots gone": (on("fares-0/*.snapshot", gone), "snapshot-missing"),
+    "all snapshots gone": (on("*/*.snapshot", gone), "snapshot-missing"),
+    "snapshots empty": (on("fares-0/*.snapshot", empty), "snapshot-corrupt"),
+    "snapshots cut": (on("*/*.snapshot", cut), "snapshot-corrupt"),
+    "epochs empty": (on(f"fares-0/{EPOCHS}", empty), "leader-epoch-file-mismatch"),
+    "epochs without entries": (on(f"metro-zstd-0/{EPOCHS}", without_entries), "leader-epoch-file-mismatch"),
+    "epochs old": (on(f"__cluster_metadata-0/{EPOCHS}", old_epochs), "leader-epoch-file-mismatch"),
+    "epochs gone": (on(f"gates-append-0/{EPOCHS}", gone), "leader-epoch-file-missing"),
+    "epochs garbled": (on(f"fares-0/{EPOCHS}", garble), "leader-epoch-file-corrupt"),
+    "log starts empty": (on(LOG_STARTS, empty), "log-start-lost"),
+    "log starts garbled": (on(LOG_STARTS, garble), "log-start-lost"),
+    "log starts gone": (on(LOG_STARTS, gone), "log-start-lost"),
+    "recovery points empty": (on(RECOVERY_POINTS, empty), "checkpoint-lost"),
+    "recovery points gone": (on(RECOVERY_POINTS, gone), "checkpoint-lost"),
+    "recovery points garbled": (on(RECOVERY_POINTS, garble), "checkpoint-corrupt"),
+    "high watermarks empty": (on(HIGH_WATERMARKS, empty), "checkpoint-lost"),
+    "high watermarks cut": (on(HIGH_WATERMARKS, cut), "checkpoint-corrupt"),
+    "first dirty offsets empty": (on("cleaner-offset-checkpoint", empty), None),
+    "identity empty": (on(META, empty), "meta-properties-corrupt"),
+    "identity garbled": (on(META, garble), "meta-properties-corrupt"),
+    "indexes gone": (on("metro-zstd-0/*.index", gone), "index-missing"),
+    "time indexes empty": (on("fares-0/*.timeindex", empty), "time-index-incomplete"),
+}
+# the directory.id the metadata log knows
+IDENTITY = ("--node-id", "1", "--cluster-id", "Mz9XvQe1R0mU7bTq2LkP5w")
+DIRECTORY_ID = "UsCu_Qd6HlJL_AROE7wUxg"
+
+
+def company() -> Iterator[tuple[str, ...]]:
+    dice = random.Random(SEED)
+    for name in DISEASES:
+        yield (name,)
+    for _ in range(CASES):
+        yield tuple(dice.sample(sorted(DISEASES), dice.randint(2, 5)))
+
+
+@pytest.mark.evidence("snapshot-missing", "epochs-empty", "checkpoint-lost", "log-start-trace")
+@pytest.mark.parametrize("names", list(company()), ids="+".join)
+def test_verify_and_recover_agree(
+    names: tuple[str, ...], stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = copy_tree(stopped, tmp_path / "data")
+    for name in names:
+        DISEASES[name][0](data)
+    status, rows = said("verify", data, capfd=capfd)
+    found = worries(rows)
+    if len(names) == 1:
+        expected = DISEASES[names[0]][1]
+        assert (found == set()) if expected is None else (expected in found)
+    assert status == (1 if any(CATALOGUE[kind].severity == "error" for kind in found) else 0)
+    to_recover = {kind for kind in found if CATALOGUE[kind].hint.startswith("kseg recover")}
+    identity = IDENTITY if "meta-properties-corrupt" in found else ()
+    status, planned = said("recover", *identity, data, capfd=capfd)
+    assert status == (1 if to_recover or identity else status)
+    assert any(row["type"] == "step" for row in planned) or not (to_recover or identity)
+    assert said("recover", "--apply", *identity, data, capfd=capfd)[0] == 0
+    status, rows = said("verify", data, capfd=capfd)
+    assert (status, worries(rows)) == (0, set())
+    assert said("recover", data, capfd=capfd)[0] == 0
+
+
+def test_without_words_the_identity_is_not_invented(
+    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = copy_tree(stopped, tmp_path / "data")
+    empty(data / META)
+    for words in ([], ["--apply"]):
+        status, rows = said("recover", *words, data, capfd=capfd)
+        (row,) = [row for row in rows if row["type"] == "result" and "log_dir" in row]
+        assert status == 1 and "--node-id N --cluster-id ID --directory-id UUID" in row["doubt"]
+    assert (data / META).read_bytes() == b""
+
+
+@pytest.mark.evidence("meta-properties")
+@pytest.mark.parametrize("harm", [empty, garble, gone])
+def test_the_identity_comes_from_the_other_data_directories(
+    harm: Callable[[Path], None], stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = copy_tree(stopped, tmp_path / "a"), tmp_path / "b"
+    second.mkdir()
+    for name in ("fares-0", "metro-zstd-0"):
+        (first / name).rename(second / name)
+    for name in (META, RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
+        shutil.copy2(first / name, second / name)
+    # the one of the two that the metadata log knows is the harmed one's
+    (first / META).write_text((first / META).read_text().replace(DIRECTORY_ID, "AsCu_Qd6HlJL_AROE7wUxg"))
+    harm(second / META)
+    assert said("recover", "--apply", tmp_path, capfd=capfd)[0] == 0
+    identity = decode_meta_properties((second / META).read_bytes())
+    assert (identity.node_id, identity.cluster_id) == (1, "Mz9XvQe1R0mU7bTq2LkP5w")
+    assert identity.directory_id == DIRECTORY_ID
+
+
+def test_what_can_still_be_read_of_the_identity_is_kept(
+    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = copy_tree(stopped, tmp_path / "data")
+    meta = (data / META).read_text()
+    (data / META).write_text(meta.replace("version=1\n", "version=?\n"))
+    assert said("recover", "--apply", data, capfd=capfd)[0] == 0
+    assert decode_meta_properties((data / META).read_bytes()) == decode_meta_properties(meta.encode())
+
+
+def test_what_comes_back_is_what_was_there(
+    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Producers, epochs, log starts and recovery points, from what the data say; the marker stays as it was."""
+    data = copy_tree(stopped, tmp_path / "data")
+    for disease in ("snapshots gone", "epochs empty", "log starts empty", "recovery points empty"):
+        DISEASES[disease][0](data)
+    assert said("recover", "--apply", data, capfd=capfd)[0] == 0
+    end = max((data / "fares-0").glob("*.snapshot"))
+    assert decode_snapshot(end.read_bytes()) == decode_snapshot((stopped / "fares-0" / end.name).read_bytes())
+    assert {entry.epoch for entry in decode_leader_epochs((data / "fares-0" / EPOCHS).read_bytes())} == {0}
+    for name in (LOG_STARTS, RECOVERY_POINTS):
+        before, after = (
+            sorted(decode_offset_checkpoint((place / name).read_bytes())) for place in (stopped, data)
+        )
+        assert before == after
+    assert (data / MARKER).read_bytes() == (stopped / MARKER).read_bytes()
+
+
+def test_a_lost_log_start_is_found_by_a_repair_of_another_partition(
+    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = copy_tree(stopped, tmp_path / "data")
+    empty(data / LOG_STARTS)
+    assert said("recover", "--apply", data / "fares-0", capfd=capfd)[0] == 0
+    assert (data / LOG_STARTS).read_text() == f"0\n1\nmetro-none 0 {START}\n"
+
+
+def test_a_log_start_that_may_be_one_is_said_and_not_believed(
+    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = copy_tree(stopped, tmp_path / "data")
+    without_entries(data / LOG_STARTS)
+    status, rows = said("verify", data, capfd=capfd)
+    (doubtful,) = [row for row in rows if row.get("id") == "log-start-doubtful"]
+    assert status == 0 and f"--log-start-offset {START}" in doubtful["message"]
+    assert said("recover", "--apply", data, capfd=capfd)[0] == 0
+    assert (data / LOG_STARTS).read_text() == "0\n0\n"
+    one = data / "metro-none-0"
+    assert said("recover", "--log-start-offset", str(START), "--apply", one, capfd=capfd)[0] == 0
+    assert (data / LOG_STARTS).read_text() == f"0\n1\nmetro-none 0 {START}\n"
+    assert worries(said("verify", data, capfd=capfd)[1]) == set()
+
+
+def test_a_directory_that_was_not_stopped_may_lack_them(
+    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker that is killed in its first minute has written none of them yet."""
+    data = copy_tree(stopped, tmp_path / "data")
+    for name in (MARKER, LOG_STARTS):
+        (data / name).unlink()
+    shutil.rmtree(data / "metro-none-0")
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        empty(data / name)
+    on("*/*.snapshot", gone)(data)
+    status, rows = said("verify", data, capfd=capfd)
+    assert (status, worries(rows)) == (0, set())
+    assert "snapshot-unwritten" in {row["id"] for row in rows if row["type"] == "finding"}

@@ -1,0 +1,92 @@
+"""Side files lost behind a clean stop: a real broker forgets what they said, and knows it again once `recover` has run."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from kseg.cli.main import run
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.metadata_files import decode_meta_properties
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
+from tests.kafka.recovering import recover
+from tests.trees import copy_tree
+
+pytestmark = pytest.mark.kafka
+
+START = 30
+EPOCHS = "leader-epoch-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+
+
+def _stopped(capture: Path, root: Path) -> Path:
+    """The capture, after records of metro-none were deleted by a real broker."""
+    data = copy_tree(capture / "data", root / "data")
+    with Broker(root / "first", data) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for future in admin.delete_records([TopicPartition("metro-none", 0, START)]).values():
+            future.result(CLIENT_LIMIT_S)
+    assert f"metro-none 0 {START}" in (data / LOG_STARTS).read_text()
+    return data
+
+
+def _lose(data: Path) -> None:
+    (data / LOG_STARTS).write_bytes(b"")
+    (data / "recovery-point-offset-checkpoint").write_bytes(b"")
+    for snapshot in (data / "fares-0").glob("*.snapshot"):
+        snapshot.unlink()
+    (data / "fares-0" / EPOCHS).write_bytes(b"")
+
+
+def _earliest(broker: Broker) -> int:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "nobody", "log_level": 0})
+    try:
+        low, _ = consumer.get_watermark_offsets(TopicPartition("metro-none", 0), CLIENT_LIMIT_S)
+        return int(low)
+    finally:
+        consumer.close()
+
+
+def _written_producers(broker: Broker) -> list[str]:
+    return re.findall(
+        r"partition=fares-0\] Wrote producer snapshot at offset 117 with (\d+) producer ids",
+        broker.log_text(),
+    )
+
+
+@pytest.mark.evidence(
+    "snapshot-missing", "epochs-empty", "checkpoint-lost", "log-start-trace", "meta-properties"
+)
+def test_what_a_broker_forgets_it_knows_again(capture_small: Path, tmp_path: Path) -> None:
+    data = _stopped(capture_small, tmp_path)
+    _lose(data)
+    harmed = copy_tree(data, tmp_path / "harmed")
+    with Broker(tmp_path / "forgetful", harmed) as broker:
+        assert _earliest(broker) == 0  # what was deleted is back
+        assert _written_producers(broker) == ["0"]
+    assert 0 not in {
+        entry.start_offset for entry in decode_leader_epochs((harmed / "fares-0" / EPOCHS).read_bytes())
+    }
+
+    identity = decode_meta_properties((data / "meta.properties").read_bytes())
+    (data / "meta.properties").write_bytes(b"\0garbage")
+    with pytest.raises(BrokerFailed):
+        Broker(tmp_path / "nobody", data).start(attempts=1)
+    recover("--apply", "--node-id", str(identity.node_id), "--cluster-id", str(identity.cluster_id), data)
+    assert run(["verify", "--json", str(data)]) == 0
+    with Broker(tmp_path / "knowing", data) as broker:
+        assert _earliest(broker) == START
+        assert _written_producers(broker) == []  # it has read those that are there
+        assert "partition=fares-0] Loading producer state from snapshot file" in broker.log_text()
+        assert len(broker.consume("fares")) > 0
+    epochs = decode_leader_epochs((data / "fares-0" / EPOCHS).read_bytes())
+    assert epochs[0].start_offset == 0
