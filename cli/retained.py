@@ -131,10 +131,9 @@ def _free(values: Values) -> Iterator[str]:
         held = ", ".join(
             f"{words} {values['held'][name]:,}" for name, words in HELD.items() if name in values["held"]
         )
-        yield (
-            f"  that cannot be reached: all that may go are {counted(values['freeable_bytes'], 'byte')} "
-            f"(--free {values['freeable_bytes']})"
-        )
+        can = values["freeable_bytes"]
+        most = f"all that may go are {counted(can, 'byte')} (--free {can})" if can else "nothing may go"
+        yield f"  that cannot be reached: {most}"
         yield f"  what stays, in bytes: {held or 'nothing else'}"
     after = values["available"] + gone
     if values["purge"]:

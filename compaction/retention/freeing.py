@@ -124,9 +124,13 @@ def refuse_unreached(choice: Choice) -> None:
     """Raises Refused when a file system does not get its bytes: deleting all that may go would free too little."""
     for each in choice.file_systems:
         if not each.is_reached:
+            can = (
+                f"{each.freeable_bytes:,} can (--free {each.freeable_bytes})"
+                if each.freeable_bytes
+                else "none can"
+            )
             raise Refused(
-                f"{', '.join(each.log_dirs)}: {each.wanted_bytes:,} bytes cannot be freed, {each.freeable_bytes:,} can "
-                f"(--free {each.freeable_bytes}); nothing was changed"
+                f"{', '.join(each.log_dirs)}: {each.wanted_bytes:,} bytes cannot be freed, {can}; nothing was changed"
             )
 
 

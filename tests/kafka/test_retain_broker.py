@@ -70,3 +70,35 @@ def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
             given = broker.consume(topic)
             assert given[:-1] == expected and given[-1].offset >= result["log_end_offset"]
     assert not list(data.rglob("*.deleted"))
+
+
+@pytest.mark.evidence("segment-age", "deleted-file")
+def test_a_broker_goes_on_where_a_disk_was_freed(everything: Written, tmp_path: Path) -> None:
+    """`--free --purge` over all topics: the broker takes what is left without recovery and serves it, and no other topic has lost a record."""
+    data = copy_tree(everything.stopped, tmp_path / "data")
+    command = [
+        sys.executable,
+        "-m",
+        "kseg",
+        "retain",
+        "--json",
+        "--apply",
+        "--free",
+        "20KiB",
+        "--purge",
+        str(data),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    (free,) = (row for row in rows if row["type"] == "free")
+    assert free["reached"] and not list(data.rglob("*.deleted"))
+    results = [row for row in rows if row["type"] == "result" and "partition" in row]
+    starts = {row["partition"]: row["log_start_offset"] for row in results if row["deleted"]}
+    assert starts and not any(name.startswith("__") for name in starts)
+    with Broker(tmp_path / "broker", data) as broker:
+        assert recovered_lines(broker) == []
+        for (topic, partition), records in everything.uncommitted.items():
+            start = starts.get(f"{topic}-{partition}", 0)
+            if partition == 0:
+                assert broker.consume(topic) == [record for record in records if record.offset >= start]
