@@ -90,6 +90,12 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         _VERIFY,
     ),
     Kind(
+        "lost-records-restored",
+        INFO,
+        "records that damage has taken are taken from a file that was left over",
+        _VERIFY,
+    ),
+    Kind(
         "lost-tail",
         ERROR,
         "files beside the log know offsets behind its end: the last blocks were never written",

@@ -50,6 +50,14 @@ class _Draft:
     stretches: tuple[Stretch, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Consecutive stretches of one log, those that are taken from sources into its damage included."""
+
+    log: int
+    stretches: tuple[Stretch, ...]
+
+
 def arrange(
     logs: Logs, kept: Sequence[Stretch], emptied: Iterable[int], max_bytes: int = L.MAX_SEGMENT_BYTES
 ) -> tuple[Segment, ...]:
@@ -77,33 +85,37 @@ def _first(logs: Logs, draft: _Draft) -> int:
 
 
 def _drafts(logs: Logs, kept: Sequence[Stretch]) -> Iterator[_Draft]:
-    groups = [tuple(group) for _, group in groupby(kept, key=lambda stretch: stretch.log)]
+    groups = [
+        _Group(home, tuple(group)) for home, group in groupby(kept, key=lambda each: logs.home(each.log))
+    ]
     groups_of: dict[int, int] = {}
     for group in groups:
-        groups_of[group[0].log] = groups_of.get(group[0].log, 0) + 1
+        groups_of[group.log] = groups_of.get(group.log, 0) + 1
     bases = [logs[number].base_offset for number in range(len(logs))]
-    ranges = groupby(groups, key=lambda group: max(0, bisect_right(bases, group[0].first_offset) - 1))
+    ranges = groupby(
+        groups, key=lambda group: max(0, bisect_right(bases, group.stretches[0].first_offset) - 1)
+    )
     for owner, in_range in ranges:
         yield from _in_range(owner, list(in_range), groups_of)
 
 
-def _in_range(owner: int, groups: list[tuple[Stretch, ...]], groups_of: dict[int, int]) -> Iterator[_Draft]:
+def _in_range(owner: int, groups: list["_Group"], groups_of: dict[int, int]) -> Iterator[_Draft]:
     """The files of one range of offsets."""
-    own = [at for at, group in enumerate(groups) if group[0].log == owner]
+    own = [at for at, group in enumerate(groups) if group.log == owner]
     if own:
         start, stop = own[0], own[-1] + 1
-        while start and groups_of[groups[start - 1][0].log] > 1:
+        while start and groups_of[groups[start - 1].log] > 1:
             start -= 1
-        while stop < len(groups) and groups_of[groups[stop][0].log] > 1:
+        while stop < len(groups) and groups_of[groups[stop].log] > 1:
             stop += 1
     else:
         start = stop = len(groups)
     for group in groups[:start]:
-        yield _Draft(group[0].log, group)
+        yield _Draft(group.log, group.stretches)
     if own:
-        yield _Draft(owner, tuple(stretch for group in groups[start:stop] for stretch in group))
+        yield _Draft(owner, tuple(stretch for group in groups[start:stop] for stretch in group.stretches))
     for group in groups[stop:]:
-        yield _Draft(group[0].log, group)
+        yield _Draft(group.log, group.stretches)
 
 
 def _split(logs: Logs, segment: Segment, max_bytes: int) -> Iterator[Segment]:

@@ -33,6 +33,10 @@ class Draft:
             source = content[0].name
         return os.path.join(self.directory, source)
 
+    def path_of(self, found: str) -> str:
+        """Of a file as found, whatever becomes of it."""
+        return os.path.join(self.directory, found)
+
     def sources(self) -> dict[str, FileIdentity]:
         """The file as found that each file is, by the name that it would have; before anything else is planned than
         to rename and remove."""

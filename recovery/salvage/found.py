@@ -105,10 +105,16 @@ def stretch_of(log: int, table: Columns, first: int, stop: int) -> Stretch:
 
 
 class Logs:
-    """All found logs of a partition, by number; a context manager. Few are mapped at a time."""
+    """All found logs of a partition, by number; a context manager. Few are mapped at a time.
+
+    Behind them come sources: leftover logs of which batches are taken into the place of damage. They have numbers, too, but are
+    no logs of the partition (`len` does not count them).
+    """
 
     def __init__(self, logs: Sequence[FoundLog], reader: Reader = DISK) -> None:
-        self._logs = logs
+        self._logs = [*logs]
+        self._own = len(logs)
+        self._homes: list[int] = []
         self._reader = reader
         self._open: OrderedDict[int, OpenFile] = OrderedDict()
         self._fixed: dict[int, list[int]] = {}
@@ -117,7 +123,17 @@ class Logs:
         return self._logs[number]
 
     def __len__(self) -> int:
-        return len(self._logs)
+        return self._own
+
+    def add_source(self, source: FoundLog, home: int) -> int:
+        """Make batches of another file known; its number. home: of the log that they are taken into."""
+        self._logs.append(source)
+        self._homes.append(home)
+        return len(self._logs) - 1
+
+    def home(self, number: int) -> int:
+        """The log that the batches of a log belong to: itself, or for a source the one with the damage."""
+        return number if number < self._own else self._homes[number - self._own]
 
     def view(self, number: int) -> memoryview:
         """The bytes of a log. Raises UnreadableInput."""
@@ -188,7 +204,7 @@ class Logs:
     def is_at_home(self, number: int, first_offset: int, last_offset: int) -> bool:
         """Whether offsets lie in the range that the names give to a segment."""
         base = self._logs[number].base_offset
-        following = self._logs[number + 1].base_offset if number + 1 < len(self._logs) else L.INT64_MAX
+        following = self._logs[number + 1].base_offset if number + 1 < self._own else L.INT64_MAX
         return base <= first_offset and last_offset < max(following, base + 1)
 
     def set_fix(self, number: int, position: int, fix: HeaderFix) -> None:

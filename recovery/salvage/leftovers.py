@@ -12,6 +12,7 @@ Where a broker would lose what is whole, salvage decides otherwise:
 4. A finished replacement that is damaged gives way to the segments it was to replace, when these are still there. So
    does one whose batches are not among theirs: a cleaner takes records out of batches, it never makes new ones.
 5. A replacement into whose range no live log reaches takes its place, finished or not: it is all there is.
+6. Whatever goes may hold what damage has taken from a live log: it is taken from there first (`sources`).
 
 A `.deleted` log goes like the others where anything is repaired. Whether retention was to delete it or a recovery threw
 it away cannot be told; the finding says which offsets are nowhere else, and the file lies in the quarantine, where no

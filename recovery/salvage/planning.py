@@ -12,6 +12,7 @@ from kseg.recovery.salvage.judgement import Judgement, weighed_findings
 from kseg.recovery.salvage.leftovers import Leftovers, set_aside_findings
 from kseg.recovery.salvage.losses import Kept, Losses, Witnessed, lost_offsets
 from kseg.recovery.salvage.overlaps import Joiner
+from kseg.recovery.salvage.sources import Restored, Sources, restored_findings, with_restored
 from kseg.recovery.salvage.telling import overlap_findings, transaction_findings, without_repetition
 from kseg.recovery.verify.partition_files import known_last_offsets
 from kseg.segment import layout as L
@@ -39,12 +40,22 @@ class Planning:
         self._circumstances = circumstances
         self._settings = settings
         self._rebuild = rebuild
+        self._restored: list[Restored] = []
 
     def repair(self) -> Repair:
         """The answer of the policy."""
         order = settled_order(self._logs, self._judgement.watches, self._known_end(), self._judgement.epochs)
-        kept = Kept.of(order.kept)
-        segments = arrange(self._logs, order.kept, self._emptied(order))
+        self._restored = Sources(
+            self._draft,
+            self._logs,
+            self._judgement.watches,
+            order.kept,
+            self._judgement.facts,
+            self._circumstances.log_start_offset,
+        ).restored(self._leftovers.logs)
+        stays = with_restored(order.kept, self._restored)
+        kept = Kept.of(stays)
+        segments = arrange(self._logs, stays, self._emptied(order))
         changed = self._lay(segments)
         end_offset = segments[-1].end_offset if segments else self._circumstances.log_start_offset
         log_start_offset = self._circumstances.log_start_offset
@@ -79,6 +90,7 @@ class Planning:
     def _emptied(self, order: Joiner) -> list[int]:
         """Logs without a batch whose names still hold: empty ones, and those in which all is damaged."""
         gone = {stretch.log for stretch in order.kept} | {beaten.stretch.log for beaten in order.beaten}
+        gone |= {each.loss.log for each in self._restored}
         named = {segment.log.path for segment in self._judgement.partition.segments}
         return [
             number
@@ -99,7 +111,9 @@ class Planning:
                 continue
             changed.add(number)
             pieces = [piece for stretch in segment.stretches for piece in self._logs.pieces(stretch)]
-            source = segment.stretches[0].log if segment.origin is None else segment.origin
+            source = segment.origin
+            if source is None:
+                source = self._logs.home(segment.stretches[0].log)
             like = self._judgement.logs[source].name
             self._draft.lay(name, pieces, like, self._reason(segment, name))
         return frozenset(changed)
@@ -112,7 +126,7 @@ class Planning:
     def _reason(self, segment: Segment, name: str) -> str:
         """Why a log is another one, in words."""
         said = []
-        logs = {stretch.log for stretch in segment.stretches}
+        logs = {self._logs.home(stretch.log) for stretch in segment.stretches}
         if segment.origin is None:
             said.append("split off a segment that a broker cannot hold as one")
         elif self._judgement.logs[segment.origin].called != name:
@@ -124,6 +138,11 @@ class Planning:
             said.append(f"what is not valid goes ({', '.join(causes)})")
         if any(self._judgement.logs[number].fixes for number in logs):
             said.append("altered header fields are set right")
+        sources = sorted(
+            {self._logs[stretch.log].name for stretch in segment.stretches if stretch.log not in logs}
+        )
+        if sources:
+            said.append(f"lost records are taken from {', '.join(sources)}")
         if len(logs) > 1:
             said.append("each offset is held once, in order")
         elif not said:
@@ -148,6 +167,7 @@ class Planning:
         yield from self._leftovers.findings
         yield from set_aside_findings(self._draft, self._leftovers.logs, kept.ranges)
         yield from weighed_findings(self._judgement)
+        yield from restored_findings(self._draft, self._logs, self._restored)
         yield from overlap_findings(self._logs, order.beaten)
         if tail is not None:
             yield tail
