@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from kseg.cli.commands import COMMANDS
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
+from kseg.segment.terminal import shell_quoted
 
 # What to look at when the catalogue's own advice is a command that this version does not have, or the one running.
 _INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {partition}"}
@@ -33,7 +34,7 @@ def apply_command(
             words += [name, str(value)]
     for topic in topics:
         words += ["--topic", topic]
-    return " ".join(shlex.quote(word) for word in [*words, *paths])
+    return " ".join([*map(shlex.quote, words), *map(shell_quoted, paths)])
 
 
 def hint_of(hint: str, running: str) -> str:
@@ -53,7 +54,7 @@ def _places(path: str) -> dict[str, str]:
         partition = folder if is_inside else path
         log_dir = (os.path.dirname(folder) or ".") if is_inside else folder
     places = {"path": path, "partition": partition, "log_dir": log_dir}
-    return {name: shlex.quote(place) for name, place in places.items()}
+    return {name: shell_quoted(place) for name, place in places.items()}
 
 
 def _can_be_recovered(path: str) -> bool:

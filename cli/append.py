@@ -1,6 +1,5 @@
 """`kseg append`: JSON lines become batches at the end of a partition, the way a broker writes them."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -18,11 +17,12 @@ from kseg.cli.options import (
     read_offset,
     read_size_of_int,
 )
-from kseg.cli.stream import complain, visible
+from kseg.cli.stream import complain
 from kseg.cli.tally import Tally, counted
 from kseg.segment.errors import UsageError
 from kseg.segment.events import Event, Row
 from kseg.segment.layout import CODEC_NAMES
+from kseg.segment.terminal import shell_quoted, visible
 
 EXAMPLES = (
     ("Check all lines, and say what would be written", "kseg append --from events.jsonl events-3"),
@@ -342,7 +342,7 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
         f"{end} at {values['log_end_offset']}, {counted(values['segments_rolled'], 'segment')} rolled"
     )
     if values["journal"] is not None:
-        yield f"  undo with: kseg undo {visible(shlex.quote(str(values['journal'])))}"
+        yield f"  undo with: kseg undo {shell_quoted(str(values['journal']))}"
 
 
 def _noted(events: Iterator[Event], quiet: bool) -> Iterator[Event]:

@@ -1,13 +1,12 @@
 """What `compact` says to people: what goes and what stays of a log, and what holds the rest."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kseg.cli.settings_words import settings_words
-from kseg.cli.stream import visible
 from kseg.cli.tally import counted
 from kseg.segment import layout as L
+from kseg.segment.terminal import shell_quoted, visible
 
 Values = Mapping[str, Any]
 
@@ -81,7 +80,7 @@ def _result(values: Values) -> Iterator[str]:
     yield from settings_words(values, _SETTINGS)
     for key, label in (("quarantine", "what was taken out"), ("journal", "undo with: kseg undo")):
         if values.get(key):
-            yield f"  {label}{':' if key == 'quarantine' else ''} {visible(shlex.quote(str(values[key])))}"
+            yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"
 
 
 def _idle(values: Values) -> str:
@@ -120,4 +119,4 @@ def _log_dir(values: Values) -> Iterator[str]:
     verb = "noted" if values["applied"] else "to be noted"
     yield f"{visible(str(values['log_dir']))}: first dirty offsets {verb}: {offsets or 'none'}"
     if values.get("journal"):
-        yield f"  undo all with: kseg undo {visible(shlex.quote(str(values['journal'])))}"
+        yield f"  undo all with: kseg undo {shell_quoted(str(values['journal']))}"

@@ -6,10 +6,10 @@ The library lists the files first and sums them up after; on paper the sum comes
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.stream import visible
 from kseg.cli.tally import counted
 from kseg.cli.words import moment
 from kseg.segment.events import Event, Row
+from kseg.segment.terminal import visible
 
 Values = Mapping[str, Any]
 SUMS = ("partition", "log-dir")

@@ -103,7 +103,7 @@ def command(
         use_index=not no_index,
         bytes_mode=bytes_mode,
     )
-    style = Style(command="read", json=json, quiet=quiet, progress=not no_progress, words=read_words)
+    style = Style(command="read", json=json, quiet=quiet, progress=not no_progress, words=read_words, raw=raw)
     return over_targets(
         read,
         query,

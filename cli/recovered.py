@@ -1,11 +1,10 @@
 """What `recover` says to people: the steps of a plan, and what either policy costs."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.stream import visible
 from kseg.cli.tally import counted
+from kseg.segment.terminal import shell_quoted, visible
 
 Values = Mapping[str, Any]
 
@@ -53,7 +52,7 @@ def _result(values: Values) -> Iterator[str]:
         yield from _choice(costs)
     for key, label in (("quarantine", "what was taken out"), ("journal", "undo with: kseg undo")):
         if values.get(key):
-            yield f"  {label}{':' if key == 'quarantine' else ''} {visible(shlex.quote(str(values[key])))}"
+            yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"
 
 
 def _done(values: Values) -> str:

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kseg.cli.progress import Progress
-from kseg.cli.stream import Output, complain, silence, visible
+from kseg.cli.stream import Output, complain, silence
 from kseg.cli.tally import Tally
 from kseg.segment.errors import KsegError
 from kseg.segment.events import Advance, Event, Failure, Row, Text
 from kseg.segment.findings import ERROR, INFO, Finding
+from kseg.segment.terminal import visible
 
 if TYPE_CHECKING:
     from kseg.cli.table import Table
@@ -40,7 +41,8 @@ class Style:
     become tables. findings_are_result: findings go to stdout and an INFO is worth showing. summary: the words for
     the summed `summary` rows, None shows no summary line. missed: whether a row is an answer that says "none".
     remains: whether a row says that something is still to be done; with it, findings alone do not settle the exit
-    status. advice: the next command to type, instead of the one that the worst finding hints at.
+    status. advice: the next command to type, instead of the one that the worst finding hints at. raw: the texts are bytes
+    that were asked for as such.
     """
 
     command: str
@@ -54,6 +56,7 @@ class Style:
     missed: Callable[[Values], bool] | None = None
     remains: Callable[[Values], bool] | None = None
     advice: Callable[[Tally], str] | None = None
+    raw: bool = False
 
 
 def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: Tally) -> int:
@@ -103,7 +106,7 @@ class _Screen:
     def show(self, event: Text | Row | Finding | Failure) -> None:
         if isinstance(event, Text):
             self._make_room()
-            self._out.write(event.data)
+            (self._out.write_exactly if self._style.raw else self._out.write)(event.data)
         elif isinstance(event, Row):
             self._row(event.values)
         elif isinstance(event, Finding):

@@ -1,12 +1,11 @@
 """What `retain` says to people: each segment with its verdict, what other limits would free, and the result."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kseg.cli.settings_words import settings_words
-from kseg.cli.stream import visible
 from kseg.cli.tally import counted
+from kseg.segment.terminal import shell_quoted, visible
 
 Values = Mapping[str, Any]
 
@@ -103,7 +102,7 @@ def _log_dir(values: Values) -> Iterator[str]:
 
 def _way_back(values: Values) -> Iterator[str]:
     if values["journal"]:
-        yield f"  undo with: kseg undo {visible(shlex.quote(str(values['journal'])))}"
+        yield f"  undo with: kseg undo {shell_quoted(str(values['journal']))}"
 
 
 def _free_topic(values: Values) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kseg.cli.stream import visible
 from kseg.segment.partition.topic_settings import Source
+from kseg.segment.terminal import visible
 
 
 def settings_words(values: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:

@@ -1,17 +1,12 @@
 """The two streams a command writes to: bytes for stdout in large writes, sentences for stderr."""
 
 import os
-import re
 import sys
+
+from kseg.segment.terminal import for_terminal, visible
 
 STDOUT = 1
 WRITE_BYTES = 1 << 17
-_CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"  # compiled when there is something to say
-
-
-def visible(text: str) -> str:
-    """The text on one line: control characters as escapes, so that a file name cannot drive a terminal."""
-    return re.sub(_CONTROL, lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 class Output:
@@ -26,6 +21,11 @@ class Output:
         self._pending_bytes = 0
 
     def write(self, data: bytes) -> None:
+        """Lines; on a terminal with escapes for what must not reach it."""
+        self.write_exactly(for_terminal(data) if self.is_terminal else data)
+
+    def write_exactly(self, data: bytes) -> None:
+        """Bytes, whatever they are."""
         self._pending.append(data)
         self._pending_bytes += len(data)
         if self._pending_bytes >= WRITE_BYTES or self.is_terminal:

@@ -7,7 +7,8 @@ A new table begins when the type of the rows changes.
 
 from collections.abc import Mapping
 
-from kseg.cli.stream import Output, visible
+from kseg.cli.stream import Output
+from kseg.segment.terminal import visible
 
 LAID_OUT_BY = 200
 GAP = "  "

@@ -1,6 +1,5 @@
 """`kseg undo`: take back what a command changed, or finish what it left half done."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -70,15 +69,15 @@ def command(
 
 
 def _words(values: Mapping[str, Any]) -> Iterator[str]:
-    from kseg.cli.stream import visible
     from kseg.cli.tally import counted
+    from kseg.segment.terminal import shell_quoted, visible
 
     where = visible(str(values["directory"]))
     if values["state"] == "finished":
-        yield f"{where}: finished; undo with: kseg undo {visible(shlex.quote(str(values['journal'])))}"
+        yield f"{where}: finished; undo with: kseg undo {shell_quoted(str(values['journal']))}"
     else:
         files = counted(len(values["files"]), "file")
         yield f"{where}: as it was before {values['undid']} ({files})"
         if values.get("whole_run"):
-            journal = visible(shlex.quote(str(values["whole_run"])))
+            journal = shell_quoted(str(values["whole_run"]))
             yield f"  the data directory's own files stay as that run set them; take them back with: kseg undo {journal}"

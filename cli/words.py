@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.stream import visible
 from kseg.cli.tally import Tally, counted
+from kseg.segment.terminal import visible
 
 Values = Mapping[str, Any]
 

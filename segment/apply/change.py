@@ -1,7 +1,6 @@
 """A planned change as its journal tells it: the steps, what was made for them, and how to name them to the user."""
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from kseg.segment.apply.proof import check_copies, check_disposable
 from kseg.segment.apply.staging import Staged, tail_path
 from kseg.segment.errors import FormatError, Refused
 from kseg.segment.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
+from kseg.segment.terminal import shell_quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def _step(row: Mapping[str, Any]) -> Step:
 
 def undo_command(path: str, finish: bool = False) -> str:
     """What to type to go back, or on."""
-    return f"kseg undo {'--finish ' if finish else ''}{shlex.quote(path)}"
+    return f"kseg undo {'--finish ' if finish else ''}{shell_quoted(path)}"
 
 
 def half_done_sentence(journal: Journal) -> str:

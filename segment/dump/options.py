@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from kseg.segment.layout import INT32_MAX
 from kseg.segment.selection import Selection
+from kseg.segment.terminal import visible
 
 FORMATS = ("kafka", "json", "table")
 BYTES_MODES = ("auto", "utf8", "hex", "base64", "size", "redacted")
@@ -30,6 +31,10 @@ class DumpOptions:
     escape_control: bool = False
     drop_cache: bool = False
     jobs: int = 1
+
+    def shown(self, path: str) -> str:
+        """A path in a line of text."""
+        return visible(path) if self.escape_control else path
 
     def end_of(self, size_bytes: int) -> int:
         """How much of a log of `size_bytes` is read: the default limit, Kafka's, means all of it, above 2 GiB too."""

@@ -52,7 +52,7 @@ def piece(path: str, options: DumpOptions, desk: Desk, start: int, stop: int | N
     else:
         lines.end = stop
     if start == 0 and options.format == "kafka":
-        yield Text(f"Dumping {path}\n{heading(name)}\n".encode(errors="surrogateescape"))
+        yield Text(f"Dumping {options.shown(path)}\n{heading(name)}\n".encode(errors="surrogateescape"))
     for event in lines.events(start):
         if stop is not None and not isinstance(event, Text | Row):
             raise GivenUp

@@ -128,7 +128,7 @@ def _entries(
 
 def _sanity(path: str, insanity: tuple[str, str] | None, options: DumpOptions) -> Iterator[Event]:
     if insanity is None:
-        yield from _said(f"{path} passed sanity check.", options)
+        yield from _said(f"{options.shown(path)} passed sanity check.", options)
     else:
         kind, problem = insanity
         yield Finding(kind, path, f"the index fails the broker's sanity check: {problem}")

@@ -67,7 +67,7 @@ class Dump:
         name = parse_given_name(os.path.basename(path))
         try:
             if options.format == "kafka":
-                title = f"Dumping {path}\n".encode(errors="surrogateescape")
+                title = f"Dumping {options.shown(path)}\n".encode(errors="surrogateescape")
                 yield from _entitled(title, _file(path, name, options, self._desk))
                 return
             for event in _file(path, name, options, self._desk):

@@ -1,6 +1,7 @@
 """Directories by columns, named as Hive and Spark name them: `topic=orders/date=2024-05-01/hour=7`.
 
-`date` and `hour` are made of the timestamp, in UTC. What could not stand in a name is escaped as Spark does it.
+`date` and `hour` are made of the timestamp, in UTC. What could not stand in a name is escaped as Spark does it; so is what a
+terminal would obey or not show (C1 controls, Unicode's direction marks), byte by byte: names of topics come from the disk.
 """
 
 import re
@@ -11,9 +12,10 @@ import pyarrow.compute as pc
 
 from kseg.segment.export.instants import dates
 from kseg.segment.export.options import DERIVED
+from kseg.segment.terminal import CONTROL, FORMAT, RAW
 
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
+_ESCAPED = re.compile(rf"[{CONTROL}{FORMAT}{RAW}\"#%'*/:=?\\{{\[\]^]")
 _BETWEEN = "\x00"
 
 
@@ -45,4 +47,10 @@ def _text(batch: pa.RecordBatch, column: str) -> pa.Array:
 
 
 def _escaped(value: str) -> str:
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", value) or _NOTHING
+    return _ESCAPED.sub(_percent, value) or _NOTHING
+
+
+def _percent(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    numbers = [code] if code < 0x100 else found[0].encode("utf-8", "surrogateescape")
+    return "".join(f"%{number:02X}" for number in numbers)

@@ -21,7 +21,7 @@ def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
                     found.append(identity(entry.name, status))
-                elif stat.S_ISLNK(status.st_mode) and entry.is_file() and _is_kafkas(entry.name):
+                elif stat.S_ISLNK(status.st_mode) and _leads_to_file(entry) and _is_kafkas(entry.name):
                     raise Refused(
                         f"{entry.path} is a link to a file elsewhere: changes are planned only where the files "
                         "themselves lie in the directory"
@@ -34,6 +34,13 @@ def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
 def identity(name: str, status: os.stat_result) -> FileIdentity:
     """What a file is known by, from its status."""
     return FileIdentity(name, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _leads_to_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a ring of links
+        return False
 
 
 def _is_kafkas(name: str) -> bool:

@@ -1,0 +1,49 @@
+"""Text from the evidence on a screen, or in a command to type: names and records may hold anything.
+
+What a terminal would obey or would show as nothing (C0 and C1 controls), what turns the order of letters around or joins them
+(Unicode's bidirectional and invisible format characters), and bytes that are no UTF-8 are written as escapes.
+"""
+
+import re
+import shlex
+
+# parts of character sets; no pattern is compiled before there is something to say
+CONTROL = "\x00-\x1f\x7f-\x9f"
+FORMAT = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+RAW = "\udc80-\udcff"  # bytes that are no UTF-8, as names have them
+
+
+def visible(text: str) -> str:
+    """The text on one line: characters that are not to be seen as escapes. Names that are no UTF-8 keep their bytes."""
+    return re.sub(f"[{CONTROL}{FORMAT}]", _escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
+def for_terminal(data: bytes) -> bytes:
+    """Lines as a terminal may have them: everything but line feeds and tabs as `visible` has it, in a form that leaves
+    JSON what it is."""
+    text = data.decode("utf-8", "surrogateescape")
+    return re.sub(f"(?![\n\t])[{CONTROL}{FORMAT}{RAW}]", _as_json, text).encode()
+
+
+def _as_json(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def shell_quoted(path: str) -> str:
+    """A path as one word of a command to type: what cannot be seen is spelt out ($'…' of bash and zsh), and a leading
+    dash is no option."""
+    path = f"./{path}" if path.startswith("-") else path
+    if not re.search(f"[{CONTROL}{FORMAT}{RAW}]", path):
+        return shlex.quote(path)
+    return "$'" + re.sub(rf"[\\'{CONTROL}{FORMAT}{RAW}]", _as_bytes, path) + "'"
+
+
+def _as_bytes(match: re.Match[str]) -> str:
+    if match[0] in "\\'":
+        return f"\\{match[0]}"
+    return "".join(f"\\x{byte:02x}" for byte in match[0].encode("utf-8", "surrogateescape"))

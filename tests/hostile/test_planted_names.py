@@ -1,0 +1,146 @@
+"""Directories and files of every name and kind that a file system takes: no command hangs, ends with a bug, or lets a name
+drive the terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kseg.segment.export.places import _escaped
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.terminal import for_terminal, shell_quoted, visible
+from kseg.segment.writing.batch_writer import encode_batch
+
+NAMES = (
+    b"line\nfeed-0",
+    b"escape\x1b[31m-0",
+    b"c1\xc2\x9b31m-0",
+    b"turned\xe2\x80\xaegnp-0",
+    b"isolated\xe2\x81\xa6x-0",
+    b"nothing\xe2\x80\x8bthere-0",
+    b"bytes\xff\x9b-0",
+    b"--apply-0",
+    b"..-0",
+    b"...-0",
+    b"quote'\"$(true)-0",
+    b"x" * 240 + b"-0",
+)
+LOG = f"{0:020}.log"
+COMMANDS = (
+    ["verify"],
+    ["list"],
+    ["dump"],
+    ["dump", "--format", "table"],
+    ["dump", "--json"],
+    ["recover"],
+    ["compact", "--cleanup-policy", "compact"],
+    ["retain", "--retention-ms", "1", "--cleanup-policy", "delete"],
+    ["lookup", "--latest"],
+)
+UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\udc80-\udcff]"
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with a partition of each name, and in one of them files of every kind."""
+    directory = tmp_path_factory.mktemp("planted") / "data"
+    directory.mkdir()
+    (directory / "meta.properties").write_bytes(b"version=1\nnode.id=1\ncluster.id=x\n")
+    batch = encode_batch(NewBatch(records=(Record(0, 1, b"key", b"value", ()),)))
+    for name in NAMES:
+        partition = os.path.join(os.fsencode(directory), name)
+        os.mkdir(partition)
+        for file in (LOG.encode(), name[:-2][:200] + b".txt"):
+            with open(os.path.join(partition, file), "wb") as out:
+                out.write(batch)
+    odd = directory / "odd-0"
+    odd.mkdir()
+    (odd / LOG).write_bytes(batch)
+    for number, suffix in enumerate(
+        (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".log.deleted"), 5
+    ):
+        os.mkfifo(odd / f"{number:020}{suffix}")
+        (odd / f"{number + 20:020}{suffix}").symlink_to("/dev/zero")
+        (odd / f"{number + 40:020}{suffix}").mkdir()
+    for side in ("leader-epoch-checkpoint", "partition.metadata", "quorum-state"):
+        os.mkfifo(odd / side)
+    for side in ("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint", ".kafka_cleanshutdown"):
+        os.mkfifo(directory / side)
+    with socket.socket(socket.AF_UNIX) as server:
+        here = os.open(".", os.O_RDONLY)
+        os.chdir(odd)
+        server.bind(f"{99:020}.log")
+        os.fchdir(here)
+        os.close(here)
+    (directory / "ring-0").symlink_to("ring-0")
+    return directory
+
+
+def on_terminal(arguments: list[str]) -> tuple[int, bytes]:
+    """Exit status, and what a terminal is sent on both streams."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "kseg", *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(ours, 1 << 16)
+            except OSError:  # the other end is closed and all is read
+                break
+            if not piece:
+                break
+            shown += piece
+        status = process.wait(timeout=60)
+    os.close(ours)
+    return status, shown
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_name_drives_a_terminal(command: list[str], data: Path) -> None:
+    status, shown = on_terminal([*command, "--no-progress", str(data)])
+    assert status in (0, 1, 4, 5), shown.decode(errors="replace")
+    text = shown.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+    assert not UNSEEN.search(text), UNSEEN.findall(text)
+    assert "line\\nfeed" in text and "line\nfeed" not in text
+
+
+def test_into_a_pipe_a_dump_is_what_kafka_prints(data: Path) -> None:
+    for name in NAMES:
+        path = os.path.join(os.fsencode(data), name, LOG.encode())
+        done = subprocess.run([sys.executable, "-m", "kseg", "dump", path], capture_output=True, check=True)
+        assert done.stdout.startswith(b"Dumping " + path + b"\n")
+
+
+def test_a_quoted_path_is_the_path_again(data: Path) -> None:
+    for name in NAMES:
+        quoted = shell_quoted(os.fsdecode(name))
+        assert not UNSEEN.search(quoted)
+        said = subprocess.run(["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True)
+        assert said.stdout == (b"./" if name.startswith(b"-") else b"") + name
+
+
+def test_json_stays_json_on_a_terminal() -> None:
+    text = '{"a":"\u202e\x7f\x9b\u2028\U000e0041","b":"é😀"}\n'
+    shown = for_terminal(text.encode()).decode()
+    import json
+
+    assert json.loads(shown) == json.loads(text) and not UNSEEN.search(shown)
+
+
+def test_directories_of_an_export_have_safe_names() -> None:
+    texts = [os.fsdecode(name[:-2]) for name in NAMES]
+    names = [_escaped(text) for text in texts]
+    assert len({*names}) == len(texts)
+    for name in names:
+        assert "/" not in name and "\0" not in name and not UNSEEN.search(name) and visible(name) == name
