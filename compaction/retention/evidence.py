@@ -53,10 +53,18 @@ class Evidence:
 def open_log(target: PartitionTarget) -> tuple[PartitionLog, Surroundings | None]:
     """The log with the start that its data directory notes, and what that directory says. Raises UnreadableInput."""
     around = None if target.log_dir is None else surroundings(target.log_dir)
-    noted = (
-        None if around is None else _noted(around, Role.LOG_START_OFFSETS, own_partition_name(target.path))
-    )
-    return PartitionLog(target, log_start_offset=noted or 0), around
+    return PartitionLog(target, log_start_offset=_start_noted(target, around) or 0), around
+
+
+def noted_start(target: PartitionTarget) -> int | None:
+    """Where the log starts as its data directory notes it; None when it does not. Raises UnreadableInput."""
+    return _start_noted(target, None if target.log_dir is None else surroundings(target.log_dir))
+
+
+def _start_noted(target: PartitionTarget, around: Surroundings | None) -> int | None:
+    if around is None:
+        return None
+    return _noted(around, Role.LOG_START_OFFSETS, own_partition_name(target.path))
 
 
 def gather(

@@ -22,7 +22,7 @@ from kseg.compaction.known_settings import (
 )
 from kseg.compaction.retention import rows
 from kseg.compaction.retention.ancient import ancient_steps, decide_ancient, gather_ancient
-from kseg.compaction.retention.evidence import Evidence, gather, open_log
+from kseg.compaction.retention.evidence import Evidence, gather, noted_start, open_log
 from kseg.compaction.retention.options import (
     NO_LIMITS,
     Limits,
@@ -44,11 +44,12 @@ from kseg.compaction.retention.verdicts import Stamp, StampOf, Verdict, verdicts
 from kseg.segment import events
 from kseg.segment import layout as L
 from kseg.segment.apply.prepared import Prepared, carried_out, settle_before
+from kseg.segment.apply.probe import is_known_to_kseg
 from kseg.segment.apply.together import LogTarget, TargetGroup, work_together
 from kseg.segment.errors import UsageError
 from kseg.segment.events import Event
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.largest import record_of
 from kseg.segment.partition.names import SHARE_GROUP_STATE_TOPIC, PartitionState, Role, parse_file_name
 from kseg.segment.partition.topic_settings import TopicSettings
@@ -87,14 +88,28 @@ def prepare(target: LogTarget, options: RetainOptions) -> Generator[Event, None,
         yield unknown
         if not (options.purge or options.unmark):
             return None
-    settle_before(target.path, COMMAND, options)
+    is_resumed = settle_before(target.path, COMMAND, options)
     inputs = inputs_of(target.path)
     result = with_settings(rows.result_row(_name(target), target.path, options), known)
     if options.unmark:
-        return (yield from _unmarked(target, inputs, options, result))
-    if is_ancient(inputs):
-        return (yield from _ancient(target, inputs, options, result))
-    return (yield from _marked(target, inputs, options, result))
+        prepared = yield from _unmarked(target, inputs, options, result)
+    elif is_ancient(inputs):
+        prepared = yield from _ancient(target, inputs, options, result)
+    else:
+        prepared = yield from _marked(target, inputs, options, result)
+        if is_resumed or _is_entry_outdated(target):
+            prepared.result["log_start_moved"] = True
+    return prepared
+
+
+def _is_entry_outdated(target: PartitionTarget) -> bool:
+    """Whether kseg has been here, and the checkpoint notes a start below the first segment: a run that was killed between
+    the partition and the checkpoint leaves that."""
+    if target.log_dir is None or not is_known_to_kseg(target.path):
+        return False
+    noted = noted_start(target)
+    bases = [segment.base_offset for segment in list_partition(target.path).segments]
+    return noted is not None and bool(bases) and noted < bases[0]
 
 
 def known_for(

@@ -25,7 +25,7 @@ from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.work import recover
 from kseg.recovery.verify.side_by_side import against_others
 from kseg.segment.apply.around import Around, around_files
-from kseg.segment.apply.prepared import copy_path
+from kseg.segment.apply.prepared import copy_path, settle_before
 from kseg.segment.apply.probe import has_journal
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event, Failure, Row, Work
@@ -161,6 +161,8 @@ class Run(Around[RecoverOptions]):
         inside = [
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
+        for target in inside:  # what this command left half done would be in the way of the plan
+            settle_before(target.path, self.command, self.options)
         changing, doubtful, outcomes = list[Values](), [], []
         for event in self._over(recover, inside, planned):
             if isinstance(event, Failure):

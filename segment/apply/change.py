@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from kseg.segment.apply.journals import unfinished_in
 from kseg.segment.apply.proof import check_copies, check_disposable
 from kseg.segment.apply.staging import Staged, tail_path
 from kseg.segment.errors import FormatError, Refused
+from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
 from kseg.segment.terminal import shell_quoted
 
@@ -180,13 +181,28 @@ def clear_the_way(directory: str, disk: Disk) -> None:
 
 
 def abandon(journal: Journal, disk: Disk) -> None:
-    """Clear away a change that was not decided: journal, staging, copies. Raises Refused when that cannot be done, or
-    something lies there that is nowhere else."""
+    """Clear away a change that was not decided: journal, staging, copies; the directory has its time again. Raises
+    Refused when that cannot be done, or something lies there that is nowhere else."""
     try:
         if journal.header and journal.kind == PLAN:
             change_of(journal, disk).clear(disk)
         else:
             check_disposable(journal, disk)
             discard(journal.place, disk)
+        # of a journal that was written before its directory was made
+        remove_if_empty(disk, os.path.join(journal.place.directory, KSEG_DIRECTORY))
+        if journal.header.get("is_new") is True:  # made for this
+            remove_if_empty(disk, journal.place.directory)
+        else:
+            give_back_time(journal, disk)
     except OSError as error:
         raise Refused(f"cannot clear away {journal.path}: {error.strerror}") from error
+
+
+def give_back_time(journal: Journal, disk: Disk) -> None:
+    """The modification time of a directory as it was found, the last thing to give back: the journal is gone, so nobody
+    could go on where that cannot be."""
+    mtime_ns = journal.header.get("directory_mtime_ns")
+    if isinstance(mtime_ns, int):
+        with suppress(OSError):
+            disk.change_times(journal.place.directory, mtime_ns)

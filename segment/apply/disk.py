@@ -29,6 +29,7 @@ _FICLONE = 0x40049409  # linux/fs.h: the whole file shares the blocks of another
 _CANNOT = frozenset(
     (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.ENOTTY, errno.EBADF)
 )
+_NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 _NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -76,6 +77,16 @@ class Disk:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with parent_of(path) as (folder, name):
             return os.open(name, flags, 0o666, dir_fd=folder)
+
+    def create_nameless(self, directory: str) -> int | None:
+        """A descriptor of a new file on the file system of `directory` that has no name yet; None where that cannot be."""
+        try:
+            with parent_of(directory) as (folder, name):
+                return os.open(name, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        except OSError as error:
+            if error.errno in _NO_NAMELESS:
+                return None
+            raise
 
     def open_to_write(self, path: str) -> int:
         return open_file(path, os.O_RDWR)
@@ -152,7 +163,7 @@ class Disk:
         except OSError as error:
             if error.errno in (*_NO_LINKS, errno.ENOENT):
                 return False
-            raise
+            raise OSError(error.errno, error.strerror, path) from None  # else it names the descriptor
         finally:
             os.close(folder)
         return True

@@ -16,9 +16,9 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 
-from kseg.segment.apply.change import abandon, clear_the_way, half_done_sentence
+from kseg.segment.apply.change import abandon, clear_the_way, give_back_time, half_done_sentence
 from kseg.segment.apply.course import Seen, is_alike
-from kseg.segment.apply.disk import DISK, Disk, checksum, copy_file, remove_quietly
+from kseg.segment.apply.disk import DISK, Disk, checksum, copy_file, remove_if_empty, remove_quietly
 from kseg.segment.apply.journal import (
     Journal,
     Place,
@@ -56,19 +56,21 @@ class Guard:
         is_new: bool = False,
         in_log_dir: bool | None = None,
         partitions: Sequence[str] = (),
+        new_partitions: Sequence[str] = (),
         disk: Disk = DISK,
     ) -> None:
         """grows: files that are there and will only grow. replaces: those that may change anywhere, or go. creates:
         names that are not there. is_new: the directory was made for this, and goes with its way back. in_log_dir:
         whether it is a data directory; None: what it holds tells. partitions: for the journal of a data directory,
-        the names of the partitions that change with it, and are undone with it. The lock of the data directory is
-        the caller's."""
+        the names of the partitions that change with it, and are undone with it. new_partitions: those of them that are
+        not there yet. The lock of the data directory is the caller's."""
         self._disk = disk
         self._stack = ExitStack()
         self._created: set[str] = set()
         self._grows = sorted(set(grows))
         self._replaces = sorted(set(replaces))
         self._is_new, self._partitions = is_new, list(partitions)
+        self._new_partitions = list(new_partitions)
         self.place = (
             place_for(directory, journal_id)
             if in_log_dir is None
@@ -78,13 +80,13 @@ class Guard:
             self._stack.enter_context(claimed_by_command(directory, disk.follow_links))
             clear_the_way(directory, disk)
             self._journal = self._begun(command)
+            for name in creates:
+                self.will_create(name)
         except BaseException as error:
             self._stack.close()
             if isinstance(error, OSError):
                 raise _refused(directory, error, "nothing was changed") from error
             raise
-        for name in creates:
-            self.will_create(name)
 
     @property
     def journal(self) -> str:
@@ -118,6 +120,7 @@ class Guard:
             "replaces": self._replaces,
             "is_new": self._is_new,
             "partitions": self._partitions,
+            "new_partitions": self._new_partitions,
             "quarantine": None,
         }
         try:
@@ -213,6 +216,7 @@ class GuardWayBack:
             self._found = _seen_by_name(header["inputs"])
             self._grows = [name for name in header["grows"] if name in self._found]
             self._created = [str(line["name"]) for line in journal.lines if line["type"] == "create"]
+            self._new_partitions = [str(name) for name in header.get("new_partitions", ())]
             kept = (journal.line("staged") or {}).get("kept", {})
             self._kept = {str(name): int(crc) for name, crc in kept.items() if name in self._found}
         except (KeyError, ValueError, TypeError) as error:
@@ -300,11 +304,11 @@ class GuardWayBack:
 
     def clear(self) -> None:
         check_disposable(self._journal, self._disk)
+        for name in self._new_partitions:  # made, and not yet written to
+            remove_if_empty(self._disk, self._place.target(name))
         discard(self._place, self._disk)
         if self._journal.header.get("is_new") is True:
             with suppress(OSError):  # something else is in it by now
                 self._disk.remove_directory(self._place.directory)
                 return
-        mtime_ns = self._journal.header.get("directory_mtime_ns")
-        if isinstance(mtime_ns, int):
-            self._disk.change_times(self._place.directory, mtime_ns)
+        give_back_time(self._journal, self._disk)

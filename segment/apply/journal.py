@@ -32,7 +32,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kseg.segment.apply.disk import DISK, Disk, give_owner, remove_if_empty, write_all
+from kseg.segment.apply.disk import DISK, Disk, give_owner, remove_if_empty, remove_quietly, write_all
 from kseg.segment.apply.journal_lines import (
     LIMIT_BYTES,
     PLAN,
@@ -291,22 +291,63 @@ def _content(disk: Disk, path: str) -> bytes:
 
 def begin(place: Place, header: Line, disk: Disk) -> Journal:
     """Write a journal's first line, durably, with the directories that belong to it (whose names the caller syncs
-    before he decides: losing them sooner loses nothing). Raises OSError."""
+    before he decides: losing them sooner loses nothing). Raises OSError, and then nothing of it is left.
+
+    The first name that comes into the directory is that of a whole first line, which tells the directory's time as it
+    was found: killed at any moment, `abandon` knows what to give back. So where `.kseg` is yet to be made, the journal
+    lies beside the files of the partition until it is.
+    """
     status = disk.status(place.directory)
-    for path in place.directories:
-        with suppress(FileExistsError):
-            disk.make_directory(path)
-            if status is not None:
-                give_owner(disk, path, status)
-    descriptor = disk.create(place.journal)
+    data = _first_line(header, place.journal)
+    first = place
+    if place.directories and disk.status(place.directories[0]) is None:
+        first = replace(place, in_log_dir=True)
     try:
-        if status is not None:
-            give_owner(disk, place.journal, status)
-        write_all(disk, descriptor, _first_line(header, place.journal), 0)
+        if first is not place:
+            _write_at_once(first.journal, data, status, disk)
+        for path in place.directories:
+            with suppress(FileExistsError):
+                disk.make_directory(path)
+                if status is not None:
+                    give_owner(disk, path, status)
+        if first is not place:
+            disk.rename(first.journal, place.journal)
+        else:
+            _write_at_once(place.journal, data, status, disk)
+    except BaseException:
+        with suppress(OSError):
+            _withdraw(place, first, status, disk)
+        raise
+    return Journal(place, State.ABANDONED, header)
+
+
+def _withdraw(place: Place, first: Place, status: os.stat_result | None, disk: Disk) -> None:
+    for each in (place, first):
+        remove_quietly(disk, each.journal)
+    for path in reversed(place.directories):
+        remove_if_empty(disk, path)
+    if status is not None:
+        disk.change_times(place.directory, status.st_mtime_ns)
+
+
+def _write_at_once(path: str, data: bytes, like: os.stat_result | None, disk: Disk) -> None:
+    """Make a file that has all its bytes from the moment it has its name, where the file system can do that."""
+    descriptor = disk.create_nameless(os.path.dirname(path) or os.curdir)
+    is_named = descriptor is None
+    if descriptor is None:
+        descriptor = disk.create(path)
+    try:
+        write_all(disk, descriptor, data, 0)
         disk.sync(descriptor)
+        if not is_named and not disk.give_name(descriptor, path):
+            disk.close(descriptor)
+            descriptor = disk.create(path)
+            write_all(disk, descriptor, data, 0)
+            disk.sync(descriptor)
     finally:
         disk.close(descriptor)
-    return Journal(place, State.ABANDONED, header)
+    if like is not None:
+        give_owner(disk, path, like)
 
 
 def _first_line(header: Line, path: str) -> bytes:

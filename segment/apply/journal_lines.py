@@ -135,7 +135,7 @@ def _header(line: Line) -> None:
     text(line, "directory")
     _mtime(line["directory_mtime_ns"])
     _files(line["inputs"])
-    for name in listed(line["partitions"]):
+    for name in (*listed(line["partitions"]), *listed(line.get("new_partitions", []))):
         check_name(name)
     for field in ("quarantine", "after"):
         if line.get(field) is not None:

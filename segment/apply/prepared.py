@@ -71,17 +71,17 @@ def copy_path(output: str, directory: str) -> str:
     return os.path.join(output, os.path.basename(os.path.abspath(directory)))
 
 
-def settle_before(directory: str, command: str, options: ChangeOptions) -> None:
+def settle_before(directory: str, command: str, options: ChangeOptions) -> bool:
     """Before `command` plans: what it left half done itself is brought to its end when it is to write (--apply), all else
-    that is half done is in the way. Raises Refused."""
-    if not is_known_to_kseg(directory):
-        return
+    that is half done is in the way. Gives whether something was brought to its end. Raises Refused."""
+    if not options.apply and not is_known_to_kseg(directory):
+        return False
     from kseg.segment.apply.settle import refuse_half_done, settle
 
     if options.apply:
-        settle(directory, command)
-    else:
-        refuse_half_done(directory)
+        return bool(settle(directory, command))
+    refuse_half_done(directory)
+    return False
 
 
 def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:

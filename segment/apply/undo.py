@@ -17,11 +17,17 @@ first is touched. And it can name an earlier journal of its run, which is undone
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from typing import ParamSpec, Protocol, TypeVar
 
-from kseg.segment.apply.change import abandon, change_of, half_done_sentence, undo_command
+from kseg.segment.apply.change import (
+    abandon,
+    change_of,
+    give_back_time,
+    half_done_sentence,
+    undo_command,
+)
 from kseg.segment.apply.course import Seen, Tail, Token, is_alike
 from kseg.segment.apply.disk import DISK, Disk, checksum, copy, copy_file, link_or_copy, remove_quietly
 from kseg.segment.apply.journal import (
@@ -83,7 +89,7 @@ def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
     The lock of the data directory is the caller's. Raises Refused when there is no such journal, when a directory
     changed since, or with a sentence that says how to go on.
     """
-    if not is_there(place, disk):
+    if not has_traces(place, disk):
         raise Refused(f"there is no journal {place.journal}")
     former = former_place(read_journal(place, disk))
     done, journal, way = _all_back(place, disk)
@@ -95,16 +101,23 @@ def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
     with claimed_by_command(place.directory, disk.follow_links), undisturbed():
         _clear(journal, way, disk)
         if mtime_ns is not None:  # from before the former change, not from between the two
-            disk.change_times(place.directory, mtime_ns)
+            with suppress(OSError):
+                disk.change_times(place.directory, mtime_ns)
     return done
 
 
 def _all_back(place: Place, disk: Disk) -> tuple[list[Undone], Journal, "WayBack | None"]:
     """Put back what the change of one directory did there and in its partitions; only its own journal is left."""
-    places = [place, *(p for p in partition_places(read_journal(place, disk)) if has_traces(p, disk))]
+    inside = partition_places(read_journal(place, disk))
+    begun = [replace(each, in_log_dir=True) for each in inside]  # killed before its directory was made
+    places = [
+        place,
+        *(each for each in inside if has_traces(each, disk)),
+        *(each for each in begun if is_there(each, disk)),
+    ]
     with ExitStack() as stack:
-        for each in places:
-            stack.enter_context(claimed_by_command(each.directory, disk.follow_links))
+        for directory in dict.fromkeys(each.directory for each in places):
+            stack.enter_context(claimed_by_command(directory, disk.follow_links))
         ways = [_way_back(read_journal(each, disk), disk) for each in places]
         for journal, way in ways:
             if way is not None and journal.state is not State.UNDONE:
@@ -367,6 +380,4 @@ class _PlanWayBack:
 
     def clear(self) -> None:
         self._change.clear(self._disk)
-        mtime_ns = self._change.journal.header.get("directory_mtime_ns")
-        if isinstance(mtime_ns, int):
-            self._disk.change_times(self._place.directory, mtime_ns)
+        give_back_time(self._change.journal, self._disk)

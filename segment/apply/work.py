@@ -3,11 +3,12 @@
 import os
 from collections.abc import Iterator
 
+from kseg.segment.apply.change import abandon
 from kseg.segment.apply.disk import DISK
 from kseg.segment.apply.executor import finish
 from kseg.segment.apply.journal import Journal, Place, State, former_place, is_there, place_of, read_journal
 from kseg.segment.apply.journals import journals_in, places_in
-from kseg.segment.apply.lock import locked
+from kseg.segment.apply.lock import claimed, locked
 from kseg.segment.apply.undo import undo
 from kseg.segment.errors import KsegError, Refused, UnreadableInput
 from kseg.segment.events import Event, Failure, Row
@@ -25,7 +26,7 @@ def undo_journal(path: str, go_on: bool) -> Iterator[Event]:
     path: of the journal, of its directory, or of a directory that has just one. What cannot be is a Failure.
     """
     try:
-        place = _journal_at(path)
+        *abandoned, place = _journals_at(path)
         log_dirs = _log_dirs_of(place)
         with locked(log_dirs):
             if go_on:
@@ -35,6 +36,9 @@ def undo_journal(path: str, go_on: bool) -> Iterator[Event]:
                 for log_dir in log_dirs:
                     _refuse_below_a_marker(place, log_dir)
                 whole = next(filter(None, (_journal_around(place, log_dir) for log_dir in log_dirs)), None)
+                for each in abandoned:
+                    with claimed(each.directory):
+                        abandon(read_journal(each), DISK)
                 for undone in undo(place):
                     row = {"undid": undone.command, "files": list(undone.files)}
                     more = {} if whole is None else {"whole_run": whole}
@@ -58,26 +62,39 @@ def _journal_around(place: Place, log_dir: str) -> str | None:
     return ours[-1].journal if ours else None
 
 
-def _journal_at(path: str) -> Place:
+def _journals_at(path: str) -> list[Place]:
+    """The journal that is meant, behind those beside it of changes that were never decided."""
     place = place_of(path)
     if place is not None:
         if not is_there(place, DISK) and not os.path.isdir(path):
             raise UnreadableInput(f"cannot read {path}: there is no such journal")
-        return place
+        return [place]
     if not os.path.isdir(path):
         raise UnreadableInput(f"{path} is no journal of kseg's")
     directory = path.rstrip(os.sep) or path
     if os.path.basename(directory) == KSEG_DIRECTORY:
         directory = os.path.dirname(directory) or os.curdir
     journals = journals_in(directory)
+    abandoned = [journal.place for journal in journals if journal.state is State.ABANDONED]
+    journals = [journal for journal in journals if journal.state is not State.ABANDONED]
     journals = [journal for journal in journals if journal.is_half_done] or journals
-    if not journals:
-        raise UnreadableInput(f"{path} holds no journal of kseg's")
+    followed = {former.id for journal in journals if (former := former_place(journal)) is not None}
+    journals = [
+        journal for journal in journals if journal.place.id not in followed
+    ]  # undone behind the other
     if len(journals) > 1:
+        journals.sort(key=_last_change_ns)  # several can have come in one second
         raise Refused(
             f"{path} holds {len(journals)} journals; name one of them, the newest first: {journals[-1].path}"
         )
-    return journals[0].place
+    if not journals and not abandoned:
+        raise UnreadableInput(f"{path} holds no journal of kseg's")
+    return [*abandoned, *(journal.place for journal in journals)]
+
+
+def _last_change_ns(journal: Journal) -> int:
+    status = DISK.status(journal.path)
+    return 0 if status is None else status.st_mtime_ns
 
 
 def _log_dirs_of(place: Place) -> list[str]:

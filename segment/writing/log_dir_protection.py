@@ -39,6 +39,7 @@ def guard_of(
     is_new: bool = False,
     in_log_dir: bool | None = None,
     partitions: Collection[str] = (),
+    new_partitions: Collection[str] = (),
 ) -> Guard:
     """The journal of one directory (see `Guard`). A replaced file waits under another name before; one that lies there
     under that name goes."""
@@ -55,6 +56,7 @@ def guard_of(
         is_new=is_new,
         in_log_dir=in_log_dir,
         partitions=sorted(partitions),
+        new_partitions=sorted(new_partitions),
     )
 
 
@@ -110,6 +112,9 @@ class LogDirProtection:
                 creates=[name for name, is_there in others.items() if not is_there],
                 in_log_dir=True,
                 partitions=partitions,
+                new_partitions=[
+                    name for name in partitions if not os.path.lexists(os.path.join(self.log_dir, name))
+                ],
             )
         )
         path = self._path(Role.CLEAN_SHUTDOWN)

@@ -1,0 +1,201 @@
+"""kseg in processes whose file system fails: the library of shim.c, and a server that runs command lines under it.
+
+Starting Python for every fault would take most of the time. So one process is started with the library, imports all of kseg,
+and forks a child for each command line; the fault is armed in the child only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import mmap
+import os
+import pkgutil
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("shim.c")
+_HEAD = struct.Struct("<iiiiqqii512s1024s")  # struct control
+_TOP = Path(__file__).resolve().parent.parent.parent
+
+
+class Mode(IntEnum):
+    """What happens at the call."""
+
+    OFF, COUNT, KILL, FAIL, SHORT = range(5)
+
+
+class Kind(IntFlag):
+    """Which calls are counted. GROW: those that may need room. UPDATE: a file that is there is opened for writing."""
+
+    LOOK = 1
+    CHANGE = 2
+    GROW = 4
+    SYNC = 8
+    BYTES = 16
+    UPDATE = 32
+    ALL = LOOK | CHANGE | GROW | SYNC | UPDATE
+    WRITING = CHANGE | SYNC | UPDATE
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """mode at the call number `at` of those of `kinds`. error: an errno. lasts: all calls behind it fail too, as on a disk
+    that is full and stays full."""
+
+    mode: Mode = Mode.COUNT
+    kinds: Kind = Kind.ALL
+    at: int = 0
+    error: int = 0
+    lasts: bool = False
+
+    def __str__(self) -> str:
+        what = os.strerror(self.error) if self.mode is Mode.FAIL else self.mode.name.lower()
+        return f"{what} {'from' if self.lasts else 'at'} call {self.at} of {self.kinds!r}"
+
+
+NO_FAULT = Fault(Mode.OFF)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command line ended. status: its exit status, -9 when it was killed. said: stdout and stderr. calls: how many
+    were counted. struck: the first call to which the fault happened, empty when none."""
+
+    status: int
+    said: str
+    calls: int
+    struck: str
+
+
+def compiler() -> str | None:
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+def build(folder: Path) -> Path:
+    """The library."""
+    library = folder / "shim.so"
+    words = [str(compiler()), "-shared", "-fPIC", "-O1", "-w", str(SOURCE), "-o", str(library), "-ldl"]
+    subprocess.run(words, check=True)
+    return library
+
+
+class Machine:
+    """The server, seen from the test."""
+
+    def __init__(self, library: Path, folder: Path) -> None:
+        self._folder = folder
+        self._control = folder / "control"
+        self._control.write_bytes(bytes(_HEAD.size))
+        self._map = mmap.mmap(os.open(self._control, os.O_RDWR), _HEAD.size)
+        self.environment = {
+            **os.environ,
+            "LD_PRELOAD": str(library),
+            "KSEG_FAULTS": str(self._control),
+            "PYTHONPATH": os.pathsep.join([str(_TOP), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        }
+        self._server: subprocess.Popen[str] | None = None
+
+    def arm(self, fault: Fault, root: Path) -> None:
+        """For every process that has the library: calls below `root`."""
+        packed = _HEAD.pack(
+            fault.mode, fault.error, fault.kinds, fault.lasts, fault.at, 0, 0, 0, os.fsencode(root), b""
+        )
+        self._map[:] = packed
+
+    def disarm(self) -> tuple[int, str]:
+        """(how many calls were counted, the first one to which the fault happened)"""
+        values = _HEAD.unpack(self._map[:])
+        self.arm(NO_FAULT, Path("/"))
+        return values[5], values[9].rstrip(b"\0").decode(errors="replace") if values[6] else ""
+
+    def run(self, words: Sequence[str], root: Path, fault: Fault = NO_FAULT) -> Outcome:
+        """One command line of kseg, in a process of its own. root: the fault happens to calls below it."""
+        if self._server is None:
+            self._server = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tests.faults.shim", str(self._folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=self.environment,
+                text=True,
+                cwd=_TOP,
+            )
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self.arm(Fault(Mode.OFF), root)
+        request = {"words": list(words), "mode": int(fault.mode)}
+        self.arm(
+            Fault(Mode.OFF, fault.kinds, fault.at, fault.error, fault.lasts), root
+        )  # the child turns it on
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        status = int(self._server.stdout.readline())
+        calls, struck = self.disarm()
+        said = (self._folder / "said").read_text(errors="replace")
+        return Outcome(status, said, calls, struck)
+
+    def close(self) -> None:
+        if self._server is not None:
+            assert self._server.stdin is not None
+            self._server.stdin.close()
+            self._server.wait(60)
+        self._map.close()
+
+
+@contextmanager
+def machine(folder: Path) -> Iterator[Machine]:
+    one = Machine(build(folder), folder)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+# --- the server
+
+
+def serve(folder: Path) -> None:
+    """Run a command line for each line on stdin; write its status."""
+    import kseg
+
+    for package in ("cli", "compaction", "recovery", "segment"):
+        for module in pkgutil.walk_packages([str(Path(kseg.__file__).parent / package)], f"kseg.{package}."):
+            importlib.import_module(module.name)
+    control = os.open(os.environ["KSEG_FAULTS"], os.O_RDWR)
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if not child:
+            _become(request["words"], request["mode"], folder, control)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _become(words: Sequence[str], mode: int, folder: Path, control: int) -> None:
+    from kseg.cli.main import run
+
+    signal.alarm(300)
+    status = 70
+    try:
+        said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.pwrite(control, struct.pack("<i", mode), 0)
+        status = run(words)
+        os.pwrite(control, struct.pack("<i", Mode.OFF), 0)
+        sys.stdout.flush()
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))

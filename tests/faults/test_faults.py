@@ -1,0 +1,103 @@
+"""Every command that changes something, killed at every change and failed at every call of the file system it makes.
+
+By default a few of each are tried; KSEG_FAULT_STRIDE=1 tries every call (hours). The calls are those of the whole process,
+whoever makes them (shim.c); without a C compiler the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults import shim
+from tests.faults.cases import CASES
+from tests.faults.incident import Bench
+from tests.faults.shim import Fault, Kind, Machine, Mode
+
+pytestmark = pytest.mark.skipif(shim.compiler() is None, reason="faults of a file system need a C compiler")
+
+STRIDE = int(os.environ.get("KSEG_FAULT_STRIDE", "0"))
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.EMFILE, errno.EDQUOT)
+MEMORY = "/dev/shm"
+KNOWN: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory, prefix="kseg-faults-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def machine(place: Path) -> Iterator[Machine]:
+    folder = place / "machine"
+    folder.mkdir()
+    with shim.machine(folder) as one:
+        yield one
+
+
+@pytest.fixture(scope="module", params=CASES)
+def bench(request: pytest.FixtureRequest, capture_small: Path, place: Path, machine: Machine) -> Bench:
+    case = CASES[request.param]
+    original = place / "original" / request.param
+    case.lay(capture_small, original / "data")
+    return Bench(case, original, place / request.param, machine)
+
+
+def _tried(calls: int, tries: int, first: int) -> Iterator[int]:
+    """Which calls: `tries` of them, spread over all, or with a stride given every so-and-so-many-th."""
+    stride = STRIDE or max(1, calls // tries)
+    return iter(range(first % stride, calls, stride))
+
+
+def _strike(bench: Bench, faults: Iterator[Fault]) -> None:
+    ways = itertools.cycle((False, True))
+    wrong = [
+        sentence
+        for fault in faults
+        for goes_back in ((False, True) if STRIDE else (next(ways),))
+        for sentence in bench.strike(fault, goes_back and bench.case.can_be_undone)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_killed_anywhere_it_goes_on_or_back(bench: Bench) -> None:
+    calls = bench.count(Kind.CHANGE)
+    _strike(bench, (Fault(Mode.KILL, Kind.CHANGE, at) for at in _tried(calls, 6, 1)))
+
+
+def test_any_error_at_any_call_is_one_sentence_and_harms_nothing(bench: Bench) -> None:
+    for kinds, tries in ((Kind.WRITING, 6), (Kind.ALL, 6)):
+        calls = bench.count(kinds)
+        errors = ERRORS if STRIDE else (None,)
+        for number, error in enumerate(errors):
+            _strike(
+                bench,
+                (
+                    Fault(Mode.FAIL, kinds, at, ERRORS[at % len(ERRORS)] if error is None else error)
+                    for at in _tried(calls, tries, 3 + number)
+                ),
+            )
+
+
+@pytest.mark.parametrize(
+    ("error", "kinds"),
+    [(errno.ENOSPC, Kind.GROW), (errno.EROFS, Kind.CHANGE | Kind.UPDATE), (errno.EIO, Kind.ALL)],
+    ids=["full", "read-only", "dead"],
+)
+def test_a_disk_that_fails_for_good(bench: Bench, error: int, kinds: Kind) -> None:
+    """From some call on every one fails, those too that would clear up."""
+    calls = bench.count(kinds)
+    _strike(bench, (Fault(Mode.FAIL, kinds, at, error, lasts=True) for at in _tried(calls, 3, 1)))
+
+
+def test_short_writes_are_gone_on_with(bench: Bench) -> None:
+    calls = bench.count(Kind.BYTES)
+    _strike(bench, (Fault(Mode.SHORT, Kind.BYTES, at) for at in _tried(calls, 2, 0)))
