@@ -355,7 +355,11 @@ def ensure_directory(path: str | os.PathLike[str]) -> None:
     try:
         os.mkdir(path)
     except FileExistsError:
-        if not os.path.isdir(path):
+        try:
+            is_directory = stat.S_ISDIR(os.stat(path).st_mode)
+        except OSError as error:
+            raise Refused(f"cannot read {os.fspath(path)}: {error.strerror}") from error
+        if not is_directory:
             raise Refused(f"cannot create {os.fspath(path)}: it is no directory") from None
     except OSError as error:
         raise Refused(f"cannot create {os.fspath(path)}: {error.strerror}") from error

@@ -2,7 +2,8 @@
 
 The rows of the partitions say which files are whole; those, and no others, get their place when the last partition is
 done. So an export that was killed, interrupted, or ended by --fail-on-damage leaves what was there before. Partitions
-that cannot be read do not keep the others from their place; then the marker `_SUCCESS` is not written.
+that cannot be read do not keep the others from their place; then the marker `_SUCCESS` is not written. Where a file cannot
+be written (a full disk), nothing gets its place.
 """
 
 import os
@@ -49,7 +50,7 @@ class Run:
         """The events of the partitions; behind the last, the files have their place."""
         names: list[str] = []
         sums = dict.fromkeys(SUMMED, 0)
-        failures = 0
+        failures, cannot_write = 0, False
         for event in events:
             yield event
             match event:
@@ -62,10 +63,15 @@ class Run:
                         sums[name] += int(str(values[name]))
                 case Failure():
                     failures += 1
+                    cannot_write = cannot_write or event.exit_status == Refused.exit_status
                 case Finding() if event.severity == ERROR and self._options.fail_on_damage:
                     raise Damaged(f"{event.path} is damaged: nothing was exported (--fail-on-damage)")
         folder = self._folder
         assert folder is not None
+        if cannot_write:  # the same command can be given again, and finds nothing in its way
+            raise Refused(
+                f"nothing was handed over to {self._options.output}: not every file could be written"
+            )
         if not names and not failures:
             names = self._empty()
         if names or not failures:

@@ -197,12 +197,19 @@ def is_partition_directory(path: str) -> bool:
 
 
 def is_log_directory(path: str) -> bool:
-    """Whether `path` holds a file that only a data directory has (so that a partition's parent can be trusted)."""
+    """Whether `path` holds a file that only a data directory has (so that a partition's parent can be trusted).
+
+    Raises UnreadableInput when nobody can tell: who took it for none would change a partition without the broker's lock."""
     try:
         with os.scandir(path) as found:
             return any(is_of_log_directory(entry.name) for entry in found)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except PermissionError:  # what may not be listed can be asked for by name
+        named = (NAME_BY_ROLE[Role.LOCK], NAME_BY_ROLE[Role.META_PROPERTIES])
+        return any(os.path.lexists(os.path.join(path, name)) for name in named)
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
 
 
 def partition_of(path: str, entries: Iterable[Entry]) -> PartitionDirectory:

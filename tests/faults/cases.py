@@ -91,7 +91,18 @@ def _export(capture: Path, made: Path) -> None:
 _RECOVER = (*RECOVER.words, "--jobs", "1")
 _COMPACT = (*COMPACT.words, "--jobs", "1")
 _RETAIN = ("retain", "--now", NOW, "--jobs", "1")
-_APPEND = ("append", "--from", "LINES", "--now", NOW, "--segment-bytes", "1KiB", "--batch-records", "10")
+_APPEND = (
+    "append",
+    "--apply",
+    "--from",
+    "LINES",
+    "--now",
+    NOW,
+    "--segment-bytes",
+    "1KiB",
+    "--batch-records",
+    "10",
+)
 
 CASES = {
     "recover": Case(RECOVER.lay, (*_RECOVER, "--apply", "DATA")),
@@ -99,11 +110,8 @@ CASES = {
     "recover --rebuild": Case(_rolled(RECOVER.lay), (*_RECOVER, "--rebuild", "--apply", "DATA")),
     "recover --mark-clean": Case(RECOVER.lay, (*_RECOVER, "--mark-clean", "--apply", "DATA")),
     "recover --quarantine": Case(RECOVER.lay, (*_RECOVER, "--quarantine", "ASIDE", "--apply", "DATA")),
-    "recover --output": Case(RECOVER.lay, (*_RECOVER, "--output", "OUT", "DATA")),
-    "recover --output, links": Case(RECOVER.lay, (*_RECOVER, "--hard-link", "--output", "OUT", "DATA")),
     "compact": Case(COMPACT.lay, (*_COMPACT, "--apply", "DATA")),
     "compact --include-active": Case(COMPACT.lay, (*_COMPACT, "--include-active", "--apply", "DATA")),
-    "compact --output": Case(COMPACT.lay, (*_COMPACT, "--output", "OUT", "DATA")),
     "retain": Case(RETAIN.lay, (*_RETAIN, *_ONE_DAY, "--apply", "DATA")),
     "retain --purge": Case(RETAIN.lay, (*_RETAIN, *_ONE_DAY, "--purge", "--apply", "DATA"), purges=True),
     "retain --unmark": Case(_marked, (*_RETAIN, "--unmark", "--apply", "DATA")),
