@@ -90,7 +90,7 @@ def _export(capture: Path, made: Path) -> None:
 
 _RECOVER = (*RECOVER.words, "--jobs", "1")
 _COMPACT = (*COMPACT.words, "--jobs", "1")
-_RETAIN = ("retain", "--now", NOW, "--jobs", "1")
+_RETAIN = ("retain", "--cleanup-policy", "delete", "--now", NOW, "--jobs", "1")
 _APPEND = (
     "append",
     "--apply",
