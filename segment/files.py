@@ -350,16 +350,23 @@ def write_new_file(
         return file.size_bytes
 
 
+def is_directory(path: str | os.PathLike[str]) -> bool | None:
+    """Whether `path` is a directory, or leads to one; None when there is nothing. Raises UnreadableInput when nobody can
+    tell: os.path.isdir would say no."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {os.fspath(path)}: {error.strerror}") from error
+
+
 def ensure_directory(path: str | os.PathLike[str]) -> None:
     """Make a directory unless it is there (its parent must be); raises Refused when that cannot be."""
     try:
         os.mkdir(path)
     except FileExistsError:
-        try:
-            is_directory = stat.S_ISDIR(os.stat(path).st_mode)
-        except OSError as error:
-            raise Refused(f"cannot read {os.fspath(path)}: {error.strerror}") from error
-        if not is_directory:
+        if not is_directory(path):
             raise Refused(f"cannot create {os.fspath(path)}: it is no directory") from None
     except OSError as error:
         raise Refused(f"cannot create {os.fspath(path)}: {error.strerror}") from error

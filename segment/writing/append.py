@@ -41,7 +41,7 @@ Numbers = dict[str, object]
 def append_target(path: str) -> PartitionTarget:
     """The partition that PATH names, there or not yet, and its log dir. Raises UsageError for a file."""
     path = path.rstrip(os.sep) or path
-    if os.path.lexists(path) and not os.path.isdir(path):
+    if os.path.lexists(path) and not is_directory(path):
         raise UsageError(f"{path} is a file; append takes the directory of a partition")
     head, tail = os.path.split(path)
     parent = os.path.join(path, os.pardir) if tail in ("", os.curdir, os.pardir) else head or os.curdir
@@ -169,7 +169,7 @@ class Job(Protocol):
 def _job(
     target: PartitionTarget, options: AppendOptions, first: Sequence[Numbered], protection: Protection | None
 ) -> Job:
-    is_there = os.path.isdir(target.path) and bool(os.listdir(target.path))
+    is_there = bool(is_directory(target.path)) and bool(os.listdir(target.path))
     if not is_there:
         _refuse_name(target.path)
     if options.ancient or (is_there and list_partition(target.path).ancient_files):

@@ -13,7 +13,7 @@ from typing import Self
 
 from kseg.segment.apply.guard import Guard
 from kseg.segment.apply.settle import refuse_half_done
-from kseg.segment.files import ensure_directory
+from kseg.segment.files import ensure_directory, is_directory
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.targets import PartitionTarget
@@ -40,7 +40,7 @@ class Protection:
         if self._log_dir is not None:
             self._stack.enter_context(self._log_dir)
         try:
-            if os.path.isdir(self.target.path):
+            if is_directory(self.target.path):
                 refuse_half_done(self.target.path)
         except BaseException:
             self._stack.close()
@@ -66,7 +66,7 @@ class Protection:
     def begin(self, grows: Iterable[str] = (), replaces: Iterable[str] = ()) -> None:
         """The partition is about to change: these files of it, and new ones (`will_create`). Makes the directory."""
         path = self.target.path
-        is_new = not os.path.isdir(path)
+        is_new = not is_directory(path)
         if self._log_dir is not None:
             self._log_dir.begin([os.path.basename(os.path.abspath(path))])
         ensure_directory(path)
