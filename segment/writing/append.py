@@ -20,6 +20,7 @@ from kseg.segment import layout as L
 from kseg.segment.apply.settle import refuse_half_done
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.events import Event, Row
+from kseg.segment.files import is_directory
 from kseg.segment.partition.directory import is_log_directory, list_partition, own_partition_name
 from kseg.segment.partition.names import PartitionState
 from kseg.segment.targets import PartitionTarget
