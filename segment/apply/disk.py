@@ -55,6 +55,9 @@ class Disk:
                 return sorted(os.listdir(descriptor))
         except FileNotFoundError:
             return []
+        except OSError as error:
+            error.filename = path  # not the descriptor
+            raise
 
     def open_to_read(self, path: str) -> int:
         return open_file(path, os.O_RDONLY)
