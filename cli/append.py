@@ -341,6 +341,8 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
         f"({counted(values['bytes'], 'byte')}) {what} at offset {values['first_offset']}; "
         f"{end} at {values['log_end_offset']}, {counted(values['segments_rolled'], 'segment')} rolled"
     )
+    if values["is_new"] and values["becomes_stray"]:
+        yield "  without --topic-id a broker (KRaft, 3.7+) takes it for a stray, and makes an empty partition anew"
     if values["journal"] is not None:
         yield f"  undo with: kseg undo {shell_quoted(str(values['journal']))}"
 

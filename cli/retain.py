@@ -285,7 +285,10 @@ def command(
 
     def advice() -> str:
         if run.is_due:
-            return apply_command("retain", given, topics, paths)
+            if run.choice is None:
+                return apply_command("retain", given, topics, paths)
+            can = run.choice.attainable_bytes
+            return apply_command("retain", {**given, "--free": can}, topics, paths) if can else ""
         if run.choice is not None and not purge:
             of_purge = {"--purge": True, "--file-delete-delay-ms": "0", "--partition": partition}
             return apply_command("retain", of_purge, topics, paths)

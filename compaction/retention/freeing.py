@@ -105,6 +105,11 @@ class Choice:
     file_systems: tuple[FileSystemChoice, ...]
     cuts: Mapping[str, int]
 
+    @property
+    def attainable_bytes(self) -> int:
+        """What was wanted, or as much as every file system can give."""
+        return min((min(each.wanted_bytes, each.freeable_bytes) for each in self.file_systems), default=0)
+
 
 def choose(surveys: Sequence[Survey], wanted_bytes: int) -> Choice:
     """The choice for each file system, in the order of the first partition on it."""

@@ -22,7 +22,7 @@ from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.events import Event, Row
 from kseg.segment.files import is_directory
 from kseg.segment.partition.directory import is_log_directory, list_partition, own_partition_name
-from kseg.segment.partition.names import PartitionState
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.targets import PartitionTarget
 from kseg.segment.undisturbed import listening, undisturbed
 from kseg.segment.writing.append_input import AppendInput
@@ -67,7 +67,7 @@ def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
             journal = protection.journal
             yield from protection.findings
         applied = options.apply and rehearsal.changes_something
-        yield Row(_head(target) | {"applied": applied} | result | {"journal": journal})
+        yield Row(_head(target, options) | {"applied": applied} | result | {"journal": journal})
 
 
 def _protected(target: PartitionTarget, options: AppendOptions) -> AbstractContextManager[Protection | None]:
@@ -180,10 +180,22 @@ def _job(
     return LogAppending(target, options, first, is_there, protection)
 
 
-def _head(target: PartitionTarget) -> dict[str, object]:
+def _head(target: PartitionTarget, options: AppendOptions) -> dict[str, object]:
     name = own_partition_name(target.path)
     shown = os.path.basename(os.path.abspath(target.path)) if name is None else name.text
-    return {"type": "result", "command": COMMAND, "partition": shown}
+    return {
+        "type": "result",
+        "command": COMMAND,
+        "partition": shown,
+        "becomes_stray": _becomes_stray(target, options),
+    }
+
+
+def _becomes_stray(target: PartitionTarget, options: AppendOptions) -> bool:
+    """Whether a broker sets the partition aside when it starts: it has no topic id, and gets none here."""
+    name = NAME_BY_ROLE[Role.PARTITION_METADATA]
+    has_id = options.topic_id is not None or os.path.exists(os.path.join(target.path, name))
+    return target.log_dir is not None and not has_id and not options.ancient
 
 
 def _first(rows: Iterator[Numbered]) -> tuple[Numbered, ...]:

@@ -119,7 +119,8 @@ def reopen_partition(log: PartitionLog, rules: RollRules, now_ms: int | None = N
 
 
 def _refused(path: str, why: str, directory: str | None = None) -> Refused:
-    return Refused(f"{path}: {why}; nothing was appended (kseg recover {directory or path} says what to do)")
+    place = directory or (path if os.path.isdir(path) else os.path.dirname(path))
+    return Refused(f"{path}: {why}; nothing was appended (kseg recover {place} says what to do)")
 
 
 def _refuse_unfinished(log: PartitionLog) -> None:

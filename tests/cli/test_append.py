@@ -262,3 +262,26 @@ def test_ctrl_c_leaves_everything_as_it_was(tmp_path: Path, moment: str) -> None
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130 and b"interrupted" in err and out == b""
     assert {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()} == before
+
+
+def test_a_new_partition_without_a_topic_id_is_told_to_become_stray(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log_dir = healthy.log_dir(tmp_path / "data")
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"value":"a"}\n')
+    words = ["append", "--from", str(lines), str(log_dir / "new-0")]
+    assert run(words) == 1
+    assert "without --topic-id a broker" in capfd.readouterr().out
+    assert run([*words, "--topic-id", healthy.TOPIC_ID]) == 1
+    assert "--topic-id a broker" not in capfd.readouterr().out
+
+
+def test_a_damaged_segment_sends_to_the_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    hurt = healthy.partition(tmp_path / "hurt-0")
+    index = max(hurt.glob("*.index"))
+    index.write_bytes(index.read_bytes() + b"\1")
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"value":"a"}\n')
+    assert run(["append", "--from", str(lines), str(hurt)]) == 4
+    assert f"(kseg recover {hurt} says what to do)" in capfd.readouterr().err

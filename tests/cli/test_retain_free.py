@@ -163,6 +163,7 @@ def test_what_cannot_be_freed_is_said_and_nothing_is_changed(
         assert f"(--free {free['freeable_bytes']}); nothing was changed" in said.err
         assert run(["retain", "--free", "1GiB", *NOW, str(data)]) == 1
         out = capfd.readouterr().out
+        assert out.splitlines()[-1].startswith(f"next: kseg retain --apply --free {free['freeable_bytes']} ")
         assert "that cannot be reached" in out and "topics that are compacted only 4,695" in out
     status, _ = say("--free", str(free["freeable_bytes"]), "--apply", *NOW, data)
     assert status == 0
