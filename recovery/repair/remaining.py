@@ -5,10 +5,11 @@ gets past it. Nothing here can set such a batch right; a directory that holds on
 """
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 
 from kseg.recovery.policy import Repair
-from kseg.segment.findings import Finding
+from kseg.segment.findings import ERROR, Finding
 
 # What a repair cannot help, by what it does to the partition.
 _HARM = {
@@ -28,6 +29,20 @@ def with_doubt(repair: Repair) -> Repair:
     for finding in repair.findings:
         if finding.id in _HARM and not _goes(repair, finding):
             return replace(repair, doubt=f"holds {_HARM[finding.id]} ({finding.id})")
+    return repair
+
+
+def with_what_remains(repair: Repair, findings: Iterable[Finding]) -> Repair:
+    """A repair that changes nothing, with a doubt when errors were found: then nothing is not all there is to say.
+    findings: of policy salvage, which looks at every byte."""
+    if repair.doubt:
+        return repair
+    for finding in findings:
+        if finding.severity == ERROR:
+            name = os.path.basename(finding.path)
+            return replace(
+                repair, doubt=f"{name}: {finding.kind.sentence} ({finding.id}), and stays as it is"
+            )
     return repair
 
 

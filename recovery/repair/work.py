@@ -17,8 +17,10 @@ from contextlib import suppress
 from kseg.recovery.policy import Circumstances, Policy, Repair
 from kseg.recovery.repair import rows
 from kseg.recovery.repair.circumstances import circumstances_of
+from kseg.recovery.repair.obstacles import obstacles, refuse_obstructed, with_obstacles
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.reach import NOTHING_UNREAD, unread
+from kseg.recovery.repair.remaining import with_what_remains
 from kseg.recovery.repair.subject import Subject, subject_of
 from kseg.recovery.salvage.left_alone import left_alone
 from kseg.segment.apply.prepared import Prepared, carried_out, copy_path, settle_before
@@ -62,7 +64,8 @@ def _prepared(subject: Subject, options: RecoverOptions) -> Generator[Event, Non
     around = circumstances_of(subject.directory, subject.partition, subject.log_dir, options)
     found = DirectoryImage.of(subject.found)
     identity = options.identity_of(subject.directory)
-    is_ordinary = identity.finding is None
+    in_the_way = obstacles(subject.directory)
+    is_ordinary = identity.finding is None and not in_the_way
     repair = _at_a_glance(subject, found, around, options) if is_ordinary else None
     if repair is None:
         repair = _repair(subject, options.policy, around, options)
@@ -70,14 +73,18 @@ def _prepared(subject: Subject, options: RecoverOptions) -> Generator[Event, Non
             from kseg.recovery.repair.topic_ids import with_topic_id
 
             repair = with_topic_id(repair, subject.directory, subject.log_dir, options.topic_id, identity)
+    repair = with_obstacles(repair, subject.directory, in_the_way)
     yield from filter(subject.concerns, repair.findings)
     if repair.death is not None:
         yield from _death(subject, repair)
         return None
     plan = _plan(subject, found, repair)
+    refuse_obstructed(plan, in_the_way)
     for row in step_rows(subject.name, plan):
         yield Row(row)
-    costs = _costs(subject, repair, plan, around, options)
+    salvaged, costs = _costs(subject, repair, plan, around, options)
+    if plan.is_empty:
+        repair = with_what_remains(repair, [each for each in salvaged.findings if subject.concerns(each)])
     around_copy = options.copy_of(subject.log_dir)
     return Prepared(
         plan=plan,
@@ -146,9 +153,9 @@ def _plan(subject: Subject, found: DirectoryImage, repair: Repair) -> Plan:
 
 def _costs(
     subject: Subject, repair: Repair, plan: Plan, around: Circumstances, options: RecoverOptions
-) -> dict[str, rows.Row]:
-    """What either policy costs. Salvage reads every byte: where it has nothing to say, no broker loses anything. A
-    broker that loads cleanly reads next to nothing, so its peace proves nothing."""
+) -> tuple[Repair, dict[str, rows.Row]]:
+    """The answer of policy salvage, and what either policy costs. Salvage reads every byte: where it has nothing to say, no
+    broker loses anything. A broker that loads cleanly reads next to nothing, so its peace proves nothing."""
     if options.policy is Policy.SALVAGE:
         worries = [f for f in repair.findings if f.severity != INFO and f.id not in _NO_LOAD_MINDS]
         is_at_peace = plan.is_empty and not worries
@@ -158,11 +165,11 @@ def _costs(
         loaded = repair
         salvaged = repair if repair.is_orderly else _repair(subject, Policy.SALVAGE, around, options)
     if salvaged is loaded:
-        return {policy.value: rows.cost_row(salvaged) for policy in Policy}
+        return salvaged, {policy.value: rows.cost_row(salvaged) for policy in Policy}
     left = NOTHING_UNREAD
     if loaded.death is None and salvaged.death is None and not subject.is_ancient:
         left = unread(subject.directory, loaded.image, salvaged.image, loaded.log_end_offset)
-    return {
+    return salvaged, {
         Policy.SALVAGE.value: rows.cost_row(salvaged),
         Policy.KAFKA.value: rows.cost_row(loaded, salvaged.removed, left),
     }

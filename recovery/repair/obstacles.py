@@ -1,0 +1,42 @@
+"""Directories in the place of files: neither a broker nor a repair can make a file of that name."""
+
+import os
+from dataclasses import replace
+
+from kseg.recovery.policy import Repair
+from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.plan.steps import Plan, Rename, Write
+
+
+def obstacles(directory: str) -> list[str]:
+    """Names of the directories in a partition that are named like Kafka's files. Raises UnreadableInput."""
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError as error:
+        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+    return sorted(name for name in names if parse_file_name(name).role is not Role.UNKNOWN)
+
+
+def with_obstacles(repair: Repair, directory: str, names: list[str]) -> Repair:
+    """The same repair, which says that these directories are in the way."""
+    if not names:
+        return repair
+    findings = [
+        Finding("unknown-file", os.path.join(directory, name), "a directory stands in the place of a file")
+        for name in names
+    ]
+    doubt = repair.doubt or f"{names[0]} is a directory, where a broker keeps a file; move it away"
+    return replace(repair, findings=(*findings, *repair.findings), doubt=doubt)
+
+
+def refuse_obstructed(plan: Plan, names: list[str]) -> None:
+    """Raises Refused when a step would make a file where a directory stands."""
+    made = {step.name for step in plan.steps if isinstance(step, Write)}
+    made |= {step.new_name for step in plan.steps if isinstance(step, Rename)}
+    for name in names:
+        if name in made:
+            path = os.path.join(plan.directory, name)
+            raise Refused(f"{path} is a directory, and a repair has to make a file there: move it away first")

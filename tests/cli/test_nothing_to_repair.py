@@ -1,0 +1,127 @@
+"""`recover` never says 'nothing to repair' with exit 0 beside an error of `verify`: a plan, a refusal or a sentence."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from fixtures import healthy
+from fixtures.diseases import batch_spans
+from kseg.cli.main import run
+from kseg.segment.crc import crc32c
+from tests.recovery.salvage_cases import log
+
+CASES = int(os.environ.get("KSEG_NOTHING_TO_REPAIR", "40"))
+SEED = int(os.environ.get("KSEG_NOTHING_TO_REPAIR_SEED", "20261122"))
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return healthy.log_dir(tmp_path_factory.mktemp("healthy") / "data")
+
+
+@pytest.fixture
+def partition(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "data")) / "metro-0"
+
+
+def hurt_anything(rng: random.Random, partition: Path) -> None:
+    file = rng.choice(sorted(path for path in partition.iterdir() if path.is_file()))
+    data = bytearray(file.read_bytes())
+    match rng.randrange(7):
+        case 0 | 1 if data:
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        case 2:
+            del data[rng.randrange(len(data) + 1) :]
+        case 3:
+            data += bytes(rng.randrange(1, 100))
+        case 4:
+            file.unlink()
+            file.mkdir()
+            return
+        case 5:
+            other = rng.choice(sorted(path for path in partition.glob(f"*{file.suffix}") if path.is_file()))
+            data = bytearray(other.read_bytes())
+        case _:
+            (partition / f"{rng.randrange(400):020}.kafka").write_bytes(rng.randbytes(100))
+    file.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("policy", ["salvage", "kafka"])
+@pytest.mark.parametrize("case", range(CASES))
+def test_an_error_of_verify_is_never_nothing_to_repair(partition: Path, case: int, policy: str) -> None:
+    rng = random.Random(f"{SEED}-{case}")
+    for _ in range(rng.randint(1, 2)):
+        hurt_anything(rng, partition)
+    verified = run(["verify", str(partition)])
+    planned = run(["recover", "--policy", policy, str(partition)])
+    assert {verified, planned} <= {0, 1, 4, 5}
+    if verified:
+        assert planned
+
+
+def test_files_of_kafka_0_7_beside_segments(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A broker does not look at them; recover says so, and what is wrong with them."""
+    (partition / f"{0:020}.kafka").write_bytes(b"\xff" * 100)
+    assert run(["verify", str(partition)]) == 1
+    capfd.readouterr()
+    assert run(["recover", str(partition)]) == 1
+    assert "still not sound: 00000000000000000000.kafka" in capfd.readouterr().out
+
+
+@pytest.mark.evidence("directory-in-place")
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_a_directory_in_the_place_of_a_side_file_is_refused(
+    partition: Path, capfd: pytest.CaptureFixture[str], suffix: str
+) -> None:
+    file = log(partition).with_suffix(suffix)
+    file.unlink()
+    file.mkdir()
+    assert run(["recover", "--apply", str(partition)]) == 4
+    assert f"{file} is a directory" in capfd.readouterr().err
+
+
+@pytest.mark.evidence("directory-in-place")
+def test_a_directory_where_nothing_has_to_be_written_is_said(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (partition / f"{400:020}.log").mkdir()
+    assert run(["recover", str(partition)]) == 1
+    assert "is a directory, where a broker keeps a file" in capfd.readouterr().out
+
+
+# --- which batch is valid
+
+
+def with_header(file: Path, number: int, position: int, value: int) -> None:
+    """Another 32-bit number in the header of a batch, under a right checksum."""
+    data = bytearray(file.read_bytes())
+    at, size = batch_spans(file)[number]
+    struct.pack_into(">i", data, at + position, value)
+    struct.pack_into(">I", data, at + 17, crc32c(bytes(data[at + 21 : at + size])))
+    file.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize(("position", "value"), [(57, 1000), (57, -5)])
+def test_an_impossible_count_stays_and_is_named(
+    partition: Path, capfd: pytest.CaptureFixture[str], position: int, value: int
+) -> None:
+    """The offsets can be true: consumers stop there, a broker loads it, and nobody can set it right."""
+    with_header(log(partition), 3, position, value)
+    assert run(["recover", str(partition)]) == 1
+    assert "still not sound" in capfd.readouterr().out
+
+
+def test_a_last_offset_below_the_first_is_no_valid_batch(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No log can hold it: it goes to the quarantine, although its checksum is right."""
+    with_header(log(partition), 3, 23, -1)
+    assert run(["verify", str(partition)]) == 1
+    assert run(["recover", str(partition)]) == 1
+    assert "policy salvage takes out" in capfd.readouterr().out
