@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kseg.cli.carried_words import carried_words
 from kseg.cli.settings_words import settings_words
 from kseg.cli.tally import counted
 from kseg.segment import layout as L
@@ -118,5 +119,6 @@ def _log_dir(values: Values) -> Iterator[str]:
     offsets = ", ".join(f"{name} {offset}" for name, offset in values["next_dirty_offsets"].items())
     verb = "noted" if values["applied"] else "to be noted"
     yield f"{visible(str(values['log_dir']))}: first dirty offsets {verb}: {offsets or 'none'}"
+    yield from carried_words(values)
     if values.get("journal"):
         yield f"  undo all with: kseg undo {shell_quoted(str(values['journal']))}"

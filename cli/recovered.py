@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kseg.cli.carried_words import carried_words
 from kseg.cli.tally import counted
 from kseg.segment.terminal import shell_quoted, visible
 
@@ -50,6 +51,7 @@ def _result(values: Values) -> Iterator[str]:
             if policy in costs:
                 yield f"  policy {policy} {_cost(costs[policy])}"
         yield from _choice(costs)
+    yield from carried_words(values)
     for key, label in (("quarantine", "what was taken out"), ("journal", "undo with: kseg undo")):
         if values.get(key):
             yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"
@@ -57,6 +59,8 @@ def _result(values: Values) -> Iterator[str]:
 
 def _done(values: Values) -> str:
     steps = int(values.get("steps") or 0)
+    if values.get("whole") is False:
+        return f"checkpoints of the copies written to {visible(str(values['output']))}"
     if values.get("output"):
         return f"copied to {visible(str(values['output']))} with {counted(steps, 'change')}"
     if not steps:

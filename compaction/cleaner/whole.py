@@ -1,15 +1,21 @@
-"""What a run of `compact` does around the partitions (`around`): it keeps cleaner-offset-checkpoint in line.
+"""What a run of `compact` does around the partitions (`around`): it keeps cleaner-offset-checkpoint in line, and gives
+copies their lines of all checkpoints (`carried`).
 
 Until that is written the offset there is too low, and a cleaner does again what is done already.
 """
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kseg.compaction.around import CheckpointRun, Entries, Values
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.compaction.cleaner.rows import COMMAND, log_dir_row
+from kseg.segment.apply.carried import carried_row, carry, entries_of
 from kseg.segment.apply.prepared import copy_path
+from kseg.segment.errors import KsegError
+from kseg.segment.events import Event, Failure, Row
+from kseg.segment.partition.directory import is_log_directory, own_partition_name
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
 from kseg.segment.targets import Target, directory_of
 
@@ -21,8 +27,43 @@ class Run(CheckpointRun[CompactOptions]):
     role = Role.CLEANER_OFFSETS
     why = "first dirty offsets as the logs are"
 
+    def __init__(self, options: CompactOptions) -> None:
+        super().__init__(options)
+        self._copied: dict[
+            str, Entries
+        ] = {}  # by data directory the partitions, with their first dirty offsets
+
     def log_dirs_of(self, targets: Sequence[Target]) -> list[str]:
         return [] if self.options.output is not None else super().log_dirs_of(targets)
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        yield from super().through(events)
+        output = self.options.output
+        for log_dir, offsets in self._copied.items() if output is not None else ():
+            carried = entries_of(log_dir, offsets)
+            cleaned = {key: offset for key, offset in offsets.items() if offset is not None}
+            carried[self.role] = {**carried.get(self.role, {}), **cleaned}
+            try:
+                carry(carried, offsets, str(output))
+            except KsegError as error:
+                yield Failure(log_dir, str(error), error.exit_status)
+                continue
+            done = {"applied": True, "journal": None, "output": output, "checkpoints": carried_row(carried)}
+            yield Row(self.row_of(log_dir, {key: offsets[key] for key in cleaned}, done))
+
+    def note(self, event: Event) -> None:
+        super().note(event)
+        if isinstance(event, Row) and event.values.get("type") == "result" and event.values.get("output"):
+            self._note_copy(event.values)
+
+    def _note_copy(self, result: Mapping[str, Any]) -> None:
+        """What a partition's data directory says of it goes with the copy."""
+        directory = str(result["directory"])
+        name, log_dir = own_partition_name(directory), os.path.dirname(directory) or os.curdir
+        if name is None or not is_log_directory(log_dir):
+            return
+        is_said, offset = self.entry_of(result, name)
+        self._copied.setdefault(log_dir, {})[name.topic, name.partition] = offset if is_said else None
 
     def copy_of(self, target: Target) -> str | None:
         output = self.options.output

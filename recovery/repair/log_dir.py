@@ -27,6 +27,7 @@ from kseg.recovery.repair.marker import (
     listed,
     why_it_goes,
 )
+from kseg.segment.apply.carried import Carried, entries_of
 from kseg.segment.errors import FormatError, Refused, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -46,7 +47,11 @@ from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh, content_of
 from kseg.segment.plan.steps import Plan, Remove, Step, Write
-from kseg.segment.sidecar.checkpoint import encode_offset_checkpoint
+from kseg.segment.sidecar.checkpoint import (
+    decode_offset_checkpoint,
+    encode_offset_checkpoint,
+    offsets_by_partition,
+)
 
 COMMAND = "recover"
 
@@ -213,6 +218,19 @@ def _marking(
         why = f"not all it says of the data directory is true: {listed(reasons)}"
         return _Marking(why=why)
     return _Marking(True, marker.content, "what it says of the data directory holds again", is_left=is_there)
+
+
+def carried_entries(log_dir: str, plan: Plan, outcomes: Sequence[PartitionOutcome]) -> Carried:
+    """What the checkpoints say of the partitions of this run, once they are as the closing plan has them."""
+    wanted = {outcome.key for outcome in outcomes if outcome.has_checkpoints}
+    carried = entries_of(log_dir, wanted)
+    for role in OFFSET_CHECKPOINT_ROLES:
+        for step in plan.steps:
+            if isinstance(step, Write) and step.name == NAME_BY_ROLE[role]:
+                data = b"".join(piece.data for piece in step.content if isinstance(piece, Fresh))
+                offsets = offsets_by_partition(decode_offset_checkpoint(data))
+                carried[role] = {key: offset for key, offset in offsets.items() if key in wanted}
+    return carried
 
 
 def plan_of_copy(plan: Plan) -> Plan:

@@ -81,10 +81,10 @@ class Run(Around[RecoverOptions]):
                     opening = _opening_of(log_dir)
                     self._markers[log_dir] = self._markers[log_dir] if opening is None else opening.marker
 
-        if self.options.apply:
+        if self.options.apply or self.options.output is not None:
             around = around_files(targets)
             self._alone = {each: around[each] for each in around if each not in self.log_dirs}
-        for log_dir, files in self._alone.items():
+        for log_dir, files in self._alone.items() if self.options.apply else ():
             self._begin_alone(log_dir, files)
 
     def _begin_alone(self, log_dir: str, files: Sequence[FileTarget]) -> None:
@@ -103,7 +103,9 @@ class Run(Around[RecoverOptions]):
         yield from super().through(events)
         for log_dir, files in self._alone.items():
             opening = self._openings.get(log_dir)
-            if opening is not None:
+            if self.options.output is not None:
+                yield Row(self._copied_alone(log_dir, files))
+            elif opening is not None:
                 yield Row(self._close_alone(log_dir, opening, {directory_of(file) for file in files}))
 
     def _close_alone(self, log_dir: str, opening: str, directories: set[str]) -> Values:
@@ -223,8 +225,8 @@ class Run(Around[RecoverOptions]):
         opening = self._openings.get(log_dir)
         copy = self.options_for_work().copy_of(log_dir)
         if copy is not None:
-            if self._is_whole(log_dir):
-                yield Row(_log_dir_row(told, self._copied(plan, copy), doubts))
+            if outcomes:
+                yield Row(_log_dir_row(told, self._copied(log_dir, plan, copy, outcomes), doubts))
         # else the one journal there may be undoes all
         elif not plan.is_empty or len(changed) >= 2 or opening is not None:
             yield Row(_log_dir_row(told, self._carried_out(log_dir, plan, opening, changed), doubts))
@@ -251,11 +253,37 @@ class Run(Around[RecoverOptions]):
         """Whether all partitions of a data directory were worked on, and not some that were picked."""
         return self._looked_at.get(log_dir) == len(own_files.partitions_in(log_dir))
 
-    def _copied(self, plan: Plan, copy: str) -> Values:
+    def _copied(self, log_dir: str, plan: Plan, copy: str, outcomes: Sequence[PartitionOutcome]) -> Values:
+        """All of the data directory's own files where all of it was copied, else what its checkpoints say of the copies."""
+        from kseg.segment.apply.carried import carried_row, carry
         from kseg.segment.apply.output import write_files
 
-        write_files(own_files.plan_of_copy(plan), copy, hard_link=self.options.hard_link)
-        return {"applied": True, "journal": None, "quarantine": None, "output": copy}
+        carried = own_files.carried_entries(log_dir, plan, outcomes)
+        is_whole = self._is_whole(log_dir)
+        if is_whole:
+            write_files(own_files.plan_of_copy(plan), copy, hard_link=self.options.hard_link)
+        else:
+            carry(carried, [outcome.key for outcome in outcomes if outcome.has_checkpoints], copy)
+        return {
+            "applied": True,
+            "journal": None,
+            "quarantine": None,
+            "output": copy,
+            "whole": is_whole,
+            "checkpoints": carried_row(carried),
+        }
+
+    def _copied_alone(self, log_dir: str, files: Sequence[FileTarget]) -> Values:
+        """Of partitions of which single segments were named: what their data directory says of them, as it stands there."""
+        from kseg.segment.apply.carried import carried_row, carry, entries_of
+
+        names = (own_partition_name(directory_of(file)) for file in files)
+        keys = {(name.topic, name.partition) for name in names if name is not None}
+        carried, output = entries_of(log_dir, keys), str(self.options.output)
+        carry(carried, keys, output)
+        plan = Plan(command=self.command, directory=log_dir, inputs=(), steps=())
+        done = {"applied": True, "journal": None, "quarantine": None, "output": output, "whole": False}
+        return _log_dir_row(plan, {**done, "checkpoints": carried_row(carried)})
 
     def _carried_out(self, log_dir: str, plan: Plan, opening: str | None, changed: Sequence[str]) -> Values:
         """What becomes of the plan for the data directory's own files.

@@ -11,6 +11,7 @@ What a killed run left beside the target the next one removes.
 
 import errno
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -88,12 +89,20 @@ def _size(course: Course, token: Token) -> int:
     return length_of(step.content)
 
 
-def write_files(plan: Plan, target: str, *, hard_link: bool = False, disk: Disk = DISK) -> None:
+def write_files(
+    plan: Plan,
+    target: str,
+    *,
+    hard_link: bool = False,
+    over: Collection[str] = (),
+    disk: Disk = DISK,
+) -> None:
     """The files of a planned directory, as they would become, into `target`, which may hold the copies of its
-    sub-directories already. Raises Refused when a name is taken there, otherwise as `write_copy`."""
+    sub-directories already. over: names that are replaced there. Raises Refused when another name is taken, otherwise as
+    `write_copy`."""
     folder = os.path.join(os.path.abspath(target), _OWN_FILES)
     try:
-        taken = set(disk.names(target)) & set(Course(plan.inputs, plan.steps).end)
+        taken = (set(disk.names(target)) & set(Course(plan.inputs, plan.steps).end)) - set(over)
         if taken:
             raise Refused(f"{os.path.join(target, min(taken))} is there already")
         if disk.status(folder) is not None:  # left by a run that was killed

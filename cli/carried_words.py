@@ -1,0 +1,27 @@
+"""What `recover --output` and `compact --output` say of the checkpoints that lie beside the copies."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kseg.segment.terminal import shell_quoted, visible
+
+_MOST = 3
+
+
+def carried_words(values: Mapping[str, Any]) -> Iterator[str]:
+    """Which lines the copies brought with them, and what to do with these; nothing where there are none."""
+    checkpoints: Mapping[str, Mapping[str, int]] = values.get("checkpoints") or {}
+    output = str(values.get("output"))
+    for name, offsets in checkpoints.items():
+        shown = ", ".join(
+            f"{visible(partition)} {offset}" for partition, offset in [*offsets.items()][:_MOST]
+        )
+        more = f" and {len(offsets) - _MOST} more" if len(offsets) > _MOST else ""
+        yield f"  {shell_quoted(os.path.join(output, name))}: {shown}{more}"
+    if checkpoints:
+        yield (
+            "  to give copies to a broker: with the broker stopped, move the partition directories into its data directory and put "
+            "their lines of these files into its files of the same names, in place of its own lines of these partitions; line 2 of "
+            "each file is the number of lines behind it. Without them deleted records come back"
+        )
