@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from kseg.cli.change import Apply
+from kseg.cli.change import Apply, FollowLinks
 from kseg.cli.declare import INPUT, Argument, Option
 from kseg.cli.options import (
     Json,
@@ -223,6 +223,7 @@ def command(
         ),
     ] = None,
     apply: Apply = False,
+    follow_links: FollowLinks = False,
     json: Json = False,
     now: Now = None,
     jobs: NoJobs = None,
@@ -255,6 +256,7 @@ def command(
         source=source,
         apply=apply,
         run_id=new_run_id(clock_ms()),
+        follow_links=follow_links,
         batches=BatchRules(
             now_ms=clock_ms() if now is None else now,
             codec=None if codec is None else CODEC_NAMES.index(codec),

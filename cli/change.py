@@ -23,6 +23,14 @@ HardLink = Annotated[
     bool,
     Option("--hard-link", help="With --output: unchanged files of the copy are hard links.", panel=CHANGE),
 ]
+FollowLinks = Annotated[
+    bool,
+    Option(
+        "--follow-links",
+        help="Change partitions too that are reached through links below PATH, as a broker would.",
+        panel=CHANGE,
+    ),
+]
 Quarantine = Annotated[
     str | None,
     Option(
@@ -92,17 +100,28 @@ def change(
         in_place=run.options.apply,
         through=run.through,
         grouped=groups_of,
-        hold=lambda targets: _held(run, targets, look),
+        hold=lambda targets: _held(run, paths, targets, look),
     )
 
 
 @contextmanager
 def _held(
-    run: "Around[Any]", targets: "Sequence[Target]", look: "Callable[[Sequence[Target]], None] | None"
+    run: "Around[Any]",
+    paths: Sequence[str],
+    targets: "Sequence[Target]",
+    look: "Callable[[Sequence[Target]], None] | None",
 ) -> "Iterator[object]":
     """What the run holds; not before it is known that its copies leave the input as it is. Raises Refused."""
-    from kseg.segment.targets import refuse_inside
+    from kseg.segment.errors import Refused
+    from kseg.segment.targets import links_below, refuse_inside
 
+    run.links = links_below(paths, targets)
+    if run.links and run.options.apply and not run.options.follow_links:
+        more = f" and {len(run.links) - 1} more are links" if len(run.links) > 1 else " is a link"
+        raise Refused(
+            f"{run.links[0]}{more} to directories elsewhere; what they lead to is changed with --follow-links only; "
+            "nothing was changed"
+        )
     if look is not None:
         look(targets)
 

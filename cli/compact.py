@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from kseg.cli.change import CHANGE, Apply, HardLink, Quarantine, change, check_way, identity
+from kseg.cli.change import CHANGE, Apply, FollowLinks, HardLink, Quarantine, change, check_way, identity
 from kseg.cli.declare import Option
 from kseg.cli.options import (
     Jobs,
@@ -255,6 +255,7 @@ def command(
             panel=BROKER,
         ),
     ] = None,
+    follow_links: FollowLinks = False,
     json: Json = False,
     topics: Topics = (),
     partition: Partition = None,
@@ -323,6 +324,7 @@ def command(
         damaged=Damaged(damaged),
         apply=apply,
         run_id=run_id,
+        follow_links=follow_links,
         output=output,
         hard_link=hard_link,
         quarantine=quarantine,
@@ -363,6 +365,7 @@ def command(
         "--log-start-offset": log_start_offset,
         "--high-watermark": high_watermark,
         "--producer-id-expiration-ms": producer_id_expiration_ms,
+        "--follow-links": follow_links,
         "--now": now,
         "--partition": partition,
     }

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from kseg.cli.change import CHANGE, Apply, HardLink, Quarantine, change, check_way, identity
+from kseg.cli.change import CHANGE, Apply, FollowLinks, HardLink, Quarantine, change, check_way, identity
 from kseg.cli.declare import Option
 from kseg.cli.options import (
     DropCache,
@@ -178,6 +178,7 @@ def command(
             panel=BROKER,
         ),
     ] = PRODUCER_ID_EXPIRATION_MS,
+    follow_links: FollowLinks = False,
     json: Json = False,
     topics: Topics = (),
     partition: Partition = None,
@@ -225,6 +226,7 @@ def command(
         log_start_offset=log_start_offset,
         apply=apply,
         run_id=run_id,
+        follow_links=follow_links,
         output=output,
         hard_link=hard_link,
         quarantine=quarantine,
@@ -258,6 +260,7 @@ def command(
             producer_id_expiration_ms if producer_id_expiration_ms != PRODUCER_ID_EXPIRATION_MS else None
         ),
         "--partition": partition,
+        "--follow-links": follow_links,
         "--now": now,
     }
     run = Run(options, workers(cluster, jobs), _registered)

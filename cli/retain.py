@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from kseg.cli.change import CHANGE, change, identity
+from kseg.cli.change import CHANGE, FollowLinks, change, identity
 from kseg.cli.declare import Option
 from kseg.cli.options import (
     Jobs,
@@ -166,6 +166,7 @@ def command(
             panel=BROKER,
         ),
     ] = None,
+    follow_links: FollowLinks = False,
     json: Json = False,
     topics: Topics = (),
     partition: Partition = None,
@@ -240,6 +241,7 @@ def command(
         is_policy_given=cleanup_policy is not None or any(name in pairs for name in POLICY_NAMES),
         apply=apply,
         run_id=run_id,
+        follow_links=follow_links,
         free_bytes=free,
         purge=purge,
         purge_only=purge and not what_if and all(said is None for said in says_more),
@@ -279,6 +281,7 @@ def command(
         "--free": free,
         "--purge": purge,
         "--unmark": unmark,
+        "--follow-links": follow_links,
         "--now": now,
         "--partition": partition,
     }

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
+from kseg.cli.change import FollowLinks
 from kseg.cli.declare import Argument, Option
 from kseg.cli.options import (
     Json,
@@ -40,6 +41,7 @@ def command(
         bool,
         Option("--finish", help="Go on with a half-done change instead; what an append wrote is kept."),
     ] = False,
+    follow_links: FollowLinks = False,
     json: Json = False,
     now: NoNow = None,
     jobs: NoJobs = None,
@@ -61,7 +63,7 @@ def command(
 
     def events() -> Iterator[Event]:
         for path in journals:
-            yield from undo_journal(path, finish)
+            yield from undo_journal(path, finish, follow_links)
             tally.finish_target(path)
 
     style = Style(command="undo", json=json, quiet=quiet, progress=False, words=_words)

@@ -8,6 +8,7 @@ Severity: `error` is damage (bytes or answers are lost or wrong), `warning` is s
 would cope, a human should look), `info` is worth knowing.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -415,6 +416,12 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
         "a directory that is no partition; a broker refuses to start",
         "kseg list {log_dir}",
     ),
+    Kind(
+        "linked-directory",
+        WARNING,
+        "a directory that is a link; a broker follows it",
+        "kseg list {log_dir}",
+    ),
     Kind("unknown-file", WARNING, "a file that is none of Kafka's", "kseg list {partition}"),
     Kind(
         "bad-file-name",
@@ -491,3 +498,9 @@ class Finding:
             "message": self.message,
         }
         return row | {name: value for name, value in self.numbers.items() if name not in row}
+
+
+def linked_directory(path: str) -> Finding:
+    """Of a directory that is a link."""
+    message = f"it is a link to {os.path.realpath(path)}; what lies there is changed with --follow-links only"
+    return Finding("linked-directory", path, message)

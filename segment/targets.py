@@ -70,6 +70,22 @@ def directory_of(target: Target) -> str:
     return target.path if not isinstance(target, FileTarget) else os.path.dirname(target.path) or os.curdir
 
 
+def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
+    """Directories that are links, on the way from the given paths to targets, or are a target themselves; each once. A
+    broker follows them; whoever placed them decides where they lead."""
+    given = {path.rstrip(os.sep) or path for path in paths}
+    seen: dict[str, bool] = {}
+    for target in targets:
+        directory = step = directory_of(target)
+        while step not in seen and (step == directory or step not in given):
+            seen[step] = os.path.islink(step)
+            around = os.path.dirname(step)
+            if isinstance(target, FileTarget) or directory in given or around in ("", step):
+                break
+            step = around
+    return [path for path, is_link in seen.items() if is_link]
+
+
 def refuse_inside(output: str, targets: Sequence[Target]) -> None:
     """Raises Refused when an output is a directory of the targets or lies in a partition or data directory of theirs: a
     broker dies of a directory there that it does not know. A segment that lies by itself somewhere may have neighbours."""

@@ -71,7 +71,7 @@ class CompactOptions:
 
     apply: change the files; output: make a compacted copy below this directory instead (None: neither, plan only).
     run_id: names the journals. quarantine: where what is taken out goes. top_keys: how many to tell of.
-    shared: the work is done by attempts in other processes.
+    follow_links: a directory may be a link. shared: the work is done by attempts in other processes.
     """
 
     settings: CleanSettings
@@ -84,6 +84,7 @@ class CompactOptions:
     damaged: Damaged = Damaged.REFUSE
     apply: bool = False
     run_id: str = ""
+    follow_links: bool = False
     output: str | None = None
     hard_link: bool = False
     quarantine: str | None = None

@@ -100,6 +100,7 @@ class RetainOptions:
     topics: SettingsByPath | None = None
     apply: bool = False
     run_id: str = ""
+    follow_links: bool = False
     purge: bool = False
     purge_only: bool = False
     free_bytes: int | None = None

@@ -344,6 +344,7 @@ def _unmarked(
 
 def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None, Row]:
     from kseg.compaction.retention.purge import free_purged, purge, purge_id, ripeness
+    from kseg.segment.apply.disk import disk_for
 
     directory = prepared.plan.directory
     options, _ = configured(
@@ -352,7 +353,9 @@ def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None
     if options.apply and options.shared is not None:
         from kseg.segment.apply.attempts import earlier_attempt
 
-        earlier = earlier_attempt(directory, purge_id(options.run_id), directory)
+        earlier = earlier_attempt(
+            directory, purge_id(options.run_id), directory, disk_for(options.follow_links)
+        )
         if earlier is not None:
             yield from earlier.events
             free_purged(directory, options)
@@ -370,7 +373,13 @@ def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None
     names = [mark.name.name for mark in gone]
     done: Row = {"purged": names, "bytes_purged": sum(mark.size_bytes for mark in gone)}
     if options.apply:
-        purge(directory, names, options, told=_told(directory, judged, done, options))
+        purge(
+            directory,
+            names,
+            options,
+            disk_for(options.follow_links),
+            told=_told(directory, judged, done, options),
+        )
     return done
 
 

@@ -19,7 +19,7 @@ class RecoverOptions:
     the journals of this run. hard_link: unchanged files of the copy are links.
     rebuild: all side files anew. topic_id: to write a missing partition.metadata with.
     identity: to write a lost meta.properties with. identities: what the metadata log says about each partition directory, None when nobody has asked it. quarantine: where what is
-    taken out goes (None: beside the journal). shared: the work is done by attempts in other processes.
+    taken out goes (None: beside the journal). follow_links: a directory may be a link. shared: the work is done by attempts in other processes.
     """
 
     settings: LoadSettings
@@ -30,6 +30,7 @@ class RecoverOptions:
     marked: frozenset[str] = frozenset()
     apply: bool = False
     run_id: str = ""
+    follow_links: bool = False
     output: str | None = None
     is_nested: bool = False
     hard_link: bool = False

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from kseg.segment import layout as L
-from kseg.segment.findings import Finding
+from kseg.segment.findings import Finding, linked_directory
 from kseg.segment.partition.directory import Entry, LogDirectory, PartitionDirectory, SubDirectory
 from kseg.segment.partition.names import (
     INDEX_ROLES,
@@ -94,7 +94,9 @@ def index_size(entry: Entry, log_bytes: int | None = None) -> Iterator[Finding]:
 
 
 def sub_directory(directory: SubDirectory) -> Iterator[Finding]:
-    """What the name of a directory inside a data directory says."""
+    """What the name of a directory inside a data directory says, and whether it lies there at all."""
+    if os.path.islink(directory.path):
+        yield linked_directory(directory.path)
     partition = directory.partition
     if partition is None:
         if directory.name not in (REMOTE_INDEX_CACHE, KSEG_DIRECTORY):

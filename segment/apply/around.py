@@ -21,6 +21,7 @@ from kseg.segment.apply.prepared import ChangeOptions
 from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import KsegError, Refused
 from kseg.segment.events import Event, Failure
+from kseg.segment.findings import linked_directory
 from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.targets import FileTarget, PartitionTarget, Target, directory_of
 
@@ -35,6 +36,7 @@ class Around(ABC, Generic[O]):
     def __init__(self, options: O) -> None:
         self.options = options
         self.log_dirs: list[str] = []  # those whose files are written by this run
+        self.links: list[str] = []  # directories among the targets, or around them, that are links
         self.told: tuple[Event, ...] = ()  # about the evidence, before anything else
 
     @abstractmethod
@@ -81,6 +83,8 @@ class Around(ABC, Generic[O]):
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the partitions, and behind them those of their data directories."""
         yield from self.told
+        for path in self.links:
+            yield linked_directory(path)
         for event in events:
             self.note(event)
             yield event

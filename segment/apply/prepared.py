@@ -23,7 +23,7 @@ class ChangeOptions(Protocol):
     """What is asked of the options of every such command.
 
     apply: change the directories; run_id: names the journals of this run. output: make changed copies below this directory
-    instead. shared: the work is done by attempts in other
+    instead. follow_links: a directory to be changed may be a link. shared: the work is done by attempts in other
     processes; None: by this process and its workers.
     """
 
@@ -35,6 +35,9 @@ class ChangeOptions(Protocol):
 
     @property
     def output(self) -> str | None: ...
+
+    @property
+    def follow_links(self) -> bool: ...
 
     @property
     def shared(self) -> Shared | None: ...
@@ -79,7 +82,9 @@ def settle_before(directory: str, command: str, options: ChangeOptions) -> bool:
     from kseg.segment.apply.settle import refuse_half_done, settle
 
     if options.apply:
-        return bool(settle(directory, command))
+        from kseg.segment.apply.disk import disk_for
+
+        return bool(settle(directory, command, disk_for(options.follow_links)))
     refuse_half_done(directory)
     return False
 
@@ -96,6 +101,7 @@ def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
             return {}
         if prepared.plan.is_empty:
             return {"applied": True}
+        from kseg.segment.apply.disk import disk_for
         from kseg.segment.apply.executor import apply_plan
 
         return _applied(
@@ -104,6 +110,7 @@ def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
                 journal_id=options.run_id,
                 quarantine=prepared.quarantine,
                 told=prepared.told,
+                disk=disk_for(options.follow_links),
             )
         )
     finally:

@@ -113,10 +113,15 @@ class _Attempt(_Halves[O]):
 
     def plan(self, target: LogTarget, options: O) -> Iterator[Event]:
         from kseg.segment.apply.attempts import earlier_attempt, overheard, told
+        from kseg.segment.apply.disk import disk_for
 
         self._seat.enter_context(self._shared.seat_at(target))
         directory = directory_of(target)
-        earlier = earlier_attempt(directory, options.run_id, target.path) if options.apply else None
+        earlier = (
+            earlier_attempt(directory, options.run_id, target.path, disk_for(options.follow_links))
+            if options.apply
+            else None
+        )
         if earlier is not None:
             yield from earlier.events
             self._prepared = earlier.prepared

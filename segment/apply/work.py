@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterator
 
 from kseg.segment.apply.change import abandon
-from kseg.segment.apply.disk import DISK
+from kseg.segment.apply.disk import DISK, disk_for
 from kseg.segment.apply.executor import finish
 from kseg.segment.apply.journal import Journal, Place, State, former_place, is_there, place_of, read_journal
 from kseg.segment.apply.journals import journals_in, places_in
-from kseg.segment.apply.lock import claimed, locked
+from kseg.segment.apply.lock import claimed_by_command, locked
 from kseg.segment.apply.undo import undo
 from kseg.segment.errors import KsegError, Refused, UnreadableInput
 from kseg.segment.events import Event, Failure, Row
@@ -20,26 +20,27 @@ _MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
 _SECOND = len("20260101T120000Z")  # of a run's id
 
 
-def undo_journal(path: str, go_on: bool) -> Iterator[Event]:
+def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator[Event]:
     """Take back the change that a journal tells of, or with `go_on` finish a half-done one. One row for each directory.
 
-    path: of the journal, of its directory, or of a directory that has just one. What cannot be is a Failure.
+    path: of the journal, of its directory, or of a directory that has just one. follow_links: a
+    directory may be a link. What cannot be is a Failure.
     """
     try:
         *abandoned, place = _journals_at(path)
         log_dirs = _log_dirs_of(place)
         with locked(log_dirs):
             if go_on:
-                for applied in finish(place):
+                for applied in finish(place, disk_for(follow_links)):
                     yield Row(_row(applied.journal, "finished") | {"quarantine": applied.quarantine})
             else:
                 for log_dir in log_dirs:
                     _refuse_below_a_marker(place, log_dir)
                 whole = next(filter(None, (_journal_around(place, log_dir) for log_dir in log_dirs)), None)
                 for each in abandoned:
-                    with claimed(each.directory):
+                    with claimed_by_command(each.directory, follow_links):
                         abandon(read_journal(each), DISK)
-                for undone in undo(place):
+                for undone in undo(place, disk_for(follow_links)):
                     row = {"undid": undone.command, "files": list(undone.files)}
                     more = {} if whole is None else {"whole_run": whole}
                     yield Row(_row(undone.journal, "undone") | row | more)

@@ -176,6 +176,8 @@ class _Walk:
                 f"{child.path} lies more than {MAX_LEVELS} directories deep; name the data directories themselves"
             )
         try:
+            if child.is_symlink() and not self._leads_to_kafka(child.path):
+                return _Found()
             found = self.walk(child.path, level)
         except OSError as error:
             if not (child.name == _LOST_AND_FOUND and isinstance(error, PermissionError)):
@@ -184,6 +186,14 @@ class _Walk:
             return _Found()
         unreadable += found.unreadable
         return found
+
+    def _leads_to_kafka(self, link: str) -> bool:
+        """Whether a link leads to a partition, a data directory, or what was walked before: nothing else is searched
+        through links, which can lead anywhere. Raises OSError."""
+        glance = _glance(link)
+        status = os.stat(link)
+        is_seen = (status.st_dev, status.st_ino) in self._seen
+        return is_seen or glance.has_partition_files or glance.has_log_dir_files
 
 
 def _links_last(directories: Sequence[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:

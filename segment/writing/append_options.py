@@ -12,7 +12,7 @@ from kseg.segment.writing.segment_writer import RollRules
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendOptions:
     """source: where the lines are, `-` for standard input. apply: write; else only check and count. run_id: names the
-    journals (`new_run_id`). ancient: a new PATH becomes a partition of Kafka 0.7.
+    journals (`new_run_id`). follow_links: PATH may be a link. ancient: a new PATH becomes a partition of Kafka 0.7.
 
     topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
     its first line does). rolls, flush, batches: see there.
@@ -20,6 +20,7 @@ class AppendOptions:
 
     source: str
     run_id: str
+    follow_links: bool = False
     apply: bool = False
     batches: BatchRules
     rolls: RollRules = field(default_factory=RollRules)

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from kseg.segment.apply.disk import disk_for
 from kseg.segment.apply.growing import create_file, remove_file, replace_file, temporary_name
 from kseg.segment.apply.guard import Guard
 from kseg.segment.apply.lock import locked
@@ -40,6 +41,7 @@ def guard_of(
     in_log_dir: bool | None = None,
     partitions: Collection[str] = (),
     new_partitions: Collection[str] = (),
+    follow_links: bool = False,
 ) -> Guard:
     """The journal of one directory (see `Guard`). A replaced file waits under another name before; one that lies there
     under that name goes."""
@@ -57,6 +59,7 @@ def guard_of(
         in_log_dir=in_log_dir,
         partitions=sorted(partitions),
         new_partitions=sorted(new_partitions),
+        disk=disk_for(follow_links),
     )
 
 
@@ -67,10 +70,11 @@ class LogDirProtection:
     change is there. findings: checkpoints that could not be read, and stay as they are.
     """
 
-    def __init__(self, log_dir: str, command: str, run_id: str) -> None:
+    def __init__(self, log_dir: str, command: str, run_id: str, follow_links: bool = False) -> None:
         self.log_dir = log_dir
         self.findings: list[Finding] = []
         self._command, self._id = command, run_id
+        self._follow_links = follow_links
         self._stack = ExitStack()
         self._guard: Guard | None = None
         self._partitions: list[Guard] = []
@@ -128,7 +132,15 @@ class LogDirProtection:
     ) -> Guard:
         """The journal of one of the partitions."""
         guard = self._stack.enter_context(
-            guard_of(directory, self._command, self._id, grows=grows, replaces=replaces, is_new=is_new)
+            guard_of(
+                directory,
+                self._command,
+                self._id,
+                grows=grows,
+                replaces=replaces,
+                is_new=is_new,
+                follow_links=self._follow_links,
+            )
         )
         self._partitions.append(guard)
         return guard

@@ -29,12 +29,17 @@ class Protection:
     or a half-done change is there.
     """
 
-    def __init__(self, target: PartitionTarget, run_id: str) -> None:
+    def __init__(self, target: PartitionTarget, run_id: str, follow_links: bool = False) -> None:
         self.target = target
         self._id = run_id
+        self._follow_links = follow_links
         self._stack = ExitStack()
         self._partition: Guard | None = None
-        self._log_dir = None if target.log_dir is None else LogDirProtection(target.log_dir, COMMAND, run_id)
+        self._log_dir = (
+            None
+            if target.log_dir is None
+            else LogDirProtection(target.log_dir, COMMAND, run_id, follow_links)
+        )
 
     def __enter__(self) -> Self:
         if self._log_dir is not None:
@@ -73,7 +78,15 @@ class Protection:
         if self._log_dir is not None:
             self._partition = self._log_dir.guard(path, grows=grows, replaces=replaces, is_new=is_new)
         else:
-            guard = guard_of(path, COMMAND, self._id, grows=grows, replaces=replaces, is_new=is_new)
+            guard = guard_of(
+                path,
+                COMMAND,
+                self._id,
+                grows=grows,
+                replaces=replaces,
+                is_new=is_new,
+                follow_links=self._follow_links,
+            )
             self._partition = self._stack.enter_context(guard)
 
     def will_create(self, name: str) -> None:

@@ -1,0 +1,111 @@
+"""Partition directories that are links: a broker follows them, and so does whoever only reads. They are changed with
+--follow-links only."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.writing.batch_writer import encode_batch
+
+LOG = f"{0:020}.log"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with a damaged partition that is a link out of it, and one that is none."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+    (directory / "meta.properties").write_bytes(b"version=1\nnode.id=1\ncluster.id=x\n")
+    batch = encode_batch(NewBatch(records=(Record(0, 1, b"key", b"value", ()),)))
+    for path in (directory / "here-0", tmp_path / "outside" / "there-0"):
+        path.mkdir(parents=True)
+        (path / LOG).write_bytes(batch + b"torn")
+    (directory / "there-0").symlink_to("../outside/there-0")
+    return directory
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+CHANGES = (
+    ["recover", "--apply"],
+    ["compact", "--apply", "--cleanup-policy", "compact"],
+    ["retain", "--apply", "--retention-ms", "1", "--cleanup-policy", "delete"],
+)
+
+
+@pytest.mark.parametrize("command", CHANGES, ids=lambda command: command[0])
+def test_a_linked_partition_is_not_changed(
+    command: list[str], data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(data.parent)
+    for path in (data, data / "there-0"):
+        assert run([*command, str(path)]) == 4
+        assert "--follow-links" in capfd.readouterr().err
+    assert contents(data.parent) == before
+
+
+def test_append_does_not_follow_a_link(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lines = data.parent / "lines"
+    lines.write_text('{"value":"x"}\n')
+    path = data.parent / "outside" / "there-0" / LOG
+    run(["recover", "--apply", "--follow-links", str(data / "there-0")])
+    capfd.readouterr()
+    before = contents(data.parent)
+    assert run(["append", "--apply", "--from", str(lines), str(data / "there-0")]) == 4
+    assert "--follow-links" in capfd.readouterr().err
+    assert contents(data.parent) == before
+    assert run(["append", "--apply", "--follow-links", "--from", str(lines), str(data / "there-0")]) == 0
+    written = b"".join(log.read_bytes() for log in path.parent.glob("*.log"))
+    assert len(written) > len(before[str(path)])
+
+
+@pytest.mark.evidence("linked-directory")
+def test_it_is_changed_when_that_is_asked_for_and_taken_back(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = data.parent / "outside" / "there-0" / LOG
+    before = log.read_bytes()
+    run(["recover", "--apply", "--follow-links", "--json", "--topic", "there", str(data)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert log.read_bytes() == before[:-4]
+    assert [row["path"] for row in rows if row.get("id") == "linked-directory"] == [str(data / "there-0")]
+    (journal,) = (log.parent / ".kseg").glob("*/journal.jsonl")
+    asked = data / "there-0" / ".kseg" / journal.parent.name
+    assert run(["undo", str(asked)]) == 4
+    assert "--follow-links" in capfd.readouterr().err
+    assert log.read_bytes() == before[:-4]
+    assert run(["undo", "--follow-links", str(asked)]) == 0
+    assert log.read_bytes() == before
+
+
+def test_verify_and_a_plan_say_that_it_is_a_link(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for command in ("verify", "recover"):
+        run([command, "--json", str(data)])
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        assert [row["path"] for row in rows if row.get("id") == "linked-directory"] == [str(data / "there-0")]
+        assert any("there-0" in str(row) for row in rows if row.get("id") != "linked-directory")
+
+
+def test_no_link_leads_to_the_rest_of_the_machine(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A link to a directory that holds data directories somewhere below is not searched: it could lead anywhere."""
+    other = data.parent / "machine" / "var" / "kafka"
+    shutil.copytree(data, other, symlinks=True)
+    (data / "everything-0").symlink_to(data.parent / "machine")
+    run(["verify", "--json", str(data)])
+    assert str(data / "everything-0" / "var" / "kafka") not in capfd.readouterr().out
+
+
+def test_a_data_directory_that_is_a_link_is_the_users(data: Path) -> None:
+    (data / "there-0").unlink()
+    link = data.parent / "link"
+    link.symlink_to(data)
+    run(["recover", "--apply", str(link)])
+    assert not (data / "here-0" / LOG).read_bytes().endswith(b"torn")
