@@ -90,7 +90,8 @@ def _partitions(targets: Sequence[Target]) -> list[PartitionTarget]:
 def topic_identities(
     targets: Sequence[Target], metadata: str | None
 ) -> "tuple[dict[str, TopicIdentity], tuple[Finding, ...]]":
-    """What the metadata log says about each partition directory, by its path, and what is to be said about that log.
+    """What the metadata log says about each partition directory that is not as it has it, by its path, and what is to be said about
+    that log. The path of a log dir is there when its metadata log is whole.
 
     Raises UsageError, UnreadableInput and Refused for a metadata log that the user named.
     """
@@ -98,6 +99,7 @@ def topic_identities(
     from kseg.internal_topics.metadata.strays import Directory, identity_of
     from kseg.recovery.verify.topic_ids import METADATA_FILE
     from kseg.segment.partition.directory import own_partition_name
+    from kseg.segment.partition.topic_identity import NOBODY_SAYS
 
     finder = finder_for(targets, metadata)
     images: dict[str, MetadataImage] = {}
@@ -116,8 +118,10 @@ def topic_identities(
             node_id=node_of(log_dir).node_id,
         )
         identity = identity_of(directory, image)
-        if image.is_certain or identity.finding is not None:
+        if identity.finding is not None or identity.topic_id is not None:
             found[target.path] = identity
+        if image.is_certain:
+            found[log_dir] = NOBODY_SAYS  # asked: who has no entry is where it should be
     return found, told_of(images.values())
 
 

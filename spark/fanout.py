@@ -143,7 +143,7 @@ class _Run(Generic[T, O]):
         try:
             units = self._foreseen(tasks.weigh(self._targets, self._weights))
             groups = tasks.plan(self._run.work, units, self._run.options, self._cores)
-            self._waiting.extend(Share(self._run, group) for group in groups)
+            self._waiting.extend(Share(tasks.narrowed(self._run, group), group) for group in groups)
             self._send_out()
             while self._flights:
                 while not self._flights[0].is_back:
@@ -296,7 +296,7 @@ class _Run(Generic[T, O]):
 
     def _outcome_of(self, unit: Unit[T]) -> Outcome:
         """Tried twice: nobody knows whether the flight that failed ever came to it, and a local master tries once."""
-        shares = [Share(self._run, (unit,))]
+        shares = [Share(tasks.narrowed(self._run, (unit,)), (unit,))]
         try:
             (outcome,) = self._outcomes(shares)
         except NoCluster:
@@ -309,9 +309,9 @@ class _Run(Generic[T, O]):
         """All that is left of a target and too much for one answer, from the disk of the executor that makes it."""
         from pyspark import StorageLevel
 
-        made = self._context.parallelize([Share(self._run, (unit,))], 1).mapPartitions(
-            tasks.perform_at_length
-        )
+        made = self._context.parallelize(
+            [Share(tasks.narrowed(self._run, (unit,)), (unit,))], 1
+        ).mapPartitions(tasks.perform_at_length)
         made.persist(StorageLevel.DISK_ONLY)
         start = 0
         try:

@@ -117,6 +117,17 @@ class Run(Generic[T, O]):
     chunk_bytes: int
 
 
+def narrowed(run: "Run[T, O]", units: Sequence[Unit[T]]) -> "Run[T, O]":
+    """The run with what its options know about these units' targets: tasks are many, and each is sent its options."""
+    narrow = getattr(run.options, "narrowed_to", None)
+    if narrow is None:
+        return run
+    named = [
+        target.path for unit in units for target in getattr(unit.target, "targets", None) or (unit.target,)
+    ]
+    return replace(run, options=narrow(named))
+
+
 @dataclass(frozen=True, slots=True)
 class Foresight(Generic[T, O]):
     """What one task looks at beforehand: parts, each with the number of its target."""

@@ -1,7 +1,9 @@
 """What `compact` was asked for: the settings of topic and broker that decide what goes, and what to do."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 from kseg.segment import layout as L
 from kseg.segment.apply.shared import Shared
@@ -94,3 +96,9 @@ class CompactOptions:
     @property
     def writes(self) -> bool:
         return self.apply or self.output is not None
+
+    def narrowed_to(self, paths: Iterable[str]) -> Self:
+        """The options for some of the targets, without what is known about others."""
+        if self.topics is None:
+            return self
+        return replace(self, topics={path: self.topics[path] for path in paths if path in self.topics})

@@ -1,8 +1,9 @@
 """What `retain` was asked for: limits, what the broker would know, and what to do."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 from kseg.compaction.config import TopicConfig
 from kseg.segment.apply.shared import Shared
@@ -109,6 +110,12 @@ class RetainOptions:
     file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
     what_if: bool = False
     shared: Shared | None = None
+
+    def narrowed_to(self, paths: Iterable[str]) -> Self:
+        """The options for some of the targets, without what is known about others."""
+        if self.topics is None:
+            return self
+        return replace(self, topics={path: self.topics[path] for path in paths if path in self.topics})
 
     @property
     def only_marked(self) -> bool:

@@ -1,7 +1,9 @@
 """What `recover` was asked for."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
 
 from kseg.recovery.policy import LoadSettings, Policy
 from kseg.recovery.repair.identity import AskedIdentity
@@ -42,6 +44,14 @@ class RecoverOptions:
     identity: AskedIdentity | None = None
     drop_cache: bool = False
     shared: Shared | None = None
+
+    def narrowed_to(self, paths: Iterable[str]) -> Self:
+        """The options for some of the targets, without what is known about others."""
+        if self.identities is None:
+            return self
+        return replace(
+            self, identities={path: self.identities[path] for path in paths if path in self.identities}
+        )
 
     def identity_of(self, partition_path: str) -> TopicIdentity:
         """What the metadata log says about a partition directory; nothing when nobody has asked."""

@@ -112,6 +112,8 @@ def _orphans(directory: LogDirectory) -> Iterator[Finding]:
 def _topic_ids(directory: LogDirectory, options: VerifyOptions) -> Iterator[Finding]:
     """One id, one topic; partitions that were set aside may well be of an older topic of the same name. Where the metadata log
     says which id is right, each partition says so itself."""
+    if directory.path in (options.identities or {}):
+        return
     topic_of: dict[str, str] = {}
     id_of: dict[str, str] = {}
     for name, topic_id in topic_ids(directory.path):
@@ -120,8 +122,6 @@ def _topic_ids(directory: LogDirectory, options: VerifyOptions) -> Iterator[Find
             id_of.setdefault(name.topic, topic_id),
         )
         path = os.path.join(directory.path, name.text, METADATA_FILE)
-        if os.path.dirname(path) in (options.identities or {}):
-            continue
         if other_topic != name.topic:
             message = f"the topic id {topic_id} of {name.topic} is that of {other_topic} as well"
             yield Finding("topic-id-conflict", path, message, numbers={"topic_id": topic_id})

@@ -1,7 +1,8 @@
 """What the user can ask of `verify`."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from kseg.segment.partition.topic_identity import NOBODY_SAYS, IdentityByPath, TopicIdentity
 
@@ -22,6 +23,14 @@ class VerifyOptions:
     jobs: int = 1
     identities: IdentityByPath | None = None
     claims: "tuple[Claim, ...]" = ()
+
+    def narrowed_to(self, paths: Iterable[str]) -> Self:
+        """The options for some of the targets, without what is known about others."""
+        if self.identities is None:
+            return self
+        return replace(
+            self, identities={path: self.identities[path] for path in paths if path in self.identities}
+        )
 
     def identity_of(self, partition_path: str) -> TopicIdentity:
         """What the metadata log says about a partition directory; nothing when nobody has asked."""

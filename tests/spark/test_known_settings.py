@@ -1,0 +1,68 @@
+"""The driver asks the metadata log; executors get plain values, and each only those of its targets."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.cli.topic_evidence import Asked, topic_settings
+from kseg.compaction.retention.options import Limits, RetainOptions
+from kseg.compaction.retention.work import retain_group
+from kseg.segment.apply.together import groups_of
+from kseg.segment.targets import resolve_targets
+from kseg.spark import fanout, tasks
+from tests.cli.test_known_topics import STRAYS
+from tests.trees import unchanged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+LATER = ("--now", "2100-01-01")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("compact", *LATER), 1),
+        (("retain", "--retention-ms", "1", *LATER), 1),
+        (("verify", "--quick"), 1),
+        (("recover", *LATER), 1),
+    ],
+)
+def test_a_cluster_says_the_same(
+    local_spark: SparkSession,
+    capture_small: Path,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    status: int,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    data = shutil.copytree(capture_small / "data", tmp_path / "data")
+    if words[0] in ("verify", "recover"):
+        for hurt in STRAYS:
+            hurt(data)
+    told = []
+    with unchanged(data):
+        for where in ((), ("--spark",)):
+            assert run([*words, "--json", *where, str(data)]) in (status, 5)
+            told.append(capfd.readouterr().out)
+    assert told[0] == told[1] and told[0]
+
+
+def test_a_task_gets_what_it_needs(capture_small: Path) -> None:
+    targets = resolve_targets([str(capture_small / "data")])
+    topics, _ = topic_settings(targets, Asked())
+    options = RetainOptions(limits=Limits(), now_ms=0, topics=topics)
+    groups = groups_of(targets, len(targets))
+    described = fanout.described(retain_group, groups, options)
+    for group, unit in zip(groups, tasks.weigh(groups, None), strict=True):
+        given = tasks.narrowed(described, (unit,)).options.topics
+        assert given is not None and list(given) == [target.path for target in group.targets]
+        assert pickle.loads(pickle.dumps(given)) == given
