@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.spark.cluster import ClusterOptions
+from kseg.spark.trouble import reason
 
 if TYPE_CHECKING:
     from typing import IO
@@ -36,6 +38,7 @@ JAVA_LEAST = 17
 LOG_LEVEL = "spark.log.level"
 SETTLED_SECONDS = 0.3
 PATIENCE_SECONDS = 30
+CONNECT_SECONDS = 5
 POLL_SECONDS = 0.05
 PYTHON_OF_NODES = "spark.pyspark.python"
 SOCKET_FILES, SOCKET_DIRECTORY = (
@@ -141,6 +144,7 @@ def _started(cluster: ClusterOptions) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     settings = _settings(cluster)
+    _reach(cluster.master)
     # read when the context is made, by the JVM for data sources too; what the user has set stays
     os.environ.setdefault("PYSPARK_PYTHON", settings.get(PYTHON_OF_NODES, sys.executable))
     if is_local(cluster.master):
@@ -159,6 +163,35 @@ def _started(cluster: ClusterOptions) -> "SparkSession":
         undone.callback(_end, session)
         atexit.register(undone.pop_all().close)
     return session
+
+
+def _reach(master: str) -> None:
+    """Raises NoCluster when no master of `spark://host:port,…` can be connected to: Spark itself takes a minute to say so. Other
+    kinds of masters (Kubernetes, YARN) are Spark's to find."""
+    if not master.startswith("spark://"):
+        return
+    places = master.removeprefix("spark://").split(",")
+    problems = [_connection_problem(place) for place in places]
+    if all(problems):
+        raise NoCluster(
+            f"no Spark master answers at {', '.join(filter(None, problems))}: is it running, and is --master its address?"
+        )
+
+
+def _connection_problem(place: str) -> str | None:
+    """What is in the way to `host:port`, in words; None when somebody listens there."""
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        return f"{place} (not HOST:PORT)"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except socket.gaierror as error:
+        return f"{place} (unknown host: {error.strerror})"
+    except TimeoutError:
+        return f"{place} (no answer within {CONNECT_SECONDS} seconds)"
+    except OSError as error:
+        return f"{place} ({error.strerror})"
+    return None
 
 
 @contextmanager
@@ -229,7 +262,7 @@ def _noise_aside(wanted: bool) -> "Iterator[IO[bytes] | None]":
 
 def _reason(error: Exception, said: "IO[bytes] | None") -> str:
     """The last thing that was said about a session that did not come up, on one line."""
-    sentence = str(error).strip().split("\n")[0]
+    sentence = reason(error)
     if said is None:
         return sentence
     said.seek(0)

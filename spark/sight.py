@@ -20,6 +20,7 @@ from kseg.segment.files import InputStream
 
 MOST_LANDMARKS = 16
 HEAD_BYTES = 4096
+PASSING = (".", "kseg-")  # names that come and go with the commands of kseg
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,14 @@ class Landmark:
     path: str
     size_bytes: int | None
     digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A directory as the driver sees it. names: of some of what lies in it; whoever finds none of them sees another."""
+
+    path: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,40 @@ def unseen(marks: Sequence[Landmark]) -> Blind | None:
         if words is not None:
             return Blind(socket.gethostname(), os.path.abspath(mark.path), words)
     return None
+
+
+def outlook(path: str) -> Outlook:
+    """Of a directory, or of the nearest one above it that is there."""
+    path = os.path.abspath(path)
+    while not os.path.isdir(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    try:
+        names = sorted(name for name in os.listdir(path) if not name.startswith(PASSING))
+    except OSError:
+        names = []  # whoever works on it says so
+    return Outlook(path, tuple(names[:: max(1, -(-len(names) // MOST_LANDMARKS))]))
+
+
+def check_outlook(seen: Outlook) -> None:
+    """Raises UnreadableInput where this machine does not see the directory that the driver sees."""
+    first = os.path.join(seen.path, seen.names[0]) if seen.names else seen.path
+    if not os.path.isdir(seen.path):
+        raise UnreadableInput(Blind(socket.gethostname(), seen.path, "does not see").sentence)
+    if seen.names and not any(os.path.lexists(os.path.join(seen.path, name)) for name in seen.names):
+        raise UnreadableInput(Blind(socket.gethostname(), first, "does not see").sentence)
+
+
+def landmark(path: str) -> Landmark | None:
+    """Of one file; None where the driver cannot read it either."""
+    return _landmark(path)
+
+
+def check_landmark(mark: Landmark | None) -> None:
+    """Raises UnreadableInput where this machine has another file under the same path. One that is not there may have
+    gone meanwhile: whoever works on it says so."""
+    words = None if mark is None else _difference(mark)
+    if mark is not None and words == "has another":
+        raise UnreadableInput(Blind(socket.gethostname(), os.path.abspath(mark.path), words).sentence)
 
 
 def _landmark(path: str) -> Landmark | None:

@@ -11,6 +11,9 @@ import re
 
 _FAILED = re.compile(r"Lost task [^(]*\(TID \d+\) \((\S+) executor ([^)\s]+)\): (.*)", re.DOTALL)
 _ERROR_OF_PYTHON = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
+# what kseg itself raised in a task is a sentence already
+_OURS = re.compile(r"^kseg\.[\w.]+: (.+)$", re.MULTILINE)
+_BLIND = re.compile(r"the node \S+ (?:does not see|has another|cannot read) [^\n]*\(a shared file system\)")
 _JAVA_NAME = re.compile(r"^(?:[a-z]\w*\.)+\w+: ")
 
 # a node that cannot run our Python at all, whatever the target is
@@ -20,6 +23,12 @@ _OF_THE_NODE = re.compile(r"ModuleNotFoundError|ImportError|Cannot run program|P
 def is_of_the_node(error: Exception) -> bool:
     """Whether it would be the same with every other target."""
     return _OF_THE_NODE.search(_said(error)) is not None
+
+
+def blindness(error: Exception) -> str | None:
+    """The sentence about a node that does not see the files; None when that is not it."""
+    found = _BLIND.search(_said(error))
+    return None if found is None else found[0]
 
 
 def reason(error: Exception) -> str:
@@ -38,6 +47,9 @@ def _said(error: Exception) -> str:
 
 
 def _cause(story: str) -> str:
+    ours = _OURS.findall(story.split("\n\tat ")[0])
+    if ours:
+        return str(ours[-1])
     if "Traceback (most recent call last)" in story:
         raised = _ERROR_OF_PYTHON.findall(story.split("\n\tat ")[0].partition("Traceback")[2])
         if raised:

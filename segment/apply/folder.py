@@ -118,6 +118,8 @@ class Folder:
             marker = os.path.join(self.target, SUCCESS)
             if is_complete and disk.status(marker) is None:
                 disk.close(disk.create(marker))
+            elif not is_complete:
+                remove_quietly(disk, marker)  # what it said of an earlier export is not so of the whole
         except OSError:
             for goal in moved:
                 remove_quietly(disk, goal)

@@ -2,8 +2,8 @@
 
 The rows of the partitions say which files are whole; those, and no others, get their place when the last partition is
 done. So an export that was killed, interrupted, or ended by --fail-on-damage leaves what was there before. Partitions
-that cannot be read do not keep the others from their place; then the marker `_SUCCESS` is not written. Where a file cannot
-be written (a full disk), nothing gets its place.
+that cannot be read do not keep the others from their place; then, as where damage was found, the marker `_SUCCESS` is not
+written. Where a file cannot be written (a full disk), nothing gets its place.
 """
 
 import os
@@ -50,7 +50,8 @@ class Run:
         """The events of the partitions; behind the last, the files have their place."""
         names: list[str] = []
         sums = dict.fromkeys(SUMMED, 0)
-        failures, cannot_write = 0, False
+        failures = damage = 0
+        cannot_write = False
         for event in events:
             yield event
             match event:
@@ -64,8 +65,10 @@ class Run:
                 case Failure():
                     failures += 1
                     cannot_write = cannot_write or event.exit_status == Refused.exit_status
-                case Finding() if event.severity == ERROR and self._options.fail_on_damage:
-                    raise Damaged(f"{event.path} is damaged: nothing was exported (--fail-on-damage)")
+                case Finding() if event.severity == ERROR:
+                    damage += 1
+                    if self._options.fail_on_damage:
+                        raise Damaged(f"{event.path} is damaged: nothing was exported (--fail-on-damage)")
         folder = self._folder
         assert folder is not None
         if cannot_write:  # the same command can be given again, and finds nothing in its way
@@ -75,7 +78,7 @@ class Run:
         if not names and not failures:
             names = self._empty()
         if names or not failures:
-            folder.hand_over(names, is_complete=not failures)
+            folder.hand_over(names, is_complete=not failures and not damage)
         yield Row({"type": "summary", **sums})
 
     def _empty(self) -> list[str]:

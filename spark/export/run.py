@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kseg.segment.apply.folder import Mode, check, is_taken, visible_files
+from kseg.segment.apply.folder import SUCCESS, Mode, check, is_taken, visible_files
 from kseg.segment.errors import KsegError, Refused, UnreadableInput
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.export.options import TABLE_FORMS, ExportOptions, Form
@@ -25,7 +25,8 @@ from kseg.spark import session as sessions
 from kseg.spark.cluster import ClusterOptions
 from kseg.spark.export import tables
 from kseg.spark.fanout import ready
-from kseg.spark.trouble import reason
+from kseg.spark.session import NoCluster
+from kseg.spark.trouble import blindness, reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,6 +92,7 @@ class _Run:
         self._targets = targets
         self._options = options
         self._damaged_bytes = 0
+        self._is_damaged = False
 
     def events(self) -> Iterator[Event]:
         if self._options.fail_on_damage:
@@ -100,6 +102,7 @@ class _Run:
         records = self._written()
         if not self._options.fail_on_damage:
             yield from self._damage()
+        self._mark()
         files = sorted(set(visible_files(path)) - before) if path is not None else None
         yield from self._result(path, files, records)
 
@@ -132,11 +135,13 @@ class _Run:
         with self._told():
             for finding, target in findings(self._spark, self._targets, self._options):
                 if finding.id == UNREADABLE:
+                    self._is_damaged = True
                     yield Failure(target, finding.message, UnreadableInput.exit_status)
                     continue
                 yield finding
                 if finding.severity != ERROR:
                     continue
+                self._is_damaged = True
                 if self._options.fail_on_damage:
                     raise Damaged(f"{finding.path} is damaged: nothing was exported (--fail-on-damage)")
                 position, length = finding.position or 0, finding.length or 0
@@ -157,6 +162,22 @@ class _Run:
             seen = Observation("export")
             self._save(frame.observe(seen, count(lit(1)).alias("records")))
             return int(seen.get["records"])
+
+    def _mark(self) -> None:
+        """`_SUCCESS`, which Spark would have written before it is known what is missing: only where nothing is. One that
+        an earlier export left goes."""
+        options = self._options
+        if options.form in TABLE_FORMS or options.mode is Mode.IGNORE:
+            return
+        jvm, jsc = self._spark._jvm, self._spark.sparkContext._jsc
+        assert jvm is not None
+        with self._told():
+            marker = jvm.org.apache.hadoop.fs.Path(f"{url_of(options.output)}/{SUCCESS}")
+            files = marker.getFileSystem(jsc.hadoopConfiguration())
+            if not self._is_damaged:
+                files.create(marker, True).close()
+                return
+            files.delete(marker, False)
 
     def _save(self, frame: "DataFrame") -> None:
         options = self._options
@@ -182,6 +203,9 @@ class _Run:
         except KsegError:
             raise
         except Exception as error:  # Spark's and Py4J's: they share no base
+            blind = blindness(error)
+            if blind is not None:
+                raise NoCluster(blind) from error
             unfit = tables.misfit(error, options.form, self._spark.version)
             if unfit is not None:
                 raise unfit from error
@@ -192,7 +216,10 @@ class _Run:
 
 def _writing(options: ExportOptions) -> Mapping[str, str]:
     codec = _CODECS.get(options.compression, options.compression)
-    return {"compression": codec, **(_CSV if options.form is Form.CSV else {})}
+    marks = (
+        {} if options.mode is Mode.IGNORE else {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+    )
+    return {"compression": codec, **marks, **(_CSV if options.form is Form.CSV else {})}
 
 
 @contextmanager

@@ -8,6 +8,8 @@ what these let through.
 """
 
 import json
+import os
+import socket
 from collections.abc import Iterator, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ from kseg.recovery.verify.headers import concerns, judge_headers
 from kseg.segment.arrow.pieces import Judged, Piece, Reading
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding
+from kseg.spark.sight import Outlook, check_landmark, check_outlook, landmark, outlook
 from kseg.spark.source.options import FINDINGS, SourceOptions
 from kseg.spark.source.splits import DataLoss, tasks_of
 
@@ -27,11 +30,35 @@ if TYPE_CHECKING:
 
 
 class LogPartition(InputPartition):
-    """What one task reads."""
+    """What one task reads, and what it must see of it: as the driver saw it when it planned."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[Piece], outlook: Outlook) -> None:
         super().__init__(None)
         self.pieces = tuple(pieces)
+        self._outlook = outlook
+        self._host = socket.gethostname()
+        self._landmark = landmark(pieces[0].path)
+        self._identities = tuple(_identity(piece.path) for piece in pieces)
+
+    def check(self) -> None:
+        """Raises UnreadableInput where this machine does not see the files that the driver has planned with."""
+        check_outlook(self._outlook)
+        if socket.gethostname() != self._host:
+            check_landmark(self._landmark)
+            return
+        for piece, planned in zip(self.pieces, self._identities, strict=True):
+            if _identity(piece.path) not in (planned, None):
+                raise UnreadableInput(
+                    f"{piece.path} was replaced after this DataFrame was planned: load() it again to read what is there now"
+                )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None  # whoever reads it says so
+    return status.st_dev, status.st_ino
 
 
 class LogReader(DataSourceReader):
@@ -42,10 +69,19 @@ class LogReader(DataSourceReader):
         self.schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [LogPartition(pieces) for pieces in tasks_of(self.options)]
+        outlooks: dict[str, Outlook] = {}
+        planned = []
+        for pieces in tasks_of(self.options):
+            log_dir = os.path.dirname(os.path.dirname(pieces[0].path))
+            seen = outlooks.get(log_dir) or outlooks.setdefault(log_dir, outlook(log_dir))
+            planned.append(LogPartition(pieces, seen))
+        return planned
 
     def read(self, partition: InputPartition) -> "Iterator[tuple[Any, ...]] | Iterator[RecordBatch]":
-        pieces = partition.pieces if isinstance(partition, LogPartition) else ()
+        if not isinstance(partition, LogPartition):
+            return iter(())
+        pieces = partition.pieces
+        partition.check()
         if self.options.table == FINDINGS:
             return findings_in(pieces, self.options, self.schema)
         return records_in(pieces, self.options, self.schema)

@@ -30,6 +30,7 @@ from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.targets import PartitionTarget
+from kseg.spark.sight import Outlook, check_outlook, outlook
 from kseg.spark.source.options import FINDINGS, SourceOptions, read_options, shown
 from kseg.spark.source.progress import (
     ATTEMPTS,
@@ -77,6 +78,7 @@ class OffsetRange(InputPartition):
     target: PartitionTarget
     first_offset: int
     end_offset: int
+    outlook: Outlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 losses += missed(where, first, log_start)
                 first = max(first, log_start)
             if offset > first:
-                ranges.append(OffsetRange(*where, target, first, offset))
+                seen = outlook(target.log_dir or os.path.dirname(target.path))
+                ranges.append(OffsetRange(*where, target, first, offset, seen))
         self._tell(losses)
         return _divided(ranges, self._options)
 
@@ -194,6 +197,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         assert isinstance(partition, OffsetRange)
+        check_outlook(partition.outlook)
         return _RangeReader(partition, self._options, columns_of(self._schema)).batches()
 
 
@@ -212,7 +216,7 @@ def _divided(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[Offs
         check_number(len(made) + parts, options)
         edges = [each.first_offset + size * number // parts for number in range(parts + 1)]
         for first, end in pairwise(edges):
-            made.append(OffsetRange(each.topic, each.partition, each.target, first, end))
+            made.append(OffsetRange(each.topic, each.partition, each.target, first, end, each.outlook))
     return made
 
 

@@ -14,6 +14,7 @@ written again.
 """
 
 import json
+import logging
 import os
 import re
 import time
@@ -43,6 +44,7 @@ from kseg.segment.writing.delivery import (
     partitions_in,
 )
 from kseg.segment.writing.runs import Run, RunWriter, staged_name
+from kseg.spark.sight import Outlook, check_outlook, outlook
 from kseg.spark.source.rows import RowColumns, RowWriter
 from kseg.spark.source.write_options import ERROR, IGNORE, WriteOptions, write_options
 
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
+_LOG = logging.getLogger("kseg.spark")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -66,12 +69,13 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One write, as driver and tasks know it. counts: partitions by topic before it."""
+    """One write, as driver and tasks know it. counts: partitions by topic before it. outlook: what a task must see."""
 
     options: WriteOptions
     columns: RowColumns
     run_id: str
     counts: "Mapping[str, int]"
+    outlook: Outlook
 
     @classmethod
     def of(cls, schema: "StructType", given: "Mapping[str, str]") -> "Job":
@@ -80,13 +84,15 @@ class Job:
         counts: dict[str, int] = {}
         for topic, partition in partitions_in(options.log_dir):
             counts[topic] = max(counts.get(topic, 0), partition + 1)
-        return cls(options, RowColumns.of(schema, options), new_run_id(_now_ms()), counts)
+        columns = RowColumns.of(schema, options)
+        return cls(options, columns, new_run_id(_now_ms()), counts, outlook(options.log_dir))
 
     def write(self, batches: "Iterator[RecordBatch]") -> Written:
         """The work of a task."""
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         log_dir = self.options.log_dir
+        check_outlook(self.outlook)
         name = staged_name(self.run_id, task)
         with RunWriter(log_dir, name, self.options.runs) as writer:
             rows = RowWriter(writer, self.columns, self.options, self.counts, task)
@@ -152,12 +158,30 @@ class KafkaLogWriter(DataSourceArrowWriter):
                     if job.options.if_exists == ERROR:
                         raise Refused(self._there_already())
                     return
+                if self._replaces:
+                    self._tell_of_empty(delivery, runs)
                 deliver(runs, replace(delivery, replaces=self._replaces))
         finally:
             job.clear({job.run_id})
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self._job.clear({self._job.run_id})
+
+    def _tell_of_empty(self, delivery: Delivery, runs: Sequence[Run]) -> None:
+        """Partitions that are overwritten with nothing stay, since a topic never has fewer."""
+        written = {(run.topic, run.partition) for run in runs}
+        emptied = sorted(
+            where
+            for where in partitions_in(self._job.options.log_dir)
+            if where[0] in delivery.partitions and where not in written
+        )
+        if emptied:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in emptied)
+            _LOG.warning(
+                "overwrite has no records for %s: left empty, with what they held in quarantine; a topic never has fewer "
+                "partitions",
+                names,
+            )
 
     def _is_there(self) -> bool:
         """Whether what would be written is there already: the topic, or without the option topic anything."""

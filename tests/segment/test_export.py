@@ -329,7 +329,7 @@ def test_damage_is_told_and_passed_over(damaged: Path, tmp_path: Path) -> None:
     result = _result(events)
     assert result["damaged_bytes"] == finding.length and result["records"] == 160 - 12
     assert exported(tmp_path / "out", "parquet") == dumped([damaged])
-    assert (tmp_path / "out" / "_SUCCESS").exists()
+    assert not (tmp_path / "out" / "_SUCCESS").exists()  # records are missing
 
 
 def test_damage_can_end_it(damaged: Path, capture_small: Path, tmp_path: Path) -> None:

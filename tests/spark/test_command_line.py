@@ -199,6 +199,37 @@ def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
 # --- nodes that see something else
 
 
+BLIND = """
+import sys
+from kseg.spark import session
+from kseg.spark.cluster import ClusterOptions
+from kseg.spark.source import register
+from kseg.spark.trouble import reason
+master, data, checkpoint = sys.argv[1:]
+spark = session.get(ClusterOptions(master=master, conf=(("spark.executor.memory", "512m"),)))
+register(spark)
+source = spark.read.format("kafka-log")
+rows = spark.createDataFrame([("k", "v")], "key string, value string")
+
+def stream():
+    query = spark.readStream.format("kafka-log").option("startingOffsets", "earliest").load(data).writeStream.format(
+        "noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+for ask in (
+    lambda: source.load(data).count(),
+    lambda: source.option("failOnDataLoss", "false").load(data).count(),
+    lambda: source.option("table", "findings").load(data).count(),
+    lambda: rows.write.format("kafka-log").mode("append").option("topic", "new").save(data),
+    stream,
+):
+    try:
+        print("no error", ask())
+    except Exception as error:
+        print(reason(error))
+"""
+
+
 def test_a_node_that_does_not_see_the_files_is_named(capture_small: Path, tmp_path: Path) -> None:
     """The worker lives in a mount namespace of its own, in which the directory is empty."""
     require_spark()
@@ -216,6 +247,36 @@ def test_a_node_that_does_not_see_the_files_is_named(capture_small: Path, tmp_pa
             "spark.executor.memory=512m",
             str(data),
         )
+        export = kseg(
+            *(
+                "export",
+                "--to",
+                "json",
+                "--output",
+                str(tmp_path / "out"),
+                "--spark",
+                "--master",
+                cluster.url,
+            ),
+            *("--spark-conf", "spark.executor.memory=512m", str(data)),
+        )
+        source = subprocess.run(
+            [sys.executable, "-c", BLIND, cluster.url, str(data), str(tmp_path / "checkpoint")],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=True,
+        )
     assert (said.returncode, said.stdout) == (3, "")
     assert said.stderr.startswith("kseg: the node ") and said.stderr.count("\n") == 1
     assert f" does not see {data}/" in said.stderr
+    assert (export.returncode, export.stdout) == (3, "")
+    assert export.stderr.startswith("kseg: the node ") and f" does not see {data}/" in export.stderr
+    assert export.stderr.count("\n") == 1 and "failOnDataLoss" not in export.stderr
+    assert not list((tmp_path / "out").glob("_SUCCESS"))
+    answers = source.stdout.splitlines()
+    assert len(answers) == 5
+    for answer in answers:
+        assert f" does not see {data}/" in answer and "every node must see the same files" in answer, answer
+        assert "failOnDataLoss" not in answer, answer
+    assert not list(data.glob("new-*")) and not list(data.glob("kseg-*"))

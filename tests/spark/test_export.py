@@ -137,6 +137,7 @@ def test_damage_is_told_the_same(
     assert said[0] == said[1] and "bad-crc" in said[0] and "torn-tail" in said[0]
     assert rows_of(there) == rows_of(here)
     words = ["export", "--spark", "--to", "json", "--json", "--output", str(tmp_path / "more")]
+    assert not (here / "_SUCCESS").exists() and not (there / "_SUCCESS").exists()
     assert run([*words, "--fail-on-damage", str(hurt)]) == 1
     assert "nothing was exported" in capfd.readouterr().err and not (tmp_path / "more").exists()
     assert run([*words, str(hurt)]) == 1

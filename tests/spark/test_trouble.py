@@ -44,6 +44,13 @@ ModuleNotFoundError: No module named 'elsewhere'
             'java.io.IOException: Cannot run program "python9": error=2\n\tat x',
             'Cannot run program "python9": error=2',
         ),
+        (
+            (
+                f"{ABORTED} (TID 7) (h executor 1): org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+                '  File "x.py", line 3, in read\nkseg.segment.errors.UnreadableInput: the node n does not see /data\n\tat org.x\n'
+            ),
+            "the node n does not see /data (on h, executor 1)",
+        ),
         ("", "it did not say why"),
     ],
 )

@@ -1,0 +1,136 @@
+"""Masters that do not answer, and nodes that see other files: one sentence, before anything is done."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from fixtures import healthy
+from kseg.cli.main import run
+from kseg.segment.errors import UnreadableInput
+from kseg.spark import session, sight
+from kseg.spark.session import NoCluster
+
+
+@pytest.fixture
+def port() -> int:
+    """Where nobody listens."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        number: int = one.getsockname()[1]
+    return number
+
+
+def test_a_master_that_does_not_answer(port: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """No Java is started for it."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("pyspark is not installed")
+    directory = healthy.partition(tmp_path / "metro-0")
+    for command in (["verify"], ["dump"], ["recover"]):
+        assert run([*command, "--spark", "--master", f"spark://127.0.0.1:{port}", str(directory)]) == 3
+        said = capfd.readouterr()
+        assert said.err == (
+            f"kseg: no Spark master answers at 127.0.0.1:{port} (Connection refused): is it running, and is --master its "
+            "address?\n"
+        )
+        assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("master", "why"),
+    [
+        ("spark://{0},127.0.0.1:{0}", r"127.0.0.1:\d+ \(Connection refused\)"),
+        ("spark://no-such-host.invalid:7077", r"no-such-host.invalid:7077 \(unknown host"),
+        ("spark://head", r"head \(not HOST:PORT\)"),
+        ("spark://head:x", r"head:x \(not HOST:PORT\)"),
+    ],
+)
+def test_what_is_in_the_way(master: str, why: str, port: int) -> None:
+    with pytest.raises(NoCluster, match=why) as told:
+        session._reach(master.format(port))
+    assert "\n" not in str(told.value)
+
+
+def test_one_of_several_masters_is_enough(port: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        session._reach(f"spark://127.0.0.1:{port},127.0.0.1:{listening.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("master", ["local[2]", "k8s://https://127.0.0.1:1", "yarn"])
+def test_other_masters_are_left_to_spark(master: str) -> None:
+    session._reach(master)
+
+
+# --- what a node sees
+
+
+def test_a_directory_that_is_not_that_of_the_driver(tmp_path: Path) -> None:
+    home = healthy.log_dir(tmp_path / "data")
+    seen = sight.outlook(str(home))
+    sight.check_outlook(seen)
+    (home / "later-0").mkdir()
+    shutil.rmtree(home / "metro-0")
+    sight.check_outlook(seen)  # a broker at work
+    home.rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        UnreadableInput, match=f"the node .* does not see {home}: every node must see the same"
+    ):
+        sight.check_outlook(seen)
+    home.mkdir()
+    with pytest.raises(UnreadableInput, match=f"the node .* does not see {home}/"):
+        sight.check_outlook(seen)
+
+
+def test_a_directory_that_is_to_be_made(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / ".kseg").mkdir()
+    seen = sight.outlook(str(tmp_path / "shared" / "new" / "data"))
+    assert seen == sight.Outlook(str(tmp_path / "shared"), ())
+    sight.check_outlook(seen)
+    shutil.rmtree(tmp_path / "shared")
+    with pytest.raises(UnreadableInput, match="does not see"):
+        sight.check_outlook(seen)
+
+
+def test_another_file_under_the_same_name(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(b"one" * 100)
+    mark = sight.landmark(str(log))
+    log.write_bytes(b"one" * 200)
+    sight.check_landmark(mark)  # it has grown
+    log.write_bytes(b"two" * 200)
+    with pytest.raises(UnreadableInput, match=r"the node .* has another"):
+        sight.check_landmark(mark)
+    log.unlink()
+    sight.check_landmark(mark)  # retention
+
+
+def test_overwrite_names_the_partitions_that_it_leaves_empty(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    types = pytest.importorskip("pyspark.sql.types")
+    from kseg.spark.source.writer import KafkaLogWriter
+
+    schema = types.StructType(
+        [types.StructField("value", types.StringType()), types.StructField("partition", types.IntegerType())]
+    )
+
+    def write(partitions: int, replaces: bool) -> None:
+        given = {"path": str(tmp_path / "data"), "topic": "orders", "partitions": str(partitions)}
+        writer = KafkaLogWriter(schema, given, replaces)
+        rows = pa.record_batch(
+            {"value": ["x"] * partitions, "partition": pa.array(range(partitions), pa.int32())}
+        )
+        writer.commit([writer.write(iter([rows]))])
+
+    write(4, False)
+    assert not caplog.messages
+    write(2, True)
+    (said,) = caplog.messages
+    assert said.startswith("overwrite has no records for orders-2, orders-3: left empty")
+    assert (tmp_path / "data" / "orders-3").is_dir()
