@@ -269,8 +269,12 @@ def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
 
 
 def _opened(name: str) -> int:
-    """A descriptor to read from. O_NONBLOCK: opening a pipe must not wait for whoever writes it."""
+    """A descriptor to read from. O_NONBLOCK: opening a pipe must not wait for whoever writes it. A device is not even
+    opened, which could set off anything: a link among the evidence can lead to one."""
     try:
+        mode = os.stat(name).st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise UnreadableInput(f"cannot read {name}: not a regular file")
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.export.places import _escaped
+from kseg.segment.files import MappedFile
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.terminal import for_terminal, shell_quoted, visible
 from kseg.segment.writing.batch_writer import encode_batch
@@ -120,6 +122,23 @@ def test_into_a_pipe_a_dump_is_what_kafka_prints(data: Path) -> None:
         path = os.path.join(os.fsencode(data), name, LOG.encode())
         done = subprocess.run([sys.executable, "-m", "kseg", "dump", path], capture_output=True, check=True)
         assert done.stdout.startswith(b"Dumping " + path + b"\n")
+
+
+def test_no_device_is_opened(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening one can set off anything (a watchdog, a tape); a link in the evidence may lead to it."""
+    opened: list[str] = []
+    really_open = os.open
+
+    def noting(path: str, *more: int, **others: int) -> int:
+        opened.append(os.path.realpath(path))
+        return really_open(path, *more, **others)
+
+    monkeypatch.setattr(os, "open", noting)
+    for path in (data / "odd-0").glob("*.log"):
+        if path.is_symlink():
+            with pytest.raises(UnreadableInput, match="not a regular file"):
+                MappedFile(path)
+    assert "/dev/zero" not in opened
 
 
 def test_a_quoted_path_is_the_path_again(data: Path) -> None:
