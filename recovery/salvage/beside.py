@@ -308,11 +308,12 @@ class Beside:
         )
 
     def _filed_epochs(self) -> EpochHistory | None:
+        """None where there is none, or none that can be understood. Raises UnreadableInput: it was readable when it was judged."""
         if _EPOCHS not in self._draft.image:
             return None
         try:
             return EpochHistory(decode_leader_epochs(self._draft.read(_EPOCHS)))
-        except (FormatError, UnreadableInput):
+        except FormatError:
             return None
 
 
