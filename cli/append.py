@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from kseg.cli.change import Apply, FollowLinks
+from kseg.cli.change import AcceptUnreadable, Apply, FollowLinks
 from kseg.cli.declare import INPUT, Argument, Option
 from kseg.cli.options import (
     Json,
@@ -224,6 +224,7 @@ def command(
     ] = None,
     apply: Apply = False,
     follow_links: FollowLinks = False,
+    accept_unreadable: AcceptUnreadable = False,
     json: Json = False,
     now: Now = None,
     jobs: NoJobs = None,
@@ -255,6 +256,7 @@ def command(
     options = AppendOptions(
         source=source,
         apply=apply,
+        accept_unreadable=accept_unreadable,
         run_id=new_run_id(clock_ms()),
         follow_links=follow_links,
         batches=BatchRules(

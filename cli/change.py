@@ -41,6 +41,15 @@ Quarantine = Annotated[
     ),
 ]
 
+AcceptUnreadable = Annotated[
+    bool,
+    Option(
+        "--accept-unreadable",
+        help="Change partitions with bytes that cannot be read too: they count as lost.",
+        panel=CHANGE,
+    ),
+]
+
 
 def check_way(apply: bool, output: str | None, hard_link: bool, quarantine: str | None) -> None:
     """Raises UsageError for options that do not go together."""

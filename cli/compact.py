@@ -4,7 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from kseg.cli.change import CHANGE, Apply, FollowLinks, HardLink, Quarantine, change, check_way, identity
+from kseg.cli.change import (
+    CHANGE,
+    AcceptUnreadable,
+    Apply,
+    FollowLinks,
+    HardLink,
+    Quarantine,
+    change,
+    check_way,
+    identity,
+)
 from kseg.cli.declare import Option
 from kseg.cli.options import (
     Jobs,
@@ -223,6 +233,7 @@ def command(
     ] = None,
     hard_link: HardLink = False,
     quarantine: Quarantine = None,
+    accept_unreadable: AcceptUnreadable = False,
     log_start_offset: Annotated[
         int | None,
         Option(
@@ -328,6 +339,7 @@ def command(
         output=output,
         hard_link=hard_link,
         quarantine=quarantine,
+        accept_unreadable=accept_unreadable,
         top_keys=top_keys,
         shared=shared,
     )

@@ -4,7 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from kseg.cli.change import CHANGE, Apply, FollowLinks, HardLink, Quarantine, change, check_way, identity
+from kseg.cli.change import (
+    CHANGE,
+    AcceptUnreadable,
+    Apply,
+    FollowLinks,
+    HardLink,
+    Quarantine,
+    change,
+    check_way,
+    identity,
+)
 from kseg.cli.declare import Option
 from kseg.cli.options import (
     DropCache,
@@ -25,6 +35,7 @@ from kseg.cli.topic_evidence import MetadataPath
 from kseg.segment.layout import DEFAULT_INDEX_INTERVAL_BYTES, DEFAULT_SEGMENT_INDEX_BYTES
 
 if TYPE_CHECKING:
+    from kseg.cli.tally import Tally
     from kseg.segment.targets import Target
 
 EXAMPLES = (
@@ -71,6 +82,7 @@ def command(
     ] = None,
     hard_link: HardLink = False,
     quarantine: Quarantine = None,
+    accept_unreadable: AcceptUnreadable = False,
     rebuild: Annotated[
         bool, Option("--rebuild", help="All side files anew from the log, sound ones too.", panel=CHANGE)
     ] = False,
@@ -230,6 +242,7 @@ def command(
         output=output,
         hard_link=hard_link,
         quarantine=quarantine,
+        accept_unreadable=accept_unreadable,
         rebuild=rebuild,
         mark_clean=mark_clean,
         topic_id=topic_id,
@@ -239,6 +252,7 @@ def command(
     )
     given = {
         "--policy": policy if policy != DEFAULT_POLICY else None,
+        "--accept-unreadable": accept_unreadable,
         "--rebuild": rebuild,
         "--mark-clean": mark_clean,
         "--topic-id": topic_id,
@@ -284,7 +298,9 @@ def command(
         words=recover_words,
         remains=remains,
         advice=lambda tally: (
-            apply_command("recover", given, topics, paths) if planned and not tally.failures else ""
+            apply_command("recover", given | _acceptance(tally), topics, paths)
+            if planned and not tally.failures
+            else ""
         ),
     )
     return change(
@@ -305,3 +321,8 @@ def _registered(log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...]]:
     from kseg.internal_topics.metadata.registered import registered_directories
 
     return registered_directories(log_dirs)
+
+
+def _acceptance(tally: "Tally") -> dict[str, object]:
+    """What a plan that counts unreadable bytes as lost needs to be carried out."""
+    return {"--accept-unreadable": True} if tally.unreadable else {}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kseg.cli.progress import Progress
 from kseg.cli.stream import Output, complain, silence
-from kseg.cli.tally import Tally
+from kseg.cli.tally import Tally, counted
 from kseg.segment.errors import KsegError
 from kseg.segment.events import Advance, Event, Failure, Row, Text
 from kseg.segment.findings import ERROR, INFO, Finding
@@ -102,6 +102,7 @@ class _Screen:
         self._tally = tally
         self._table: Table | None = None
         self._worst: Finding | None = None
+        self._unreadable: set[tuple[str, int | None, int | None]] = set()
 
     def show(self, event: Text | Row | Finding | Failure) -> None:
         if isinstance(event, Text):
@@ -131,6 +132,8 @@ class _Screen:
             return
         if style.summary is not None and (style.findings_are_result or not tally.is_spotless):
             self._human(style.summary(tally))
+        if tally.unreadable:
+            self._human(rescue_words(tally.unreadable))
         advice = self._advice()
         if advice:
             self._human(f"next: {advice}")
@@ -167,6 +170,12 @@ class _Screen:
             self._json(values)
 
     def _finding(self, finding: Finding) -> None:
+        if finding.id == "unreadable":
+            # several targets may have met the same bad sector: the log of an index, a file of the data directory
+            place = finding.path, finding.position, finding.length
+            if place in self._unreadable:
+                return
+            self._unreadable.add(place)
         self._tally.count(finding)
         if self._worst is None:
             self._worst = finding if finding.severity != INFO else None
@@ -227,6 +236,22 @@ class _Screen:
     def _make_room(self) -> None:
         if self._out.is_terminal or self._style.findings_are_result:
             self._progress.hide()
+
+
+def rescue_words(found: Sequence[Finding]) -> str:
+    """What could be read of the files with bad areas, and what could not; as ddrescue sums up."""
+    sizes = {finding.path: _number(finding, "file_bytes") for finding in found}
+    lost_bytes = sum(finding.length or 0 for finding in found)
+    errors = sum(_number(finding, "read_errors") for finding in found)
+    return (
+        f"rescued: {sum(sizes.values()) - lost_bytes:,} bytes of {counted(len(sizes), 'file')}; unreadable: "
+        f"{counted(lost_bytes, 'byte')}, {counted(len(found), 'bad area')}, {counted(errors, 'read error')}"
+    )
+
+
+def _number(finding: Finding, name: str) -> int:
+    value = finding.numbers.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def finding_sentence(finding: Finding) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from kseg.cli.change import CHANGE, FollowLinks, change, identity
+from kseg.cli.change import CHANGE, AcceptUnreadable, FollowLinks, change, identity
 from kseg.cli.declare import Option
 from kseg.cli.options import (
     Jobs,
@@ -154,6 +154,7 @@ def command(
     unmark: Annotated[
         bool, Option("--unmark", help="Bring back segments that are marked and not purged.", panel=CHANGE)
     ] = False,
+    accept_unreadable: AcceptUnreadable = False,
     metadata: MetadataPath = None,
     server_properties: ServerProperties = None,
     high_watermark: Annotated[
@@ -247,6 +248,7 @@ def command(
         purge_only=purge and not what_if and all(said is None for said in says_more),
         unmark=unmark,
         what_if=what_if,
+        accept_unreadable=accept_unreadable,
         shared=shared,
     )
     run = Run(options)
@@ -282,6 +284,7 @@ def command(
         "--purge": purge,
         "--unmark": unmark,
         "--follow-links": follow_links,
+        "--accept-unreadable": accept_unreadable,
         "--now": now,
         "--partition": partition,
     }

@@ -35,6 +35,7 @@ class Tally:
         self.remaining = 0
         self.finished = 0
         self.severities = {ERROR: 0, WARNING: 0, INFO: 0}
+        self.unreadable: list[Finding] = []
         self.failures: list[Failure] = []
         self.sums: dict[str, int] = {}
         self.interrupted = False
@@ -48,6 +49,8 @@ class Tally:
 
     def count(self, finding: Finding) -> None:
         self.severities[finding.severity] += 1
+        if finding.id == "unreadable":
+            self.unreadable.append(finding)
 
     def fail(self, failure: Failure) -> None:
         self.failures.append(failure)

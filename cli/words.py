@@ -29,9 +29,11 @@ def verify_words(tally: Tally) -> str:
     if sums.get("sets_not_opened"):
         looked += f" and {counted(sums['sets_not_opened'], 'compressed set')} (--deep counts their records)"
     if "bytes_total" in sums:
+        unreadable = sums.get("bytes_unreadable", 0)
+        lost = f" ({unreadable:,} of them unreadable)" if unreadable else ""
         looked += (
             f"; {sums['bytes_total']:,} bytes: {sums.get('bytes_valid', 0):,} valid, "
-            f"{sums.get('bytes_damaged', 0):,} damaged, {sums.get('bytes_padding', 0):,} padding"
+            f"{sums.get('bytes_damaged', 0):,} damaged{lost}, {sums.get('bytes_padding', 0):,} padding"
         )
     failed = len(tally.failed_paths)
     verdict = f"{counted(tally.errors, 'error')}, {counted(tally.warnings, 'warning')}"

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from kseg.segment import unreadable
 from kseg.segment.errors import KsegError, UnreadableInput
 from kseg.segment.events import Event, Failure, Text, Work
 
@@ -82,7 +83,9 @@ def run(
 
 
 def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
-    """The events of one target; an exception of the work ends them with a `Failure`."""
+    """The events of one target; an exception of the work ends them with a `Failure`. What could not be read of the files
+    that it opened, and has not been told by the work itself, is told behind them."""
+    unreadable.begin()
     try:
         yield from work(target, options)
     except KsegError as error:
@@ -92,6 +95,7 @@ def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
         yield Failure(target.path, f"cannot read {target.path}: {reason}", UnreadableInput.exit_status)
     except Exception as error:  # noqa: BLE001  (a bug in one target must not stop the others)
         yield bug(target.path, error)
+    yield from unreadable.findings()
 
 
 def bug(path: str, error: Exception) -> Failure:

@@ -13,13 +13,48 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from kseg.segment import unreadable
 from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.kernel import bad_pages
+from kseg.segment.unreadable import BadArea
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 # Up to this size reading costs less than a map with its page faults.
 SMALL_BYTES = 32 * 1024
+_POPULATED_BYTES = 32 * 1024 * 1024
+
+
+class _Map(mmap.mmap):
+    """A map that is watched as long as anybody holds it: what cannot be read in it is zeros (`bad_pages`)."""
+
+    _number = -1
+    _descriptor = -1
+
+    def watch(self, descriptor: int, status: os.stat_result) -> bool:
+        """Whether it is watched from now on; `descriptor` stays open as long."""
+        self._number = bad_pages.watch(
+            self, descriptor, min(status.st_blksize, unreadable.PAGE_BYTES), *unreadable.identity_of(status)
+        )
+        self._descriptor = descriptor
+        return self._number >= 0
+
+    def disown(self) -> None:
+        """The descriptor is somebody else's."""
+        self._descriptor = -1
+
+    def forget(self) -> None:
+        """The map is closed."""
+        if self._number >= 0:
+            bad_pages.unwatch(self._number)
+            self._number = -1
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.forget()
 
 
 class MappedFile:
@@ -27,7 +62,8 @@ class MappedFile:
 
     path: as the user named it. size_bytes, mtime_ms: of the file when it was opened. data_end: behind that is nothing but a
     hole, which reads as zeros. view: the bytes (an empty
-    view for an empty file; the map is a snapshot of the inode, a rename or unlink does not disturb it).
+    view for an empty file; the map is a snapshot of the inode, a rename or unlink does not disturb it); zeros where
+    they cannot be read (`unreadable`).
     random_access: only a few places will be looked at, so reading ahead is in vain.
     Raises UnreadableInput when the path is missing, no regular file, or may not be read.
     """
@@ -37,6 +73,7 @@ class MappedFile:
     ) -> None:
         self.path = os.fspath(path)
         self._map: mmap.mmap | None = None
+        self._drops_cache = drop_cache
         self._descriptor = _opened(self.path)
         try:
             status = os.fstat(self._descriptor)
@@ -49,21 +86,40 @@ class MappedFile:
                 self.data_end = _data_end(self._descriptor, status.st_size)
             content = b""
             if 0 < status.st_size <= SMALL_BYTES:
-                content = os.pread(self._descriptor, SMALL_BYTES, 0)
+                content = _content(self._descriptor, status, SMALL_BYTES)
                 self.size_bytes = len(content)
             elif status.st_size:
-                self._map = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
-                self._map.madvise(mmap.MADV_RANDOM if random_access else mmap.MADV_SEQUENTIAL)
+                self._map = self._mapped(random_access)
             self.view = memoryview(content if self._map is None else self._map)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             os.close(self._descriptor)
-            raise UnreadableInput(f"cannot read {self.path}: {error.strerror}") from error
+            reason = error.strerror if isinstance(error, OSError) else "it became shorter meanwhile"
+            raise UnreadableInput(f"cannot read {self.path}: {reason}") from error
         except BaseException:
             os.close(self._descriptor)
             raise
-        if not drop_cache:  # only what is left of the page cache would still need it
+        unreadable.opened(unreadable.identity_of(status), self.path, status.st_size)
+        if not isinstance(self._map, _Map) and not drop_cache:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _mapped(self, random_access: bool) -> mmap.mmap:
+        """Raises OSError, and ValueError for a file that has become shorter."""
+        status = self._status
+        found = _Map(self._descriptor, status.st_size, access=mmap.ACCESS_READ)
+        found.madvise(mmap.MADV_RANDOM if random_access else mmap.MADV_SEQUENTIAL)
+        if found.watch(self._descriptor, status) or _is_whole(self._descriptor, found, status):
+            return found
+        copy = _copied(self._descriptor, status)
+        found.disown()
+        found.close()
+        return copy
+
+    def extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """(position, length) of what of a range is no hole, in order."""
+        if self._descriptor < 0 or self.data_end == self.size_bytes <= 512 * self._status.st_blocks:
+            return iter(((start, stop - start),))
+        return data_extents(self._descriptor, start, stop - start)
 
     @property
     def mtime_ms(self) -> int:
@@ -73,14 +129,24 @@ class MappedFile:
         """Whether `status` is that of this file, and nothing was written to it since it was opened."""
         return _identity(status) == _identity(self._status)
 
+    def unreadable(self, start: int = 0, stop: int | None = None) -> tuple[BadArea, ...]:
+        """What could not be read so far between two positions; zeros stand there."""
+        return unreadable.areas(unreadable.identity_of(self._status), start, stop)
+
     def close(self) -> None:
         self.view.release()
+        if self._drops_cache and self._descriptor >= 0:
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         if self._map is not None:
+            is_watched = isinstance(self._map, _Map)
             with suppress(BufferError):  # a consumer still holds a slice: the map lives until that is gone
                 self._map.close()
+                if isinstance(self._map, _Map):
+                    self._map.forget()
             self._map = None
+            if is_watched:  # its descriptor is the map's
+                self._descriptor = -1
         if self._descriptor >= 0:
-            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -105,6 +171,10 @@ class OpenFile(Protocol):
     @property
     def view(self) -> memoryview: ...
 
+    def extents(self, start: int, stop: int) -> Iterable[tuple[int, int]]: ...
+
+    def unreadable(self, start: int = 0, stop: int | None = None) -> tuple[BadArea, ...]: ...
+
     def close(self) -> None: ...
 
     def __enter__(self) -> Self: ...
@@ -128,6 +198,56 @@ class Reader:
 
 
 DISK = Reader()
+
+
+def _content(descriptor: int, status: os.stat_result, most_bytes: int, start: int = 0) -> bytes:
+    """What lies in a file from `start` on; zeros where it cannot be read. Raises OSError."""
+    if not bad_pages.count():
+        try:
+            data = unreadable.pread(descriptor, most_bytes, start)
+        except OSError as error:
+            if not unreadable.is_of_a_place(error):
+                raise
+        else:
+            # a read ends early before what cannot be read, too
+            if start + len(data) >= min(start + most_bytes, os.fstat(descriptor).st_size):
+                return data
+    return unreadable.read_around(descriptor, status, start, most_bytes)
+
+
+def _is_whole(descriptor: int, view: mmap.mmap, status: os.stat_result) -> bool:
+    """Whether all of a map can be touched: for a process that cannot be saved from doing so. Raises OSError."""
+    if bad_pages.count() and unreadable.areas(unreadable.identity_of(status)):
+        return False
+    for start, length in data_extents(descriptor, 0, status.st_size):
+        for at in range(start // mmap.PAGESIZE * mmap.PAGESIZE, start + length, _POPULATED_BYTES):
+            size = min(_POPULATED_BYTES, start + length - at)
+            try:
+                unreadable.populate(view, at, size)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    return False
+                try:  # this system does not know how
+                    if len(unreadable.pread(descriptor, size, at)) < size:
+                        return False
+                except OSError:
+                    return False
+    return True
+
+
+def _copied(descriptor: int, status: os.stat_result) -> mmap.mmap:
+    """What can be read of a file, in memory. Raises OSError."""
+    memory = mmap.mmap(-1, status.st_size)
+    for start, length in data_extents(descriptor, 0, status.st_size):
+        for at in range(start, start + length, _POPULATED_BYTES):
+            size = min(_POPULATED_BYTES, start + length - at)
+            data = unreadable.read_around(descriptor, status, at, size)
+            memory[at : at + len(data)] = data
+            if len(data) < size:
+                end = at + len(data)
+                bad_pages.note(*unreadable.identity_of(status), end, status.st_size - end, 0)
+                return memory
+    return memory
 
 
 def _data_end(descriptor: int, size_bytes: int) -> int:
@@ -186,23 +306,25 @@ class PrivateMemory:
 
 
 def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024) -> bytes:
-    """The whole content of a side file (checkpoint, snapshot, metadata), at most `limit_bytes`.
+    """The whole content of a side file (checkpoint, snapshot, metadata), at most `limit_bytes`; zeros where it cannot
+    be read.
 
     Raises UnreadableInput when it cannot be read or is larger than the limit.
     """
     name = os.fspath(path)
     descriptor = _opened(name)
     try:
+        status = os.fstat(descriptor)
         # a read reserves what it is asked for; the byte more shows that the limit is passed
-        size_bytes = os.fstat(descriptor).st_size
-        wanted = min(limit_bytes, size_bytes) + 1
-        data = os.read(descriptor, wanted)
-        while len(data) < size_bytes and (more := os.read(descriptor, wanted - len(data))):
+        wanted = min(limit_bytes, status.st_size) + 1
+        data = _content(descriptor, status, wanted)
+        while len(data) < status.st_size and (more := os.pread(descriptor, wanted - len(data), len(data))):
             data += more
     except OSError as error:
         raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
     finally:
         os.close(descriptor)
+    unreadable.opened(unreadable.identity_of(status), name, status.st_size)
     if len(data) > limit_bytes:
         raise UnreadableInput(f"cannot read {name}: larger than {limit_bytes} bytes")
     return data
@@ -260,8 +382,11 @@ def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
     name = os.fspath(path)
     descriptor = _opened(name)
     try:
-        size_bytes = os.fstat(descriptor).st_size
-        return size_bytes, os.pread(descriptor, count, max(0, size_bytes - count))
+        status = os.fstat(descriptor)
+        size_bytes = status.st_size
+        unreadable.opened(unreadable.identity_of(status), name, size_bytes)
+        start = max(0, size_bytes - count)
+        return size_bytes, _content(descriptor, status, count, start)
     except OSError as error:
         raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
     finally:

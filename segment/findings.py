@@ -21,6 +21,7 @@ _RECOVER = "kseg recover {partition}"
 _REBUILD = "kseg recover --rebuild {partition}"
 _DUMP = "kseg dump {path}"
 _LIST = "kseg list {partition}"
+_UNREADABLE = "kseg recover --accept-unreadable {partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,13 @@ CATALOGUE: Mapping[str, Kind] = _catalogue(
     Kind("future-timestamp", WARNING, "a timestamp lies in the future; time retention stops there", _DUMP),
     Kind("mixed-magic", INFO, "the segment holds batches of several message formats", _DUMP),
     Kind("unreadable-file", ERROR, "the file cannot be read", _LIST),
+    Kind(
+        "unreadable",
+        ERROR,
+        "bytes of the file cannot be read: the disk or the file system fails",
+        _UNREADABLE,
+    ),
+    Kind("unreadable-batch", ERROR, "batches hold bytes that cannot be read", _UNREADABLE),
     # --- offsets and neighbours
     Kind("offset-not-monotonic", ERROR, "a batch starts at or below the end of the one before it", _RECOVER),
     Kind(

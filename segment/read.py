@@ -189,12 +189,10 @@ def _whole_end(segment: LogSegment, start: int, limit: int) -> int:
 
 
 def _rows(segment: LogSegment, extent: _Extent, query: ReadQuery) -> Iterator[Event]:
-    view = segment.file.view
-    decoder = Decoder(view)
+    decoder = Decoder(segment.file.view)
     end = extent.end if not extent.is_cut else _whole_end(segment, extent.start, extent.end)
-    for block in Scanner(view, segment.base_offset, next_base=segment.following_base).blocks(
-        extent.start, end
-    ):
+    scanner = Scanner.over(segment.file, segment.base_offset, next_base=segment.following_base)
+    for block in scanner.blocks(extent.start, end):
         if isinstance(block, Damage):
             yield damage_finding(segment.path, block)
             continue

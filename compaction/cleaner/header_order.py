@@ -45,7 +45,7 @@ def contradictions(segment: Segment, next_base_offset: int | None) -> list[Findi
     with segment.opened() as view:
         if not _is_suspicious(view, segment.base_offset, next_base_offset):
             return []
-        headers = [*_headers(view, segment.base_offset)]
+        headers = [*_headers(view, segment)]
     return [*_offsets(segment, headers, next_base_offset), *_epochs(segment, headers)]
 
 
@@ -75,9 +75,9 @@ def _is_suspicious(view: memoryview, base_offset: int, next_base_offset: int | N
     return next_base_offset is not None and seen[check.SEEN_LAST] >= next_base_offset
 
 
-def _headers(view: memoryview, base_offset: int) -> Iterator[_Header]:
+def _headers(view: memoryview, segment: Segment) -> Iterator[_Header]:
     """Of the batches with a right checksum."""
-    for block in Scanner(view, base_offset).blocks():
+    for block in Scanner(view, segment.base_offset, file=segment.file).blocks():
         if isinstance(block, Damage):
             continue
         for row in range(block.count):

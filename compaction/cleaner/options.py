@@ -73,7 +73,8 @@ class CompactOptions:
 
     apply: change the files; output: make a compacted copy below this directory instead (None: neither, plan only).
     run_id: names the journals. quarantine: where what is taken out goes. top_keys: how many to tell of.
-    follow_links: a directory may be a link. shared: the work is done by attempts in other processes.
+    follow_links: a directory may be a link.
+    accept_unreadable: bytes that cannot be read count as lost. shared: the work is done by attempts in other processes.
     """
 
     settings: CleanSettings
@@ -92,6 +93,7 @@ class CompactOptions:
     quarantine: str | None = None
     top_keys: int = 10
     shared: Shared | None = None
+    accept_unreadable: bool = False
 
     @property
     def writes(self) -> bool:

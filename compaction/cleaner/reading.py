@@ -40,7 +40,7 @@ def tables(
         yield from _walked(view, position)
         return
     is_whole = True
-    for block in Scanner(view, segment.base_offset).blocks(position):
+    for block in Scanner(view, segment.base_offset, file=segment.file).blocks(position):
         if isinstance(block, Damage):
             is_whole = False
             segment.is_damaged = True

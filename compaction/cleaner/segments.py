@@ -8,7 +8,7 @@ log and indexes, modification time, the greatest timestamp, and the entries of i
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kseg.segment import layout as L
 from kseg.segment.apply.scratch import ScratchFile
@@ -63,6 +63,7 @@ class Segment:
     like: str = ""
     joins_previous: bool = False
     index_paths: tuple[str | None, str | None, str | None] = (None, None, None)
+    file: MappedFile | None = field(default=None, compare=False)  # as long as it is open
 
     @contextmanager
     def opened(self) -> Iterator[memoryview]:
@@ -70,8 +71,11 @@ class Segment:
         if self.log is not None:
             yield self.log.view
             return
-        with MappedFile(self.path) as file:
-            yield file.view
+        with MappedFile(self.path) as self.file:
+            try:
+                yield self.file.view
+            finally:
+                self.file = None
 
     @property
     def name(self) -> str:

@@ -110,6 +110,7 @@ class RetainOptions:
     file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
     what_if: bool = False
     shared: Shared | None = None
+    accept_unreadable: bool = False
 
     def narrowed_to(self, paths: Iterable[str]) -> Self:
         """The options for some of the targets, without what is known about others."""

@@ -71,7 +71,7 @@ def _look_through(
     place: Workplace, name: str, base_offset: int, position: int, next_offset: int | None
 ) -> tuple[int, int | None, int | None, Damage | None, int | None]:
     """(valid batches from `position` on, the least and greatest offset of what goes, the first damage, its records)."""
-    scanner = Scanner(place.view(name), base_offset)
+    scanner = place.scanner(name, base_offset)
     scanner.next_offset = next_offset
     batches, lowest, highest, damage = 0, L.INT64_MAX, -1, None
     records: int | None = 0

@@ -19,7 +19,7 @@ from kseg.recovery.loading.losses import report_cut
 from kseg.recovery.loading.producers import LoadedProducers
 from kseg.recovery.loading.replaying import apply_rows, read_marker, rows_of_producers
 from kseg.recovery.loading.segment import LoadedSegment, Rising
-from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, INVALID_RECORD, KafkaThrows
+from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, KafkaThrows
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
@@ -27,7 +27,6 @@ from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
 from kseg.segment.kernel.walk import FULL, first_invalid, walk
 from kseg.segment.scanning.decode import Decoder
-from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner
 from kseg.segment.sidecar.index import TimeIndexEntry
 from kseg.segment.sidecar.index_builder import IndexRefusal, SegmentIndexes
 from kseg.segment.sidecar.txn_index import AbortedTxn
@@ -48,6 +47,7 @@ class _Recovery:
         self._producers = producers
         self._epochs = epochs
         self._view = segment.view
+        self._scanner = segment.place.scanner(segment.log_name, segment.base_offset)
         self._indexes = SegmentIndexes(
             segment.base_offset, segment.settings.index_interval_bytes, segment.settings.segment_index_bytes
         )
@@ -90,7 +90,7 @@ class _Recovery:
     def _tables(self) -> Iterator[tuple[Columns, int]]:
         """Tables of batches, and how many of their rows from the first on are sound; the last one ends the walk."""
         view, position = self._view, 0
-        scanner = Scanner(view, self._segment.base_offset, BATCHES_PER_TABLE)
+        scanner = self._scanner
         state = memoryview(array("q", [0, 0]))
         is_checked = self._segment.checked_bytes == len(view)
         while True:
@@ -201,6 +201,7 @@ class _Recovery:
         segment = self._segment
         removed = len(self._view) - self._valid_bytes
         if removed:
+            self._read_what_stops_it()
             blame = report_cut(
                 segment.place,
                 segment.log_name,
@@ -211,6 +212,20 @@ class _Recovery:
             )
             segment.cut(self._valid_bytes, f"a broker keeps nothing behind the first damage ({blame})")
         return removed
+
+    def _read_what_stops_it(self) -> None:
+        """Raises KafkaThrows where a broker does not find the next batch wrong, but cannot read it: first the length and the
+        magic byte, then all of it (Kafka: FileLogInputStream, FileChannelRecordBatch.loadBatchWithSize)."""
+        start = self._valid_bytes
+        stop = start + L.HEADER_TO_MAGIC
+        if not self._scanner.unreadable(start, stop):
+            size = int.from_bytes(self._view[start + 8 : start + L.ENTRY_OVERHEAD], "big", signed=True)
+            end = start + L.ENTRY_OVERHEAD + size
+            stop = end if end <= len(self._view) else stop
+        bad = self._scanner.unreadable(start, stop)
+        if bad:
+            many = f"{bad[0].length} bytes at position {bad[0].position} cannot be read ({bad[0].words})"
+            raise KafkaThrows(KAFKA, f"{self._segment.log_name}: {many}; the broker's start ends there")
 
     def _refusal(self, table: Columns, row: int, refusal: IndexRefusal) -> KafkaThrows:
         position = table.at(C.POSITION, row)

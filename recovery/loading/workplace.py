@@ -19,6 +19,7 @@ from kseg.segment.partition.names import OFFSET_DIGITS, is_seen_by_java
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Fresh, Piece, Span
 from kseg.segment.plan.steps import FileIdentity
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner
 
 _MOST_MAPS = 64
 
@@ -72,6 +73,13 @@ class Workplace:
             return memoryview(b"")
         parts = [self._bytes_of(piece) for piece in content]
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+
+    def scanner(self, name: str, base_offset: int, capacity: int = BATCHES_PER_TABLE) -> Scanner:
+        """Over a log as it would be now. Raises UnreadableInput."""
+        source = self.source(name)
+        is_as_found = source is not None and source.position == 0
+        file = self._file(source.name) if source is not None and is_as_found else None
+        return Scanner(self.view(name), base_offset, capacity, file=file)
 
     def _bytes_of(self, piece: Piece) -> memoryview:
         if isinstance(piece, Span):

@@ -21,7 +21,8 @@ class RecoverOptions:
     the journals of this run. hard_link: unchanged files of the copy are links.
     rebuild: all side files anew. topic_id: to write a missing partition.metadata with.
     identity: to write a lost meta.properties with. identities: what the metadata log says about each partition directory, None when nobody has asked it. quarantine: where what is
-    taken out goes (None: beside the journal). follow_links: a directory may be a link. shared: the work is done by attempts in other processes.
+    taken out goes (None: beside the journal). follow_links: a directory may be a link. accept_unreadable: bytes that cannot be read
+    count as lost. shared: the work is done by attempts in other processes.
     """
 
     settings: LoadSettings
@@ -44,6 +45,7 @@ class RecoverOptions:
     identity: AskedIdentity | None = None
     drop_cache: bool = False
     shared: Shared | None = None
+    accept_unreadable: bool = False
 
     def narrowed_to(self, paths: Iterable[str]) -> Self:
         """The options for some of the targets, without what is known about others."""

@@ -25,7 +25,7 @@ from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.work import recover
 from kseg.recovery.verify.side_by_side import against_others
 from kseg.segment.apply.around import Around, around_files
-from kseg.segment.apply.prepared import copy_path, settle_before
+from kseg.segment.apply.prepared import copy_path, refuse_unreadable, settle_before
 from kseg.segment.apply.probe import has_journal
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event, Failure, Row, Work
@@ -33,6 +33,7 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.plan.steps import Plan, step_rows
 from kseg.segment.targets import FileTarget, PartitionTarget, Target, directory_of
+from kseg.segment.unreadable import findings_of
 
 Values = dict[str, Any]
 
@@ -294,6 +295,8 @@ class Run(Around[RecoverOptions]):
         if options.apply:
             from kseg.segment.apply.executor import apply_plan
 
+            if not plan.is_empty and not options.accept_unreadable:
+                refuse_unreadable(log_dir, findings_of(log_dir))
             applied = apply_plan(
                 plan,
                 journal_id=f"{options.run_id}-end" if opening == options.run_id else options.run_id,

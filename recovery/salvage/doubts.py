@@ -47,7 +47,7 @@ def settled_order(
         order = in_order(logs, [*plain, *strange], epochs)
     for number, watch in enumerate(watches):
         if watch.losses:
-            watch.search_damage(logs.view(number))
+            watch.search_damage(logs.file(number))
     doubtful = [doubt for watch in watches for doubt in watch.doubtful]
     if doubtful:
         settled = _Doubts(logs, watches, order, witness).settled(doubtful)

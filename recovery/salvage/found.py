@@ -137,6 +137,10 @@ class Logs:
 
     def view(self, number: int) -> memoryview:
         """The bytes of a log. Raises UnreadableInput."""
+        return memoryview(self.file(number).view)  # a walk goes on when the file was let go meanwhile
+
+    def file(self, number: int) -> OpenFile:
+        """A log, open until others have been asked for. Raises UnreadableInput."""
         file = self._open.pop(number, None)
         if file is None:
             file = self._reader.open(self._logs[number].path)
@@ -144,7 +148,7 @@ class Logs:
                 _, oldest = self._open.popitem(last=False)
                 oldest.close()
         self._open[number] = file
-        return memoryview(file.view)  # a walk goes on when the file was let go meanwhile
+        return file
 
     def tables(self, stretch: Stretch) -> Iterator[Columns]:
         """The batches of a stretch as repaired, a table at a time (each valid until the next is asked for)."""

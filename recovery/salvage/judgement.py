@@ -138,7 +138,7 @@ def _everything(
         if entry.name.role is Role.LOG:  # a second spelling of a number, or none at all
             with reader.open(entry.path) as file:
                 place = Place(entry.path, _base(entry), is_last=False)
-                yield from SegmentCheck(file.view, place, options, ledger, [watch_of[entry.path]]).events()
+                yield from SegmentCheck(file, place, options, ledger, [watch_of[entry.path]]).events()
 
 
 def weighed_findings(judgement: Judgement) -> Iterator[Finding]:

@@ -166,7 +166,7 @@ class Leftovers:
     def _batches(self, name: str) -> Iterator[tuple[int, int, int]]:
         """First offset, last offset, leader epoch of the valid batches of magic 2."""
         with self._draft.reader.open(self._draft.path(name)) as file:
-            for block in Scanner(file.view, parse_file_name(name).base_offset or 0).blocks():
+            for block in Scanner.over(file, parse_file_name(name).base_offset or 0).blocks():
                 if isinstance(block, Damage):
                     continue
                 for row in range(block.count):
@@ -219,7 +219,7 @@ class Leftovers:
         first: int | None = None
         last: int | None = None
         with self._draft.reader.open(self._draft.path(name)) as file:
-            for block in Scanner(file.view, parse_file_name(name).base_offset or 0).blocks():
+            for block in Scanner.over(file, parse_file_name(name).base_offset or 0).blocks():
                 if isinstance(block, Damage):
                     is_damaged = True
                     continue

@@ -8,6 +8,7 @@ Only one file of the last kind is laid down for each that is open; nothing of it
 """
 
 import os
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +18,7 @@ from kseg.segment.files import MappedFile, Reader, read_small
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Content, Fresh, Made, Span, length_of
 from kseg.segment.plan.steps import FileIdentity
+from kseg.segment.unreadable import BadArea
 
 _MOST_IN_MEMORY_BYTES = 4 << 20
 
@@ -31,6 +33,16 @@ class StandIn:
         if isinstance(holder, MappedFile):
             self.data_end = min(holder.data_end, len(view))
         self._holder = holder
+
+    def extents(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
+        if isinstance(self._holder, MappedFile):
+            return self._holder.extents(start, stop)
+        return ((start, stop - start),)
+
+    def unreadable(self, start: int = 0, stop: int | None = None) -> tuple[BadArea, ...]:
+        if not isinstance(self._holder, MappedFile):
+            return ()
+        return self._holder.unreadable(start, self.size_bytes if stop is None else stop)
 
     def close(self) -> None:
         self.view.release()

@@ -33,6 +33,7 @@ from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
+from kseg.segment.files import OpenFile
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
 from kseg.segment.scanning.scan import Scanner
@@ -258,8 +259,8 @@ class Watch:
         self.log.fixes.pop(position, None)
         self.losses.append(Loss(self._number, position, size, cause, 1))
 
-    def search_damage(self, view: memoryview) -> None:
-        """Add the valid batches inside of damage to the doubtful ones. view: of the log."""
+    def search_damage(self, file: OpenFile) -> None:
+        """Add the valid batches inside of damage to the doubtful ones. file: the log."""
         spans = [
             loss
             for loss in self.losses
@@ -267,7 +268,7 @@ class Watch:
         ]
         if not spans:
             return
-        scanner = Scanner(view, self.log.base_offset)
+        scanner = Scanner.over(file, self.log.base_offset)
         for loss in spans:
             for table in scanner.valid_within(loss.position + 1, loss.position + loss.length):
                 stretch = stretch_of(self._number, table, 0, 1)

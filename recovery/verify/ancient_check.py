@@ -48,7 +48,7 @@ def ancient_file(path: str, options: VerifyOptions, ledger: Ledger) -> Iterator[
     base = parse_file_name(os.path.basename(path)).base_offset or 0
     damaged = padding = told = 0
     with MappedFile(path, options.drop_cache) as file:
-        for item in walk(file.view):
+        for item in walk(file.view, 0, file.unreadable):
             if isinstance(item, AncientDamage):
                 if item.kind == "zero-tail":
                     padding += item.length
@@ -70,7 +70,7 @@ def ancient_file(path: str, options: VerifyOptions, ledger: Ledger) -> Iterator[
                 yield Advance(path, item.end_position - told)
                 told = item.end_position
         yield Advance(path, file.size_bytes - told)
-        ledger.account(file.size_bytes, damaged, padding)
+        ledger.account(path, file.size_bytes, damaged, padding)
 
 
 def _contents(

@@ -41,8 +41,10 @@ def _lie_of(partition: PartitionDirectory, segment: SegmentFiles) -> str:
             start = OffsetIndex(file.view, segment.base_offset).last_entry.position
         with MappedFile(segment.log.path) as file:
             start = start if 0 <= start <= file.size_bytes else 0
-            for item in Scanner(file.view, segment.base_offset).blocks(start):
-                if isinstance(item, Damage) and item.position + item.length == file.size_bytes:
+            for item in Scanner.over(file, segment.base_offset).blocks(start):
+                if not isinstance(item, Damage) or item.kind == "unreadable-batch":
+                    continue
+                if item.position + item.length == file.size_bytes:
                     return f"does not end with a whole batch ({item.kind})"
     except UnreadableInput:
         return ""
@@ -52,4 +54,5 @@ def _lie_of(partition: PartitionDirectory, segment: SegmentFiles) -> str:
 def _is_preallocated(entry: Entry, width: int) -> bool:
     """Whether the last of several slots was never used."""
     with MappedFile(entry.path) as file:
-        return file.size_bytes >= 2 * width and not any(file.view[file.size_bytes - width :])
+        has_zeros = file.size_bytes >= 2 * width and not any(file.view[file.size_bytes - width :])
+        return has_zeros and not file.unreadable()

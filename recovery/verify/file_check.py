@@ -95,7 +95,7 @@ def log_file(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) 
         records = RecordsCheck(path, file.view, trust) if is_deep else None
         base = name.base_offset
         consumers: list[Consumer] = [records] if records is not None else []
-        check = SegmentCheck(file.view, Place(path, base or 0), options, ledger, consumers, trust)
+        check = SegmentCheck(file, Place(path, base or 0), options, ledger, consumers, trust)
         yield from check.events()
         if records is not None:
             ledger.records += records.records - check.facts.records
@@ -109,15 +109,15 @@ def small_file(path: str, role: Role, ledger: Ledger) -> Iterator[Finding]:
     try:
         decode(data)
     except FormatError as error:
-        ledger.account(len(data), len(data))
+        ledger.account(path, len(data), len(data))
         yield Finding(kind, path, str(error), 0, len(data))
         return
-    ledger.account(len(data))
+    ledger.account(path, len(data))
 
 
 def clean_shutdown(path: str, ledger: Ledger) -> Iterator[Finding]:
     data = read_small(path)
-    ledger.account(len(data))
+    ledger.account(path, len(data))
     if data and decode_clean_shutdown(data).broker_epoch is None:
         yield Finding("clean-shutdown-corrupt", path, "no broker epoch can be read from it", 0, len(data))
 
@@ -128,7 +128,7 @@ def _index(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) ->
     with MappedFile(path, options.drop_cache) as file:
         entry = Entry(path, file.size_bytes, file.mtime_ms, name)
         if options.level == "quick" or not os.path.isfile(log_path):
-            ledger.account(file.size_bytes, file.size_bytes % names_check.SLOT_BYTES[name.role])
+            ledger.account(path, file.size_bytes, file.size_bytes % names_check.SLOT_BYTES[name.role])
             yield from names_check.index_size(entry)
             if not os.path.isfile(log_path):
                 yield Finding(
@@ -166,7 +166,7 @@ def _beside_log(
             consumers = [OffsetIndexCheck(place, view, ledger)]
         else:
             consumers = [TimeIndexCheck(place, view, ledger)]
-        check = SegmentCheck(log.view, Place(log_path, base), options, Ledger(), consumers)
+        check = SegmentCheck(log, Place(log_path, base), options, Ledger(), consumers)
         for event in check.events():
             if isinstance(event, Advance) or (isinstance(event, Finding) and event.path == path):
                 yield event

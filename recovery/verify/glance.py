@@ -148,7 +148,7 @@ class _Glance:
             _demand(0 < size <= L.MAX_SEGMENT_BYTES)
             offsets = _Index(offset_index.view, L.OFFSET_INDEX_ENTRY, check.next_offset_entry, base)
             times = _Index(time_index.view, L.TIME_INDEX_ENTRY, check.next_time_entry, base)
-            scanner, position = Scanner(log.view, base), 0
+            scanner, position = Scanner.over(log, base), 0
             while position < size:
                 position, goes_on = scanner.fill_valid(scanner.table, position, size, size)
                 _demand(scanner.table.count > 0 and (goes_on or position == size))

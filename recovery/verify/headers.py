@@ -76,7 +76,7 @@ def judge_headers(path: str, base_offset: int, start: int = 0, stop: int | None 
         file = stack.enter_context(MappedFile(path))
         place, index = _place(stack, path, base_offset, is_first_part=start == 0)
         begin = _before(file.view, start, index) if start else 0
-        return _Part(file.view, place, (begin, start, stop), file.data_end).judgement()
+        return _Part(file, place, (begin, start, stop)).judgement()
 
 
 def concerns(finding: Finding, bounds: Bounds) -> bool:
@@ -92,13 +92,11 @@ def concerns(finding: Finding, bounds: Bounds) -> bool:
 class _Part:
     """part: where the walk begins, and the part from where up to before where."""
 
-    def __init__(
-        self, view: memoryview, place: Place, part: tuple[int, int, int | None], data_end: int
-    ) -> None:
-        self._view, self._place = view, place
+    def __init__(self, file: MappedFile, place: Place, part: tuple[int, int, int | None]) -> None:
+        self._view, self._place = file.view, place
         self._begin, self._start, self._stop = part
-        self._scanner = Scanner(view, place.base_offset, data_end=data_end)
-        self._chain = Chain(place, rows_for(len(view)))
+        self._scanner = Scanner.over(file, place.base_offset)
+        self._chain = Chain(place, rows_for(file.size_bytes))
         self._spans: list[Span] = []
         self._sums = memoryview(array("q", bytes(8 * check.T_WIDTH)))
 
@@ -258,7 +256,7 @@ def _last_batch(segment: SegmentFiles, next_base: int, witness: Witness) -> Form
             return None
         place = Place(segment.log.path, segment.base_offset, next_base, is_last=False, witness=witness)
         chain = Chain(place, rows_for(size))
-        for item in Scanner(file.view, segment.base_offset).blocks(start):
+        for item in Scanner.over(file, segment.base_offset).blocks(start):
             if isinstance(item, Damage):
                 return None
             deque(chain.feed(item), maxlen=0)

@@ -121,7 +121,7 @@ class _IndexCheck:
             message = f"{self.slots} entries are followed by {tail} unused slots"
             yield self._say(kind, self.slots, message, length=tail * self.WIDTH)
         damaged = self._bad_slots * self.WIDTH + trailing
-        self._ledger.account(len(self.view), damaged, tail * self.WIDTH)
+        self._ledger.account(self.place.path, len(self.view), damaged, tail * self.WIDTH)
 
     def _old_style(self, counts: dict[str, int]) -> Iterator[Finding]:
         told = [f"{number} {what}" for what, number in counts.items() if number]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from kseg.segment import unreadable
 from kseg.segment.events import Row
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 
@@ -12,7 +13,9 @@ SHOWN_PER_FILE = 100
 
 @dataclass(slots=True)
 class Ledger:
-    """sets_not_opened: compressed sets of old formats, whose records only decoding them would count. bytes_damaged, bytes_padding: of `bytes_total`, the bytes of all files that were read; the rest is valid."""
+    """sets_not_opened: compressed sets of old formats, whose records only decoding them would count. bytes_damaged,
+    bytes_padding: of `bytes_total`, the bytes of all files that were read; the rest is valid. bytes_unreadable: of the
+    damaged ones, those that could not be read."""
 
     files: int = 0
     batches: int = 0
@@ -21,13 +24,17 @@ class Ledger:
     bytes_total: int = 0
     bytes_damaged: int = 0
     bytes_padding: int = 0
+    bytes_unreadable: int = 0
     severities: dict[str, int] = field(default_factory=lambda: {ERROR: 0, WARNING: 0, INFO: 0})
     _said: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def account(self, size_bytes: int, damaged: int = 0, padding: int = 0) -> None:
+    def account(self, path: str, size_bytes: int, damaged: int = 0, padding: int = 0) -> None:
         """One file that was read: what of it is damaged, what was allocated and never written."""
         self.files += 1
         self.bytes_total += size_bytes
+        lost = min(unreadable.bytes_of(path), size_bytes)
+        self.bytes_unreadable += lost
+        damaged = max(damaged, lost)
         self.bytes_damaged += min(damaged, size_bytes)
         self.bytes_padding += min(padding, size_bytes - min(damaged, size_bytes))
 
@@ -63,6 +70,7 @@ class Ledger:
                 "bytes_valid": self.bytes_total - self.bytes_damaged - self.bytes_padding,
                 "bytes_damaged": self.bytes_damaged,
                 "bytes_padding": self.bytes_padding,
+                "bytes_unreadable": self.bytes_unreadable,
                 "errors": self.severities[ERROR],
                 "warnings": self.severities[WARNING],
                 "infos": self.severities[INFO],

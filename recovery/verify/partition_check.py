@@ -163,9 +163,7 @@ class PartitionCheck:
                 consumers.append(records)
             if self._watch is not None:
                 consumers.append(self._watch(segment))
-            check = SegmentCheck(
-                view, place, self._options, self._ledger, consumers, trust, data_end=file.data_end
-            )
+            check = SegmentCheck(file, place, self._options, self._ledger, consumers, trust)
             yield from check.events()
             if records is not None:
                 self._ledger.records += records.records - check.facts.records
@@ -265,11 +263,11 @@ class PartitionCheck:
         try:
             loaded = decode_snapshot(data)
         except SnapshotCorrupt as error:
-            self._ledger.account(len(data), len(data))
+            self._ledger.account(entry.path, len(data), len(data))
             return None, Finding(
                 "snapshot-corrupt", entry.path, str(error), 0, len(data), entry.name.base_offset
             )
-        self._ledger.account(len(data))
+        self._ledger.account(entry.path, len(data))
         return loaded, None
 
     # --- the end

@@ -50,9 +50,9 @@ def leader_epochs(
     try:
         entries = decode_leader_epochs(data)
     except FormatError as error:
-        ledger.account(len(data), len(data))
+        ledger.account(entry.path, len(data), len(data))
         return None, Finding("leader-epoch-file-corrupt", entry.path, str(error), 0, len(data))
-    ledger.account(len(data))
+    ledger.account(entry.path, len(data))
     return entries, None
 
 
@@ -80,10 +80,10 @@ def metadata_files(
     try:
         decode_partition_metadata(data)
     except FormatError as error:
-        ledger.account(len(data), len(data))
+        ledger.account(entry.path, len(data), len(data))
         yield Finding("partition-metadata-corrupt", entry.path, str(error), 0, len(data))
         return
-    ledger.account(len(data))
+    ledger.account(entry.path, len(data))
     if identity.finding is not None:
         yield identity.finding
 

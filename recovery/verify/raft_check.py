@@ -70,7 +70,7 @@ def snapshot_file(path: str, options: VerifyOptions, ledger: Ledger) -> Iterator
         consumers: list[Consumer] = [_Frame(path, file.view)]
         if options.level == "deep":
             consumers.append(RecordsCheck(path, file.view))
-        yield from SegmentCheck(file.view, Place(path, 0), options, ledger, consumers).events()
+        yield from SegmentCheck(file, Place(path, 0), options, ledger, consumers).events()
 
 
 def raft_files(directory: PartitionDirectory, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:

@@ -24,6 +24,7 @@ from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.dump.damage import damage_finding
 from kseg.segment.events import Advance, Event
+from kseg.segment.files import OpenFile
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
 from kseg.segment.scanning.by_many import blocks_by_many
@@ -97,30 +98,27 @@ class SegmentFacts:
 
 
 class SegmentCheck:
-    """The pass over one segment; `facts` and `last_batch` are complete when `events` has ended. data_end: where a hole
-    up to the end of the file begins, None when that is not known."""
+    """The pass over one segment; `facts` and `last_batch` are complete when `events` has ended."""
 
     def __init__(
         self,
-        view: memoryview,
+        file: OpenFile,
         place: Place,
         options: VerifyOptions,
         ledger: Ledger,
         consumers: Sequence[Consumer] = (),
         trust: Trust | None = None,
-        *,
-        data_end: int | None = None,
     ) -> None:
-        self.facts = SegmentFacts(place.path, place.base_offset, len(view))
+        size_bytes = len(file.view)
+        self.facts = SegmentFacts(place.path, place.base_offset, size_bytes)
         self.last_batch: FormerBatch | None = None
-        self._view = view
-        self._data_end = data_end
+        self._file = file
         self._place = place
         self._options = options
         self._ledger = ledger
         self._consumers = consumers
         self._trust = trust
-        self._chain = Chain(place, rows_for(len(view)))
+        self._chain = Chain(place, rows_for(size_bytes))
         self._sums = memoryview(array("q", bytes(8 * check.T_WIDTH)))
         self._sums[check.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
         self._seen_position = 0
@@ -129,11 +127,10 @@ class SegmentCheck:
 
     def events(self) -> Iterator[Event]:
         chain, path = self._chain, self._place.path
-        scanner = Scanner(
-            self._view,
+        scanner = Scanner.over(
+            self._file,
             self._place.base_offset,
             trust=self._trust,
-            data_end=self._data_end,
             next_base=lambda: self._place.next_base,
         )
         for item in blocks_by_many(scanner, self._options.jobs):
@@ -198,7 +195,7 @@ class SegmentCheck:
         facts.magics = sums[check.T_MAGICS]
         facts.last_epoch = self._chain.last_epoch
         damaged = facts.damaged_bytes + self._wrong_magic_bytes
-        self._ledger.account(facts.size_bytes, damaged, facts.padding_bytes)
+        self._ledger.account(facts.path, facts.size_bytes, damaged, facts.padding_bytes)
         self._ledger.batches += facts.batches
         self._ledger.records += facts.records
         self._ledger.sets_not_opened += facts.sets_not_opened

@@ -70,7 +70,7 @@ class TxnIndexCheck:
             message = f"{self._size} bytes are not a whole number of {L.TXN_INDEX_ENTRY}-byte entries"
             yield Finding("txn-index-bad-size", self._path, message, position, trailing)
         if self._size is not None:
-            self._ledger.account(self._size, bad * L.TXN_INDEX_ENTRY + trailing)
+            self._ledger.account(self._path, self._size, bad * L.TXN_INDEX_ENTRY + trailing)
 
     def _judge(
         self,

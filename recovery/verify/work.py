@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.options import LEVELS, VerifyOptions
+from kseg.segment import unreadable
 from kseg.segment.errors import UsageError
 from kseg.segment.events import Event
 from kseg.segment.findings import Finding
@@ -33,6 +34,9 @@ class Verify:
         for event in _work(target, options, ledger):
             if not isinstance(event, Finding) or ledger.admit(event):
                 yield event
+        for finding in unreadable.taken():
+            if ledger.admit(finding):
+                yield finding
         yield from ledger.overflow()
         yield ledger.row(target.path)
 

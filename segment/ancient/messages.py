@@ -27,7 +27,7 @@ a multiple of the file's size, so that a hostile file costs linear time. When th
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -185,8 +185,13 @@ def valid_prefix(data: "Buffer") -> AncientEnd:
         position = entry.end_position
 
 
-def walk(data: "Buffer", start: int = 0) -> Iterator[AncientEntry | AncientDamage]:
-    """Entries and damage spans from `start` (a boundary) to the end, in order and without a hole."""
+def walk(
+    data: "Buffer", start: int = 0, unreadable: Callable[[int, int], Sized] | None = None
+) -> Iterator[AncientEntry | AncientDamage]:
+    """Entries and damage spans from `start` (a boundary) to the end, in order and without a hole.
+
+    unreadable: what of a range could not be read, where zeros stand.
+    """
     view = memoryview(data)
     walker = _Walker(view)
     position = start
@@ -197,8 +202,11 @@ def walk(data: "Buffer", start: int = 0) -> Iterator[AncientEntry | AncientDamag
             position = judged.end_position
             continue
         found = walker.damage(position, judged)
+        size = found.size_bytes if isinstance(found, AncientEntry) else found.length
+        if unreadable is not None and len(unreadable(position, position + size)):
+            found = AncientDamage("unreadable-batch", position, size)
         yield found
-        position += found.size_bytes if isinstance(found, AncientEntry) else found.length
+        position += size
 
 
 class _Walker:

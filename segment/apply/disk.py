@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from kseg.segment import unreadable
 from kseg.segment.apply.anchors import open_file, parent_of
 from kseg.segment.files import data_extents
 
@@ -63,8 +64,18 @@ class Disk:
         return open_file(path, os.O_RDONLY)
 
     def read(self, descriptor: int, count: int, position: int) -> bytes:
-        """At most `count` bytes from `position`; fewer only at the end."""
-        return os.pread(descriptor, count, position)
+        """At most `count` bytes from `position`; fewer only at the end. Raises OSError where one of them cannot be read."""
+        try:
+            return os.pread(descriptor, count, position)
+        except OSError as error:
+            if not unreadable.is_of_a_place(error):
+                raise
+            # the system reads blocks: the bad sector may be beside what is wanted
+            status = os.fstat(descriptor)
+            data = unreadable.read_around(descriptor, status, position, count)
+            if unreadable.areas(unreadable.identity_of(status), position, position + count):
+                raise
+            return data
 
     def data_extents(self, descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
         """Where the bytes of a range of an open file lie (position, length); between them are holes, which read as
@@ -113,7 +124,7 @@ class Disk:
         try:
             return os.copy_file_range(source, target, count, position, target_position)
         except OSError as error:
-            if error.errno in _CANNOT:
+            if error.errno in _CANNOT or unreadable.is_of_a_place(error):
                 return 0
             raise
 

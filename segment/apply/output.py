@@ -15,8 +15,10 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
+from kseg.segment import unreadable
 from kseg.segment.apply.course import Course, Token
 from kseg.segment.apply.disk import (
+    COPY_BYTES,
     DISK,
     Disk,
     checksum,
@@ -24,6 +26,7 @@ from kseg.segment.apply.disk import (
     give_likeness,
     give_owner,
     remove_with_files,
+    write_all,
 )
 from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import OURS, adopted, check_inputs, make_directories, write_content
@@ -194,15 +197,36 @@ class _Copying:
                 if disk.clone(origin, target):
                     self._done.bytes_shared += size_bytes
                 else:
-                    copy(disk, origin, 0, size_bytes, target, 0)
+                    try:
+                        copy(disk, origin, 0, size_bytes, target, 0)
+                        crc = checksum(disk, origin, 0, size_bytes)
+                    except OSError as error:
+                        if not unreadable.is_of_a_place(error):
+                            raise
+                        crc = self._rescued(origin, target, size_bytes)
                     self._done.bytes_copied += size_bytes
                     disk.hurry(target)
-                    self._check(path, target, size_bytes, checksum(disk, origin, 0, size_bytes))
+                    self._check(path, target, size_bytes, crc)
                 self._finish(path, target, source)
             finally:
                 disk.close(target)
         finally:
             disk.close(origin)
+
+    def _rescued(self, origin: int, target: int, size_bytes: int) -> int:
+        """Copy what can be read of a file, with zeros for the rest; the CRC-32C of what was written."""
+        from kseg.segment.crc import crc32c
+
+        self._disk.truncate(target, 0)
+        status, crc = os.fstat(origin), 0
+        for at in range(0, size_bytes, COPY_BYTES):
+            wanted = min(COPY_BYTES, size_bytes - at)
+            data = unreadable.read_around(origin, status, at, wanted)
+            if len(data) < wanted:
+                raise OSError(errno.EIO, "the file has become shorter")
+            write_all(self._disk, target, data, at)
+            crc = crc32c(data, crc)
+        return crc
 
     def _write(self, path: str, content: Content, like: str | None) -> None:
         disk = self._disk

@@ -5,13 +5,16 @@
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kseg.segment.apply.probe import is_known_to_kseg
 from kseg.segment.apply.shared import Shared
+from kseg.segment.errors import Refused
+from kseg.segment.findings import Finding
 from kseg.segment.plan.steps import Plan
+from kseg.segment.unreadable import findings_in
 
 if TYPE_CHECKING:
     from kseg.segment.apply.executor import Applied
@@ -23,8 +26,8 @@ class ChangeOptions(Protocol):
     """What is asked of the options of every such command.
 
     apply: change the directories; run_id: names the journals of this run. output: make changed copies below this directory
-    instead. follow_links: a directory to be changed may be a link. shared: the work is done by attempts in other
-    processes; None: by this process and its workers.
+    instead. follow_links: a directory to be changed may be a link. accept_unreadable: bytes that cannot be read count as lost, and are no reason to refuse a change in place.
+    shared: the work is done by attempts in other processes; None: by this process and its workers.
     """
 
     @property
@@ -41,6 +44,9 @@ class ChangeOptions(Protocol):
 
     @property
     def shared(self) -> Shared | None: ...
+
+    @property
+    def accept_unreadable(self) -> bool: ...
 
 
 class Closing(Protocol):
@@ -67,6 +73,11 @@ class Prepared:
     sources: tuple[Closing, ...] = ()
     told: Mapping[str, object] | None = None
     done: "Applied | None" = None
+    # what could not be read meanwhile of the files in the plan's directory
+    unreadable: tuple[Finding, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unreadable", tuple(findings_in(self.plan.directory)))
 
 
 def copy_path(output: str, directory: str) -> str:
@@ -89,6 +100,21 @@ def settle_before(directory: str, command: str, options: ChangeOptions) -> bool:
     return False
 
 
+def refuse_unreadable(directory: str, found: Sequence[Finding]) -> None:
+    """Raises Refused when bytes of a directory that is to change cannot be read: they may be read with better means, as
+    long as nobody has written to that disk."""
+    if not found:
+        return
+    lost_bytes = sum(finding.length or 0 for finding in found)
+    files = len({finding.path for finding in found})
+    where = os.path.basename(found[0].path) if files == 1 else f"{files} files"
+    errors = ", ".join(sorted({str(finding.numbers["error"]) for finding in found}))
+    raise Refused(
+        f"{directory}: {lost_bytes} bytes of {where} cannot be read ({errors}), so nothing was changed; --output DIR copies "
+        "what can be read, --accept-unreadable counts them as lost"
+    )
+
+
 def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
     """What the result says when all is as planned: `applied`, and where the copy or the journal lies. Raises Refused."""
     try:
@@ -101,6 +127,8 @@ def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
             return {}
         if prepared.plan.is_empty:
             return {"applied": True}
+        if not options.accept_unreadable:
+            refuse_unreadable(prepared.plan.directory, prepared.unreadable)
         from kseg.segment.apply.disk import disk_for
         from kseg.segment.apply.executor import apply_plan
 

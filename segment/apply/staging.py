@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from kseg.segment import unreadable
 from kseg.segment.apply.course import Course, Seen, written
 from kseg.segment.apply.disk import (
     Disk,
@@ -110,7 +111,8 @@ def check_inputs(directory: str, inputs: Sequence[FileIdentity], disk: Disk) -> 
 
 
 def unshared(directory: str, steps: Sequence[Step], disk: Disk) -> tuple[Step, ...]:
-    """The steps, with a `Write` for every `Truncate` of a file that has a name outside of this directory as well."""
+    """The steps, with a `Write` for every `Truncate` of a file that has a name outside of this directory as well, or whose end
+    cannot be read."""
     found: dict[str, str] = {}  # the name now -> the name as found
     safe: list[Step] = []
     for step in steps:
@@ -119,11 +121,16 @@ def unshared(directory: str, steps: Sequence[Step], disk: Disk) -> tuple[Step, .
         elif isinstance(step, Truncate):
             source = found.get(step.name, step.name)
             status = disk.status(os.path.join(directory, source))
-            if status is not None and status.st_nlink > 1:
+            if status is not None and (status.st_nlink > 1 or _cannot_be_kept(status, step.size_bytes)):
                 content = (Span(source, 0, step.size_bytes),) if step.size_bytes else ()
                 step = Write(step.name, content, step.why, source)
         safe.append(step)
     return tuple(safe)
+
+
+def _cannot_be_kept(status: os.stat_result, position: int) -> bool:
+    """Whether the bytes from there on cannot all be copied to the quarantine; the whole file can, as a second name."""
+    return bool(unreadable.areas(unreadable.identity_of(status), position))
 
 
 class Staging:

@@ -48,19 +48,19 @@ def read_piece(
         yield from read_ancient(piece, reading, schema)
         return
     with MappedFile(piece.path) as file:
-        yield from _Reader(piece, reading, schema, file.view, judged or Judged()).results()
+        yield from _Reader(piece, reading, schema, file, judged or Judged()).results()
 
 
 class _Reader:
     def __init__(
-        self, piece: Piece, reading: Reading, schema: pa.Schema, view: memoryview, judged: Judged
+        self, piece: Piece, reading: Reading, schema: pa.Schema, file: MappedFile, judged: Judged
     ) -> None:
         self.piece = piece
         self.reading = reading
         self.misplaced = judged.misplaced
         trust = Trust(judged.spans) if judged.spans else None
-        self.scanner = Scanner(view, piece.base_offset, trust=trust)
-        self.decoder = Decoder(view)
+        self.scanner = Scanner.over(file, piece.base_offset, trust=trust)
+        self.decoder = Decoder(file.view)
         origin = Origin(piece.path, piece.topic, piece.partition)
         self.builder = BatchBuilder(schema, origin, reading.records_per_batch, reading.bytes_per_batch)
         bounds = piece.bounds
@@ -69,7 +69,7 @@ class _Reader:
         self.bounds = memoryview(
             array("q", [bounds.from_offset, bounds.to_offset, bounds.from_ms, control, bounds.to_ms])
         )
-        self.markers = MarkerCheck(piece, view) if piece.asks_markers else None
+        self.markers = MarkerCheck(piece, file.view) if piece.asks_markers else None
         self.aborted: dict[int, list[Aborted]] = {}
         for each in piece.aborted:
             self.aborted.setdefault(each.producer_id, []).append(each)

@@ -27,7 +27,7 @@ def undecided(path: str) -> tuple[list[AbortedTxn], int | None]:
     aborted: list[AbortedTxn] = []
     for base_offset, name in segments:
         with MappedFile(os.path.join(directory, name)) as log:
-            for event in replay_segment(log.view, base_offset, state):
+            for event in replay_segment(log, base_offset, state):
                 if isinstance(event, CompletedTransaction) and event.index_entry is not None:
                     aborted.append(event.index_entry)
     return aborted, state.first_undecided_offset

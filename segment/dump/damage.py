@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from kseg.segment.scanning.scan import Damage
 
 
+UNREADABLE = "unreadable-batch"
+
+
 def damage_finding(path: str, damage: "Damage") -> Finding:
     """A damage span as a finding: its range, the offsets that it stands for, and where reading goes on."""
     lost = damage.lost
@@ -21,12 +24,13 @@ def damage_finding(path: str, damage: "Damage") -> Finding:
         else "nothing readable follows"
     )
     repair = ""
+    what = "hold bytes that cannot be read" if damage.kind == UNREADABLE else "are no valid batch"
     if damage.intact_length_bytes is not None:
         repair = f"; the batch is whole if its length is read as {damage.intact_length_bytes} bytes"
     return Finding(
         damage.kind,
         path,
-        f"{damage.length} bytes at position {damage.position} are no valid batch{_lost(lost)}; {behind}{repair}",
+        f"{damage.length} bytes at position {damage.position} {what}{_lost(lost)}; {behind}{repair}",
         position=damage.position,
         length=damage.length,
         first_offset=lost.first_offset,

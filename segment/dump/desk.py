@@ -19,12 +19,12 @@ class OpenLog:
 
     def __init__(self, path: str, base_offset: int, drop_cache: bool) -> None:
         self.file = MappedFile(path, drop_cache)
-        self.scanner = scanner_of(path, self.file.view, base_offset)
+        self.scanner = scanner_of(path, self.file, base_offset)
 
 
-def scanner_of(path: str, view: memoryview, base_offset: int) -> Scanner:
+def scanner_of(path: str, file: MappedFile, base_offset: int) -> Scanner:
     """A scanner of the log at `path`; where damage reaches to its end, the log behind it in its directory is asked for."""
-    return Scanner(view, base_offset, next_base=partial(_following_base, path, base_offset))
+    return Scanner.over(file, base_offset, next_base=partial(_following_base, path, base_offset))
 
 
 def _following_base(path: str, base_offset: int) -> int | None:

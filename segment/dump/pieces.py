@@ -43,10 +43,10 @@ def piece(path: str, options: DumpOptions, desk: Desk, start: int, stop: int | N
     path = as_java_shows(path)
     name = parse_given_name(os.path.basename(path))
     base = name.base_offset or 0
-    view = desk.look_up(path, base, options.drop_cache).file.view
-    if stop is not None and not _leads_to(view, start, stop):
+    file = desk.look_up(path, base, options.drop_cache).file
+    if stop is not None and not _leads_to(file.view, start, stop):
         raise GivenUp
-    lines = dumper(options.format)(path, scanner_of(path, view, base), options, Narrowing(options.selection))
+    lines = dumper(options.format)(path, scanner_of(path, file, base), options, Narrowing(options.selection))
     if stop is None:
         lines.catch_up(start)
     else:

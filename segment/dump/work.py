@@ -138,19 +138,19 @@ def _log(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterato
     if log.file.size_bytes > MAX_SEGMENT_BYTES:
         yield _oversized(path, log.file.size_bytes)
     if options.jobs > 1 and narrowing.everything and options.max_bytes == INT32_MAX:
-        yield from _by_many(path, log.file.view, base, options, narrowing)
+        yield from _by_many(path, log.file, base, options, narrowing)
         return
     start = _first_position(path, base, log.file, options.selection.from_offset)
     yield from dumper(options.format)(path, log.scanner, options, narrowing).events(start)
 
 
 def _by_many(
-    path: str, view: memoryview, base_offset: int, options: DumpOptions, narrowing: Narrowing
+    path: str, log: MappedFile, base_offset: int, options: DumpOptions, narrowing: Narrowing
 ) -> Iterator[Event]:
     from kseg.segment.dump.parts import in_parts
 
     def make() -> "LogText | LogRows":
-        return dumper(options.format)(path, scanner_of(path, view, base_offset), options, narrowing)
+        return dumper(options.format)(path, scanner_of(path, log, base_offset), options, narrowing)
 
     of_parts = make()
 
@@ -164,7 +164,7 @@ def _by_many(
         for event in lines.events(start):
             yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
 
-    yield from in_parts(view, dump_range, options.jobs, plain_too=options.format != "kafka")
+    yield from in_parts(log.view, dump_range, options.jobs, plain_too=options.format != "kafka")
 
 
 def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: int | None) -> int:

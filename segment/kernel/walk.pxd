@@ -16,8 +16,8 @@ cdef inline int believable_batch(const unsigned char* buf, Py_ssize_t p, Py_ssiz
 @cython.locals(size=cython.longlong, magic=cython.longlong, fixed=cython.longlong, offset=cython.longlong, attributes=cython.longlong, key_length=cython.longlong, value_length=cython.longlong)
 cdef inline int believable_legacy(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, long long lowest_offset, long long highest_offset) noexcept
 
-@cython.locals(p=cython.Py_ssize_t, magic=cython.int, source=cython.p_const_uchar)
-cpdef Py_ssize_t first_candidate(const unsigned char[::1] buf, Py_ssize_t position, Py_ssize_t end, long long lowest_offset, long long highest_offset) except -2
+@cython.locals(p=cython.Py_ssize_t, last=cython.Py_ssize_t, magic=cython.int, source=cython.p_const_uchar)
+cpdef Py_ssize_t first_candidate(const unsigned char[::1] buf, Py_ssize_t position, Py_ssize_t end, long long lowest_offset, long long highest_offset, Py_ssize_t until=*) except -2
 
 @cython.locals(p=cython.Py_ssize_t)
 cpdef Py_ssize_t zero_run(const unsigned char[::1] buf, Py_ssize_t position, Py_ssize_t end) except -1

@@ -165,8 +165,10 @@ def believable_legacy(buf, p, end, lowest_offset, highest_offset):
     return 1
 
 
-def first_candidate(buf, position, end, lowest_offset, highest_offset):
+def first_candidate(buf, position, end, lowest_offset, highest_offset, until=-1):
     """The first position ≥ `position` whose bytes could start a batch that ends at or before `end`; −1 if none.
+
+    until: it must lie before that; −1 for no such limit.
 
     Magic, length, offset range and every self-contradiction of the header are checked, the checksum is not.
     """
@@ -174,7 +176,10 @@ def first_candidate(buf, position, end, lowest_offset, highest_offset):
         raise ValueError("the search would leave its buffer")
     source = views.bytes_in(buf)
     p = position
-    while p <= end - 26:
+    last = end - 26
+    if until >= 0 and last >= until:
+        last = until - 1
+    while p <= last:
         magic = source[p + 16]
         if magic == 2:
             if p <= end - 61 and believable_batch(source, p, end, lowest_offset, highest_offset):

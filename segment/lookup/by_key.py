@@ -47,9 +47,9 @@ class _KeyScan:
 
     def matches(self, segment: LogSegment, start: int, end: int) -> Iterator[tuple[Batch, Record]]:
         """The matching records between two batch boundaries, in order."""
-        view = segment.file.view
-        decoder = Decoder(view)
-        for block in Scanner(view, segment.base_offset, next_base=segment.following_base).blocks(start, end):
+        decoder = Decoder(segment.file.view)
+        scanner = Scanner.over(segment.file, segment.base_offset, next_base=segment.following_base)
+        for block in scanner.blocks(start, end):
             if isinstance(block, Damage):
                 self.log.report(damage_finding(segment.path, block))
                 continue

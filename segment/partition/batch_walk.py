@@ -21,6 +21,7 @@ from kseg.segment import columns as C
 from kseg.segment import crc
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
+from kseg.segment.files import OpenFile
 from kseg.segment.kernel.walk import FULL, walk
 from kseg.segment.model import Batch
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Damage, Scanner, batch_at, nothing_follows
@@ -41,20 +42,21 @@ class Meter:
 
 
 class BatchWalk:
-    """Batches of one segment. view: the whole file. base_offset: from its name. meter: told what is looked at.
+    """Batches of one segment. file: the log. base_offset: from its name. meter: told what is looked at.
 
     report: takes the damage that is met. next_base: as in `Scanner`.
     """
 
     def __init__(
         self,
-        view: memoryview,
+        file: OpenFile,
         base_offset: int,
         meter: Meter,
         report: Callable[[Damage], None],
         next_base: Callable[[], int | None] = nothing_follows,
     ) -> None:
-        self.view = view
+        self._file = file
+        self.view = file.view
         self.base_offset = base_offset
         self._meter = meter
         self._report = report
@@ -85,7 +87,7 @@ class BatchWalk:
     def judged(self, position: int = 0, start: int | None = None) -> Iterator[Columns | Damage]:
         """The same with every checksum verified. start: a batch boundary before `position` where the scan begins; what
         ends before `position` is left out."""
-        scanner = Scanner(self.view, self.base_offset, next_base=self._next_base)
+        scanner = Scanner.over(self._file, self.base_offset, next_base=self._next_base)
         for block in scanner.blocks(position if start is None else start):
             if isinstance(block, Damage):
                 self._meter.bytes_read += block.length

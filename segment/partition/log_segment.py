@@ -98,7 +98,7 @@ class LogSegment:
     def walk(self) -> BatchWalk:
         if self._walk is None:
             self._walk = BatchWalk(
-                self.file.view, self.base_offset, self._notes.meter, self.report_damage, self.following_base
+                self.file, self.base_offset, self._notes.meter, self.report_damage, self.following_base
             )
         return self._walk
 

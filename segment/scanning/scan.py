@@ -24,8 +24,8 @@ checksums of long ranges are combined from those of blocks (`range_crc`) in time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from kseg.segment import columns as C
 from kseg.segment import crc
@@ -38,8 +38,10 @@ from kseg.segment.scanning.lost_range import UNKNOWN, LostRange, lost_range
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kseg.segment.files import OpenFile
     from kseg.segment.model import Batch
     from kseg.segment.scanning.trust import Trust
+    from kseg.segment.unreadable import BadArea
 
 BATCHES_PER_TABLE = 4096
 # Rows of the tables behind damage, growing while nothing is wrong.
@@ -51,6 +53,7 @@ REMEMBERED_VERDICTS = 4096
 ZEROS_CHUNK_BYTES = 64 * 1024
 _ZEROS = bytes(ZEROS_CHUNK_BYTES)
 LEAST_ZERO_TAIL_BYTES = 64
+LARGE_HOLE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Damage:
     """A span of bytes that is no valid batch.
 
     kind: id in the findings catalogue (torn-tail, zero-tail, zero-filled, bad-crc, bad-length, bad-magic,
-    foreign-bytes). position, length: the span. next_offset: the offset expected where it begins (None when no
+    foreign-bytes, unreadable-batch). position, length: the span. next_offset: the offset expected where it begins (None when no
     batch came before). resumed_offset: base offset of the valid batch found behind it, None at the end of the
     file. claimed_offset: what the first 8 bytes say, None when too few. intact_length_bytes: the batch at
     `position` is whole if its length field is read as this (only that field is damaged). lost: the offsets that the
@@ -87,9 +90,9 @@ def rows_for(size_bytes: int) -> int:
 
 class Scanner:
     """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 when unknown). trust: what others
-    have found, and need not be summed again. data_end: from there on the file is a hole, whose zeros nobody needs to
-    read; None when that is not known. next_base: is asked for the base offset of the next segment where damage reaches to
-    the end, None for the last segment.
+    have found, and need not be summed again. file: what the bytes are of; it knows of holes, whose zeros nobody needs to
+    read, and of what could not be read. next_base: is asked for the base offset of the next segment where damage reaches
+    to the end, None for the last segment.
 
     `table` holds the batches of the last `fill` or of the block last yielded and is overwritten by the next.
     """
@@ -101,16 +104,15 @@ class Scanner:
         capacity: int = BATCHES_PER_TABLE,
         trust: "Trust | None" = None,
         *,
-        data_end: int | None = None,
+        file: "OpenFile | None" = None,
         next_base: Callable[[], int | None] = nothing_follows,
     ) -> None:
         self.view = memoryview(view)
+        self._file = file
+        self._extents: list[tuple[int, int]] | None = None
         self._next_base = next_base
-        self._damage_behind = (
-            -1,
-            -1,
-        )  # where other damage begins right behind some whose last offset is known, and at least
-        self._data_end = len(self.view) if data_end is None else data_end
+        # where other damage begins right behind some whose last offset is known, and at least
+        self._damage_behind = -1, -1
         self.base_offset = base_offset
         capacity = min(capacity, rows_for(len(self.view)))
         self.table = Columns(C.BATCH_WIDTH, capacity)
@@ -125,6 +127,19 @@ class Scanner:
         self._verdicts: dict[int, int | None] = {}
         self._judge = BatchJudge(self.view)
         self._trust = trust
+
+    @classmethod
+    def over(
+        cls,
+        file: "OpenFile",
+        base_offset: int = 0,
+        capacity: int = BATCHES_PER_TABLE,
+        trust: "Trust | None" = None,
+        *,
+        next_base: Callable[[], int | None] = nothing_follows,
+    ) -> Self:
+        """A scanner over an open file."""
+        return cls(file.view, base_offset, capacity, trust, file=file, next_base=next_base)
 
     def fill(self, position: int, end: int) -> int:
         """Walk from `position` into the table, as Kafka would, judging every checksum; returns why it stopped."""
@@ -206,7 +221,20 @@ class Scanner:
             self._growing[:0] = [Columns(C.BATCH_WIDTH, rows) for rows in sizes]
 
     def resync(self, position: int, end: int) -> Damage:
-        """The damage that begins at `position` (no valid batch starts there), up to the next believable batch."""
+        """The damage that begins at `position` (no valid batch starts there), up to the next believable batch.
+
+        Where bytes of it could not be read, that is what is wrong with it, and zeros behind them are no part of it.
+        """
+        damage = self._resync(position, end)
+        bad = self.unreadable(position, position + damage.length)
+        if not bad:
+            return damage
+        stop = position + damage.length
+        if bad[-1].end < stop == end and self._zeros_to_end(bad[-1].end, end):
+            stop = bad[-1].end
+        return replace(damage, kind="unreadable-batch", length=stop - position, intact_length_bytes=None)
+
+    def _resync(self, position: int, end: int) -> Damage:
         # what was judged behind it will have to be judged again
         self._judge.vain_bytes += max(0, self._state[0] - position)
         if self._zeros_to_end(position, end):
@@ -219,7 +247,7 @@ class Scanner:
             if self._intact_when_cut_at(position, end):
                 return self._damage("bad-length", position, end, None, end - position)
             return self._damage(self._last_kind(position, end, recorded_end), position, end, None)
-        if zero_run(self.view, position, found) == found - position:
+        if self._are_zeros(position, found):
             return self._damage("zero-filled", position, found, self._valid_offset_at(found, end))
         return self._before_resumption(position, found, end, recorded_end)
 
@@ -309,23 +337,40 @@ class Scanner:
         return end - recorded_end >= LEAST_ZERO_TAIL_BYTES and self._zeros_to_end(recorded_end, end)
 
     def _zeros_to_end(self, position: int, end: int) -> bool:
-        """Whether everything from `position` to `end` is zero."""
+        """Whether everything from `position` to `end` is zero, and was read as that."""
         if self._zero_tail[0] != end:
             self._zero_tail = end, self._zero_tail_start(end)
-        return position >= self._zero_tail[1]
+        return position >= self._zero_tail[1] and not self.unreadable(position, end)
+
+    def unreadable(self, position: int, end: int) -> "tuple[BadArea, ...]":
+        """What of a range could not be read; zeros stand there."""
+        return () if self._file is None else self._file.unreadable(position, end)
 
     def _zero_tail_start(self, end: int) -> int:
-        start = min(end, self._data_end)
-        while start > 0:
-            chunk = bytes(self.view[max(0, start - ZEROS_CHUNK_BYTES) : start])
-            if chunk == _ZEROS:  # ten times as fast as to strip them, and a preallocated segment has many
-                start -= len(chunk)
-                continue
-            left = len(chunk.rstrip(b"\0"))
-            start -= len(chunk) - left
-            if left:
-                break
-        return start
+        for first, start in reversed(self._with_data(0, end)):
+            while start > first:
+                chunk = bytes(self.view[max(first, start - ZEROS_CHUNK_BYTES) : start])
+                if chunk == _ZEROS:  # ten times as fast as to strip them, and a preallocated segment has many
+                    start -= len(chunk)
+                    continue
+                left = len(chunk.rstrip(b"\0"))
+                start -= len(chunk) - left
+                if left:
+                    return start
+        return 0
+
+    def _are_zeros(self, position: int, stop: int) -> bool:
+        return all(
+            zero_run(self.view, first, until) == until - first
+            for first, until in self._with_data(position, stop)
+        )
+
+    def _with_data(self, position: int, stop: int) -> list[tuple[int, int]]:
+        """(start, end) of what of a range is no large hole."""
+        if self._extents is None:
+            self._extents = _without_large_holes(self._file, len(self.view))
+        found = [(max(start, position), min(end, stop)) for start, end in self._extents]
+        return [(start, end) for start, end in found if start < end]
 
     def _valid_offset_at(self, position: int, end: int) -> int | None:
         """Base offset of the valid batch that starts at `position`, None when there is none."""
@@ -403,11 +448,14 @@ class Scanner:
 
     def _search_from(self, position: int, stop: int, end: int, lowest: int, highest: int) -> int | None:
         """The first valid batch that begins at or behind `position`, ends at or before `stop` and has such an offset."""
-        candidate = first_candidate(self.view, position, stop, lowest, highest)
-        while candidate >= 0:
-            if self._valid_offset_at(candidate, end) is not None:
-                return candidate
-            candidate = first_candidate(self.view, candidate + 1, stop, lowest, highest)
+        for first, until in self._with_data(position, stop):
+            # a batch may begin with zeros, which end a hole
+            first, limit = max(position, first - L.BATCH_HEADER), () if until == stop else (until,)
+            candidate = first_candidate(self.view, first, stop, lowest, highest, *limit)
+            while candidate >= 0:
+                if self._valid_offset_at(candidate, end) is not None:
+                    return candidate
+                candidate = first_candidate(self.view, candidate + 1, stop, lowest, highest, *limit)
         return None
 
     def remember_offsets(self, table: Columns, first: int = 0, stop: int | None = None) -> None:
@@ -449,6 +497,18 @@ class Scanner:
             else:
                 self.remember_offsets(self._probe)
                 position += self._probe.at(C.SIZE, 0)
+
+
+def _without_large_holes(file: "OpenFile | None", size_bytes: int) -> list[tuple[int, int]]:
+    """(start, end) of what lies between the holes of a file that are worth to be left out."""
+    found: list[tuple[int, int]] = []
+    extents = [(0, size_bytes)] if file is None else file.extents(0, size_bytes)
+    for start, length in extents:
+        if found and start - found[-1][1] < LARGE_HOLE_BYTES:
+            found[-1] = found[-1][0], start + length
+        else:
+            found.append((start, start + length))
+    return found
 
 
 def batch_at(table: Columns, row: int) -> "Batch":

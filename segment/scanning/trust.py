@@ -60,7 +60,7 @@ def trust_in(claims: Sequence[Claim], file: Identity, *, with_records: bool) -> 
 def claim_of(file: MappedFile, base_offset: int, start: int, stop: int, *, with_records: bool) -> Claim:
     """What can be claimed of the batches that begin from `start` on, before `stop`. It ends where a batch is not valid."""
     view = file.view
-    scanner = Scanner(view, base_offset)
+    scanner = Scanner.over(file, base_offset)
     table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, rows_for(len(view))))
     spans: list[Span] = []
     position, is_whole = start, True

@@ -5,24 +5,21 @@ what it held cannot be replayed, and whoever reports damage reports it elsewhere
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
 from kseg.segment.errors import FormatError
+from kseg.segment.files import OpenFile
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Damage, Scanner, batch_at
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
 from kseg.segment.state.producer import ProducerState, ReplayEvent
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
-
-def replay_segment(view: "Buffer", base_offset: int, state: ProducerState) -> Iterator[ReplayEvent]:
+def replay_segment(log: OpenFile, base_offset: int, state: ProducerState) -> Iterator[ReplayEvent]:
     """Apply all batches of one segment to `state`, in order; yields what the state has to say."""
-    decoder = Decoder(view, capacity=16)
-    for block in Scanner(view, base_offset).blocks():
+    decoder = Decoder(log.view, capacity=16)
+    for block in Scanner.over(log, base_offset).blocks():
         if not isinstance(block, Damage):
             yield from replay_table(decoder, block, state)
 

@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Protocol
 
 from kseg.segment import layout as L
+from kseg.segment.apply.prepared import refuse_unreadable
 from kseg.segment.apply.settle import refuse_half_done
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.events import Event, Row
@@ -25,6 +26,7 @@ from kseg.segment.partition.directory import is_log_directory, list_partition, o
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.targets import PartitionTarget
 from kseg.segment.undisturbed import listening, undisturbed
+from kseg.segment.unreadable import findings_in
 from kseg.segment.writing.append_input import AppendInput
 from kseg.segment.writing.append_options import AppendOptions
 from kseg.segment.writing.batching import Batcher, BatchRules, Made, Producer
@@ -63,6 +65,8 @@ def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
         rehearsal = yield from _rehearsed(target, options, source)
         result, journal = rehearsal.result(), None
         if protection is not None and rehearsal.changes_something:
+            if not options.accept_unreadable:
+                refuse_unreadable(target.path, findings_in(target.path))
             result = yield from _carry_out(target, options, source, protection, result)
             journal = protection.journal
             yield from protection.findings

@@ -15,7 +15,7 @@ class AppendOptions:
     journals (`new_run_id`). follow_links: PATH may be a link. ancient: a new PATH becomes a partition of Kafka 0.7.
 
     topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
-    its first line does). rolls, flush, batches: see there.
+    its first line does). accept_unreadable: bytes of it that cannot be read are no reason to refuse. rolls, flush, batches: see there.
     """
 
     source: str
@@ -28,6 +28,7 @@ class AppendOptions:
     topic_id: str | None = None
     start_offset: int | None = None
     ancient: bool = False
+    accept_unreadable: bool = False
 
     def __post_init__(self) -> None:
         if self.topic_id is not None:

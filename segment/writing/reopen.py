@@ -146,7 +146,7 @@ def _refuse_beyond_end(log: PartitionLog, end_offset: int) -> None:
 def _content_of(segment: LogSegment) -> _Content:
     """Scan the segment with every checksum; Refused for damage and for offsets that do not rise."""
     first_timestamp_ms, end_offset = None, segment.base_offset
-    for block in Scanner(segment.file.view, segment.base_offset).blocks():
+    for block in Scanner.over(segment.file, segment.base_offset).blocks():
         if isinstance(block, Damage):
             raise _damaged(damage_finding(segment.path, block))
         bases, lasts = block.column(C.BASE_OFFSET), block.column(C.LAST_OFFSET)

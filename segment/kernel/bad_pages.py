@@ -1,0 +1,67 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""Pages of mapped files that cannot be read, and what is known of them; the how is in `in_c.faults`.
+
+An area, as `area` gives it: device, inode, time of the last change (ns), position, length, errno (0: the file has become
+shorter), and how many reads failed there.
+"""
+
+from kseg.segment.kernel import views
+from kseg.segment.kernel.in_c import faults
+
+AREA_WIDTH = 7
+
+
+def start():
+    """Prepare for files to be watched and noted, also by processes that will be forked; 0 where that cannot be."""
+    return faults.start()
+
+
+def watch(view, descriptor, block, device, inode, mtime):
+    """Watch a map of a file, from its first byte on; what is known to be bad in it is zeros from now on.
+
+    descriptor: of the file, open as long as it is watched. block: bytes that the file system reads at least. Returns
+    a number for `unwatch`; -1 when it cannot be watched, and whoever touches a bad page ends the process.
+    """
+    return faults.watch(views.bytes_in(view), len(view), descriptor, block, device, inode, mtime)
+
+
+def unwatch(number):
+    """The map is gone."""
+    faults.unwatch(number)
+    return 0
+
+
+def note(device, inode, mtime, position, length, error):
+    """Note an area that somebody failed to read; 0 when too many are known."""
+    return faults.note(device, inode, mtime, position, length, error)
+
+
+def count():
+    """How many areas are known."""
+    return faults.count()
+
+
+def area(number, out):
+    """Put area `number` into seven numbers."""
+    if number < 0 or number >= faults.count() or len(out) < 7:
+        raise ValueError("there is no such area")
+    faults.tell(number, views.table_in(out))
+    return 0
+
+
+def touch(view):
+    """Look at each page, so that all can be read by the system: it gives an error where a program would be sent a signal."""
+    total = 0
+    at = 0
+    while at < len(view):
+        total = total + view[at]
+        at = at + 4096
+    if len(view) > 0:
+        total = total + view[len(view) - 1]
+    return total
+
+
+def forget():
+    """Nothing is known to be bad."""
+    faults.forget()
+    return 0

@@ -1,0 +1,305 @@
+"""Bytes of files that cannot be read: a dying disk, a page that cannot be mapped in, a file that somebody cuts off meanwhile.
+
+A read error is not the end of a file. What can be read before and behind it is used; in its place stand zeros, and the area
+is noted to the sector: `areas` says which bytes of a file are not what they seem, `findings` makes them known.
+
+Reading wears out a dying disk, so it is asked as little as can be:
+
+1. Large reads first. One that fails is divided, by 16 each time, down to the sectors of one page; those are read past the page
+   cache where the file system allows it, since a block that cannot be read mostly has one bad sector of eight.
+2. A read that ends early has met the bad spot, and only its page is divided.
+3. No sector that was found bad is asked for again, by this process or by one that it forks later.
+4. An error of the file itself (a server that is gone) ends the reading of this file.
+
+Mapped files are read by the system, in large pieces too; for what happens there when a page cannot be read, see `kernel.in_c.faults`.
+"""
+
+import _thread
+import errno
+import fcntl
+import mmap
+import os
+from array import array
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from kseg.segment.findings import Finding
+from kseg.segment.kernel import bad_pages
+
+SECTOR_BYTES = 512
+PAGE_BYTES = 4096
+LARGE_BYTES = 1 << 20
+_SHARES = 16
+_MADV_POPULATE_READ = 22
+
+# errors of a place in a file; every other one is the file's own
+_OF_A_PLACE = frozenset(
+    getattr(errno, name)
+    for name in ("EIO", "ENODATA", "EREMOTEIO", "EILSEQ", "ETIMEDOUT", "EBADMSG", "EUCLEAN", "EHWPOISON")
+    if hasattr(errno, name)
+) | {133}  # EHWPOISON, which Python does not name
+_BECAME_SHORTER = 0
+
+# before anything is forked: what one process finds to be bad, the others shall know
+bad_pages.start()
+
+# device, inode, time of the last change in ns: an inode is used again
+Identity = tuple[int, int, int]
+
+
+class BadArea(NamedTuple):
+    """error: errno, 0 where the file has become shorter. read_errors: how many reads failed here."""
+
+    position: int
+    length: int
+    error: int
+    read_errors: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.length
+
+    @property
+    def words(self) -> str:
+        """The error as the system names it."""
+        return os.strerror(self.error) if self.error else "the file became shorter while it was being read"
+
+
+class _Opened(NamedTuple):
+    path: str
+    size_bytes: int
+
+
+class _State(_thread._local):
+    """The files that were opened since `begin`, of each thread: targets may be worked on in several."""
+
+    def __init__(self) -> None:
+        self.opened: dict[Identity, _Opened] = {}
+
+
+_state = _State()
+
+
+def identity_of(status: os.stat_result) -> Identity:
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def opened(identity: Identity, path: str, size_bytes: int) -> None:
+    """Take note that somebody reads this file, under this name."""
+    _state.opened[identity] = _Opened(path, size_bytes)
+
+
+def begin() -> None:
+    """The work on another target begins: what was opened so far is no concern of its."""
+    _state.opened.clear()
+
+
+def findings() -> Iterator[Finding]:
+    """What cannot be read of the files that were opened since `begin`: a finding for each bad area, in the order of the names."""
+    if not bad_pages.count():
+        return
+    for identity, (path, size_bytes) in sorted(_state.opened.items(), key=lambda item: item[1].path):
+        for area in areas(identity):
+            yield _finding(path, size_bytes, area)
+
+
+def taken() -> list[Finding]:
+    """The same, for those who tell them in their own place; they are not told again."""
+    found = list(findings())
+    _state.opened.clear()
+    return found
+
+
+def bytes_of(path: str) -> int:
+    """How many bytes could not be read of a file that was opened under this path since `begin`."""
+    if not bad_pages.count():
+        return 0
+    found = (identity for identity, file in _state.opened.items() if file.path == path)
+    return sum(area.length for identity in found for area in areas(identity))
+
+
+def findings_of(directory: str) -> list[Finding]:
+    """Those of the files that lie in a directory itself."""
+    own = os.path.abspath(directory)
+    return [found for found in findings() if os.path.dirname(os.path.abspath(found.path)) == own]
+
+
+def findings_in(directory: str) -> list[Finding]:
+    """Those of the files that lie in a directory, or below it."""
+    prefix = os.path.join(os.path.abspath(directory), "")
+    return [found for found in findings() if os.path.abspath(found.path).startswith(prefix)]
+
+
+def _finding(path: str, size_bytes: int, area: BadArea) -> Finding:
+    many = f"{area.length} bytes at position {area.position}"
+    return Finding(
+        "unreadable",
+        path,
+        f"{many} cannot be read: {area.words}",
+        position=area.position,
+        length=area.length,
+        numbers={
+            "error": area.words,
+            "errno": area.error or None,
+            "read_errors": area.read_errors,
+            "file_bytes": size_bytes,
+        },
+    )
+
+
+def areas(identity: Identity, start: int = 0, stop: int | None = None) -> tuple[BadArea, ...]:
+    """What is known to be unreadable of a file between two positions, in order; areas that touch are one."""
+    number = bad_pages.count()
+    if not number:
+        return ()
+    found = []
+    row = memoryview(array("q", bytes(8 * bad_pages.AREA_WIDTH)))
+    for at in range(number):
+        bad_pages.area(at, row)
+        *whose, position, length, error, read_errors = row
+        if tuple(whose) == identity and position + length > start and (stop is None or position < stop):
+            found.append(BadArea(position, length, error, read_errors))
+    return tuple(_joined(sorted(found)))
+
+
+def _joined(found: list[BadArea]) -> Iterator[BadArea]:
+    held: BadArea | None = None
+    for area in found:
+        if held is not None and area.position <= held.end and area.error == held.error:
+            end = max(held.end, area.end)
+            is_new = area.end > held.end
+            held = BadArea(
+                held.position,
+                end - held.position,
+                held.error,
+                held.read_errors + (area.read_errors if is_new else 0),
+            )
+        else:
+            if held is not None:
+                yield held
+            held = area
+    if held is not None:
+        yield held
+
+
+def is_of_a_place(error: OSError) -> bool:
+    """Whether it is an error of some bytes and not of the whole file."""
+    return error.errno in _OF_A_PLACE
+
+
+# --- reading
+
+
+def populate(view: mmap.mmap, position: int, count: int) -> None:
+    """Have a range of a map in memory. Raises OSError: EINVAL where the system does not know how (Linux before 5.14)."""
+    view.madvise(_MADV_POPULATE_READ, position, count)
+
+
+def pread(descriptor: int, count: int, position: int) -> bytes:
+    return os.pread(descriptor, count, position)
+
+
+def pread_past_the_cache(descriptor: int, count: int, position: int) -> bytes:
+    """Whole sectors straight from the disk; raises OSError with EINVAL where the file system does not do that."""
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    buffer = mmap.mmap(-1, count)  # begins at a page, as the disk wants it
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT)
+        got = os.preadv(descriptor, [buffer], position)
+        return buffer[:got]
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
+        buffer.close()
+
+
+def read_around(descriptor: int, status: os.stat_result, position: int, count: int) -> bytes:
+    """`count` bytes of an open file (fewer at its end), with zeros for what cannot be read, which is noted.
+
+    Raises OSError for an error that is not of a place in the file.
+    """
+    identity = identity_of(status)
+    count = max(0, min(count, status.st_size - position))
+    out = bytearray(count)
+    at = position
+    for area in (*areas(identity, position, position + count), None):
+        stop = position + count if area is None else min(area.position, position + count)
+        if at < stop:
+            _Reading(descriptor, status, position, out).between(at, stop)
+        at = stop if area is None else max(at, area.end)
+    return bytes(out)
+
+
+class _Reading:
+    def __init__(self, descriptor: int, status: os.stat_result, origin: int, out: bytearray) -> None:
+        self._descriptor = descriptor
+        self._identity = identity_of(status)
+        self._block_bytes = min(max(SECTOR_BYTES, status.st_blksize), PAGE_BYTES)
+        self._size_bytes = status.st_size
+        self._origin = origin
+        self._out = out
+
+    def between(self, start: int, stop: int) -> None:
+        waiting = [(start, stop)]
+        while waiting:
+            at, end = waiting.pop()
+            try:
+                data = pread(self._descriptor, min(LARGE_BYTES, end - at), at)
+            except OSError as error:
+                if error.errno not in _OF_A_PLACE:
+                    raise
+                if end - at > PAGE_BYTES:
+                    waiting += reversed(_shares(at, min(end, at + LARGE_BYTES), end))
+                else:
+                    self._sectors(at, end)
+                continue
+            if not data:
+                if os.fstat(self._descriptor).st_size <= at:
+                    del self._out[at - self._origin :]
+                    return
+                self._note(at, self._size_bytes - at, _BECAME_SHORTER)
+                return
+            self._put(at, data)
+            at += len(data)
+            if at < end:
+                # it ended early: before a bad spot, which is in this page
+                page_end = min(end, at // PAGE_BYTES * PAGE_BYTES + PAGE_BYTES)
+                waiting += [(page_end, end)] if page_end < end else []
+                waiting.append((at, page_end))
+
+    def _sectors(self, start: int, stop: int) -> None:
+        """The parts of one page, each read once."""
+        read, step = pread_past_the_cache, SECTOR_BYTES
+        at = start // SECTOR_BYTES * SECTOR_BYTES
+        while at < stop:
+            try:
+                data = read(self._descriptor, step, at)
+            except OSError as error:
+                if error.errno in (errno.EINVAL, errno.EOPNOTSUPP) and read is pread_past_the_cache:
+                    read, step = pread, self._block_bytes
+                    at = start // step * step
+                    continue
+                if error.errno not in _OF_A_PLACE:
+                    raise
+                self._note(at, min(step, self._size_bytes - at), error.errno or errno.EIO)
+            else:
+                self._put(at, data)
+            at += step
+
+    def _put(self, position: int, data: bytes) -> None:
+        skip = max(0, self._origin - position)
+        at = position + skip - self._origin
+        room = len(self._out) - at
+        piece = data[skip : skip + room]
+        self._out[at : at + len(piece)] = piece
+
+    def _note(self, position: int, length: int, error: int) -> None:
+        bad_pages.note(*self._identity, position, length, error)
+
+
+def _shares(start: int, stop: int, end: int) -> list[tuple[int, int]]:
+    """A range that could not be read at once, in pages; behind it what was not asked for yet."""
+    size = max(PAGE_BYTES, -(-(stop - start) // _SHARES // PAGE_BYTES) * PAGE_BYTES)
+    bounds = [start, *range(start // size * size + size, stop, size), stop]
+    found = list(pairwise(bounds))
+    return found if stop == end else [*found, (stop, end)]

@@ -1,0 +1,116 @@
+"""A disk with bad sectors, for real: ext4 on a loop device whose backing file ends before the device does.
+
+Chosen blocks of files are put behind that end (debugfs), so reading them gives EIO, and touching them in a map SIGBUS; all
+others are sound. Needs root and loop devices: elsewhere the tests are skipped, with CI set and root they fail.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+FILE_SYSTEM_BYTES = 64 << 20
+KEPT_BYTES = 48 << 20
+
+
+@cache
+def why_not() -> str:
+    """Why there can be no such disk here; empty when there can."""
+    missing = [tool for tool in ("losetup", "mkfs.ext4", "debugfs", "mount") if shutil.which(tool) is None]
+    if missing:
+        return f"{', '.join(missing)} not found"
+    if os.geteuid() != 0:
+        return "only root can set up loop devices"
+    done = subprocess.run(["losetup", "-f"], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else f"no loop device: {done.stderr.strip()}"
+
+
+def require() -> None:
+    """Skip the test where there can be no such disk, except for root in CI."""
+    reason = why_not()
+    if reason and not (os.environ.get("CI") and os.geteuid() == 0):
+        pytest.skip(f"no disk with bad sectors: {reason}")
+    assert not reason, reason
+
+
+class DyingDisk:
+    """root: where it is mounted."""
+
+    def __init__(self, place: Path, block_bytes: int) -> None:
+        self.root = place / "disk"
+        self.block_bytes = block_bytes
+        self._image = place / "image"
+        self._device = ""
+        self._is_mounted = False
+        self.root.mkdir()
+        with self._image.open("wb") as image:
+            image.truncate(FILE_SYSTEM_BYTES)
+        options = "^has_journal,^metadata_csum,extent"
+        _run("mkfs.ext4", "-q", "-b", str(block_bytes), "-O", options, str(self._image))
+        self._device = _run("losetup", "-f", "--show", str(self._image)).strip()
+        self._mount()
+
+    def spoil(self, blocks: Mapping[str, Sequence[int]]) -> None:
+        """From now on these blocks of the files (paths below `root`) cannot be read."""
+        self.unmount()
+        bad = KEPT_BYTES // self.block_bytes + 1000
+        orders = []
+        for path, numbers in blocks.items():
+            orders.append(f'extent_open "{path}"')
+            for number in sorted(numbers, reverse=True):  # the extent tree grows beside block 0
+                orders += [f"goto_block {number}", f"set_bmap {number} {bad}"]
+                bad += 1
+            orders.append("extent_close")
+        subprocess.run(
+            ["debugfs", "-w", "-f", "-", self._device],
+            input="\n".join(orders),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        # so that its bitmaps agree with what was moved, and it goes on to allocate
+        subprocess.run(["e2fsck", "-fy", self._device], capture_output=True, check=False)
+        os.truncate(self._image, KEPT_BYTES)
+        self._mount()
+
+    def _mount(self) -> None:
+        _run("mount", self._device, str(self.root))
+        self._is_mounted = True
+
+    def unmount(self) -> None:
+        if self._is_mounted:
+            _run("umount", str(self.root))
+            self._is_mounted = False
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        try:
+            self.unmount()
+        finally:
+            if self._device:
+                _run("losetup", "-d", self._device)
+                self._device = ""
+
+
+@contextmanager
+def dying_disk(place: Path, block_bytes: int = 4096) -> Iterator[DyingDisk]:
+    """Skips the test where there can be none."""
+    require()
+    disk = DyingDisk(place, block_bytes)
+    try:
+        yield disk
+    finally:
+        disk.close()
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (command, done.stderr)
+    return done.stdout

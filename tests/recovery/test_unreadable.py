@@ -1,0 +1,239 @@
+"""Bytes that cannot be read, on a real disk that fails: every command goes on around them, says so, and harms nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dying_disk import DyingDisk, dying_disk
+
+Done = subprocess.CompletedProcess[str]
+LOG = "00000000000000000000.log"
+# big-0 is a topic that the capture's metadata log does not know
+OF_TOPICS = {"becomes-stray", "partition-metadata-corrupt"}
+
+
+def kseg(*words: object) -> Done:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "kseg", *map(str, words)], capture_output=True, text=True, check=False
+    )
+
+
+def rows(done: Done, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return [row for row in found if row["type"] == kind]
+
+
+def bad_areas(done: Done) -> set[tuple[str, int, int]]:
+    """(partition/file, position, length) of what could not be read."""
+    return {
+        ("/".join(Path(row["path"]).parts[-2:]), row["position"], row["length"])
+        for row in rows(done, "finding")
+        if row["id"] == "unreadable"
+    }
+
+
+def contents(directory: Path, readable: Sequence[str]) -> dict[str, str]:
+    return {name: sha256((directory / name).read_bytes()).hexdigest() for name in readable}
+
+
+@pytest.fixture(scope="module")
+def large_partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """4,000 records in 45 batches: a log of 167 blocks, which is mapped, with indexes."""
+    home = tmp_path_factory.mktemp("large")
+    lines = home / "records.jsonl"
+    with lines.open("w") as file:
+        for at in range(4000):
+            row = {
+                "type": "record",
+                "key": f"k{at}",
+                "value": f"v{at}-" + "x" * 150,
+                "timestamp": 1700000000000 + at,
+            }
+            file.write(json.dumps(row) + "\n")
+    topic_id = "Pm0fXkDvQ0yTn7Qq3uXJ8A"
+    done = kseg("append", "--apply", "--from", lines, "--topic-id", topic_id, home / "big-0")
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(home / "big-0" / ".kseg")
+    return home / "big-0"
+
+
+@pytest.fixture(params=[4096])
+def disk(
+    request: pytest.FixtureRequest, tmp_path: Path, capture_small: Path, large_partition: Path
+) -> Iterator[DyingDisk]:
+    """A whole data directory, and a partition with a mapped log, on a disk that does not fail yet."""
+    with dying_disk(tmp_path, request.param) as disk:
+        shutil.copytree(capture_small / "data", disk.root / "data")
+        shutil.copytree(large_partition, disk.root / "data" / "big-0")
+        (disk.root / "data" / ".kafka_cleanshutdown").unlink()
+        yield disk
+
+
+def spoil(disk: DyingDisk, blocks: Mapping[str, Sequence[int]]) -> set[tuple[str, int, int]]:
+    """Lose blocks of 4096 bytes of files in `data`; what should be told of them."""
+    per = 4096 // disk.block_bytes
+    sizes = {name: (disk.root / "data" / name).stat().st_size for name in blocks}
+    disk.spoil(
+        {
+            f"data/{name}": [
+                block * per + part
+                for block in numbers
+                for part in range(per)
+                if (block * per + part) * disk.block_bytes < sizes[name]
+            ]
+            for name, numbers in blocks.items()
+        }
+    )
+    return {
+        (name, block * 4096, min(4096, sizes[name] - block * 4096))
+        for name, numbers in blocks.items()
+        for block in numbers
+    }
+
+
+SPOILED = {
+    f"big-0/{LOG}": [0, 60, 166],
+    f"fares-0/{LOG}": [1],
+    f"metro-zstd-0/{LOG}": [1],
+    f"metro-gzip-0/{LOG}": [0],
+    "metro-lz4-0/00000000000000000000.index": [0],
+    "gates-append-0/partition.metadata": [0],
+    "recovery-point-offset-checkpoint": [0],
+}
+
+
+@pytest.mark.evidence("unreadable-bytes")
+@pytest.mark.parametrize(("disk", "jobs"), [(4096, 1), (1024, 3)], indirect=["disk"])
+def test_verify_accounts_for_every_byte_and_goes_on(disk: DyingDisk, jobs: int) -> None:
+    expected = spoil(disk, SPOILED)
+    before = kseg("verify", "--json", "--jobs", jobs, disk.root / "data")
+    assert before.returncode == 1
+    assert f"{len(expected)} bad areas" in before.stderr
+    named = {(name if "/" in name else f"data/{name}", at, many) for name, at, many in expected}
+    assert bad_areas(before) == named
+    for row in rows(before, "finding"):
+        if row["id"] == "unreadable":
+            assert (row["severity"], row["error"], row["errno"]) == ("error", "Input/output error", 5)
+        assert row["id"] not in ("torn-tail", "zero-tail", "bad-crc", "false-clean-shutdown")
+    for row in rows(before, "verified"):
+        parts = row["bytes_valid"] + row["bytes_damaged"] + row["bytes_padding"]
+        assert parts == row["bytes_total"]
+        assert row["bytes_unreadable"] <= row["bytes_damaged"]
+    (summary,) = rows(before, "summary")
+    assert summary["bytes_unreadable"] == sum(many for _, _, many in expected)
+    assert summary["targets_failed"] == 0
+    assert summary["records"] > 4000  # 1,305 of the capture and most of the 4,000
+
+
+def test_what_lies_around_the_bad_sectors_is_read(disk: DyingDisk) -> None:
+    spoil(disk, {f"big-0/{LOG}": [0, 60], "big-0/00000000000000000000.index": [0]})
+    big = disk.root / "data" / "big-0"
+    dumped = kseg("dump", "--json", "--deep-iteration", big / LOG)
+    assert dumped.returncode == 1
+    offsets = [row["offset"] for row in rows(dumped, "record")]
+    lost = sorted(set(range(4000)) - set(offsets))
+    # block 0 lies in the first batch, block 60 in one: of 91 and of 89 records
+    spans = {
+        (row["position"], row["length"]) for row in rows(dumped, "finding") if row["id"] == "unreadable-batch"
+    }
+    assert len(spans) == 2 and len(lost) < 200
+    assert bad_areas(dumped) == {(f"big-0/{LOG}", 0, 4096), (f"big-0/{LOG}", 60 * 4096, 4096)}
+    text = kseg("dump", big / LOG)
+    assert text.returncode == 1
+    assert "unreadable-batch" in text.stderr and "bad-crc" not in text.stderr
+    found = kseg("lookup", "--json", "--offset", 3000, big)
+    assert [row["offset"] for row in rows(found, "lookup")] == [3000]
+    timed = kseg("lookup", "--json", "--timestamp", 1700000002500, big)
+    assert [row["offset"] for row in rows(timed, "lookup")] == [2500]
+    read = kseg("read", "--json", "--offset", 2000, "--max-bytes", "64KiB", big)
+    assert 2000 in [row["offset"] for row in rows(read, "record")]
+    listed = kseg("list", "--json", big)
+    assert listed.returncode == 1
+    assert [row["records"] for row in rows(listed, "partition")] == [len(offsets)]
+    out = disk.root.parent / "out"
+    exported = kseg("export", "--to", "csv", "--output", out, big)
+    assert exported.returncode == 1, exported.stderr
+    assert "cannot be read: Input/output error" in exported.stderr
+
+
+@pytest.mark.evidence("unreadable-partition")
+def test_recover_changes_nothing_unless_told_that_it_counts_as_lost(disk: DyingDisk) -> None:
+    spoil(disk, SPOILED)
+    data = disk.root / "data"
+    sound = ["big-0/partition.metadata", "big-0/00000000000000000000.timeindex", f"metro-lz4-0/{LOG}"]
+    kept = contents(data, sound)
+    sizes = {name: (data / name).stat().st_size for name in SPOILED}
+    planned = kseg("recover", data / "big-0")
+    assert planned.returncode == 1
+    assert "--accept-unreadable" in planned.stdout
+    refused = kseg("recover", "--apply", data / "big-0")
+    assert refused.returncode == 4
+    assert "cannot be read (Input/output error), so nothing was changed" in refused.stderr
+    whole = kseg("recover", "--apply", data)
+    assert whole.returncode == 5
+    assert contents(data, sound) == kept
+    assert {name: (data / name).stat().st_size for name in SPOILED} == sizes
+    assert not (data / ".kafka_cleanshutdown").exists()
+    accepted = kseg("recover", "--apply", "--accept-unreadable", "--json", data)
+    assert accepted.returncode == 1  # a topic id is lost, and the partition still in doubt
+    assert "bug" not in accepted.stderr
+    after = kseg("verify", "--json", data)
+    # who knows the topic's id can write this one anew (--topic-id)
+    assert bad_areas(after) <= {("gates-append-0/partition.metadata", 0, 43)}
+    assert not [
+        row
+        for row in rows(after, "finding")
+        if row["severity"] == "error"
+        and row["id"] not in OF_TOPICS
+        and not row["path"].endswith("/partition.metadata")
+    ]
+    (big,) = [row for row in rows(accepted, "result") if row.get("partition") == "big-0"]
+    assert big["log_end_offset"] >= 3928  # the last block is lost, and what it held
+    assert sum(part["length"] for part in big["removed"]) < 5 * 16000
+
+
+def test_a_copy_of_what_can_be_read(disk: DyingDisk) -> None:
+    spoil(disk, SPOILED)
+    out = disk.root.parent / "copy"
+    done = kseg("recover", "--output", out, disk.root / "data")
+    assert done.returncode in (0, 1), (done.returncode, done.stderr)
+    checked = kseg("verify", "--json", out)
+    assert bad_areas(checked) == set()
+    assert {row["id"] for row in rows(checked, "finding") if row["severity"] == "error"} <= OF_TOPICS
+    (summary,) = rows(checked, "summary")
+    assert summary["records"] > 4900
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compact", "--cleanup-policy", "compact"),
+        ("retain", "--retention-ms", "1", "--cleanup-policy", "delete"),
+    ],
+)
+def test_the_others_that_change_refuse_too(disk: DyingDisk, command: tuple[str, ...]) -> None:
+    spoil(disk, {f"metro-zstd-0/{LOG}": [0], "metro-zstd-0/00000000000000000000.timeindex": [0]})
+    partition = disk.root / "data" / "metro-zstd-0"
+    names = sorted(path.name for path in partition.iterdir())
+    done = kseg(*command, "--apply", partition)
+    assert done.returncode == 4, (done.stdout, done.stderr)
+    assert sorted(path.name for path in partition.iterdir() if path.name != ".kseg") == names
+
+
+def test_append_refuses(disk: DyingDisk, tmp_path: Path) -> None:
+    spoil(disk, {"metro-zstd-0/leader-epoch-checkpoint": [0]})
+    lines = tmp_path / "one.jsonl"
+    lines.write_text('{"type":"record","key":"a","value":"b"}\n')
+    partition = disk.root / "data" / "metro-zstd-0"
+    done = kseg("append", "--apply", "--from", lines, partition)
+    assert done.returncode in (3, 4), (done.stdout, done.stderr)
+    assert not (partition / ".kseg").exists()
