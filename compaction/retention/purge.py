@@ -1,12 +1,14 @@
 """Deleting marked files for good (Kafka: the `delete-file` task, `file.delete.delay.ms` after the mark).
 
-1. A file goes when it was marked at least the delay ago (`segment/partition/marks` says how that is known).
-2. All of them leave the directory as one change with a journal, so that a kill leaves a way on.
-3. Then the journal and what it kept are dropped, and the space is free. Until here `kseg undo` would bring them back.
+A file goes when it was marked at least the delay ago (`segment/partition/marks` says how that is known). The files are
+unlinked one after another and nothing is written, so that a disk without a free byte can be freed; killed on the way, the
+next purge deletes the rest.
 
-A purge that was killed between 2 and 3 is dropped by the next one.
+On a cluster all of them leave the directory as one change with a journal, which tells a later attempt what has gone. Then
+the journal and what it kept are dropped, and the space is free. A purge that was killed before that is dropped by the next.
 """
 
+import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +16,12 @@ from dataclasses import dataclass
 from kseg.compaction.retention.ages import duration_words
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rows import COMMAND
-from kseg.segment.apply.disk import DISK, Disk
+from kseg.segment.apply.change import clear_the_way
+from kseg.segment.apply.disk import DISK, Disk, remove_quietly
 from kseg.segment.apply.executor import apply_plan
 from kseg.segment.apply.journal import Journal, Place, State, discard, place_for, read_journal
 from kseg.segment.apply.journals import journals_in
+from kseg.segment.apply.lock import claimed
 from kseg.segment.errors import Refused
 from kseg.segment.partition.marks import Mark, marks_in
 from kseg.segment.partition.names import FileState, parse_file_name
@@ -58,12 +62,33 @@ def purge(
     told: Mapping[str, object] | None = None,
 ) -> None:
     """Delete these marked files. told: for later attempts at the same. Raises Refused."""
+    if options.shared is None:
+        _delete(directory, names, disk)
+        free_purged(directory, options, disk)
+        return
     inputs = inputs_of(directory)
     steps = tuple(Remove(name, "it is marked for deletion") for name in names)
     plan = Plan(command=COMMAND, directory=directory, inputs=inputs, steps=steps)
     if not plan.is_empty:
         apply_plan(plan, journal_id=purge_id(options.run_id), told=told, disk=disk)
     free_purged(directory, options, disk)
+
+
+def _delete(directory: str, names: Sequence[str], disk: Disk) -> None:
+    """One after another, without a journal: it could bring nothing back, and a full disk has no room for it."""
+    if not names:
+        return
+    with claimed(directory):
+        clear_the_way(directory, disk)
+        try:
+            for name in names:
+                remove_quietly(disk, os.path.join(directory, name))
+            disk.sync_directory(directory)
+        except OSError as error:
+            where = directory if error.filename is None else error.filename
+            raise Refused(
+                f"cannot delete {where}: {error.strerror}; the same command deletes what is still marked"
+            ) from error
 
 
 def purge_id(run_id: str) -> str:
