@@ -116,15 +116,20 @@ def is_copy(path: str, original: str, position: int, disk: Disk) -> bool:
             if position + size_bytes > os.fstat(source).st_size:
                 return False
             return all(
-                _is_alike(
-                    disk.read(copy, _BLOCK_BYTES, start), disk.read(source, _BLOCK_BYTES, position + start)
-                )
-                for start in range(0, size_bytes, _BLOCK_BYTES)
+                _is_alike(disk.read(copy, length, start), disk.read(source, length, position + start))
+                for start, length in _data_blocks(disk, copy, 0, size_bytes)
             )
         finally:
             disk.close(source)
     finally:
         disk.close(copy)
+
+
+def _data_blocks(disk: Disk, descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
+    """A range of an open file in blocks (position, length), without its holes: they read as zeros, which stand for anything."""
+    for start, length in disk.data_extents(descriptor, position, count):
+        for at in range(start, start + length, _BLOCK_BYTES):
+            yield at, min(_BLOCK_BYTES, start + length - at)
 
 
 def _is_alike(copy: bytes, source: bytes) -> bool:
@@ -266,11 +271,8 @@ def may_grow(path: str, tail: str, position: int, disk: Disk) -> bool:
         try:
             end = min(os.fstat(file).st_size, position + os.fstat(rest).st_size)
             return all(
-                _is_alike(
-                    disk.read(file, min(_BLOCK_BYTES, end - start), start),
-                    disk.read(rest, _BLOCK_BYTES, start - position),
-                )
-                for start in range(position, end, _BLOCK_BYTES)
+                _is_alike(disk.read(file, length, start), disk.read(rest, length, start - position))
+                for start, length in _data_blocks(disk, file, position, max(0, end - position))
             )
         finally:
             disk.close(rest)

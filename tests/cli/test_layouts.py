@@ -111,7 +111,9 @@ def test_every_command_finds_the_partitions(
     _, dumped = said(capfd, "dump", given)
     dirs = {os.path.dirname(row["file"]) for row in dumped if row["type"] == "batch"}
     assert dirs - {str(made)} == paths  # bootstrap.checkpoint is the data directory's
-    for words in (["recover"], ["compact", "--first-dirty-offset", "0"], ["retain", "--retention-ms", "1"]):
+    compact = ["compact", "--cleanup-policy", "compact", "--first-dirty-offset", "0"]
+    retain = ["retain", "--cleanup-policy", "delete", "--retention-ms", "1"]
+    for words in (["recover"], compact, retain):
         _, rows = said(capfd, *words, given)
         assert paths == {
             row["directory"] for row in rows if row["type"] == "result" and "partition" in row
