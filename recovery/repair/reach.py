@@ -2,7 +2,7 @@
 
 A broker that believes a log does not look for damage in it. A fetch walks by headers from the entry of the offset index
 that lies at or below its offset (`loading.walk`), and the consumer checks the checksums of what it is given. So these are
-lost for readers, measured with brokers and consumers of 4.3:
+lost for readers, by the loader and the fetch path of 4.3 (`tests/kafka/test_recover_price.py`; no consumer was run):
 
     a batch with a wrong checksum       the consumer gets an exception until it seeks behind it; what follows can be read
     damage that ends or misleads a      no offset behind it is found, up to the next index entry; consumers that ask for
