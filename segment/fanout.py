@@ -10,7 +10,8 @@ The plan when there are several targets and several jobs:
 3. A worker packs its events into chunks and sends them. The parent always reads the worker whose target is next
    in the output; it reads the others only while less than `AHEAD_BYTES` wait for their turn. A worker that is not
    read blocks in its pipe: that is the back pressure, and the bound on memory.
-4. A worker that dies costs its target a `Failure`; a fresh worker takes what was queued behind it.
+4. A worker that dies costs its target a `Failure`; a fresh worker takes what was queued behind it. A signal from outside
+   (out of memory, a page that cannot be read) is the machine's failure, not a bug.
 5. Whatever ends the run (all done, Ctrl-C, the consumer leaving) stops the workers. So does the parent's death, at
    once and not when a target is finished: with the parent goes the broker's lock that it held for them.
 
@@ -218,9 +219,7 @@ class _Crew:
         worker.connection.close()
         worker.process.join()
         number = worker.numbers.popleft()
-        path = self._targets[number].path
-        how = _cause_of_death(worker.process.exitcode)
-        self._died[number] = Failure(path, f"the process working on {path} {how}", BUG_STATUS)
+        self._died[number] = _failure_of(self._targets[number].path, worker.process.exitcode)
         self._complete.add(number)
         self._workers.remove(worker)
         heir = self._start()
@@ -275,15 +274,24 @@ class _Crew:
         return _Worker(process, ours)
 
 
-def _cause_of_death(exitcode: int | None) -> str:
+def _failure_of(path: str, exitcode: int | None) -> Failure:
+    """What a worker's death means for its target. exitcode: below 0 the signal that ended it."""
     import signal
 
-    if exitcode is not None and exitcode < 0:
-        try:
-            return f"was killed by {signal.Signals(-exitcode).name}"
-        except ValueError:
-            return f"was killed by signal {-exitcode}"
-    return f"ended with status {exitcode}"
+    who = f"the process working on {path}"
+    if exitcode is None or exitcode >= 0:
+        return Failure(path, f"{who} ended with status {exitcode}", BUG_STATUS)
+    try:
+        name = signal.Signals(-exitcode).name
+    except ValueError:
+        name = f"signal {-exitcode}"
+    if name in ("SIGSEGV", "SIGABRT", "SIGILL", "SIGFPE"):  # no machine's failure, but the program's own
+        return Failure(path, f"{who} was killed by {name}", BUG_STATUS)
+    hint = {
+        "SIGBUS": ": a page of a file could not be read",
+        "SIGKILL": ": perhaps the system had no memory left (fewer --jobs need less)",
+    }.get(name, "")
+    return Failure(path, f"{who} was killed by {name}{hint}", UnreadableInput.exit_status)
 
 
 def _serve(

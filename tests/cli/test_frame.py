@@ -251,6 +251,22 @@ sys.exit(main.run([]))
 """
 
 
+def test_a_worker_that_is_killed_fails_its_target_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = toy_files(tmp_path, 3)
+    made = Script(
+        {"a.log": (Text(b"a\n"),), "b.log": (Text(b"b\n"),), "c.log": (Text(b"c\n"),)},
+        killed=frozenset({"b.log"}),
+    )
+    assert perform(made, paths, DUMP, jobs=2) == 5
+    out, err = capfd.readouterr()
+    assert {"a", "c"} <= set(out.split())
+    assert f"kseg: the process working on {paths[1]} was killed by SIGKILL" in err and "bug" not in err
+    every = Script({}, killed=frozenset({"a.log", "b.log", "c.log"}))
+    assert perform(every, paths, DUMP, jobs=2) == 3
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_leaves_a_summary_of_what_was_done(tmp_path: Path, jobs: str) -> None:
     arguments = [sys.executable, "-c", HANGING, jobs, *toy_files(tmp_path, 3)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ class Script:
     events: dict[str, tuple[Event, ...]]
     unreadable: frozenset[str] = frozenset()
     buggy: frozenset[str] = frozenset()
+    killed: frozenset[str] = frozenset()
 
 
 def play(target: Target, script: Script) -> Iterator[Event]:
@@ -30,6 +33,8 @@ def play(target: Target, script: Script) -> Iterator[Event]:
         raise UnreadableInput(f"cannot read {target.path}: toy")
     if name in script.buggy:
         raise LookupError("toy bug")
+    if name in script.killed:
+        os.kill(os.getpid(), signal.SIGKILL)
     yield Advance(target.path, 10)
 
 

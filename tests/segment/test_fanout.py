@@ -1,7 +1,9 @@
 """Order, bounds, deaths and interrupts of the fan-out, with toy work."""
 
+import mmap
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +15,8 @@ from kseg.segment import fanout
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.events import Event, Failure, Row, Text
 from kseg.segment.findings import Finding
+
+NO_MEMORY = "perhaps the system had no memory left (fewer --jobs need less)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,25 @@ def stumble(target: Toy, options: str) -> Iterator[Event]:
     yield Text(b"after\n")
 
 
+def touch_what_is_gone() -> None:
+    """A page of a map that nobody watches, behind the end of its file."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(2 * mmap.PAGESIZE)
+        view = mmap.mmap(file.fileno(), 2 * mmap.PAGESIZE)
+        file.truncate(0)
+        assert not view[mmap.PAGESIZE]
+
+
 def die(target: Toy, options: str) -> Iterator[Event]:
     yield Text(b"alive\n")
     if target.number == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     if target.number == 5:
         os._exit(9)
+    if target.number == 7:
+        touch_what_is_gone()
+    if target.number == 11:
+        os.kill(os.getpid(), signal.SIGSEGV)
     yield Text(f"{target.number}\n".encode())
 
 
@@ -137,10 +154,17 @@ def test_a_worker_that_dies_costs_only_its_target() -> None:
     failures = {event.path: event for event in events if isinstance(event, Failure)}
     texts = b"".join(event.data for event in events if isinstance(event, Text) and event.data != b"alive\n")
 
-    assert set(failures) == {"file-2", "file-5"}
-    assert failures["file-2"].sentence == "the process working on file-2 was killed by SIGKILL"
-    assert failures["file-5"].sentence == "the process working on file-5 ended with status 9"
-    assert texts.split() == [b"%d" % number for number in range(40) if number not in (2, 5)]
+    said = {path: (event.sentence, event.exit_status) for path, event in failures.items()}
+    assert said == {
+        "file-2": (f"the process working on file-2 was killed by SIGKILL: {NO_MEMORY}", 3),
+        "file-5": ("the process working on file-5 ended with status 9", 70),
+        "file-7": (
+            "the process working on file-7 was killed by SIGBUS: a page of a file could not be read",
+            3,
+        ),
+        "file-11": ("the process working on file-11 was killed by SIGSEGV", 70),
+    }
+    assert texts.split() == [b"%d" % number for number in range(40) if number not in (2, 5, 7, 11)]
 
 
 def test_an_event_that_cannot_travel_is_reported_as_a_bug() -> None:
