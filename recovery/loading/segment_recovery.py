@@ -225,7 +225,7 @@ class _Recovery:
         bad = self._scanner.unreadable(start, stop)
         if bad:
             many = f"{bad[0].length} bytes at position {bad[0].position} cannot be read ({bad[0].words})"
-            raise KafkaThrows(KAFKA, f"{self._segment.log_name}: {many}; the broker's start ends there")
+            raise KafkaThrows(KAFKA, f"{self._segment.log_name}: {many}; a broker gets the same error there")
 
     def _refusal(self, table: Columns, row: int, refusal: IndexRefusal) -> KafkaThrows:
         position = table.at(C.POSITION, row)
