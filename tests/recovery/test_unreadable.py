@@ -237,3 +237,37 @@ def test_append_refuses(disk: DyingDisk, tmp_path: Path) -> None:
     done = kseg("append", "--apply", "--from", lines, partition)
     assert done.returncode in (3, 4), (done.stdout, done.stderr)
     assert not (partition / ".kseg").exists()
+
+
+def test_raw_bytes_are_sent_around_a_bad_block(disk: DyingDisk) -> None:
+    log = disk.root / "data" / "big-0" / LOG
+    expected = bytearray(log.read_bytes()[: 400 << 10])
+    expected[60 * 4096 : 61 * 4096] = bytes(4096)
+    spoil(disk, {f"big-0/{LOG}": [60]})
+    words = ["read", "--raw", "--no-grow", "--offset", "0", "--max-bytes", "400KiB", str(log.parent)]
+    done = subprocess.run([sys.executable, "-P", "-m", "kseg", *words], capture_output=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stdout == expected
+    assert b"4096 bytes at position 245760 cannot be read: Input/output error" in done.stderr
+
+
+CUT_OFF = """
+import subprocess, sys
+from kseg.segment.files import MappedFile
+
+with MappedFile(sys.argv[1]) as file:
+    assert file.view[0] == 120
+    subprocess.run(["truncate", "-s", "8192", sys.argv[1]], check=True)
+    assert not any(file.view[8192:]) and set(file.view[:8192]) == {120}
+    print(file.unreadable())
+"""
+
+
+def test_a_file_that_is_cut_off_while_it_is_mapped(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * 200_000)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", CUT_OFF, str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    assert "position=8192, length=191808, error=0" in done.stdout
