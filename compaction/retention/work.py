@@ -97,7 +97,8 @@ def prepare(target: LogTarget, options: RetainOptions) -> Generator[Event, None,
         prepared = yield from _ancient(target, inputs, options, result)
     else:
         prepared = yield from _marked(target, inputs, options, result)
-        if is_resumed or _is_entry_outdated(target):
+        # on a cluster the journal of the attempt before says what has moved
+        if (is_resumed and options.shared is None) or _is_entry_outdated(target):
             prepared.result["log_start_moved"] = True
     return prepared
 

@@ -84,7 +84,9 @@ def _prepared(subject: Subject, options: RecoverOptions) -> Generator[Event, Non
         yield Row(row)
     salvaged, costs = _costs(subject, repair, plan, around, options)
     if plan.is_empty:
-        repair = with_what_remains(repair, [each for each in salvaged.findings if subject.concerns(each)])
+        # whose topic it is says `misplaced`
+        remains = [each for each in salvaged.findings if subject.concerns(each) and each != identity.finding]
+        repair = with_what_remains(repair, remains)
     around_copy = options.copy_of(subject.log_dir)
     return Prepared(
         plan=plan,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fixtures import healthy
-from kseg.cli.main import run
 from kseg.segment.errors import UnreadableInput
 from kseg.spark import session, sight
 from kseg.spark.session import NoCluster
@@ -25,19 +26,22 @@ def port() -> int:
     return number
 
 
-def test_a_master_that_does_not_answer(port: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """No Java is started for it."""
+def test_a_master_that_does_not_answer(port: int, tmp_path: Path) -> None:
+    """No Java is started for it. In processes of their own: a session that is there already would be used."""
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("pyspark is not installed")
     directory = healthy.partition(tmp_path / "metro-0")
-    for command in (["verify"], ["dump"], ["recover"]):
-        assert run([*command, "--spark", "--master", f"spark://127.0.0.1:{port}", str(directory)]) == 3
-        said = capfd.readouterr()
-        assert said.err == (
+    for command in ("verify", "dump", "recover"):
+        words = [command, "--spark", "--master", f"spark://127.0.0.1:{port}", str(directory)]
+        done = subprocess.run(
+            [sys.executable, "-m", "kseg", *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 3
+        assert done.stderr == (
             f"kseg: no Spark master answers at 127.0.0.1:{port} (Connection refused): is it running, and is --master its "
             "address?\n"
         )
-        assert said.out == ""
+        assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
