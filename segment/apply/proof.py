@@ -127,6 +127,8 @@ def is_copy(path: str, original: str, position: int, disk: Disk) -> bool:
 
 def _data_blocks(disk: Disk, descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
     """A range of an open file in blocks (position, length), without its holes: they read as zeros, which stand for anything."""
+    if not count:
+        return  # the file may end before the range
     for start, length in disk.data_extents(descriptor, position, count):
         for at in range(start, start + length, _BLOCK_BYTES):
             yield at, min(_BLOCK_BYTES, start + length - at)
