@@ -95,9 +95,6 @@ def topic_identities(
 
     Raises UsageError, UnreadableInput and Refused for a metadata log that the user named.
     """
-    from kseg.internal_topics.metadata.finding import node_of
-    from kseg.internal_topics.metadata.strays import Directory, identity_of
-    from kseg.recovery.verify.topic_ids import METADATA_FILE
     from kseg.segment.partition.directory import own_partition_name
     from kseg.segment.partition.topic_identity import NOBODY_SAYS
 
@@ -109,13 +106,16 @@ def topic_identities(
         image = finder.image_for(log_dir)
         if image is None or name is None:
             continue
+        from kseg.internal_topics.metadata.strays import Directory, identity_of
+        from kseg.recovery.verify.topic_ids import METADATA_FILE
+
         images[image.path] = image
         directory = Directory(
             path=target.path,
             name=name,
             topic_id=_topic_id(target.path),
             has_metadata_file=os.path.lexists(os.path.join(target.path, METADATA_FILE)),
-            node_id=node_of(log_dir).node_id,
+            node_id=finder.node_of(log_dir).node_id,
         )
         identity = identity_of(directory, image)
         if identity.finding is not None or identity.topic_id is not None:
@@ -164,7 +164,6 @@ class _Settings:
     def _evidence(
         self, log_dir: str, name: "PartitionName | None", image: "MetadataImage | None", doubt: str
     ) -> "Evidence":
-        from kseg.internal_topics.metadata.finding import node_of
         from kseg.internal_topics.topic_settings import Evidence
 
         topic = None if name is None else name.topic
@@ -177,7 +176,7 @@ class _Settings:
                 server=self._server,
                 is_compacted=is_compacted,
             )
-        node_id = node_of(log_dir).node_id
+        node_id = self._finder.node_of(log_dir).node_id
         own = {} if node_id is None else image.broker_configs(node_id)
         return Evidence(
             topic=topic,

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kseg.internal_topics.metadata.image import MetadataImage
-from kseg.internal_topics.metadata.reading import read_metadata_file, read_metadata_log
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -48,6 +47,7 @@ class MetadataFinder:
         self._given = [*given, *more]
         self._images: dict[str, MetadataImage] = {}
         self._by_log_dir: dict[str, MetadataImage | None] = {}
+        self._nodes: dict[str, Node] = {}
         self._explicit = None if explicit is None else _read(_named(explicit))
 
     def image_for(self, log_dir: str) -> MetadataImage | None:
@@ -58,8 +58,14 @@ class MetadataFinder:
             self._by_log_dir[key] = self._find(log_dir)
         return self._by_log_dir[key]
 
+    def node_of(self, log_dir: str) -> Node:
+        """Which node a log dir belongs to; its meta.properties is read once."""
+        if log_dir not in self._nodes:
+            self._nodes[log_dir] = node_of(log_dir)
+        return self._nodes[log_dir]
+
     def _find(self, log_dir: str) -> MetadataImage | None:
-        node = node_of(log_dir)
+        node = self.node_of(log_dir)
         if self._explicit is not None:
             ours, theirs = node.cluster_id, self._explicit.cluster_id
             if ours is not None and theirs is not None and ours != theirs:
@@ -75,7 +81,7 @@ class MetadataFinder:
         found = [
             self._read(os.path.join(other, METADATA_DIRECTORY))
             for other in _with_metadata([*self._given, *_neighbours(log_dir)])
-            if _is_same(node, node_of(other))
+            if _is_same(node, self.node_of(other))
         ]
         return max(found, key=lambda image: (image.epoch, image.end_offset), default=None)
 
@@ -92,6 +98,9 @@ class MetadataFinder:
 
 
 def _read(path: str) -> MetadataImage:
+    # most directories that are looked at have none: the decoder is not imported for these
+    from kseg.internal_topics.metadata.reading import read_metadata_file, read_metadata_log
+
     return read_metadata_log(path) if os.path.isdir(path) else read_metadata_file(path)
 
 

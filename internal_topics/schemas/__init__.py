@@ -12,10 +12,10 @@ no default is zero, empty, false or, for a struct, one of defaults.
 """
 
 import json
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any, Self
 
 _FILE = "kafka-4.3.1.json"
@@ -86,7 +86,10 @@ def message(topic: str, kind: str, type_id: int) -> Message | None:
 @cache
 def messages() -> tuple[Message, ...]:
     """All of them."""
-    data = resources.files(__name__).joinpath(_FILE).read_bytes()
+    data = pkgutil.get_data(
+        __name__, _FILE
+    )  # importlib.resources would import tempfile, shutil, lzma, random
+    assert data is not None, "the schemas are part of the package"
     return tuple(map(_message, json.loads(data)["messages"]))
 
 
