@@ -6,10 +6,15 @@ the machine's failures, and each class knows the exit status of the command it e
     KsegError
     ├── UsageError          2   the request makes no sense
     ├── UnreadableInput     3   an input cannot be opened or read
+    ├── OutOfResources      3   this process may open no more files, or gets no memory: that says nothing about an input
     ├── Refused             4   we could, but must not
     ├── CodecError          3   a compressed block cannot be decoded (callers turn it into a finding)
     └── FormatError         3   bytes do not follow their format (callers turn it into a finding)
 """
+
+import errno
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class KsegError(Exception):
@@ -30,6 +35,13 @@ class UnreadableInput(KsegError):
     exit_status = 3
 
 
+class OutOfResources(KsegError):
+    """An input was not read because the process has used up its file descriptors or memory. Never caught as damage: a repair
+    that took it for an unreadable file would rebuild what is sound."""
+
+    exit_status = 3
+
+
 class Refused(KsegError):
     """The request is understood and would be unsafe: a broker is running, an output exists, …"""
 
@@ -44,3 +56,9 @@ class FormatError(KsegError):
 
 class CodecError(FormatError):
     """A compressed block that cannot be decoded, or would grow beyond the caller's limit."""
+
+
+def cannot_read(path: str, error: OSError) -> KsegError:
+    """What to raise when the system refuses to open, list or read `path`."""
+    kind = OutOfResources if error.errno in _EXHAUSTED else UnreadableInput
+    return kind(f"cannot read {path}: {error.strerror}")

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from kseg.segment import unreadable
-from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.errors import Refused, UnreadableInput, cannot_read
 from kseg.segment.kernel import bad_pages
 from kseg.segment.unreadable import BadArea
 
@@ -91,10 +91,12 @@ class MappedFile:
             elif status.st_size:
                 self._map = self._mapped(random_access)
             self.view = memoryview(content if self._map is None else self._map)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             os.close(self._descriptor)
-            reason = error.strerror if isinstance(error, OSError) else "it became shorter meanwhile"
-            raise UnreadableInput(f"cannot read {self.path}: {reason}") from error
+            raise cannot_read(self.path, error) from error
+        except ValueError as error:
+            os.close(self._descriptor)
+            raise UnreadableInput(f"cannot read {self.path}: it became shorter meanwhile") from error
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -321,7 +323,7 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
         while len(data) < status.st_size and (more := os.pread(descriptor, wanted - len(data), len(data))):
             data += more
     except OSError as error:
-        raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
+        raise cannot_read(name, error) from error
     finally:
         os.close(descriptor)
     unreadable.opened(unreadable.identity_of(status), name, status.st_size)
@@ -339,7 +341,7 @@ class InputStream:
             self._descriptor = 0 if path == "-" else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             self._start = os.lseek(self._descriptor, 0, os.SEEK_CUR) if self._is_regular() else 0
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise cannot_read(self._path, error) from error
 
     def blocks(self, block_bytes: int = 1 << 20) -> Iterator[bytes]:
         """What comes, in blocks as it comes."""
@@ -347,20 +349,20 @@ class InputStream:
             while block := os.read(self._descriptor, block_bytes):
                 yield block
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise cannot_read(self._path, error) from error
 
     def rewind(self) -> None:
         """Go back to where the reading began; of a regular file only."""
         try:
             os.lseek(self._descriptor, self._start, os.SEEK_SET)
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise cannot_read(self._path, error) from error
 
     def status(self) -> os.stat_result:
         try:
             return os.fstat(self._descriptor)
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise cannot_read(self._path, error) from error
 
     def close(self) -> None:
         if self._descriptor > 0:
@@ -369,9 +371,6 @@ class InputStream:
 
     def _is_regular(self) -> bool:
         return stat.S_ISREG(os.fstat(self._descriptor).st_mode)
-
-    def _unreadable(self, error: OSError) -> UnreadableInput:
-        return UnreadableInput(f"cannot read {self._path}: {error.strerror}")
 
 
 def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
@@ -388,7 +387,7 @@ def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
         start = max(0, size_bytes - count)
         return size_bytes, _content(descriptor, status, count, start)
     except OSError as error:
-        raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
+        raise cannot_read(name, error) from error
     finally:
         os.close(descriptor)
 
@@ -402,7 +401,7 @@ def _opened(name: str) -> int:
             raise UnreadableInput(f"cannot read {name}: not a regular file")
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise UnreadableInput(f"cannot read {name}: {error.strerror}") from error
+        raise cannot_read(name, error) from error
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
@@ -487,7 +486,7 @@ def is_directory(path: str | os.PathLike[str]) -> bool | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UnreadableInput(f"cannot read {os.fspath(path)}: {error.strerror}") from error
+        raise cannot_read(os.fspath(path), error) from error
 
 
 def ensure_directory(path: str | os.PathLike[str]) -> None:

@@ -17,7 +17,7 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.ancient.log import AncientLog
 from kseg.segment.columns import Columns
-from kseg.segment.errors import FormatError, KsegError, UnreadableInput
+from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -88,7 +88,7 @@ def _single(path: str) -> Entry:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     name = parse_file_name(os.path.basename(path))
     return Entry(path, status.st_size, status.st_mtime_ns // 1_000_000, name)
 

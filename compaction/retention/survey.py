@@ -11,7 +11,7 @@ from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rules import Standing, decide, may_go, thresholds
 from kseg.compaction.retention.work import configured, is_ancient, known_for, untouched
 from kseg.segment import layout as L
-from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.errors import KsegError, UnreadableInput, cannot_read
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.marks import marks_in
 from kseg.segment.partition.names import INTERNAL_TOPICS, KSEG_DIRECTORY, PartitionState
@@ -29,7 +29,7 @@ def survey(target: PartitionTarget, options: RetainOptions) -> Survey:
     try:
         device = os.stat(target.path).st_dev
     except OSError as error:
-        raise UnreadableInput(f"cannot read {target.path}: {error.strerror}") from error
+        raise cannot_read(target.path, error) from error
     pieces: tuple[Piece, ...] = ()
     marked_bytes = 0
     held: dict[Hold, int] = {}

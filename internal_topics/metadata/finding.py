@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kseg.internal_topics.metadata.image import MetadataImage
-from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError
+from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_TOPIC, NAME_BY_ROLE, Role, parse_file_name
@@ -130,7 +130,7 @@ def _named(path: str) -> str:
     try:
         roles = {parse_file_name(name).role for name in os.listdir(path)}
     except OSError as error:
-        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     if not roles & {Role.LOG, Role.METADATA_SNAPSHOT}:
         raise UsageError(f"{path} holds no metadata log: neither {METADATA_DIRECTORY} nor its files")
     return path

@@ -18,7 +18,7 @@ from kseg.internal_topics.metadata.image import MetadataImage
 from kseg.internal_topics.metadata.replay import Replay
 from kseg.segment import columns as C
 from kseg.segment.columns import Columns
-from kseg.segment.errors import FormatError, KsegError, UnreadableInput
+from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, FileName, Role, parse_file_name
@@ -38,7 +38,7 @@ def read_metadata_log(directory: str) -> MetadataImage:
     try:
         names = [parse_file_name(name) for name in sorted(os.listdir(directory))]
     except OSError as error:
-        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+        raise cannot_read(directory, error) from error
     return _Reading(directory, names).image()
 
 

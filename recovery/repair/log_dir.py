@@ -28,7 +28,7 @@ from kseg.recovery.repair.marker import (
     why_it_goes,
 )
 from kseg.segment.apply.carried import Carried, entries_of
-from kseg.segment.errors import FormatError, Refused, UnreadableInput
+from kseg.segment.errors import FormatError, Refused, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.log_start import log_start_trace
@@ -251,7 +251,7 @@ def partitions_in(log_dir: str) -> list[tuple[str, PartitionName]]:
                     if entry.is_dir():
                         found.append((entry.name, parse_partition_directory(entry.name)))
     except OSError as error:
-        raise UnreadableInput(f"cannot read {log_dir}: {error.strerror}") from error
+        raise cannot_read(log_dir, error) from error
     return sorted(found, key=lambda partition: partition[0])
 
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 
 from kseg.recovery.policy import Repair
-from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.errors import Refused, cannot_read
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.steps import Plan, Rename, Write
@@ -16,7 +16,7 @@ def obstacles(directory: str) -> list[str]:
         with os.scandir(directory) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError as error:
-        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+        raise cannot_read(directory, error) from error
     return sorted(name for name in names if parse_file_name(name).role is not Role.UNKNOWN)
 
 

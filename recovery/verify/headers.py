@@ -30,7 +30,7 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.arrow.pieces import Bounds
 from kseg.segment.columns import Columns
-from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
@@ -211,7 +211,7 @@ def _evidence_beside(path: str) -> _Evidence:
     try:
         changed_ns = os.stat(directory).st_mtime_ns
     except OSError as error:
-        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+        raise cannot_read(directory, error) from error
     return _evidence(directory, changed_ns)
 
 

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Self
 
-from kseg.segment.errors import UnreadableInput
+from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.files import MappedFile
 from kseg.segment.partition.names import FileState, Role, parse_file_name
 from kseg.segment.targets import FileTarget, PartitionTarget
@@ -77,7 +77,7 @@ def _paths_in(directory: str) -> list[str]:
     try:
         names = [parse_file_name(entry) for entry in os.listdir(directory)]
     except OSError as error:
-        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+        raise cannot_read(directory, error) from error
     return [
         os.path.join(directory, name.name)
         for name in names
@@ -89,5 +89,5 @@ def _file(path: str) -> AncientFile:
     try:
         size_bytes = os.stat(path).st_size
     except OSError as error:
-        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     return AncientFile(path, parse_file_name(os.path.basename(path)).base_offset or 0, size_bytes)

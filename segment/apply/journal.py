@@ -43,7 +43,7 @@ from kseg.segment.apply.journal_lines import (
     is_id,
     is_too_large,
 )
-from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.errors import FormatError, cannot_read
 from kseg.segment.partition.directory import (
     PartitionDirectory,
     is_log_directory,
@@ -238,7 +238,7 @@ def read_journal(place: Place, disk: Disk = DISK) -> Journal:
         if error.errno in NOT_OURS:
             where = "" if error.filename in (None, place.journal) else f"{error.filename}: "
             return Journal(place, State.UNREADABLE, {}, fault=f"{where}{error.strerror}")
-        raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
+        raise cannot_read(place.journal, error) from error
     if not lines:
         fault = "it says nothing, but files that belong to it lie there" if has_files else ""
         return Journal(place, State.UNREADABLE if has_files else State.ABANDONED, {}, fault=fault)
@@ -408,7 +408,7 @@ def is_there(place: Place, disk: Disk) -> bool:
     try:
         return disk.status(place.journal) is not None
     except OSError as error:
-        raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
+        raise cannot_read(place.journal, error) from error
 
 
 def has_traces(place: Place, disk: Disk) -> bool:
@@ -419,4 +419,4 @@ def has_traces(place: Place, disk: Disk) -> bool:
         around = place.directories[:1]
         return any(disk.status(path) is not None and not disk.names(path) for path in around)
     except OSError as error:
-        raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
+        raise cannot_read(place.journal, error) from error

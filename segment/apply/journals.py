@@ -6,7 +6,7 @@ import stat
 from kseg.segment.apply.disk import DISK, Disk
 from kseg.segment.apply.journal import NOT_OURS, PREFIX, SUFFIX, Journal, Place, State, read_journal
 from kseg.segment.apply.journal_lines import is_id
-from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.errors import Refused, cannot_read
 from kseg.segment.partition.names import KSEG_DIRECTORY
 
 _LAST_LINE_BYTES = 4096
@@ -31,7 +31,7 @@ def places_in(directory: str, disk: Disk = DISK) -> list[Place]:
         places = [Place(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
         places += [Place(directory, name, in_log_dir=True) for name in _log_dir_ids(directory, disk)]
     except OSError as error:
-        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+        raise cannot_read(directory, error) from error
     return places
 
 
@@ -50,7 +50,7 @@ def _ends_done(place: Place, disk: Disk) -> bool:
     except OSError as error:
         if error.errno in NOT_OURS:  # whoever reads it says so
             return False
-        raise UnreadableInput(f"cannot read {place.journal}: {error.strerror}") from error
+        raise cannot_read(place.journal, error) from error
     _, newline, last = data.removesuffix(b"\n").rpartition(b"\n")
     return data.endswith(b"\n") and bool(newline) and last.startswith(b'{"type":"done"')
 

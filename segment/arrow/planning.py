@@ -22,7 +22,7 @@ from kseg.segment.ancient.log import AncientLog
 from kseg.segment.arrow.pieces import INT64_MIN, Aborted, Bounds, Piece
 from kseg.segment.arrow.transactions import from_indexes, from_log
 from kseg.segment.columns import Columns
-from kseg.segment.errors import UnreadableInput
+from kseg.segment.errors import cannot_read
 from kseg.segment.layout import INT64_MAX, MAGIC_V2
 from kseg.segment.lookup.by_time import last_claim
 from kseg.segment.partition.log_segment import LogSegment
@@ -220,7 +220,7 @@ def _size_of(segment: LogSegment) -> int:
     try:
         return os.stat(segment.path).st_size
     except OSError as error:
-        raise UnreadableInput(f"cannot read {segment.path}: {error.strerror}") from error
+        raise cannot_read(segment.path, error) from error
 
 
 def _boundaries(

@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.errors import FormatError, cannot_read
 from kseg.segment.partition.names import (
     KSEG_DIRECTORY,
     NAME_BY_ROLE,
@@ -184,7 +184,7 @@ def partition_files(path: str) -> list[tuple[str, FileName]]:
     try:
         return [(entry.path, name) for entry, name in _scan(path).files]
     except OSError as error:
-        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
 
 
 def is_partition_directory(path: str) -> bool:
@@ -209,7 +209,7 @@ def is_log_directory(path: str) -> bool:
         named = (NAME_BY_ROLE[Role.LOCK], NAME_BY_ROLE[Role.META_PROPERTIES])
         return any(os.path.lexists(os.path.join(path, name)) for name in named)
     except OSError as error:
-        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
 
 
 def partition_of(path: str, entries: Iterable[Entry]) -> PartitionDirectory:

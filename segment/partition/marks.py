@@ -11,7 +11,7 @@ import os
 import stat
 from dataclasses import dataclass
 
-from kseg.segment.errors import UnreadableInput
+from kseg.segment.errors import cannot_read
 from kseg.segment.partition.names import SEGMENT_ROLES, FileName, FileState, Role, parse_file_name
 
 _MARKED_ROLES = (*SEGMENT_ROLES, Role.ANCIENT_LOG)
@@ -39,5 +39,5 @@ def marks_in(directory: str) -> tuple[Mark, ...]:
                 if stat.S_ISREG(status.st_mode):
                     found.append(Mark(name, status.st_size, status.st_ctime_ns // 1_000_000))
     except OSError as error:
-        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+        raise cannot_read(directory, error) from error
     return tuple(sorted(found, key=lambda mark: mark.name.name))

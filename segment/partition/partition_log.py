@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Self
 
-from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.model import Batch
@@ -226,7 +226,7 @@ def _listed(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError as error:
-        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+        raise cannot_read(directory, error) from error
 
 
 def _parse(entry: str) -> FileName:

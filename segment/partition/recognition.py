@@ -20,7 +20,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kseg.segment.errors import UnreadableInput
+from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.partition.directory import (
     Directory,
     LogDirectory,
@@ -82,7 +82,7 @@ def list_directory(path: str) -> Directory:
             return ParentDirectory(path, tuple(found.log_directories), tuple(found.unreadable))
         other = list_as_other(path)
     except OSError as error:
-        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     return list_partition(path) if partition_name(os.path.basename(os.path.abspath(path))) else other
 
 

@@ -3,7 +3,7 @@
 import os
 import stat
 
-from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.errors import Refused, cannot_read
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.steps import FileIdentity
 
@@ -27,7 +27,7 @@ def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
                         "themselves lie in the directory"
                     )
     except OSError as error:
-        raise UnreadableInput(f"cannot read {directory}: {error.strerror}") from error
+        raise cannot_read(directory, error) from error
     return tuple(sorted(found, key=lambda file: file.name))
 
 

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from kseg.segment.arrow.pieces import Bounds, Piece
-from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.segment.errors import UnreadableInput, UsageError, cannot_read
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.targets import PartitionTarget
@@ -300,5 +300,5 @@ def _identity(path: str) -> tuple[int, int]:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise UnreadableInput(f"cannot read {path}: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     return status.st_dev, status.st_ino

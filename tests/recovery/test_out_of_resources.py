@@ -1,0 +1,59 @@
+"""A process that may open no more files has learned nothing about the files: no repair takes that for damage."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import healthy
+from kseg.cli.main import run
+
+COMMANDS = (
+    ["recover", "--apply"],
+    ["recover", "--policy", "kafka", "--apply"],
+    ["recover", "--rebuild", "--apply"],
+    ["verify"],
+)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"])
+def test_a_file_that_could_not_be_opened_for_want_of_descriptors_is_not_damaged(
+    suffix: str,
+    command: list[str],
+    error: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    partition = healthy.partition(tmp_path / "orders-0")
+    log = min(partition.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 0x40  # so that every command has a reason to look closely
+    log.write_bytes(data)
+    before = contents(partition)
+    really_open, refused = os.open, []
+
+    def no_more(path: Any, *rest: Any, **named: Any) -> int:
+        if str(path).endswith(suffix) and os.path.dirname(str(path)) == str(partition):
+            refused.append(path)
+            raise OSError(error, os.strerror(error), str(path))
+        return really_open(path, *rest, **named)
+
+    monkeypatch.setattr(os, "open", no_more)
+    status = run([*command, "--jobs", "1", str(partition)])
+    monkeypatch.undo()
+    said = capfd.readouterr()
+    assert refused, "the command never looked at it"
+    assert status == 3, said
+    assert os.strerror(error) in said.err and str(refused[0]) in said.err
+    assert contents(partition) == before
