@@ -1,18 +1,16 @@
 """What `recover` was asked for."""
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 from kseg.recovery.policy import LoadSettings, Policy
 from kseg.recovery.repair.identity import AskedIdentity
 from kseg.segment.apply.shared import Shared
-from kseg.segment.partition.topic_identity import NOBODY_SAYS, IdentityByPath, TopicIdentity
+from kseg.segment.partition.topic_identity import WithIdentities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoverOptions:
+class RecoverOptions(WithIdentities):
     """One run of `recover`. is_clean, recovery_point, log_start_offset: None asks the data directory.
 
     marked: data directories that count as marked though this run, or a killed one before it, took their marker away.
@@ -20,7 +18,7 @@ class RecoverOptions:
     is_nested: the copies of several data directories lie each in a directory of its name below `output`. run_id: names
     the journals of this run. hard_link: unchanged files of the copy are links.
     rebuild: all side files anew. topic_id: to write a missing partition.metadata with.
-    identity: to write a lost meta.properties with. identities: what the metadata log says about each partition directory, None when nobody has asked it. quarantine: where what is
+    identity: to write a lost meta.properties with. quarantine: where what is
     taken out goes (None: beside the journal). follow_links: a directory may be a link. accept_unreadable: bytes that cannot be read
     count as lost. shared: the work is done by attempts in other processes.
     """
@@ -41,23 +39,10 @@ class RecoverOptions:
     rebuild: bool = False
     mark_clean: bool = False
     topic_id: str | None = None
-    identities: IdentityByPath | None = None
     identity: AskedIdentity | None = None
     drop_cache: bool = False
     shared: Shared | None = None
     accept_unreadable: bool = False
-
-    def narrowed_to(self, paths: Iterable[str]) -> Self:
-        """The options for some of the targets, without what is known about others."""
-        if self.identities is None:
-            return self
-        return replace(
-            self, identities={path: self.identities[path] for path in paths if path in self.identities}
-        )
-
-    def identity_of(self, partition_path: str) -> TopicIdentity:
-        """What the metadata log says about a partition directory; nothing when nobody has asked."""
-        return (self.identities or {}).get(partition_path, NOBODY_SAYS)
 
     def copy_of(self, log_dir: str | None) -> str | None:
         """Where the copy of a data directory goes, and those of its partitions below it; None without --output."""

@@ -1,7 +1,8 @@
 """What the cluster's metadata log says about a partition directory: plain values that travel from whoever asked it to the checks."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
 
 from kseg.segment.findings import Finding
 
@@ -20,3 +21,23 @@ class TopicIdentity:
 NOBODY_SAYS = TopicIdentity()
 
 IdentityByPath = Mapping[str, TopicIdentity]  # by the path of a partition directory, as shown to the user
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithIdentities:
+    """Options of a work that compares partition directories with the metadata log. identities: what that says about each of them,
+    None when nobody has asked it."""
+
+    identities: IdentityByPath | None = None
+
+    def narrowed_to(self, paths: Iterable[str]) -> Self:
+        """The options for some of the targets, without what is known about others."""
+        if self.identities is None:
+            return self
+        return replace(
+            self, identities={path: self.identities[path] for path in paths if path in self.identities}
+        )
+
+    def identity_of(self, partition_path: str) -> TopicIdentity:
+        """What the metadata log says about a partition directory; nothing when nobody has asked."""
+        return (self.identities or {}).get(partition_path, NOBODY_SAYS)
