@@ -21,6 +21,10 @@ _HARM = {
     "transaction-collision": "a batch that a broker does not load",
 }
 
+# Known by a checkpoint of the data directory alone where nothing in the partition is changed: an index or a snapshot that
+# knows of more is rebuilt.
+_BY_CHECKPOINT = ("lost-tail",)
+
 
 def with_doubt(repair: Repair) -> Repair:
     """The same repair, with a doubt when a batch stays that does harm."""
@@ -32,13 +36,15 @@ def with_doubt(repair: Repair) -> Repair:
     return repair
 
 
-def with_what_remains(repair: Repair, findings: Iterable[Finding]) -> Repair:
+def with_what_remains(repair: Repair, findings: Iterable[Finding], directory: str) -> Repair:
     """A repair that changes nothing, with a doubt when errors were found: then nothing is not all there is to say.
-    findings: of policy salvage, which looks at every byte."""
+    findings: of policy salvage, which looks at every byte. directory: the partition's. What is wrong with the data directory's own
+    files does not count: the same run sets them right (`log_dir`)."""
     if repair.doubt:
         return repair
     for finding in findings:
-        if finding.severity == ERROR:
+        is_own = finding.path == directory or os.path.dirname(finding.path) == directory
+        if finding.severity == ERROR and is_own and finding.id not in _BY_CHECKPOINT:
             name = os.path.basename(finding.path)
             return replace(
                 repair, doubt=f"{name}: {finding.kind.sentence} ({finding.id}), and stays as it is"

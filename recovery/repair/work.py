@@ -86,7 +86,7 @@ def _prepared(subject: Subject, options: RecoverOptions) -> Generator[Event, Non
     if plan.is_empty:
         # whose topic it is says `misplaced`
         remains = [each for each in salvaged.findings if subject.concerns(each) and each != identity.finding]
-        repair = with_what_remains(repair, remains)
+        repair = with_what_remains(repair, remains, subject.directory)
     around_copy = options.copy_of(subject.log_dir)
     return Prepared(
         plan=plan,
