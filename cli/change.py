@@ -64,17 +64,17 @@ def check_way(apply: bool, output: str | None, hard_link: bool, quarantine: str 
 def identity(
     apply: bool, cluster: "ClusterOptions | None", output: str | None = None
 ) -> "tuple[str, Shared | None]":
-    """(the id for the journals of a run that changes files in place, how its work is shared out over a cluster).
+    """(the id for the journals of a run that writes, how its work is shared out over a cluster).
 
     What neither needs is not imported: most plans are made to be read."""
-    if not apply and cluster is None:
+    if not apply and cluster is None and output is None:
         return "", None
     from kseg.cli.run import clock_ms
     from kseg.segment.apply.journal import new_run_id
     from kseg.segment.apply.shared import Shared
 
     run_id = new_run_id(clock_ms())
-    return run_id if apply else "", None if cluster is None else Shared(run_id, output)
+    return run_id if apply or output is not None else "", None if cluster is None else Shared(run_id, output)
 
 
 def change(

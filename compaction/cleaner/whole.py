@@ -12,9 +12,8 @@ from kseg.compaction.around import CheckpointRun, Entries, Values
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.compaction.cleaner.rows import COMMAND, log_dir_row
 from kseg.segment.apply.carried import carried_row, carry, entries_of
-from kseg.segment.apply.prepared import copy_path
-from kseg.segment.errors import KsegError
-from kseg.segment.events import Event, Failure, Row
+from kseg.segment.apply.prepared import copies_of, copy_path
+from kseg.segment.events import Event, Row
 from kseg.segment.partition.directory import is_log_directory, own_partition_name
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
 from kseg.segment.targets import Target, directory_of
@@ -36,20 +35,17 @@ class Run(CheckpointRun[CompactOptions]):
     def log_dirs_of(self, targets: Sequence[Target]) -> list[str]:
         return [] if self.options.output is not None else super().log_dirs_of(targets)
 
-    def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        yield from super().through(events)
-        output = self.options.output
-        for log_dir, offsets in self._copied.items() if output is not None else ():
-            carried = entries_of(log_dir, offsets)
-            cleaned = {key: offset for key, offset in offsets.items() if offset is not None}
-            carried[self.role] = {**carried.get(self.role, {}), **cleaned}
-            try:
-                carry(carried, offsets, str(output))
-            except KsegError as error:
-                yield Failure(log_dir, str(error), error.exit_status)
-                continue
-            done = {"applied": True, "journal": None, "output": output, "checkpoints": carried_row(carried)}
-            yield Row(self.row_of(log_dir, {key: offsets[key] for key in cleaned}, done))
+    def beside(self) -> Sequence[str]:
+        return list(self._copied) if self.options.output is not None else ()
+
+    def close_beside(self, log_dir: str) -> Iterator[Event]:
+        output, offsets = str(self.options.output), self._copied[log_dir]
+        carried = entries_of(log_dir, offsets)
+        cleaned = {key: offset for key, offset in offsets.items() if offset is not None}
+        carried[self.role] = {**carried.get(self.role, {}), **cleaned}
+        carry(carried, offsets, output, copies_of(self.options))
+        done = {"applied": True, "journal": None, "output": output, "checkpoints": carried_row(carried)}
+        yield Row(self.row_of(log_dir, {key: offsets[key] for key in cleaned}, done))
 
     def note(self, event: Event) -> None:
         super().note(event)

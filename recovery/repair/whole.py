@@ -25,7 +25,7 @@ from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.work import recover
 from kseg.recovery.verify.side_by_side import against_others
 from kseg.segment.apply.around import Around, around_files
-from kseg.segment.apply.prepared import copy_path, refuse_unreadable, settle_before
+from kseg.segment.apply.prepared import copies_of, copy_path, refuse_unreadable, settle_before
 from kseg.segment.apply.probe import has_journal
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Event, Failure, Row, Work
@@ -100,14 +100,15 @@ class Run(Around[RecoverOptions]):
             changing = [dict(row) for row in rows if row.get("type") == "result" and row["steps"]]
             self._take_marker(log_dir, changing, [])
 
-    def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        yield from super().through(events)
-        for log_dir, files in self._alone.items():
-            opening = self._openings.get(log_dir)
-            if self.options.output is not None:
-                yield Row(self._copied_alone(log_dir, files))
-            elif opening is not None:
-                yield Row(self._close_alone(log_dir, opening, {directory_of(file) for file in files}))
+    def beside(self) -> Sequence[str]:
+        return list(self._alone)
+
+    def close_beside(self, log_dir: str) -> Iterator[Event]:
+        files, opening = self._alone[log_dir], self._openings.get(log_dir)
+        if self.options.output is not None:
+            yield Row(self._copied_alone(log_dir, files))
+        elif opening is not None:
+            yield Row(self._close_alone(log_dir, opening, {directory_of(file) for file in files}))
 
     def _close_alone(self, log_dir: str, opening: str, directories: set[str]) -> Values:
         from kseg.segment.apply.syncing import sync_files
@@ -260,11 +261,12 @@ class Run(Around[RecoverOptions]):
         from kseg.segment.apply.output import write_files
 
         carried = own_files.carried_entries(log_dir, plan, outcomes)
-        is_whole = self._is_whole(log_dir)
+        is_whole, journal = self._is_whole(log_dir), copies_of(self.options)
         if is_whole:
-            write_files(own_files.plan_of_copy(plan), copy, hard_link=self.options.hard_link)
+            own = own_files.plan_of_copy(plan)
+            write_files(own, copy, hard_link=self.options.hard_link, journal=journal)
         else:
-            carry(carried, [outcome.key for outcome in outcomes if outcome.has_checkpoints], copy)
+            carry(carried, [outcome.key for outcome in outcomes if outcome.has_checkpoints], copy, journal)
         return {
             "applied": True,
             "journal": None,
@@ -281,7 +283,7 @@ class Run(Around[RecoverOptions]):
         names = (own_partition_name(directory_of(file)) for file in files)
         keys = {(name.topic, name.partition) for name in names if name is not None}
         carried, output = entries_of(log_dir, keys), str(self.options.output)
-        carry(carried, keys, output)
+        carry(carried, keys, output, copies_of(self.options))
         plan = Plan(command=self.command, directory=log_dir, inputs=(), steps=())
         done = {"applied": True, "journal": None, "quarantine": None, "output": output, "whole": False}
         return _log_dir_row(plan, {**done, "checkpoints": carried_row(carried)})

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from kseg.segment.apply.prepared import ChangeOptions
+from kseg.segment.apply.prepared import ChangeOptions, copies_of
 from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import KsegError, Refused
 from kseg.segment.events import Event, Failure
@@ -37,6 +37,7 @@ class Around(ABC, Generic[O]):
         self.options = options
         self.log_dirs: list[str] = []  # those whose files are written by this run
         self.links: list[str] = []  # directories among the targets, or around them, that are links
+        self._is_complete = False
         self.told: tuple[Event, ...] = ()  # about the evidence, before anything else
 
     @abstractmethod
@@ -46,6 +47,15 @@ class Around(ABC, Generic[O]):
     @abstractmethod
     def close(self, log_dir: str) -> Iterator[Event]:
         """The partitions are done: the files of a data directory. Raises KsegError."""
+
+    def beside(self) -> Sequence[str]:
+        """Once the partitions are done: data directories of which only a part was worked on, but which `close_beside`
+        has something to do for."""
+        return ()
+
+    def close_beside(self, log_dir: str) -> Iterator[Event]:
+        """What is done for one of them. Raises KsegError."""
+        yield from ()
 
     def begin(self, targets: Sequence[Target]) -> None:
         """All is held, nothing has changed. Raises Refused."""
@@ -73,8 +83,26 @@ class Around(ABC, Generic[O]):
 
                 for log_dir in self.log_dirs:
                     settle(log_dir, self.command)
-            self.begin(targets)
-            yield self.options_for_work()
+            with self._copies():
+                self.begin(targets)
+                yield self.options_for_work()
+
+    @contextmanager
+    def _copies(self) -> Iterator[None]:
+        """The journal of the copies of --output. Raises Refused."""
+        place = copies_of(self.options)
+        if place is None:
+            yield
+            return
+        from kseg.segment.apply.copies import begin_copies, end_copies
+        from kseg.segment.apply.lock import claimed
+
+        begin_copies(place.directory, self.command, place.id)
+        try:
+            with claimed(place.directory):
+                yield
+        finally:
+            end_copies(place, self._is_complete)
 
     def options_for_work(self) -> O:
         """What the partitions are worked on with."""
@@ -85,14 +113,27 @@ class Around(ABC, Generic[O]):
         yield from self.told
         for path in self.links:
             yield linked_directory(path)
+        has_failed = False
         for event in events:
             self.note(event)
+            has_failed = has_failed or isinstance(event, Failure)
             yield event
-        for log_dir in self.log_dirs:
+        closings = [(log_dir, self.close) for log_dir in self.log_dirs]
+        closings += [(log_dir, self.close_beside) for log_dir in self.beside()]
+        for log_dir, close in closings:
             try:
-                yield from self.close(log_dir)
+                yield from close(log_dir)
             except KsegError as error:
+                has_failed = True
                 yield Failure(log_dir, str(error), error.exit_status)
+        self._is_complete = not has_failed
+        place = copies_of(self.options)
+        if has_failed and place is not None:
+            from kseg.segment.apply.copies import unfinished_sentence
+
+            sentence = unfinished_sentence(place)
+            if sentence:
+                yield Failure(place.directory, sentence, Refused.exit_status)
 
     def _locks(self, targets: Sequence[Target]) -> AbstractContextManager[None]:
         shared = self.options.shared

@@ -8,10 +8,12 @@ directory of the copies gets checkpoint files with the lines of these partitions
 import os
 from collections.abc import Iterable, Mapping
 
+from kseg.segment.apply.journal import Place
 from kseg.segment.apply.output import write_files
+from kseg.segment.apply.staging import OURS
 from kseg.segment.errors import FormatError, Refused, UnreadableInput
 from kseg.segment.files import read_small
-from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
+from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role, parse_file_name
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.pieces import Fresh, content_of
 from kseg.segment.plan.steps import Plan, Remove, Step, Write
@@ -40,11 +42,13 @@ def entries_of(log_dir: str, partitions: Iterable[Key]) -> Carried:
     return carried
 
 
-def carry(carried: Mapping[Role, Mapping[Key, int]], partitions: Iterable[Key], output: str) -> None:
-    """Write checkpoint files beside copies of partitions. Raises Refused when one that lies there cannot be read or
+def carry(
+    carried: Mapping[Role, Mapping[Key, int]], partitions: Iterable[Key], output: str, journal: Place | None
+) -> None:
+    """Write checkpoint files beside copies of partitions. journal: of the run (`copies`). Raises Refused when one that lies there cannot be read or
     written."""
     copied = dict.fromkeys(partitions)
-    lying = inputs_of(output)
+    lying = tuple(file for file in inputs_of(output) if parse_file_name(file.name).role not in OURS)
     steps: list[Step] = []
     for role in OFFSET_CHECKPOINT_ROLES:
         name = NAME_BY_ROLE[role]
@@ -61,7 +65,8 @@ def carry(carried: Mapping[Role, Mapping[Key, int]], partitions: Iterable[Key], 
     names = {step.name for step in steps}
     if names:  # all else that lies there is no part of what is written
         steps += [Remove(file.name, "not copied") for file in lying if file.name not in names]
-        write_files(Plan(command="", directory=output, inputs=lying, steps=tuple(steps)), output, over=names)
+        plan = Plan(command="", directory=output, inputs=lying, steps=tuple(steps))
+        write_files(plan, output, over=names, journal=journal)
 
 
 def carried_row(carried: Mapping[Role, Mapping[Key, int]]) -> dict[str, dict[str, int]]:

@@ -10,7 +10,7 @@ from kseg.segment.apply.anchors import anchored, open_without_links
 from kseg.segment.apply.course import Course, written
 from kseg.segment.apply.disk import Disk, remove_if_empty, remove_quietly
 from kseg.segment.apply.journal import Journal, State, discard
-from kseg.segment.apply.journal_lines import PLAN
+from kseg.segment.apply.journal_lines import COPY, PLAN
 from kseg.segment.apply.journals import unfinished_in
 from kseg.segment.apply.proof import check_copies, check_disposable
 from kseg.segment.apply.staging import Staged, tail_path
@@ -160,6 +160,11 @@ def half_done_sentence(journal: Journal) -> str:
         )
     if journal.state in (State.UNDOING, State.UNDONE):
         return f"{path}: an undo of {journal.command} was interrupted; `{undo_command(path)}` goes on with it"
+    if journal.kind == COPY:
+        return (
+            f"{path}: {journal.command} --output was interrupted; the same command makes the copies, "
+            f"`{undo_command(path)}` removes what it has made, `{undo_command(path, finish=True)}` keeps that"
+        )
     if journal.kind != PLAN:
         return (
             f"{path}: {journal.command} was interrupted; `{undo_command(path)}` takes back what it wrote, "

@@ -39,7 +39,7 @@ from kseg.segment.apply.journal import (
     place_for,
     read_journal,
 )
-from kseg.segment.apply.journal_lines import PLAN
+from kseg.segment.apply.journal_lines import COPY, PLAN
 from kseg.segment.apply.lock import claimed_by_command
 from kseg.segment.apply.proof import check_steps, is_second_name
 from kseg.segment.apply.staging import Staged, Staging, check_inputs, look, unshared
@@ -217,7 +217,9 @@ def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
 def _kept(journal: Journal, disk: Disk) -> Applied:
     from kseg.segment.apply.guard import keep
 
-    if journal.state is not State.DONE:
+    if journal.state is not State.DONE and journal.kind == COPY:
+        append(journal, {"type": "done"}, disk)
+    elif journal.state is not State.DONE:
         keep(journal, disk)
     return Applied(journal=journal.path, quarantine=None, steps=0, bytes_written=0, bytes_kept=0)
 

@@ -304,7 +304,7 @@ def begin(place: Place, header: Line, disk: Disk) -> Journal:
         first = replace(place, in_log_dir=True)
     try:
         if first is not place:
-            _write_at_once(first.journal, data, status, disk)
+            write_at_once(first.journal, data, status, disk)
         for path in place.directories:
             with suppress(FileExistsError):
                 disk.make_directory(path)
@@ -313,7 +313,7 @@ def begin(place: Place, header: Line, disk: Disk) -> Journal:
         if first is not place:
             disk.rename(first.journal, place.journal)
         else:
-            _write_at_once(place.journal, data, status, disk)
+            write_at_once(place.journal, data, status, disk)
     except BaseException:
         with suppress(OSError):
             _withdraw(place, first, status, disk)
@@ -330,7 +330,7 @@ def _withdraw(place: Place, first: Place, status: os.stat_result | None, disk: D
         disk.change_times(place.directory, status.st_mtime_ns)
 
 
-def _write_at_once(path: str, data: bytes, like: os.stat_result | None, disk: Disk) -> None:
+def write_at_once(path: str, data: bytes, like: os.stat_result | None, disk: Disk) -> None:
     """Make a file that has all its bytes from the moment it has its name, where the file system can do that."""
     descriptor = disk.create_nameless(os.path.dirname(path) or os.curdir)
     is_named = descriptor is None

@@ -24,12 +24,14 @@ from kseg.segment.partition.names import KSEG_DIRECTORY, Role, parse_file_name
 VERSION = 2
 PLAN = "plan"
 GUARD = "guard"
+COPY = "copy"
 LIMIT_BYTES = 64 << 20
 _MOST_VALUES = 4 << 20
 _SUM_HEX = 16
 _SUM = re.compile(rb'(.*),"sum":"([0-9a-f]{%d})"\}' % _SUM_HEX, re.DOTALL)
 _ORDERS = {
     PLAN: re.compile(r"journal( staged( done)?( undoing( undone)?)?)?"),
+    COPY: re.compile(r"journal staged( copy)*( done)?( undoing( undone)?)?"),
     GUARD: re.compile(r"journal( staged( create)*( done)?( undoing( undone)?)?)?"),
 }
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -171,6 +173,29 @@ def _guard(line: Line) -> None:
         raise TypeError("`is_new` is no truth value")
 
 
+def _copies(line: Line) -> None:
+    if not _COMMAND.fullmatch(text(line, "command")):
+        raise ValueError("its command is none")
+    directory = text(line, "directory")
+    if line["directory_mtime_ns"] is not None:
+        _mtime(line["directory_mtime_ns"])
+    for path in listed(line["made"]):
+        is_around = isinstance(path, str) and os.path.isabs(path) and f"{directory}/".startswith(f"{path}/")
+        if not is_around or os.path.normpath(path) != path:
+            raise ValueError("it names a directory that is not its own")
+
+
+def _copy(line: Line) -> None:
+    steps = text(line, "name").split("/")
+    if len(steps) > 2 or (steps != ["."] and any(step in ("", ".", "..", KSEG_DIRECTORY) for step in steps)):
+        raise ValueError("its name is that of no copy")
+    if not isinstance(line["is_whole"], bool):
+        raise TypeError("`is_whole` is no truth value")
+    _inode(line["inode"])
+    _files(line["files"])
+    _files(line["over"])
+
+
 def _staged(line: Line) -> None:
     for number, inode, size_bytes, mtime_ns, crc in _rows(line["files"], 5):
         for count in (number, size_bytes):
@@ -216,13 +241,17 @@ def _nothing(_line: Line) -> None:
 _LINES: dict[tuple[str, str], Callable[[Line], None]] = {
     ("journal", PLAN): _plan,
     ("journal", GUARD): _guard,
+    ("journal", COPY): _copies,
+    ("staged", COPY): _nothing,
+    ("copy", COPY): _copy,
+    ("done", COPY): _nothing,
     ("staged", PLAN): _staged,
     ("staged", GUARD): _kept,
     ("create", GUARD): _create,
     ("done", PLAN): _nothing,
     ("done", GUARD): _done_with_files,
-    **{("undoing", kind): _holders for kind in (PLAN, GUARD)},
-    **{("undone", kind): _nothing for kind in (PLAN, GUARD)},
+    **{("undoing", kind): _holders for kind in (PLAN, GUARD, COPY)},
+    **{("undone", kind): _nothing for kind in (PLAN, GUARD, COPY)},
 }
 
 

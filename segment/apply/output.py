@@ -4,7 +4,8 @@
 2. Make all files in a new directory beside the target: what stays as it is shares its blocks with the original where
    the file system can (FICLONE), else it is copied, or when asked it gets a second name (a hard link); what changes is
    made of its pieces and read back. Owner, permissions and modification times are kept.
-3. Check the inputs once more, sync, and give the directory its name in one instant.
+3. Check the inputs once more, sync, note the copy in the journal of the run (`copies`), and give the directory its name
+   in one instant.
 
 What a killed run left beside the target the next one removes.
 """
@@ -16,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kseg.segment import unreadable
+from kseg.segment.apply.copies import aside, note_copy, set_aside
 from kseg.segment.apply.course import Course, Token
 from kseg.segment.apply.disk import (
     COPY_BYTES,
@@ -28,6 +30,7 @@ from kseg.segment.apply.disk import (
     remove_with_files,
     write_all,
 )
+from kseg.segment.apply.journal import Place
 from kseg.segment.apply.lock import claimed
 from kseg.segment.apply.staging import OURS, adopted, check_inputs, make_directories, write_content
 from kseg.segment.errors import Refused
@@ -35,7 +38,7 @@ from kseg.segment.partition.names import parse_file_name
 from kseg.segment.plan.pieces import Content, Span, length_of
 from kseg.segment.plan.steps import Plan, Write
 
-_OWN_FILES = ".own-files.kseg"
+_OWN_FILES = ".own-files"
 
 
 @dataclass(slots=True)
@@ -51,7 +54,9 @@ class Copied:
     bytes_written: int = 0
 
 
-def write_copy(plan: Plan, target: str, *, hard_link: bool = False, disk: Disk = DISK) -> Copied:
+def write_copy(
+    plan: Plan, target: str, *, hard_link: bool = False, journal: Place | None = None, disk: Disk = DISK
+) -> Copied:
     """Make `target` what the planned directory would become; a plan without steps gives a plain copy.
 
     hard_link: files that stay as they are become second names of the input's files, so that writing to either writes
@@ -64,7 +69,7 @@ def write_copy(plan: Plan, target: str, *, hard_link: bool = False, disk: Disk =
             raise Refused(f"{target} is there already and not empty")
         make_directories(os.path.dirname(target), disk)
         _clear_leftovers(target, disk)
-        return _Copying(plan, target, hard_link, disk).make()
+        return _Copying(plan, target, hard_link, journal, disk).make()
     except OSError as error:
         where = target if error.filename is None else error.filename
         raise Refused(f"cannot write {where}: {error.strerror}; there is no copy") from error
@@ -98,12 +103,14 @@ def write_files(
     *,
     hard_link: bool = False,
     over: Collection[str] = (),
+    journal: Place | None = None,
     disk: Disk = DISK,
 ) -> None:
     """The files of a planned directory, as they would become, into `target`, which may hold the copies of its
-    sub-directories already. over: names that are replaced there. Raises Refused when another name is taken, otherwise as
-    `write_copy`."""
-    folder = os.path.join(os.path.abspath(target), _OWN_FILES)
+    sub-directories already. over: names that are replaced there; what lay there before the run is set aside. Raises
+    Refused when another name is taken, otherwise as `write_copy`."""
+    target = os.path.abspath(target)
+    folder = os.path.join(target, f"{_OWN_FILES}{aside(journal)}")
     try:
         taken = (set(disk.names(target)) & set(Course(plan.inputs, plan.steps).end)) - set(over)
         if taken:
@@ -111,7 +118,11 @@ def write_files(
         if disk.status(folder) is not None:  # left by a run that was killed
             remove_with_files(disk, folder)
         write_copy(plan, folder, hard_link=hard_link, disk=disk)
-        for name in disk.names(folder):
+        names = disk.names(folder)
+        if journal is not None:
+            note_copy(journal, target, folder, names, disk)
+            set_aside(journal, target, names, disk)
+        for name in names:
             disk.rename(os.path.join(folder, name), os.path.join(target, name))
         disk.remove_directory(folder)
         disk.sync_directory(target)
@@ -135,12 +146,15 @@ def _clear_leftovers(target: str, disk: Disk) -> None:
 
 
 class _Copying:
-    def __init__(self, plan: Plan, target: str, hard_link: bool, disk: Disk) -> None:
+    def __init__(self, plan: Plan, target: str, hard_link: bool, journal: Place | None, disk: Disk) -> None:
+        self._journal = journal
         self._plan = plan
         self._target = target
         self._hard_link = hard_link
         self._disk = disk
-        self._folder = os.path.join(os.path.dirname(target), f"{_prefix(target)}{os.urandom(4).hex()}")
+        self._folder = os.path.join(
+            os.path.dirname(target), f".{os.path.basename(target)}{aside(journal)}{os.urandom(4).hex()}"
+        )
         self._done = Copied(target)
 
     def make(self) -> Copied:
@@ -156,6 +170,8 @@ class _Copying:
                 check_inputs(plan.directory, plan.inputs, disk)
                 disk.sync_directory(self._folder)
                 give_likeness(disk, self._folder, status)
+                if self._journal is not None:
+                    note_copy(self._journal, self._target, self._folder, None, disk)
                 disk.rename(self._folder, self._target)
         except BaseException:
             with suppress(OSError):

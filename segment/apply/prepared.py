@@ -18,6 +18,7 @@ from kseg.segment.unreadable import findings_in
 
 if TYPE_CHECKING:
     from kseg.segment.apply.executor import Applied
+    from kseg.segment.apply.journal import Place
 
 Values = dict[str, Any]
 
@@ -121,7 +122,7 @@ def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
         if prepared.done is not None:
             return _applied(prepared.done)
         if prepared.copy is not None:
-            _copied(prepared, prepared.copy, options.shared)
+            _copied(prepared, prepared.copy, options)
             return {"applied": True, "output": prepared.copy}
         if not options.apply:
             return {}
@@ -150,8 +151,18 @@ def _applied(done: "Applied") -> Values:
     return {"applied": True, "journal": done.journal, "quarantine": done.quarantine}
 
 
-def _copied(prepared: Prepared, copy: str, shared: Shared | None) -> None:
+def copies_of(options: ChangeOptions) -> "Place | None":
+    """The journal of the copies of a run; None for a run without one."""
+    from kseg.segment.apply.journal import Place
+
+    if options.output is None or not options.run_id:
+        return None
+    return Place(os.path.abspath(options.output), options.run_id, in_log_dir=True)
+
+
+def _copied(prepared: Prepared, copy: str, options: ChangeOptions) -> None:
     from kseg.segment.apply.output import is_copy, write_copy
 
+    shared = options.shared
     if shared is None or copy in shared.there_before or not is_copy(prepared.plan, copy):
-        write_copy(prepared.plan, copy, hard_link=prepared.hard_link)
+        write_copy(prepared.plan, copy, hard_link=prepared.hard_link, journal=copies_of(options))

@@ -41,7 +41,7 @@ from kseg.segment.apply.journal import (
     partition_places,
     read_journal,
 )
-from kseg.segment.apply.journal_lines import PLAN
+from kseg.segment.apply.journal_lines import COPY, PLAN
 from kseg.segment.apply.lock import claimed_by_command
 from kseg.segment.apply.proof import check_removable, has_other_names, is_copy, may_grow
 from kseg.segment.apply.staging import Staged, look, tail_path
@@ -137,6 +137,10 @@ def _way_back(journal: Journal, disk: Disk) -> tuple[Journal, "WayBack | None"]:
         raise Refused(half_done_sentence(journal))
     if journal.state is State.ABANDONED:
         return journal, None
+    if journal.kind == COPY:
+        from kseg.segment.apply.copies import CopyWayBack
+
+        return journal, CopyWayBack(journal, disk)
     if journal.kind != PLAN:
         from kseg.segment.apply.guard import GuardWayBack
 

@@ -7,8 +7,9 @@ from kseg.segment.apply.change import abandon
 from kseg.segment.apply.disk import DISK, disk_for
 from kseg.segment.apply.executor import finish
 from kseg.segment.apply.journal import Journal, Place, State, former_place, is_there, place_of, read_journal
+from kseg.segment.apply.journal_lines import COPY
 from kseg.segment.apply.journals import journals_in, places_in
-from kseg.segment.apply.lock import claimed_by_command, locked
+from kseg.segment.apply.lock import claimed_by_command, lock_path, locked
 from kseg.segment.apply.undo import undo
 from kseg.segment.errors import KsegError, Refused, UnreadableInput
 from kseg.segment.events import Event, Failure, Row
@@ -101,7 +102,11 @@ def _last_change_ns(journal: Journal) -> int:
 def _log_dirs_of(place: Place) -> list[str]:
     """The data directory whose lock keeps a broker away, if there is one."""
     if place.in_log_dir:
-        return [place.directory]
+        is_of_copies = (
+            read_journal(place).kind == COPY
+        )  # a lock made here would be in the way of removing its directory
+        is_locked = not is_of_copies or os.path.lexists(lock_path(place.directory))
+        return [place.directory] if is_locked else []
     parent = os.path.dirname(os.path.abspath(place.directory))
     return [parent] if is_log_directory(parent) else []
 

@@ -11,7 +11,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
-from tests.trees import unchanged
+from tests.trees import tree_state, unchanged
 
 FIRST = f"{0:020}"
 PARTITIONS = ("fares-0", "metro-none-0", "metro-zstd-0")
@@ -139,4 +139,27 @@ def test_a_copy_of_no_data_directory_brings_none(
     alone = tmp_path / "alone" / "metro-none-0"
     shutil.copytree(data / "metro-none-0", alone)
     assert said("recover", "--output", tmp_path / "out", alone, capfd=capfd)[0] == 0
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["metro-none-0"]
+    assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == ["metro-none-0"]
+    assert not any((tmp_path / "out" / name).exists() for name in FILES)
+
+
+@pytest.mark.parametrize(
+    "words", [["recover"], ["compact", "--cleanup-policy", "compact", "--first-dirty-offset", "0"]]
+)
+def test_undo_takes_back_the_checkpoints_of_a_copy_too(
+    data: Path, words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of two copies that lie side by side the second goes first, and the lines of the first stay as they were."""
+    output = tmp_path / "out"
+    assert said(*words, "--output", output, data / "metro-none-0", capfd=capfd)[0] == 0
+    first = next(output.glob("kseg-journal-*.jsonl"))
+    before = tree_state(output)
+    assert said(*words, "--output", output, data / "fares-0", capfd=capfd)[0] == 0
+    (second,) = set(output.glob("kseg-journal-*.jsonl")) - {first}
+    after = tree_state(output)
+    assert said("undo", first, capfd=capfd)[0] == 4  # the second wrote over its checkpoints
+    assert tree_state(output) == after
+    assert said("undo", second, capfd=capfd)[0] == 0
+    assert tree_state(output) == before
+    assert said("undo", output, capfd=capfd)[0] == 0
+    assert not output.exists()

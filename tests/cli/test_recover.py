@@ -174,7 +174,12 @@ def test_a_copy_is_repaired_and_the_input_stays(
     own, copied = files_of(log_dir), files_of(copy)
     # the copy is not marked clean as the original is: a batch was lost
     assert ".kafka_cleanshutdown" not in copied and own.pop(".kafka_cleanshutdown")
-    assert copied.keys() == own.keys() - {".lock"} and copied["meta.properties"] == own["meta.properties"]
+    journals = {name for name in copied if name.startswith("kseg-journal-")}  # undo takes the copy away by it
+    assert len(journals) == 1
+    assert (
+        copied.keys() - journals == own.keys() - {".lock"}
+        and copied["meta.properties"] == own["meta.properties"]
+    )
     assert files_of(copy / "fares-0") == files_of(log_dir / "fares-0")
     capfd.readouterr()
     (log_dir / "empty-0.0123456789abcdef0123456789abcdef-stray").rmdir()
@@ -193,7 +198,7 @@ def test_copies_of_several_data_directories_lie_side_by_side(
     )
     copy = tmp_path / "copy"
     assert run(["recover", "--output", str(copy), str(log_dir), str(log_dir.parent / "other")]) == 0
-    assert sorted(child.name for child in copy.iterdir()) == ["data", "other"]
+    assert sorted(child.name for child in copy.iterdir() if child.is_dir()) == ["data", "other"]
     assert files_of(copy / "data" / "fares-0") == files_of(log_dir / "fares-0")
     assert run(["verify", "--quick", str(copy)]) == 0
 
