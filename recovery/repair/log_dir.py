@@ -268,12 +268,13 @@ def _aligned(
     marker: Marker | None,
 ) -> Iterator[Finding]:
     """Writes into the image the checkpoints that need it, and says what was wrong with them."""
+    names = [name for _, name in partitions_in(log_dir)]
     present = frozenset(
         (name.topic, name.partition)
-        for _, name in partitions_in(log_dir)
+        for name in names
         if name.state in (PartitionState.LIVE, PartitionState.FUTURE)
     )
-    lost = surroundings(log_dir).lost
+    lost = surroundings(log_dir).lost_beside(names)
     is_vouched_for = marker is not None and not any(outcome.doubt or outcome.loses for outcome in outcomes)
     for role in OFFSET_CHECKPOINT_ROLES:
         name = NAME_BY_ROLE[role]
@@ -281,7 +282,7 @@ def _aligned(
         problem, traces = "", dict[tuple[str, int], int]()
         if role in lost:
             traces = _traces(log_dir, role)
-            problem = _loss(data) if marker is not None or traces else ""
+            problem = _loss(data) if marker is not None or traces or mark_clean else ""
         aligned = align(
             role,
             data,
@@ -296,11 +297,15 @@ def _aligned(
             continue
         image.write(name, encode_offset_checkpoint(aligned.entries), name if name in image else None)
         why[name] = _reason(role, aligned)
-        yield from _findings(os.path.join(log_dir, name), aligned, {o.name.text: o for o in outcomes})
+        # a broker that was killed before its first checkpoint has lost nothing; the marker wants the file all the same
+        is_lost = marker is not None or bool(traces) or not aligned.is_readable
+        yield from _findings(
+            os.path.join(log_dir, name), aligned, {o.name.text: o for o in outcomes}, is_lost=is_lost
+        )
 
 
 def _loss(data: bytes | None) -> str:
-    return "it is missing after a clean stop" if data is None else "it is empty"
+    return "it is missing, though a clean stop leaves one" if data is None else "it is empty"
 
 
 def _traces(log_dir: str, role: Role) -> dict[tuple[str, int], int]:
@@ -328,9 +333,9 @@ def _reason(role: Role, aligned: AlignedCheckpoint) -> str:
 
 
 def _findings(
-    path: str, aligned: AlignedCheckpoint, outcomes: Mapping[str, PartitionOutcome]
+    path: str, aligned: AlignedCheckpoint, outcomes: Mapping[str, PartitionOutcome], *, is_lost: bool
 ) -> Iterator[Finding]:
-    if aligned.problem:
+    if aligned.problem and is_lost:
         kind = "checkpoint-lost" if aligned.is_readable else "checkpoint-corrupt"
         yield Finding(kind, path, aligned.problem)
     for change in aligned.changes:

@@ -72,9 +72,11 @@ def _files(directory: LogDirectory, options: VerifyOptions, ledger: Ledger) -> I
 def _lost_checkpoints(directory: LogDirectory) -> Iterator[Finding]:
     """Those that a clean stop must have written. One that cannot be read was told when it was looked at."""
     around = surroundings(directory.path)
-    for role in OFFSET_CHECKPOINT_ROLES if around.is_clean else ():
+    partitions = (child.partition for child in directory.partitions if child.partition is not None)
+    lost = around.lost_beside(partitions) if around.is_clean else ()
+    for role in OFFSET_CHECKPOINT_ROLES:
         entry = directory.entry(role)
-        if role in around.lost and (entry is None or not entry.size_bytes):
+        if role in lost and (entry is None or not entry.size_bytes):
             state = "missing" if entry is None else "empty"
             name = NAME_BY_ROLE[role]
             message = (

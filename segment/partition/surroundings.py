@@ -5,13 +5,19 @@ files keep their identity: a checkpoint that kseg replaces keeps its time.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
-from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
+from kseg.segment.partition.names import (
+    NAME_BY_ROLE,
+    OFFSET_CHECKPOINT_ROLES,
+    PartitionName,
+    PartitionState,
+    Role,
+)
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
 
@@ -38,6 +44,13 @@ class Surroundings:
 
     def offset(self, role: Role, topic: str, partition: int) -> int | None:
         return self.checkpoints.get(role, {}).get((topic, partition))
+
+    def lost_beside(self, partitions: Iterable[PartitionName]) -> frozenset[Role]:
+        """`lost`, in a data directory that holds these partitions. High watermarks are written where the broker has
+        a replica only (ReplicaManager.checkpointHighWatermarks); elsewhere the file stays as it is made, empty."""
+        if any(name.state is PartitionState.LIVE and not name.is_metadata_log for name in partitions):
+            return self.lost
+        return self.lost - {Role.HIGH_WATERMARKS}
 
 
 def surroundings(log_dir: str) -> Surroundings:

@@ -70,3 +70,18 @@ def test_what_a_broker_does_not_start_with(
     with pytest.raises(BrokerFailed):
         broker.start(attempts=1)
     assert word in broker.log_text()
+
+
+@pytest.mark.evidence("checkpoint-lost")
+def test_a_new_broker_without_topics_leaves_sound_directories(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A clean stop writes no high watermarks where there is no replica: that file stays empty."""
+    places = [tmp_path / "first", tmp_path / "second"]
+    with Broker(tmp_path / "broker", places[0], log_dirs=",".join(map(str, places))):
+        pass
+    for place in places:
+        assert (place / ".kafka_cleanshutdown").exists()
+        assert not (place / "replication-offset-checkpoint").stat().st_size
+        assert run(["verify", str(place)]) == 0, capfd.readouterr().out
+    assert run(["recover", *map(str, places)]) == 0, capfd.readouterr().out

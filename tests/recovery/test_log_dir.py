@@ -201,6 +201,20 @@ def test_mark_clean_comes_last_and_sets_recovery_points_to_the_log_end(tmp_path:
     assert written(plan) == {RECOVERY: checkpoint("a 0 10", "b 0 7"), MARKER: ""}
 
 
+def test_mark_clean_writes_what_a_broker_that_was_killed_at_once_had_not(tmp_path: Path) -> None:
+    """The high watermarks are made empty at a start and written five seconds later; a clean stop leaves none so."""
+    place = a_log_dir(tmp_path, "a-0", start="", rp="a 0 4")
+    (place / HIGH_WATERMARK).write_bytes(b"")
+    log = outcome("a-0", 0, 10)
+    assert HIGH_WATERMARK not in written(closing(place, log))
+    plan = closing(place, log, mark_clean=True)
+    assert written(plan) == {RECOVERY: checkpoint("a 0 10"), HIGH_WATERMARK: checkpoint(), MARKER: ""}
+    assert not plan.reasons  # nothing was lost
+    for name, content in written(plan).items():
+        (place / name).write_text(content)
+    assert closing(place, log, mark_clean=True, marker=Marker(str(place / MARKER))).is_empty
+
+
 def test_mark_clean_is_refused_with_the_list_of_what_is_not_sound(tmp_path: Path) -> None:
     gone = "x-0.0123456789abcdef0123456789abcdef-delete"
     place = a_log_dir(tmp_path, "a-0", "b-0", "c-0", gone, rp="a 0 4")
