@@ -8,6 +8,7 @@ Only the process started here is ever ended, by its own id.
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shutil
 import signal
@@ -83,6 +84,7 @@ class Broker:
         self.properties = {name.replace("_", "."): value for name, value in properties.items()}
         self.bootstrap = ""
         self._process: subprocess.Popen[bytes] | None = None
+        self._archive = jars.TARGET / f"broker-{os.getpid()}.jsa"
 
     def __enter__(self) -> Self:
         self.start()
@@ -149,7 +151,7 @@ class Broker:
             str(self.root / "server.properties"),
         ]
         done = subprocess.run(
-            jars.java_command(*arguments),
+            jars.brief_java_command(*arguments),
             env=jars.java_environment(),
             capture_output=True,
             text=True,
@@ -159,8 +161,9 @@ class Broker:
             raise BrokerFailed(f"formatting failed\n{done.stdout}\n{done.stderr}")
 
     def _launch(self) -> None:
-        command = jars.java_command(
-            "-Dkseg.log.level=INFO", "kafka.Kafka", str(self.root / "server.properties")
+        archive = [] if jars.ARCHIVE.exists() else [f"-XX:ArchiveClassesAtExit={self._archive}"]
+        command = jars.brief_java_command(
+            *archive, "-Dkseg.log.level=INFO", "kafka.Kafka", str(self.root / "server.properties")
         )
         with (self.root / "broker.log").open("wb") as log:
             self._process = subprocess.Popen(command, env=jars.java_environment(), stdout=log, stderr=log)
@@ -185,6 +188,8 @@ class Broker:
             process.kill()
             process.wait()
             raise
+        if self._archive.exists():  # made by a first broker on its way out
+            self._archive.replace(jars.ARCHIVE)
 
     # --- use -----------------------------------------------------------------------------------------------
 

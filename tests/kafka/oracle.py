@@ -74,7 +74,7 @@ class Oracle:
     def __enter__(self) -> Self:
         with (self.cwd / "oracle.err").open("wb") as errors:
             self._process = subprocess.Popen(
-                jars.java_command("kseg.oracle.Oracle"),
+                jars.brief_java_command("kseg.oracle.Oracle"),
                 cwd=self.cwd,
                 env=jars.java_environment(),
                 stdin=subprocess.PIPE,

@@ -76,7 +76,11 @@ def set_defaults(broker: Broker, values: dict[str, str]) -> None:
     words = ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--entity-type", "brokers"]
     words += ["--entity-default", "--alter", "--add-config", ",".join(f"{k}={v}" for k, v in values.items())]
     done = subprocess.run(
-        jars.java_command(*words), env=jars.java_environment(), capture_output=True, text=True, check=False
+        jars.brief_java_command(*words),
+        env=jars.java_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
