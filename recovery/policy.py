@@ -94,6 +94,7 @@ class Repair:
     end as high watermark. recovery_point: what may be skipped by the next load. doubt: why the partition would still
     not be sound afterwards (a broker's load would fail on it, records cannot be read), empty when it would.
     misplaced: why a broker would not serve it from here although its log is sound, empty when it would.
+    left: what the policy leaves damaged because a broker does not look at it, empty when nothing.
     is_orderly: every byte of the logs was looked at, all of it valid batches whose offsets increase and whose leader
     epochs never sink. kept: ranges of the offsets that stay, in order, where they are known. death: set when
     policy kafka has no result because the broker would throw; then image is the directory as found and the offsets
@@ -110,6 +111,7 @@ class Repair:
     removed: tuple[Removed, ...] = ()
     doubt: str = ""
     misplaced: str = ""
+    left: str = ""
     is_orderly: bool = False
     kept: tuple[tuple[int, int], ...] = ()
     death: Death | None = None

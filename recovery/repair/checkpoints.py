@@ -43,7 +43,8 @@ class PartitionOutcome:
 
     first_base_offset: the number of the first segment. recovery_point: as the policy has it (`Repair`). changed:
     whether files of it were or would be changed. loses: whether bytes leave its logs. doubt: why the partition is not sound, empty when it is.
-    is_misplaced: it is sound, and the doubt is that a broker does not serve it from here. is_known:
+    is_misplaced: it is sound, and the doubt is that a broker does not serve it from here. is_left_damaged: the doubt is about
+    damage that a broker does not look at, and that policy kafka leaves to it. is_known:
     False when the recovery failed, so that its offsets say nothing.
     """
 
@@ -56,7 +57,13 @@ class PartitionOutcome:
     loses: bool = False
     doubt: str = ""
     is_misplaced: bool = False
+    is_left_damaged: bool = False
     is_known: bool = True
+
+    @property
+    def is_as_loaded(self) -> bool:
+        """Whether it is as a broker's load and a clean stop leave it, whatever else may be said of it."""
+        return not self.doubt or self.is_misplaced or self.is_left_damaged
 
     @property
     def key(self) -> Key:

@@ -79,11 +79,7 @@ def why_it_goes(
     """What makes the marker untrue once the partitions are as in `outcomes`: a clause for each; empty where it stays true.
 
     others: (directory name, what it says) of the partitions that were not looked at, which it speaks of as well."""
-    reasons = [
-        f"{outcome.name.text} {outcome.doubt}"
-        for outcome in outcomes
-        if outcome.doubt and not outcome.is_misplaced
-    ]
+    reasons = [f"{outcome.name.text} {outcome.doubt}" for outcome in outcomes if not outcome.is_as_loaded]
     reasons += [f"bytes leave the log of {name}" for name in losses_of(marker, outcomes)]
     reasons += [lie for directory, name in others for lie in lies_in(os.path.join(log_dir, directory), name)]
     if marker.content is None:

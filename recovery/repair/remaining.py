@@ -1,14 +1,18 @@
-"""What salvage leaves as it is though it does harm: a doubt about the partition, so that nobody calls it sound.
+"""What a repair leaves as it is though it does harm: a doubt about the partition, so that nobody calls it sound.
 
 A batch under a right checksum stays (`recovery.salvage.salvage`), also when a broker's load dies of it or no consumer
 gets past it. Nothing here can set such a batch right; a directory that holds one is not marked clean.
+
+Policy kafka leaves all damage that a broker's load does not look at, whether or not the load changes something beside it. That is
+said in the first run as in every later one. It does not touch a clean-shutdown marker: under one, a broker leaves the
+damage in the same way.
 """
 
 import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kseg.recovery.policy import Repair
+from kseg.recovery.policy import Policy, Repair
 from kseg.segment.findings import ERROR, Finding
 
 # What a repair cannot help, by what it does to the partition.
@@ -36,19 +40,20 @@ def with_doubt(repair: Repair) -> Repair:
     return repair
 
 
-def with_what_remains(repair: Repair, findings: Iterable[Finding], directory: str) -> Repair:
-    """A repair that changes nothing, with a doubt when errors were found: then nothing is not all there is to say.
-    findings: of policy salvage, which looks at every byte. directory: the partition's. What is wrong with the data directory's own
-    files does not count: the same run sets them right (`log_dir`)."""
+def with_what_remains(repair: Repair, policy: Policy, findings: Iterable[Finding], directory: str) -> Repair:
+    """The repair, with a doubt when errors remain once it is done: then it is not all there is to say.
+
+    findings: what policy salvage, which looks at every byte, says of the partition as it will be. directory: the
+    partition's. What is wrong with the data directory's own files does not count: the same run sets them right
+    (`log_dir`)."""
     if repair.doubt:
         return repair
     for finding in findings:
         is_own = finding.path == directory or os.path.dirname(finding.path) == directory
         if finding.severity == ERROR and is_own and finding.id not in _BY_CHECKPOINT:
             name = os.path.basename(finding.path)
-            return replace(
-                repair, doubt=f"{name}: {finding.kind.sentence} ({finding.id}), and stays as it is"
-            )
+            words = f"{name}: {finding.kind.sentence} ({finding.id}), and stays as it is"
+            return replace(repair, left=words) if policy is Policy.KAFKA else replace(repair, doubt=words)
     return repair
 
 

@@ -35,8 +35,9 @@ def result_row(partition: str, policy: Policy, repair: Repair, plan: Plan, costs
         "files_rebuilt": [_path(plan, step.name) for step in plan.steps if _is_rebuilt(step)],
         "files_removed": [_path(plan, step.name) for step in plan.steps if isinstance(step, Remove)],
         "costs": costs,
-        "doubt": repair.doubt or repair.misplaced or None,
-        "misplaced": bool(repair.misplaced and not repair.doubt),
+        "doubt": repair.doubt or repair.left or repair.misplaced or None,
+        "left_damaged": bool(repair.left and not repair.doubt),
+        "misplaced": bool(repair.misplaced and not (repair.doubt or repair.left)),
         "quarantine": None,
         "journal": None,
     }

@@ -366,6 +366,7 @@ def _outcome_of(result: Values) -> PartitionOutcome | None:
             loses=bool(result.get("removed")),
             doubt=str(result["doubt"] or ""),
             is_misplaced=bool(result.get("misplaced")),
+            is_left_damaged=bool(result.get("left_damaged")),
             is_known=False,
         )
     return PartitionOutcome(
@@ -378,6 +379,7 @@ def _outcome_of(result: Values) -> PartitionOutcome | None:
         loses=bool(result.get("removed")),
         doubt=str(result["doubt"] or ""),
         is_misplaced=bool(result.get("misplaced")),
+        is_left_damaged=bool(result.get("left_damaged")),
     )
 
 

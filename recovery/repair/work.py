@@ -11,7 +11,7 @@ the lock of the data directory.
 """
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 
 from kseg.recovery.policy import Circumstances, Policy, Repair
@@ -27,7 +27,7 @@ from kseg.segment.apply.prepared import Prepared, carried_out, copy_path, settle
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.events import Event, Failure, Row
 from kseg.segment.files import MappedFile
-from kseg.segment.findings import INFO, Finding
+from kseg.segment.findings import ERROR, INFO, Finding
 from kseg.segment.plan.image import DirectoryImage, steps_between
 from kseg.segment.plan.steps import Plan, step_rows
 from kseg.segment.targets import FileTarget, PartitionTarget, directory_of
@@ -83,10 +83,10 @@ def _prepared(subject: Subject, options: RecoverOptions) -> Generator[Event, Non
     for row in step_rows(subject.name, plan):
         yield Row(row)
     salvaged, costs = _costs(subject, repair, plan, around, options)
-    if plan.is_empty:
-        # whose topic it is says `misplaced`
-        remains = [each for each in salvaged.findings if subject.concerns(each) and each != identity.finding]
-        repair = with_what_remains(repair, remains, subject.directory)
+    remains = _remaining(subject, repair, salvaged, plan, around, options)
+    # whose topic it is says `misplaced`
+    remains = [each for each in remains if subject.concerns(each) and each != identity.finding]
+    repair = with_what_remains(repair, options.policy, remains, subject.directory)
     around_copy = options.copy_of(subject.log_dir)
     return Prepared(
         plan=plan,
@@ -175,6 +175,35 @@ def _costs(
         Policy.SALVAGE.value: rows.cost_row(salvaged),
         Policy.KAFKA.value: rows.cost_row(loaded, salvaged.removed, left),
     }
+
+
+def _remaining(
+    subject: Subject,
+    repair: Repair,
+    salvaged: Repair,
+    plan: Plan,
+    around: Circumstances,
+    options: RecoverOptions,
+) -> Sequence[Finding]:
+    """What is to be said of the partition once the plan is carried out, by policy salvage. That policy changes every file with
+    an error that it can help, so only where it does not, somebody has to look."""
+    if plan.is_empty:
+        return salvaged.findings
+    if subject.is_ancient or (options.policy is Policy.SALVAGE and not _has_error_left(repair, plan)):
+        return ()
+    from kseg.recovery.salvage.rounds import findings_afterwards
+
+    try:
+        return findings_afterwards(subject.directory, subject.inputs, repair, around, options.settings)
+    except Refused:  # no room to look: what is wrong now is what may be wrong then
+        return salvaged.findings
+
+
+def _has_error_left(repair: Repair, plan: Plan) -> bool:
+    """Whether an error is about a file that the plan leaves as it is."""
+    changed = {step.name for step in plan.steps}
+    errors = (finding for finding in repair.findings if finding.severity == ERROR)
+    return any(os.path.basename(finding.path) not in changed for finding in errors)
 
 
 def _death(subject: Subject, repair: Repair) -> Iterator[Event]:

@@ -28,6 +28,7 @@ from kseg.segment.findings import INFO, Finding
 from kseg.segment.partition.names import INDEX_ROLES, Role, parse_file_name
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Content, Fresh, Made, Piece, Span, content_of
+from kseg.segment.plan.steps import FileIdentity
 
 MOST_ROUNDS = 8
 
@@ -38,9 +39,7 @@ def settled(repair: Repair, draft: Draft, circumstances: Circumstances, settings
     for _ in range(MOST_ROUNDS):
         if not _is_worth_a_look(draft.found, repair.image):
             break
-        reader = ImageReader(draft.directory, repair.image)
-        files = identities(repair.image, inputs, settings.now_ms)
-        planned = Draft(draft.directory, files, reader)
+        planned = _planned(draft.directory, inputs, repair, settings)
         with suppress(Refused):
             again = look(planned, _afterwards(circumstances, repair), settings, rebuild=False)
             if again.image != planned.found:
@@ -48,6 +47,27 @@ def settled(repair: Repair, draft: Draft, circumstances: Circumstances, settings
                 continue
         break
     return repair
+
+
+def findings_afterwards(
+    directory: str,
+    inputs: tuple[FileIdentity, ...],
+    repair: Repair,
+    circumstances: Circumstances,
+    settings: LoadSettings,
+) -> tuple[Finding, ...]:
+    """What salvage would say of the directory once it is as in `repair`, of either policy. inputs: its files as found.
+
+    Raises UnreadableInput, and Refused when there is no room to put a large file together."""
+    planned = _planned(directory, inputs, repair, settings)
+    return look(planned, _afterwards(circumstances, repair), settings, rebuild=False).findings
+
+
+def _planned(
+    directory: str, inputs: tuple[FileIdentity, ...], repair: Repair, settings: LoadSettings
+) -> Draft:
+    files = identities(repair.image, inputs, settings.now_ms)
+    return Draft(directory, files, ImageReader(directory, repair.image))
 
 
 def _is_worth_a_look(found: DirectoryImage, image: DirectoryImage) -> bool:

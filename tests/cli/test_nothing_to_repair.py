@@ -65,6 +65,25 @@ def test_an_error_of_verify_is_never_nothing_to_repair(partition: Path, case: in
         assert planned
 
 
+@pytest.mark.parametrize("policy", ["salvage", "kafka"])
+@pytest.mark.parametrize("case", range(CASES // 4))
+def test_a_repair_ends_as_the_same_command_given_again(partition: Path, case: int, policy: str) -> None:
+    """What remains is told by the run that leaves it, and not by the next one."""
+    rng = random.Random(f"{SEED}-again-{case}")
+    log_dir = partition.parent
+    for other in log_dir.iterdir():
+        if other.is_dir() and other.name not in ("metro-0", "metro-1"):
+            shutil.rmtree(other)
+    if rng.randrange(2):
+        (log_dir / ".kafka_cleanshutdown").write_bytes(b"")
+    for _ in range(rng.randint(1, 4)):
+        hurt_anything(rng, log_dir / rng.choice(("metro-0", "metro-1")))
+    words = ["recover", "--quiet", "--policy", policy, "--now", "2030-01-01", str(log_dir)]
+    first = run([*words, "--apply"])
+    assert first == run([*words, "--apply"])
+    assert first in (4, 5) or first == run(words)
+
+
 def test_files_of_kafka_0_7_beside_segments(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A broker does not look at them; recover says so, and what is wrong with them."""
     (partition / f"{0:020}.kafka").write_bytes(b"\xff" * 100)
