@@ -69,7 +69,7 @@ class Judgement:
         return not self.partition.snapshots and bool(self.producers.snapshot())
 
     def forget_leftovers(self) -> None:
-        """Marked files were still there when they were seen, and are gone now: whoever took them out tells it."""
+        """Whoever has looked into the marked files tells more of them."""
         self.findings = [finding for finding in self.findings if finding.id != "leftover-deleted"]
 
     def is_blamed(self, path: str, *kinds: str) -> bool:

@@ -2,7 +2,7 @@
 
 As a broker does (fact sheet §6.2, steps 1 to 5; policy kafka acts it out in `recovery.loading.leftovers`):
 
-1. `.deleted` files go (not those of KRaft snapshots), and so do `.cleaned` files: unfinished by definition.
+1. `.cleaned` files go: unfinished by definition.
 2. `.swap` files with a number at or above that of a `.cleaned` file belong to a replacement that was not finished.
 3. The other `.swap` files are finished: everything else whose number lies between the smallest base and the greatest
    next offset of their logs is replaced by them.
@@ -14,9 +14,10 @@ Where a broker would lose what is whole, salvage decides otherwise:
 5. A replacement into whose range no live log reaches takes its place, finished or not: it is all there is.
 6. Whatever goes may hold what damage has taken from a live log: it is taken from there first (`sources`).
 
-A `.deleted` log goes like the others where anything is repaired. Whether retention was to delete it or a recovery threw
-it away cannot be told; the finding says which offsets are nowhere else, and the file lies in the quarantine, where no
-broker deletes it. Where nothing else is wrong marked files stay: a broker that was stopped cleanly leaves them, too.
+`.deleted` files stay where they are, in a partition that is repaired as in one that needs nothing, also when records
+were taken from them: a broker that was stopped cleanly leaves them, too, and deletes them at its next start. Whether retention was to
+delete a log or a recovery threw it away cannot be told; the finding says which offsets are nowhere else, and
+`retain --unmark` takes them back.
 """
 
 from bisect import bisect_right
@@ -49,16 +50,18 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A log that leaves the directory whole. name: as found. is_replaced: other files took its place."""
+    """A log that is none of the partition's any more. name: as found. is_replaced: other files took its place. stays: it is left
+    where it lies; others leave the directory whole."""
 
     name: str
     contents: Contents
     cause: str
     is_replaced: bool = False
+    stays: bool = False
 
 
 class Leftovers:
-    """Settles them in a draft; `findings` and `logs` (those that went) tell what was done."""
+    """Settles them in a draft; `findings` and `logs` tell what was done."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
@@ -84,7 +87,7 @@ class Leftovers:
         self._settle_swaps(swaps, least)
         for name in aside:
             if name.state is FileState.DELETED and not name.name.endswith(_KRAFT_SNAPSHOT_DELETED):
-                self._drop(name, "leftover-deleted", "marked for deletion")
+                self._leave(name)
         for name in cleaned:
             self._drop(name, "leftover-cleaned", "left by an unfinished cleaning or split")
 
@@ -122,7 +125,7 @@ class Leftovers:
         for name in list(self._draft.image):
             parsed = parse_file_name(name)
             if (
-                parsed.state is FileState.SWAP
+                parsed.state in (FileState.SWAP, FileState.DELETED)
                 or parsed.base_offset is None
                 or not begin <= parsed.base_offset < end
             ):
@@ -198,7 +201,13 @@ class Leftovers:
                 if is_replaced or (contents.first_offset < end and contents.last_offset >= begin):
                     yield name
 
-    # --- what goes
+    # --- what goes, and what stays
+
+    def _leave(self, name: FileName) -> None:
+        if name.role is Role.LOG:
+            self.logs.append(SetAside(name.name, self._look(name.name), "leftover-deleted", stays=True))
+        else:
+            self._say("leftover-deleted", name, f"{name.name} stays: it is marked for deletion")
 
     def _drop(self, name: FileName, kind: str, why: str) -> None:
         if name.name not in self._draft.image:
@@ -237,19 +246,22 @@ def _first_offset(claim: tuple[int, int, int]) -> int:
 def set_aside_findings(
     draft: Draft, logs: Iterable[SetAside], kept: Iterable[tuple[int, int]]
 ) -> Iterator[Finding]:
-    """What goes with logs that were set aside, told once it is known which offsets stay (ranges, in order)."""
+    """What logs hold that were set aside, told once it is known which offsets stay (ranges, in order)."""
     ranges = list(kept)
     for log in logs:
         if log.is_replaced:
             continue
         contents = log.contents
-        message = f"{log.name} goes"
+        message = f"{log.name} {'stays: it is marked for deletion' if log.stays else 'goes'}"
         is_missing = False
         if contents.first_offset is not None and contents.last_offset is not None:
             first, last = contents.first_offset, contents.last_offset
             is_missing = not any(low <= last and first <= high for low, high in ranges)
             message += f" with offsets {first} to {last}"
-            message += ", which no other file holds; the quarantine keeps them" if is_missing else ""
+            if is_missing and log.stays:
+                message += ", which no other file holds; a broker deletes it at its next start, `kseg retain --unmark` takes it back"
+            elif is_missing:
+                message += ", which no other file holds; the quarantine keeps them"
         yield Finding(
             log.cause,
             draft.path(log.name),

@@ -160,7 +160,7 @@ class Planning:
         """What goes, and what is to be said of a log that was never written to its end."""
         judgement = self._judgement
         losses = Losses(self._logs, judgement.watches, kept, self._witness(end_offset))
-        removed = losses.removed(order.beaten, self._leftovers.logs)
+        removed = losses.removed(order.beaten, [log for log in self._leftovers.logs if not log.stays])
         return losses.with_tail(removed, end_offset)
 
     def _findings(self, order: Joiner, kept: Kept, tail: Finding | None, beside: Beside) -> Iterator[Finding]:

@@ -2,8 +2,8 @@
 
 A broker keeps nothing behind the first byte it cannot read. Plan:
 
-1. Leftovers of cleanings, splits and deletions are settled as a broker does, unless whole batches would be lost by it
-   (`leftovers`). Files marked for deletion wait: where nothing else is wrong they stay.
+1. Leftovers of cleanings and splits are settled as a broker does, unless whole batches would be lost by it
+   (`leftovers`). Files marked for deletion stay.
 2. One pass judges everything as `verify` does, and notes what of each log is valid: stretches of batches, damage, header
    fields outside the checksum that neighbours prove wrong (`judgement`, `watch`). Where nothing is wrong that is all.
 3. What is held twice is held once, by stated rules; offsets rise strictly (`overlaps`). Batches whose base offset
@@ -63,7 +63,7 @@ def look(draft: Draft, circumstances: Circumstances, settings: LoadSettings, *, 
         if judgement.is_at_peace:
             return _as_it_is(draft, judgement, circumstances)
         leftovers.settle()
-        judgement.forget_leftovers()
+    judgement.forget_leftovers()
     from kseg.recovery.salvage.planning import Planning  # most partitions need none
 
     with Logs(judgement.logs, draft.reader) as logs:

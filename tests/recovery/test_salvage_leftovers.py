@@ -155,16 +155,22 @@ def test_a_replacement_that_is_all_there_is_stays(hurt: Path, tmp_path: Path, is
     assert log(tmp_path / "result" / "metro-0").read_bytes() == kept
 
 
-def test_marked_files_go_and_the_only_copy_is_named(hurt: Path) -> None:
-    """What a broker's recovery has cut off the end of the log."""
+@pytest.mark.evidence("deleted-file")
+def test_marked_files_stay_and_the_only_copy_is_named(hurt: Path) -> None:
+    """What a broker's recovery has cut off the end of the log; the repair beside it does not touch them either."""
     last = logs(hurt)[-1]
     last.rename(last.with_name(last.name + ".deleted"))
     side_diseases.leftover_deleted(log(hurt))
+    marked = {file.name for file in hurt.glob("*.deleted")}
+    diseases.bad_crc(logs(hurt)[0])
     repair = plan(hurt)
-    assert not [name for name in repair.image if name.endswith(".deleted")]
+    assert repair.removed
+    assert {name for name in repair.image if name.endswith(".deleted")} == marked
+    assert {removed.file for removed in repair.removed}.isdisjoint(marked)
     told = {Path(found.path).name: found for found in repair.findings if found.id == "leftover-deleted"}
     assert told[f"{last.name}.deleted"].numbers["only_copy"] is True
     assert (told[f"{last.name}.deleted"].first_offset, told[f"{last.name}.deleted"].last_offset) == (297, 329)
+    assert "--unmark" in told[f"{last.name}.deleted"].message
     assert told[f"{MIDDLE}.log.deleted"].numbers["only_copy"] is False
     assert repair.log_end_offset == 297
 

@@ -77,6 +77,7 @@ def test_lost_batches_are_taken_from_a_leftover(
     assert [finding.first_offset for finding in restored] == [40 + 4 * number for number in batches]
     assert {Path(finding.path) for finding in restored} == {source}
     assert source.name in repair.why[log(partition).name]
+    assert (source.name in repair.image) == (state == "deleted")
 
 
 @pytest.mark.parametrize("at", [3, 9, 18, 30, 58])
