@@ -13,7 +13,6 @@ once, at the end (JSON lines have the `verified` rows too). The end is also wher
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kseg.cli.progress import Progress
@@ -23,6 +22,7 @@ from kseg.segment.errors import KsegError
 from kseg.segment.events import Advance, Event, Failure, Row, Text
 from kseg.segment.findings import ERROR, INFO, Finding
 from kseg.segment.terminal import visible
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.cli.table import Table

@@ -3,12 +3,12 @@ plain values (`segment.partition.topic_settings`), so that the rooms below know 
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.declare import Option
 from kseg.segment.partition.topic_settings import Source, TopicSettings
 from kseg.segment.targets import PartitionTarget, Target
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.internal_topics.metadata.finding import MetadataFinder

@@ -21,13 +21,13 @@ Time and memory are linear in the bytes given: a length or a count is checked ag
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kseg.internal_topics.schemas import Field, Message, message
 from kseg.segment.errors import FormatError
 from kseg.segment.java import uuids
 from kseg.segment.java.output import decode_utf8
+from kseg.segment.values import dataclass
 
 CLUSTER_METADATA = "__cluster_metadata"
 

@@ -10,7 +10,6 @@ cleanup.policy is taken as built in (delete), and not where the cleaner's checkp
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kseg.segment.partition.names import (
     CONSUMER_OFFSETS_TOPIC,
@@ -18,6 +17,7 @@ from kseg.segment.partition.names import (
     TRANSACTION_STATE_TOPIC,
 )
 from kseg.segment.partition.topic_settings import CLEANUP_POLICY, Setting, Source, TopicSettings
+from kseg.segment.values import dataclass
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000

@@ -6,7 +6,7 @@ answered    the directory as it would be, what that costs, and why; both policie
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Self
 
@@ -14,6 +14,7 @@ from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
+from kseg.segment.values import dataclass
 
 
 class Policy(StrEnum):

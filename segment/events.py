@@ -5,10 +5,10 @@ Every command is a function `(target, options) -> Iterator[Event]`. The local ru
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kseg.segment.findings import Finding
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ would cope, a human should look), `info` is worth knowing.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from kseg.segment.values import dataclass
 
 ERROR = "error"
 WARNING = "warning"

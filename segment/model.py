@@ -7,9 +7,8 @@ writer). A writer accepts only the second kind, so stale checksums cannot be wri
 Objects are made when somebody looks at one batch or record; bulk work stays in columns (`columns.py`).
 """
 
-from dataclasses import dataclass
-
 from kseg.segment import layout as L
+from kseg.segment.values import dataclass
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 

@@ -9,7 +9,6 @@ makes sure that its first batch leads to its end, or gives it up.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,6 +17,7 @@ from kseg.segment.events import Event
 from kseg.segment.files import MappedFile
 from kseg.segment.layout import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kseg.segment.sidecar.index import OffsetIndex
+from kseg.segment.values import dataclass
 
 
 class GivenUp(Exception):

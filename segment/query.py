@@ -1,6 +1,6 @@
 """What the user can ask of `lookup`, `read` and `list`."""
 
-from dataclasses import dataclass
+from kseg.segment.values import dataclass
 
 LOOKUP_KINDS = ("offset", "timestamp", "max-timestamp", "earliest", "latest", "key", "leader-epoch")
 

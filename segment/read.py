@@ -14,7 +14,6 @@ A 0.7 frame of batches of later formats is possible and means nothing to a 0.7 c
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
@@ -36,6 +35,7 @@ from kseg.segment.query import FRAMINGS, ReadQuery
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Damage, Scanner, batch_at
 from kseg.segment.targets import FileTarget, PartitionTarget
+from kseg.segment.values import dataclass
 
 BLOCK_BYTES = 1 << 20
 _NOTHING_FOUND = 1  # exit status

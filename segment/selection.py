@@ -1,6 +1,6 @@
 """Which batches and records a question is about: the filters that dump, read and export share."""
 
-from dataclasses import dataclass
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

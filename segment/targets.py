@@ -12,7 +12,7 @@ A PATH that is a file stays one FileTarget under each of them. Shown paths are t
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
@@ -36,6 +36,7 @@ from kseg.segment.partition.names import (
     parse_partition_directory,
 )
 from kseg.segment.partition.recognition import is_surely_partition, list_directory
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Nothing here imports pyspark, so that the options of a command can be read witho
 Spark session.
 """
 
-from dataclasses import dataclass
+from kseg.segment.values import dataclass
 
 LOCAL_MASTER = "local[*]"
 

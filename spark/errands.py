@@ -5,9 +5,9 @@ is, tasks find out where there are more than FEW.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kseg.segment.values import dataclass
 from kseg.spark import tasks
 from kseg.spark.session import NoCluster
 from kseg.spark.sight import Blind

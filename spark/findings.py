@@ -8,13 +8,13 @@ Like every DataFrame it is computed when it is asked for, and again when it is a
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kseg.segment.events import Event, Failure, Row, Text, Work
 from kseg.segment.fanout import Named
 from kseg.segment.findings import Finding
 from kseg.segment.json_line import json_line
+from kseg.segment.values import dataclass
 from kseg.spark import fanout, tasks
 from kseg.spark import session as sessions
 from kseg.spark.cluster import ClusterOptions

@@ -13,10 +13,10 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import InputStream
+from kseg.segment.values import dataclass
 
 MOST_LANDMARKS = 16
 HEAD_BYTES = 4096

@@ -22,7 +22,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import islice, pairwise
 from typing import Any, Generic, TypeVar
@@ -31,6 +31,7 @@ from kseg.segment.errors import KsegError, UnreadableInput
 from kseg.segment.events import Advance, Event, Text, Work
 from kseg.segment.fanout import Named, bug, guarded
 from kseg.segment.pieces import Foreseen, GivenUp, InPieces, Part
+from kseg.segment.values import dataclass
 from kseg.spark.sight import Blind, Landmark, unseen
 
 UNIT_BYTES = 512 * 1024  # what a target costs besides its bytes, in bytes read meanwhile

@@ -1,11 +1,11 @@
 """Between which offsets a cleaner would clean a log now (Kafka: LogCleanerManager, LogToClean; fact sheet §8.1)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.segments import Segment, between
+from kseg.segment.values import dataclass
 
 
 class Bound(StrEnum):

@@ -7,7 +7,6 @@ has, only the damaged bytes would tell.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from kseg.compaction.cleaner.cleanable import Standing
 from kseg.compaction.cleaner.header_order import contradictions
@@ -32,6 +31,7 @@ from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.snapshot import encode_snapshot
 from kseg.segment.sidecar.txn_index import TxnIndex
 from kseg.segment.targets import PartitionTarget
+from kseg.segment.values import dataclass
 
 _FILES = (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX)
 

@@ -10,7 +10,6 @@ Without a scratch file everything is done but for the writing: that is how a pla
 
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
@@ -23,6 +22,7 @@ from kseg.segment.kernel import sealing
 from kseg.segment.scanning.decode import Chunk
 from kseg.segment.scanning.judge import SMALL_BATCH_BYTES, crc_tables
 from kseg.segment.sidecar.index_builder import IndexRefusal, SegmentIndexes
+from kseg.segment.values import dataclass
 
 _OUT_BYTES = 1 << 20
 _SHORT_SPAN_BYTES = 128 << 10

@@ -12,7 +12,6 @@ memory that is touched here and there costs more time than moving a map that is 
 
 import os
 from array import array
-from dataclasses import dataclass
 from typing import Protocol
 
 from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
@@ -22,6 +21,7 @@ from kseg.segment.files import PrivateMemory
 from kseg.segment.kernel import keymap as K
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
 from kseg.segment.scanning.packed import PackedRun
+from kseg.segment.values import dataclass
 
 _NOTHING_PUT = -1
 _LARGE_BYTES = 64 << 20

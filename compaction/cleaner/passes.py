@@ -5,7 +5,7 @@ below where the first one came to.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from kseg.compaction.cleaner.cleaning import Cleaning
@@ -23,6 +23,7 @@ from kseg.compaction.cleaner.top_keys import KeySketch, TopKey
 from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.findings import Finding
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

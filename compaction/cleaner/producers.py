@@ -1,8 +1,7 @@
 """The newest batch of each active producer, which must stay so that its sequence is remembered (fact sheet §8.6)."""
 
-from dataclasses import dataclass
-
 from kseg.segment.state.producer import ProducerState
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

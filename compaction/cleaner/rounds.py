@@ -15,7 +15,7 @@ A segment whose offsets do not all fit its index is split first, as a broker spl
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.passes import (
@@ -35,6 +35,7 @@ from kseg.compaction.cleaner.top_keys import TopKey
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import keyjudge as K
 from kseg.segment.kernel import rewrite as W
+from kseg.segment.values import dataclass
 
 
 @dataclass(slots=True)

@@ -8,13 +8,14 @@ log and indexes, modification time, the greatest timestamp, and the entries of i
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.segment import layout as L
 from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.partition.names import segment_file_name
 from kseg.segment.sidecar.txn_index import AbortedTxn, collect_aborted
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

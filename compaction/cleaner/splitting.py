@@ -3,8 +3,6 @@
 A part is named by the first offset of its first batch and takes batches while their last offsets fit.
 """
 
-from dataclasses import dataclass
-
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.reading import tables
 from kseg.compaction.cleaner.segments import Segment, SideFiles
@@ -14,6 +12,7 @@ from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.columns import Columns
 from kseg.segment.sidecar.index_builder import OVERFLOW, SegmentIndexes
 from kseg.segment.sidecar.txn_index import encode_txn_index
+from kseg.segment.values import dataclass
 
 
 class Overflowed(Exception):

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.segment.kernel import keyjudge as K
 from kseg.segment.kernel import rewrite as W
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

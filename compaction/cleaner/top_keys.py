@@ -10,7 +10,6 @@ decides what stays has a secret instead: there, two keys that are made to meet w
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from kseg.compaction.cleaner.segments import Segment
 from kseg.segment import columns as C
@@ -19,6 +18,7 @@ from kseg.segment.kernel import keyjudge as K
 from kseg.segment.kernel.keymap import hash_rows
 from kseg.segment.kernel.walk import walk
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder, record_at
+from kseg.segment.values import dataclass
 
 _PLACES = 1 << 16
 _SEED = 0x6B736567, 0x6B657973

@@ -15,10 +15,11 @@ Batches outside of transactions change nothing here, so the caller need not tell
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kseg.segment import layout as L
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.values import dataclass
 
 ABORT, COMMIT = 0, 1
 

@@ -11,7 +11,6 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.compaction.retention.rules import Candidate, Decision, Rule, Standing, excess_bytes, is_expired
@@ -19,6 +18,7 @@ from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.partition.names import Role, parse_file_name, segment_file_name
 from kseg.segment.plan.steps import FileIdentity, Rename, Step, Write
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ of its time index is read. The last segment alone is opened, for the log end.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rules import Candidate, Standing
@@ -20,6 +19,7 @@ from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.surroundings import Surroundings, surroundings
 from kseg.segment.plan.steps import FileIdentity
 from kseg.segment.targets import PartitionTarget
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ changes a file: the choice is an offset for each partition, below which `work` m
 import heapq
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from kseg.compaction.retention.rules import Threshold
 from kseg.segment.errors import Refused
+from kseg.segment.values import dataclass
 
 
 class Hold(StrEnum):

@@ -15,10 +15,11 @@ Of Kafka 0.7 (module ancient) only the two rules of size and time are the same, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from kseg.compaction.retention.options import Limits
+from kseg.segment.values import dataclass
 
 
 class Rule(StrEnum):

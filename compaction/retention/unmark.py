@@ -15,7 +15,6 @@ What `kseg undo` of the journal restores is the same and more: the former checkp
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
@@ -29,6 +28,7 @@ from kseg.segment.plan.steps import Rename, Step, Write
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
 from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.targets import FileTarget
+from kseg.segment.values import dataclass
 
 _EPOCHS = NAME_BY_ROLE[Role.LEADER_EPOCHS]
 _WHY = "its mark for deletion is taken back"

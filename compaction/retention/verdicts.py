@@ -6,11 +6,11 @@ modification time of a file without timestamps.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from kseg.compaction.retention.ages import bytes_words, duration_words
 from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.compaction.retention.rules import Decision, Rule, Standing, excess_bytes, is_expired
+from kseg.segment.values import dataclass
 
 DELETE, KEEP = "delete", "keep"
 

@@ -10,7 +10,6 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from kseg.internal_topics.metadata.image import MetadataImage
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError, cannot_read
@@ -18,6 +17,7 @@ from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_TOPIC, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
+from kseg.segment.values import dataclass
 
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 

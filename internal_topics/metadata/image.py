@@ -1,10 +1,11 @@
 """The state of a cluster as its metadata log says it: an immutable value, at one offset (Kafka: MetadataImage)."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from kseg.segment.findings import Finding
+from kseg.segment.values import dataclass
 
 # Directory ids that stand for something else than a directory (Kafka: DirectoryId).
 MIGRATING = "AAAAAAAAAAAAAAAAAAAAAA"

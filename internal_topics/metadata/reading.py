@@ -12,7 +12,6 @@ Never raises for what lies in the files; a directory that cannot be listed is Un
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 
 from kseg.internal_topics.metadata.image import MetadataImage
 from kseg.internal_topics.metadata.replay import Replay
@@ -28,6 +27,7 @@ from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
 from kseg.segment.state.control import parse_control_record
 from kseg.segment.state.kraft_messages import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
+from kseg.segment.values import dataclass
 
 _DOUBT, _NOTE = "metadata-log-doubtful", "metadata-log-note"
 _MOST_TOLD = 10  # doubts and notes of one kind

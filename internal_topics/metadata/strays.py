@@ -12,12 +12,12 @@ is loaded, and the partition that it is named after is not served (InconsistentT
 """
 
 import shlex
-from dataclasses import dataclass
 
 from kseg.internal_topics.metadata.image import MetadataImage, Topic
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import PartitionName, PartitionState
 from kseg.segment.partition.topic_identity import TopicIdentity
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ no default is zero, empty, false or, for a struct, one of defaults.
 import json
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
+
+from kseg.segment.values import dataclass
 
 _FILE = "kafka-4.3.1.json"
 

@@ -1,11 +1,11 @@
 """The `.kafka` files of a directory as the chain that a 0.7 broker demands: each begins where the one before ends."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from kseg.segment.partition.directory import partition_files
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.steps import FileIdentity
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

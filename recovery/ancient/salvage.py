@@ -19,7 +19,7 @@ What was overwritten or cut off goes to the quarantine with the file as it was.
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kseg.recovery.ancient.chain import Link
 from kseg.recovery.ancient.filler import LEAST_BYTES, filler, is_invisible
@@ -31,6 +31,7 @@ from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Fresh, Piece, Span
+from kseg.segment.values import dataclass
 
 MOST_FILLED_BYTES = 32 * 1024 * 1024
 

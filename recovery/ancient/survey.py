@@ -1,10 +1,10 @@
 """What is wrong in one 0.7 file, as runs of bytes: whole valid entries, damaged bytes, entries with a wrong magic."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kseg.segment.ancient.messages import HEADER_BYTES, AncientDamage, AncientEntry, walk
 from kseg.segment.crc import crc32
+from kseg.segment.values import dataclass
 
 CRC_BYTES = 4
 

@@ -10,7 +10,7 @@ its last batch only together; a transaction that begins twice at one offset ends
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, KafkaThrows
 from kseg.segment import columns as C
@@ -28,6 +28,7 @@ from kseg.segment.state.producer import (
     OutsideTransaction,
     ProducerState,
 )
+from kseg.segment.values import dataclass
 
 INVALID_TXN_STATE = "InvalidTxnStateException"
 

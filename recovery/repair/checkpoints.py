@@ -22,7 +22,6 @@ broker writes only what it has loaded; they alone are no reason to write it. The
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from kseg.recovery.policy import Policy
 from kseg.segment.errors import FormatError
@@ -33,6 +32,7 @@ from kseg.segment.sidecar.checkpoint import (
     offsets_by_partition,
     with_offsets,
 )
+from kseg.segment.values import dataclass
 
 Key = tuple[str, int]
 

@@ -13,7 +13,6 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from kseg.segment.errors import FormatError, UnreadableInput, UsageError
 from kseg.segment.files import read_small
@@ -27,6 +26,7 @@ from kseg.segment.sidecar.metadata_files import (
     decode_meta_properties,
     encode_meta_properties,
 )
+from kseg.segment.values import dataclass
 
 META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 NO_ID = "none"  # of a cluster before 3.7

@@ -14,7 +14,7 @@ The order around a repair, so that a broker that opens the directory at any mome
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kseg.recovery.policy import Policy
 from kseg.recovery.repair.checkpoints import AlignedCheckpoint, PartitionOutcome, align
@@ -52,6 +52,7 @@ from kseg.segment.sidecar.checkpoint import (
     encode_offset_checkpoint,
     offsets_by_partition,
 )
+from kseg.segment.values import dataclass
 
 COMMAND = "recover"
 

@@ -19,13 +19,13 @@ Nothing else writes a marker, and where nothing changes it is not touched.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from kseg.recovery.repair.checkpoints import PartitionOutcome
 from kseg.recovery.verify.clean_stop import lies_in
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
+from kseg.segment.values import dataclass
 
 MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
 _SHOWN = 3

@@ -1,12 +1,12 @@
 """What `recover` was asked for."""
 
 import os
-from dataclasses import dataclass
 
 from kseg.recovery.policy import LoadSettings, Policy
 from kseg.recovery.repair.identity import AskedIdentity
 from kseg.segment.apply.shared import Shared
 from kseg.segment.partition.topic_identity import WithIdentities
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

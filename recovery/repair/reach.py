@@ -14,7 +14,6 @@ Only logs that salvage would change, or whose index it would, are looked at; oth
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from kseg.recovery.loading.throws import KafkaThrows
 from kseg.recovery.loading.walk import LogWalk
@@ -27,6 +26,7 @@ from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.scanning.lost_range import plus, records_of
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.index import OffsetIndex
+from kseg.segment.values import dataclass
 
 Range = tuple[int, int]
 

@@ -5,7 +5,6 @@ are the partition's business, and the plan leaves them as they are.
 """
 
 import os
-from dataclasses import dataclass
 
 from kseg.segment.errors import UsageError
 from kseg.segment.findings import Finding
@@ -15,6 +14,7 @@ from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.inputs import inputs_of
 from kseg.segment.plan.steps import FileIdentity
 from kseg.segment.targets import FileTarget, PartitionTarget
+from kseg.segment.values import dataclass
 
 _SEGMENT_FILES = (Role.LOG, Role.ANCIENT_LOG, *INDEX_ROLES)
 

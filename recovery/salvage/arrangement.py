@@ -16,13 +16,14 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from kseg.recovery.salvage.found import Logs, Stretch
 from kseg.recovery.verify.neighbours import first_of
 from kseg.segment import columns as C
 from kseg.segment import layout as L
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import TracebackType
 from typing import Self
 
@@ -28,6 +28,7 @@ from kseg.segment.plan.pieces import Fresh, Piece, Span
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.lost_range import plus, records_of
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE
+from kseg.segment.values import dataclass
 
 _MOST_OPEN = 8
 

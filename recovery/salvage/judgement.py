@@ -7,7 +7,7 @@ verify finds sound.
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kseg.recovery.policy import Circumstances, LoadSettings
 from kseg.recovery.salvage.found import FoundLog
@@ -33,6 +33,7 @@ from kseg.segment.partition.surroundings import Surroundings, surroundings
 from kseg.segment.plan.steps import FileIdentity
 from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import ProducerState
+from kseg.segment.values import dataclass
 
 # Where in a batch the field lies that such a finding is about.
 _ALTERED = {"altered-base-offset": 0, "altered-leader-epoch": L.ENTRY_OVERHEAD}

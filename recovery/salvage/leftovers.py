@@ -22,7 +22,6 @@ delete a log or a recovery threw it away cannot be told; the finding says which 
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from kseg.recovery.salvage.draft import Draft
@@ -31,6 +30,7 @@ from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import FileName, FileState, Role, parse_file_name
 from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.values import dataclass
 
 # So many batches of each file of a replacement are compared with those that it would replace.
 _MOST_COMPARED = 4096

@@ -11,7 +11,6 @@ of offsets is lost, and no bytes (`lost-tail`).
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from kseg.recovery.policy import Removed
@@ -20,6 +19,7 @@ from kseg.recovery.salvage.leftovers import SetAside
 from kseg.recovery.salvage.overlaps import Beaten
 from kseg.recovery.salvage.watch import Loss, Watch
 from kseg.segment.findings import Finding
+from kseg.segment.values import dataclass
 
 LOST_TAIL = "lost-tail"
 

@@ -19,7 +19,7 @@ Whoever goes, and why, is kept as `Beaten`.
 import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from kseg.recovery.salvage.found import Logs, Stretch, stretch_of
@@ -27,6 +27,7 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.state.epochs import EpochEntry, EpochHistory
+from kseg.segment.values import dataclass
 
 COPY, EPOCH, OWN_SEGMENT, FIRST = "equal-copy", "leader-epoch", "own-segment", "first-copy"
 BELIEVED, ORIGINAL, POSSIBLE = "in-its-place", "no-altered-copy", "possible-epoch"

@@ -15,7 +15,7 @@ The replay starts from the newest readable snapshot at or below the first base o
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.recovery.policy import LoadSettings
 from kseg.recovery.salvage.arrangement import Segment
@@ -32,6 +32,7 @@ from kseg.segment.sidecar.snapshot import encode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import OpenTransaction, ProducerState
+from kseg.segment.values import dataclass
 
 # So many transactions with a possibly lost end are told one by one.
 MOST_CUT = 100

@@ -14,7 +14,6 @@ with their offsets, but nothing comes back that was deleted on purpose:
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from kseg.recovery.salvage.draft import Draft
 from kseg.recovery.salvage.found import FoundLog, Logs, Stretch, stretch_of
@@ -28,6 +27,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.names import FileState, parse_file_name
 from kseg.segment.scanning.lost_range import plus, records_of
 from kseg.segment.scanning.scan import Scanner
+from kseg.segment.values import dataclass
 
 RESTORED = "lost-records-restored"
 

@@ -25,7 +25,7 @@ before, it and those behind it are not believed yet; the whole log decides (`dou
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kseg.recovery.salvage.found import FoundLog, HeaderFix, Stretch, stretch_of
 from kseg.recovery.verify.neighbours import first_of
@@ -37,6 +37,7 @@ from kseg.segment.files import OpenFile
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
 from kseg.segment.scanning.scan import Scanner
+from kseg.segment.values import dataclass
 
 _ORDER = frozenset(
     (

@@ -18,7 +18,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import lru_cache
 
 from kseg.recovery.verify import partition_files
@@ -39,6 +38,7 @@ from kseg.segment.partition.directory import PartitionDirectory, SegmentFiles, l
 from kseg.segment.partition.surroundings import surroundings
 from kseg.segment.scanning.scan import Damage, Scanner, rows_for
 from kseg.segment.state.epochs import EpochHistory
+from kseg.segment.values import dataclass
 
 NEIGHBOURS = 4  # index entries before a part, and batches behind it, that are asked
 MOST_WALKED_BYTES = 4 * 1024 * 1024  # from the beginning of a log, where no index leads

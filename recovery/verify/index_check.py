@@ -15,7 +15,6 @@ An entry whose batch was damaged is the damage's business, not the index's.
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.segment_check import SegmentFacts
@@ -23,6 +22,7 @@ from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import check
+from kseg.segment.values import dataclass
 
 _PIECE_BYTES = 64 * 1024
 _MOST_PENDING = 10_000

@@ -1,11 +1,12 @@
 """What was looked at and what it came to: the sums of one target, and a bound on how often one thing is said."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.segment import unreadable
 from kseg.segment.events import Row
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.values import dataclass
 
 # Of one kind about one file, so many findings are shown one by one; the rest are counted.
 SHOWN_PER_FILE = 100

@@ -19,13 +19,13 @@ The altered value is replaced in the table by the probable one, so that nobody b
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
 from kseg.segment.state.epochs import EpochHistory
+from kseg.segment.values import dataclass
 
 CERTAIN = 6
 _EXACT_BIT, _EXACT, _TOUCHING_BIT, _BIT, _ROOM, _NONE = 5, 4, 3, 2, 1, 0

@@ -1,9 +1,9 @@
 """What the user can ask of `verify`."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kseg.segment.partition.topic_identity import WithIdentities
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.segment.scanning.trust import Claim

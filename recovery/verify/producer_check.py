@@ -13,7 +13,6 @@ what no deletion, compaction or expiration can explain does.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import columns as C
@@ -36,6 +35,7 @@ from kseg.segment.state.producer import (
     ReplayEvent,
     SequenceBreak,
 )
+from kseg.segment.values import dataclass
 
 # An idle producer is forgotten after hours or days; one this young was surely not.
 SURELY_REMEMBERED_MS = 3_600_000

@@ -11,7 +11,7 @@ In the quick level there are no consumers, and a table of 4096 batches costs a f
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import itemgetter
 from typing import Protocol
 
@@ -30,6 +30,7 @@ from kseg.segment.kernel import check
 from kseg.segment.scanning.by_many import blocks_by_many
 from kseg.segment.scanning.scan import Damage, Scanner, rows_for
 from kseg.segment.scanning.trust import Trust
+from kseg.segment.values import dataclass
 
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
 # disagree a little are no news.

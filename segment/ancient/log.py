@@ -5,13 +5,13 @@ fetch returns are the bytes from an offset on, message boundary or not (0.7.2: L
 """
 
 import os
-from dataclasses import dataclass
 from typing import Self
 
 from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.files import MappedFile
 from kseg.segment.partition.names import FileState, Role, parse_file_name
 from kseg.segment.targets import FileTarget, PartitionTarget
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

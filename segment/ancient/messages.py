@@ -28,13 +28,13 @@ a multiple of the file's size, so that a hostile file costs linear time. When th
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import compress, decompress
 from kseg.segment.crc import crc32
 from kseg.segment.errors import CodecError, FormatError, UsageError
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

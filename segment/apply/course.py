@@ -14,10 +14,10 @@ Also known from the steps alone, before anything moves:
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from kseg.segment.plan.pieces import Span
 from kseg.segment.plan.steps import FileIdentity, Remove, Rename, Step, Truncate, Write
+from kseg.segment.values import dataclass
 
 Token = str | int
 Change = tuple[tuple[str, Token | None], ...]

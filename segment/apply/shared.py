@@ -2,11 +2,11 @@
 
 import os
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.targets import PartitionTarget, Target, directory_of
+from kseg.segment.values import dataclass
 
 _BROKERS = NAME_BY_ROLE[Role.LOCK]
 _LOCK = ".kseg.lock"  # where no broker looks for one

@@ -8,13 +8,14 @@ targets. A file system that is asked to sync by many at once confirms them toget
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kseg.segment.apply.prepared import ChangeOptions, Prepared
 from kseg.segment.events import Event
 from kseg.segment.fanout import guarded
 from kseg.segment.targets import FileTarget, LogDirTarget, PartitionTarget, Target, directory_of
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -7,7 +7,6 @@ which each batch takes a slice.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import calcsize
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +16,7 @@ from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
 from kseg.segment.kernel import gather as G
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.segment.scanning.decode import Chunk

@@ -4,9 +4,10 @@ A piece is a stretch of one file between two batch boundaries. Bounds are those 
 which batches a reader of committed data leaves out comes with the piece, because one segment alone cannot tell.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.segment.layout import INT64_MAX
+from kseg.segment.values import dataclass
 
 INT64_MIN = -INT64_MAX - 1
 

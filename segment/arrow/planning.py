@@ -15,7 +15,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kseg.segment import columns as C
 from kseg.segment.ancient.log import AncientLog
@@ -29,6 +29,7 @@ from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.scan import Damage
 from kseg.segment.targets import PartitionTarget
+from kseg.segment.values import dataclass
 
 SMALLEST_PART_BYTES = 64 * 1024
 

@@ -1,10 +1,11 @@
 """What the user can ask of `dump` (the flags of DumpLogSegments 4.3 and ours)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.segment.layout import INT32_MAX
 from kseg.segment.selection import Selection
 from kseg.segment.terminal import visible
+from kseg.segment.values import dataclass
 
 FORMATS = ("kafka", "json", "table")
 BYTES_MODES = ("auto", "utf8", "hex", "base64", "size", "redacted")

@@ -13,13 +13,13 @@ that is how it meets the zero tail of an active index.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kseg.segment.findings import Finding
 from kseg.segment.layout import OFFSET_INDEX_ENTRY
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex

@@ -14,13 +14,14 @@ Nothing here imports pyarrow or Spark.
 """
 
 import importlib.util
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from kseg.segment.apply.folder import Mode
 from kseg.segment.errors import UsageError
 from kseg.segment.selection import Selection
+from kseg.segment.values import dataclass
 
 
 class Form(StrEnum):

@@ -5,7 +5,6 @@ that was written to longest ago is finished; if rows for its directory come agai
 """
 
 import os
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from kseg.segment.export.places import split
 from kseg.segment.export.shape import Shape
 from kseg.segment.export.sinks import Sink, Stream, open_sink, suffix_of
 from kseg.segment.files import NewFile, ensure_directory
+from kseg.segment.values import dataclass
 
 MOST_OPEN = 16
 WAITING_BYTES = 64 * 1024 * 1024

@@ -1,13 +1,12 @@
 """What a lookup found, and the JSON line of it (design §7)."""
 
-from dataclasses import dataclass
-
 from kseg.segment import layout as L
 from kseg.segment.dump.rows import record_row, show_bytes
 from kseg.segment.model import Batch, Record
 from kseg.segment.partition.log_segment import LogSegment, Step
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import LookupQuery
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ lies below the log start does not count.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
@@ -33,6 +32,7 @@ from kseg.segment.partition.names import Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.query import LookupQuery
 from kseg.segment.sidecar.index import TimeIndex, TimeIndexEntry
+from kseg.segment.values import dataclass
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ What a directory is, a partition's, a data directory or a parent of several, tel
 
 import os
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.segment.errors import FormatError, cannot_read
 from kseg.segment.partition.names import (
@@ -23,6 +23,7 @@ from kseg.segment.partition.names import (
     parse_file_name,
     parse_partition_directory,
 )
+from kseg.segment.values import dataclass
 
 _LOG_DIR_ROLES = frozenset(
     (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN, Role.LOCK, Role.BOOTSTRAP_SNAPSHOT)

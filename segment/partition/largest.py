@@ -16,7 +16,6 @@ time stands in. Source: LogSegment.readMaxTimestampAndOffsetSoFar, LogLoader; fa
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kseg.segment import columns as C
@@ -26,6 +25,7 @@ from kseg.segment.files import read_end
 from kseg.segment.model import Record
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import Role
+from kseg.segment.values import dataclass
 
 _ENTRY = struct.Struct(">qi")
 assert _ENTRY.size == L.TIME_INDEX_ENTRY

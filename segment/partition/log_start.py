@@ -7,7 +7,6 @@ does so at the base of a segment; and one that begins with an epoch's first batc
 """
 
 import os
-from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
@@ -18,6 +17,7 @@ from kseg.segment.partition.directory import SegmentFiles, list_partition
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.scanning.scan import Damage, Scanner
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ The metadata log marks its snapshots the same way, and cleans them up itself: th
 
 import os
 import stat
-from dataclasses import dataclass
 
 from kseg.segment.errors import cannot_read
 from kseg.segment.partition.names import SEGMENT_ROLES, FileName, FileState, Role, parse_file_name
+from kseg.segment.values import dataclass
 
 _MARKED_ROLES = (*SEGMENT_ROLES, Role.ANCIENT_LOG)
 

@@ -17,13 +17,13 @@ A name that is none of these is a `FileName` too, with role UNKNOWN: nothing on 
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
 from kseg.segment.java.text import INT_BITS, LONG_BITS, parse_integer
+from kseg.segment.values import dataclass
 
 MAX_DIRECTORY_NAME = 255
 OFFSET_DIGITS = 20

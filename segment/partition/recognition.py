@@ -18,7 +18,7 @@ directory has a path without links, that is the one shown. What cannot be listed
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.partition.directory import (
@@ -35,6 +35,7 @@ from kseg.segment.partition.directory import (
     sub_directory_of,
 )
 from kseg.segment.partition.names import KSEG_DIRECTORY, NUMBERED_ROLES, REMOTE_INDEX_CACHE, parse_file_name
+from kseg.segment.values import dataclass
 
 # deeper than any data directory lies; a path of a few KiB can have two thousand levels
 MAX_LEVELS = 100

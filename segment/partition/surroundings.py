@@ -6,7 +6,7 @@ files keep their identity: a checkpoint that kseg replaces keeps its time.
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from kseg.segment.errors import FormatError, UnreadableInput
@@ -20,6 +20,7 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
+from kseg.segment.values import dataclass
 
 _WATCHED = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
 

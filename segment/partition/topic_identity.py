@@ -1,10 +1,11 @@
 """What the cluster's metadata log says about a partition directory: plain values that travel from whoever asked it to the checks."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 from kseg.segment.findings import Finding
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@ Settings have the names of topic properties (`retention.ms`), whatever name they
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from kseg.segment.values import dataclass
 
 CLEANUP_POLICY = "cleanup.policy"
 

@@ -8,7 +8,9 @@ A plan never holds the bytes of a log. The content of a planned file is a sequen
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ is one that a broker understands: side files of a log that changes go first and 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kseg.segment.findings import Finding
 from kseg.segment.plan.pieces import Content, Fresh, Made, Span, length_of
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

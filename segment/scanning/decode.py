@@ -9,7 +9,6 @@ behind it.
 
 from array import array
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kseg.segment import columns as C
@@ -22,6 +21,7 @@ from kseg.segment.kernel import records as R
 from kseg.segment.kernel.walk import packed_run, plain_run
 from kseg.segment.model import Headers, Record
 from kseg.segment.scanning.packed import BODY_BYTES, MAX_BODIES, PackedBodies, PackedRun
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -13,11 +13,10 @@ believed, too, when its fields do not contradict what surrounds it. Control reco
 and are not counted. A compressed set of an old format does not say how many records it holds.
 """
 
-from dataclasses import dataclass
-
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.columns import Columns
+from kseg.segment.values import dataclass
 
 # magic 2: where the fields lie that tell which offsets a batch holds
 _ATTRIBUTES, _LAST_DELTA, _COUNT = 21, 23, 57

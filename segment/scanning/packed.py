@@ -6,13 +6,13 @@ are put together first, which is a copy within the cache. The buffer and its bou
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import FILL_BYTES, decompress, filler
 from kseg.segment.columns import Columns
 from kseg.segment.errors import CodecError
+from kseg.segment.values import dataclass
 
 BODY_BYTES = 256 * 1024
 MAX_BODIES = 512

@@ -24,7 +24,7 @@ checksums of long ranges are combined from those of blocks (`range_crc`) in time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from kseg.segment import columns as C
@@ -34,6 +34,7 @@ from kseg.segment.columns import Columns
 from kseg.segment.kernel.walk import FULL, first_candidate, first_invalid, highest_offset, walk, zero_run
 from kseg.segment.scanning.judge import BatchJudge
 from kseg.segment.scanning.lost_range import UNKNOWN, LostRange, lost_range
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -9,7 +9,6 @@ It is believed of the same file only: same size, same time of the last change.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from kseg.segment import columns as C
@@ -18,6 +17,7 @@ from kseg.segment.files import MappedFile
 from kseg.segment.layout import INT64_MAX
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, rows_for
 from kseg.segment.scanning.sound import sound_until
+from kseg.segment.values import dataclass
 
 MOST_SPANS = 1000
 Span = tuple[int, int]

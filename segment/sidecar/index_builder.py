@@ -14,7 +14,6 @@ the segment (step 4) and counts bytes from its end (step 3); `reopen` is that.
 """
 
 from array import array
-from dataclasses import dataclass
 
 from kseg.segment import columns as C
 from kseg.segment import layout as L
@@ -22,6 +21,7 @@ from kseg.segment.columns import Columns
 from kseg.segment.kernel import indexing
 from kseg.segment.model import Batch
 from kseg.segment.sidecar.index_writer import OffsetIndexBuilder, TimeIndexBuilder, can_index_offset
+from kseg.segment.values import dataclass
 
 OVERFLOW = "LogSegmentOffsetOverflowException"
 OUT_OF_ORDER = "InvalidOffsetException"

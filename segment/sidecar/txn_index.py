@@ -14,11 +14,11 @@ at the end is left out by Kafka's readers, and so it is here (`trailing_bytes`).
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.values import dataclass
 
 CURRENT_VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")

@@ -14,7 +14,7 @@ same way here. Sources: Kafka's ControlRecordType, EndTransactionMarker, Control
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kseg.segment import layout as L
@@ -22,6 +22,7 @@ from kseg.segment.java.output import json_text
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.state import kraft_messages as kraft
 from kseg.segment.state.kraft_messages import ControlRecordError
+from kseg.segment.values import dataclass
 
 ABORT: Final = "ABORT"
 COMMIT: Final = "COMMIT"

@@ -23,11 +23,11 @@ import base64
 import binascii
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kseg.segment.errors import FormatError
 from kseg.segment.java.output import decode_utf8
+from kseg.segment.values import dataclass
 
 LEADER_CHANGE: Final = "LEADER_CHANGE"
 SNAPSHOT_HEADER: Final = "SNAPSHOT_HEADER"

@@ -23,7 +23,6 @@ entries are the same.)
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kseg.segment import layout as L
@@ -40,6 +39,7 @@ from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.open_transactions import OpenTransactions
 from kseg.segment.state.producer_table import ProducerTable
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.segment.model import Batch

@@ -9,7 +9,6 @@ There are no side files and nothing to close: what lies there is what a broker r
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from kseg.segment import layout as L
@@ -20,6 +19,7 @@ from kseg.segment.codecs.codec import compress
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.files import MappedFile, ensure_directory, sync_directory
 from kseg.segment.partition.names import segment_file_name
+from kseg.segment.values import dataclass
 from kseg.segment.writing.flush import FlushCounter, FlushRules
 
 DEFAULT_FILE_BYTES = 1024 * 1024 * 1024  # 0.7's log.file.size

@@ -14,12 +14,13 @@ torn stream looks the same.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
+from kseg.segment.values import dataclass
 from kseg.segment.writing.from_json import BadLine, BatchLine, Row, batch_line, record_line
 
 DEFAULT_BATCH_BYTES = 16 * 1024  # as Kafka's producer: batch.size

@@ -16,7 +16,7 @@ so does the next delivery. Batches go as the tasks compressed them; each is chec
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kseg.segment.apply.disk import DISK, give_owner, remove_if_empty, remove_quietly
 from kseg.segment.apply.growing import create_file, replace_file
@@ -41,6 +41,7 @@ from kseg.segment.partition.names import (
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.targets import PartitionTarget
 from kseg.segment.undisturbed import undisturbed
+from kseg.segment.values import dataclass
 from kseg.segment.writing.joining import Key, StagedFiles, joined_runs
 from kseg.segment.writing.log_dir_protection import LogDirProtection
 from kseg.segment.writing.reopen import take_up

@@ -6,7 +6,8 @@ counts from the last flush (flush.ms). A rule that is None is off. A roll and th
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ line cannot mean raises BadLine with its number.
 import binascii
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kseg.segment import layout as L
@@ -23,6 +22,7 @@ from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.model import Headers, Record
 from kseg.segment.partition.names import FileName, Role, parse_file_name
 from kseg.segment.state.control import ABORT, COMMIT, control_key, control_value
+from kseg.segment.values import dataclass
 
 Row = Mapping[str, Any]
 

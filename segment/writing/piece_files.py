@@ -4,13 +4,13 @@ A `.log` grows by its pieces; every other file is one piece, made new or put in 
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from kseg.segment import layout as L
 from kseg.segment.apply.growing import LogFile, create_file, replace_file
 from kseg.segment.files import read_small, sync_directory
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

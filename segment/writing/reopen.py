@@ -16,7 +16,6 @@ Every refusal names the file and the command that repairs it. The older segments
 """
 
 import os
-from dataclasses import dataclass
 from itertools import chain
 from operator import le
 
@@ -36,6 +35,7 @@ from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.index_writer import can_index_offset
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from kseg.segment.targets import PartitionTarget
+from kseg.segment.values import dataclass
 from kseg.segment.writing.segment_writer import OpenPartition, OpenSegment, RollRules
 
 _UNFINISHED = (FileState.CLEANED, FileState.SWAP)

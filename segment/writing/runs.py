@@ -16,7 +16,7 @@ The files lie in the log dir under names that brokers leave alone, and each has 
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Self
 
@@ -25,6 +25,7 @@ from kseg.segment.errors import UsageError
 from kseg.segment.files import NewFile
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.names import STAGED_PREFIX
+from kseg.segment.values import dataclass
 from kseg.segment.writing.batch_writer import encode_batch
 from kseg.segment.writing.batching import DEFAULT_BATCH_BYTES, record_bytes
 

@@ -21,7 +21,6 @@ one piece; the pieces of a `.log` follow each other.
 import os
 import struct
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,6 +43,7 @@ from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
 from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import CompletedTransaction, ProducerState
+from kseg.segment.values import dataclass
 from kseg.segment.writing.batch_writer import encode_batch
 from kseg.segment.writing.flush import FlushCounter, FlushRules
 from kseg.segment.writing.piece_files import NoFiles, Piece, PieceFiles, PieceSink

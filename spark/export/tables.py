@@ -5,13 +5,14 @@ where Spark's inside has changed. Which is known here is told when they are miss
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from kseg.segment.apply.folder import Mode
 from kseg.segment.errors import UsageError
 from kseg.segment.export.options import Form
+from kseg.segment.values import dataclass
 from kseg.spark.cluster import ClusterOptions
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from kseg.segment.errors import KsegError
+from kseg.segment.values import dataclass
 from kseg.spark.session import NoCluster
 from kseg.spark.shuffle.plan import stand_in
 from kseg.spark.sight import Blind, Landmark, landmarks, unseen

@@ -18,7 +18,7 @@ import os
 import pickle
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kseg.compaction.cleaner.grouping import groups
@@ -32,6 +32,7 @@ from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.apply.workplace import Workplace
 from kseg.segment.findings import Finding
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.values import dataclass
 from kseg.spark.shuffle.jobs import Jobs
 from kseg.spark.shuffle.plan import (
     PART_BYTES_PER_ROW,

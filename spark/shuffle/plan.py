@@ -13,7 +13,6 @@ import os
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import IntEnum
 
 from kseg.compaction.cleaner.options import CleanSettings
@@ -22,6 +21,7 @@ from kseg.compaction.cleaner.segments import Segment
 from kseg.compaction.cleaner.transactions import Transactions
 from kseg.segment.findings import Finding
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.values import dataclass
 from kseg.spark import tasks
 
 ROW_BYTES = 24

@@ -6,7 +6,7 @@ write to the same file, only one is told to the driver, and what nobody was told
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kseg.compaction.cleaner.cleaning import Cleaning
 from kseg.compaction.cleaner.group import clean_group
@@ -18,6 +18,7 @@ from kseg.compaction.cleaner.top_keys import KeySketch, TopKey
 from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
+from kseg.segment.values import dataclass
 from kseg.spark.shuffle.plan import GroupWork, PassWork, ShufflePlan
 from kseg.spark.shuffle.survivors import Survivors
 

@@ -3,7 +3,6 @@
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kseg.compaction.cleaner.mapping import start_position
@@ -13,6 +12,7 @@ from kseg.compaction.cleaner.segments import Segment
 from kseg.segment.errors import KsegError
 from kseg.segment.kernel.batch_runs import declared_records
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.values import dataclass
 from kseg.spark.shuffle.fold import verdicts_of
 from kseg.spark.shuffle.keys import keys_of
 from kseg.spark.shuffle.plan import (

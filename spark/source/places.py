@@ -8,12 +8,12 @@ known by its name, and not looked into here: most of those that lie there may be
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState
 from kseg.segment.targets import Expansion, FileTarget, PartitionTarget, directory_of, resolve_targets
+from kseg.segment.values import dataclass
 from kseg.spark.source.options import AtOffsets, AtTimes, SourceOptions, TopicPartition, shown
 
 NO_PARTITION = -1  # of a directory that is not named like a partition's

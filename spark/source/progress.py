@@ -12,7 +12,6 @@ A broker may be at work. A file that vanishes between being listed and being ope
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from kseg.segment.errors import UnreadableInput, UsageError
@@ -24,6 +23,7 @@ from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.recognition import list_directory
 from kseg.segment.query import LookupQuery
 from kseg.segment.targets import PartitionTarget, resolve_targets
+from kseg.segment.values import dataclass
 from kseg.spark.source.options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,

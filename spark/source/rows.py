@@ -9,7 +9,6 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
 from kseg.segment.model import Headers, Record
 from kseg.segment.partition.names import is_topic_name
+from kseg.segment.values import dataclass
 from kseg.segment.writing.partitioner import partition_for_key
 from kseg.segment.writing.runs import RunWriter
 from kseg.spark.source.schema import HEADERS_TYPE

@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from kseg.segment.errors import UnreadableInput, UsageError, cannot_read
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.targets import PartitionTarget
+from kseg.segment.values import dataclass
 from kseg.spark.sight import Outlook, check_outlook, outlook
 from kseg.spark.source.options import FINDINGS, SourceOptions, read_options, shown
 from kseg.spark.source.progress import (

@@ -9,13 +9,14 @@ Spark itself refuses the save modes `errorifexists` and `ignore` for every data 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.partition.names import is_topic_name
 from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
+from kseg.segment.values import dataclass
 from kseg.segment.writing.batching import DEFAULT_BATCH_BYTES
 from kseg.segment.writing.runs import RunRules
 from kseg.segment.writing.segment_writer import DEFAULT_SEGMENT_BYTES, RollRules
