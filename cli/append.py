@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from kseg.cli.change import AcceptUnreadable, Apply, FollowLinks
+from kseg.cli.change import AcceptUnreadable, Apply, FollowLinks, JournalDir, Quarantine, keeping_of
 from kseg.cli.declare import INPUT, Argument, Option
 from kseg.cli.options import (
     Json,
@@ -225,6 +225,8 @@ def command(
     apply: Apply = False,
     follow_links: FollowLinks = False,
     accept_unreadable: AcceptUnreadable = False,
+    quarantine: Quarantine = None,
+    journal: JournalDir = None,
     json: Json = False,
     now: Now = None,
     jobs: NoJobs = None,
@@ -257,6 +259,7 @@ def command(
         source=source,
         apply=apply,
         accept_unreadable=accept_unreadable,
+        keeping=keeping_of(journal, quarantine),
         run_id=new_run_id(clock_ms()),
         follow_links=follow_links,
         batches=BatchRules(
@@ -310,6 +313,8 @@ def command(
         "--index-interval-bytes": index_interval_bytes if index_interval_bytes != INDEX_INTERVAL_BYTES else None,
         "--flush-messages": flush_messages,
         "--flush-ms": flush_ms,
+        "--quarantine": quarantine,
+        "--journal": journal,
         "--now": now,
     }  # fmt: skip
     style = Style(

@@ -11,6 +11,7 @@ from kseg.segment.errors import UsageError
 if TYPE_CHECKING:
     from kseg.cli.render import Style
     from kseg.segment.apply.around import Around
+    from kseg.segment.apply.keeping import Keeping
     from kseg.segment.apply.shared import Shared
     from kseg.segment.events import Work
     from kseg.segment.targets import Target
@@ -36,7 +37,18 @@ Quarantine = Annotated[
     Option(
         "--quarantine",
         metavar="DIR",
-        help="Where what is taken out goes. Default: .kseg in the partition directory.",
+        help="Where copies of what is taken out go, on any file system. Default: beside the journal, as second names that take "
+        "no room.",
+        panel=CHANGE,
+    ),
+]
+JournalDir = Annotated[
+    str | None,
+    Option(
+        "--journal",
+        metavar="DIR",
+        help="Where the journal goes, on any file system: a disk that is full has no room for it. `kseg undo` finds it there. "
+        "Default: .kseg in the partition directory.",
         panel=CHANGE,
     ),
 ]
@@ -51,14 +63,22 @@ AcceptUnreadable = Annotated[
 ]
 
 
-def check_way(apply: bool, output: str | None, hard_link: bool, quarantine: str | None) -> None:
+def check_way(apply: bool, output: str | None, hard_link: bool) -> None:
     """Raises UsageError for options that do not go together."""
     if apply and output is not None:
         raise UsageError("--apply and --output exclude each other")
     if hard_link and output is None:
         raise UsageError("--hard-link goes with --output")
-    if quarantine is not None and not apply:
-        raise UsageError("--quarantine goes with --apply")
+
+
+def keeping_of(journal_dir: str | None, quarantine: str | None, output: str | None = None) -> "Keeping":
+    """Where journal and quarantine go. Raises UsageError for a copy, which has neither."""
+    from kseg.segment.apply.keeping import Keeping
+
+    for name, value in (("--journal", journal_dir), ("--quarantine", quarantine)):
+        if value is not None and output is not None:
+            raise UsageError(f"{name} goes with a change in place, and not with --output")
+    return Keeping(journal_dir, quarantine)
 
 
 def identity(

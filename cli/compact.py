@@ -10,10 +10,12 @@ from kseg.cli.change import (
     Apply,
     FollowLinks,
     HardLink,
+    JournalDir,
     Quarantine,
     change,
     check_way,
     identity,
+    keeping_of,
 )
 from kseg.cli.declare import Option
 from kseg.cli.options import (
@@ -233,6 +235,7 @@ def command(
     ] = None,
     hard_link: HardLink = False,
     quarantine: Quarantine = None,
+    journal: JournalDir = None,
     accept_unreadable: AcceptUnreadable = False,
     log_start_offset: Annotated[
         int | None,
@@ -286,7 +289,8 @@ def command(
     the policy unless --cleanup-policy or --config says it. A topic whose policy nobody knows is left alone. The exit status is 1 when a compaction is due and
     was only planned.
     """
-    check_way(apply, output, hard_link, quarantine)
+    check_way(apply, output, hard_link)
+    keeping = keeping_of(journal, quarantine, output)
     from kseg.cli.advice import apply_command
     from kseg.cli.compacted import compact_words, is_due
     from kseg.cli.render import Style
@@ -338,7 +342,7 @@ def command(
         follow_links=follow_links,
         output=output,
         hard_link=hard_link,
-        quarantine=quarantine,
+        keeping=keeping,
         accept_unreadable=accept_unreadable,
         top_keys=top_keys,
         shared=shared,
@@ -378,6 +382,8 @@ def command(
         "--high-watermark": high_watermark,
         "--producer-id-expiration-ms": producer_id_expiration_ms,
         "--follow-links": follow_links,
+        "--quarantine": quarantine,
+        "--journal": journal,
         "--now": now,
         "--partition": partition,
     }

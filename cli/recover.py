@@ -10,10 +10,12 @@ from kseg.cli.change import (
     Apply,
     FollowLinks,
     HardLink,
+    JournalDir,
     Quarantine,
     change,
     check_way,
     identity,
+    keeping_of,
 )
 from kseg.cli.declare import Option
 from kseg.cli.options import (
@@ -82,6 +84,7 @@ def command(
     ] = None,
     hard_link: HardLink = False,
     quarantine: Quarantine = None,
+    journal: JournalDir = None,
     accept_unreadable: AcceptUnreadable = False,
     rebuild: Annotated[
         bool, Option("--rebuild", help="All side files anew from the log, sound ones too.", panel=CHANGE)
@@ -208,7 +211,8 @@ def command(
     What leaves a file goes to a quarantine, and `kseg undo` brings it back. The exit status is 1 when a repair is due
     and was only planned.
     """
-    check_way(apply, output, hard_link, quarantine)
+    check_way(apply, output, hard_link)
+    keeping = keeping_of(journal, quarantine, output)
     from kseg.cli.advice import apply_command
     from kseg.cli.recovered import is_due, is_planned, recover_words
     from kseg.cli.render import Style
@@ -241,7 +245,7 @@ def command(
         follow_links=follow_links,
         output=output,
         hard_link=hard_link,
-        quarantine=quarantine,
+        keeping=keeping,
         accept_unreadable=accept_unreadable,
         rebuild=rebuild,
         mark_clean=mark_clean,
@@ -275,6 +279,8 @@ def command(
         ),
         "--partition": partition,
         "--follow-links": follow_links,
+        "--quarantine": quarantine,
+        "--journal": journal,
         "--now": now,
     }
     run = Run(options, workers(cluster, jobs), _registered)

@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from kseg.cli.change import CHANGE, AcceptUnreadable, FollowLinks, change, identity
+from kseg.cli.change import (
+    CHANGE,
+    AcceptUnreadable,
+    FollowLinks,
+    JournalDir,
+    Quarantine,
+    change,
+    identity,
+    keeping_of,
+)
 from kseg.cli.declare import Option
 from kseg.cli.options import (
     Jobs,
@@ -154,6 +163,8 @@ def command(
     unmark: Annotated[
         bool, Option("--unmark", help="Bring back segments that are marked and not purged.", panel=CHANGE)
     ] = False,
+    quarantine: Quarantine = None,
+    journal: JournalDir = None,
     accept_unreadable: AcceptUnreadable = False,
     metadata: MetadataPath = None,
     server_properties: ServerProperties = None,
@@ -250,6 +261,7 @@ def command(
         what_if=what_if,
         accept_unreadable=accept_unreadable,
         shared=shared,
+        keeping=keeping_of(journal, quarantine),
     )
     run = Run(options)
     # the delay is for readers of a running broker; who frees a disk waits for nobody
@@ -285,6 +297,8 @@ def command(
         "--unmark": unmark,
         "--follow-links": follow_links,
         "--accept-unreadable": accept_unreadable,
+        "--quarantine": quarantine,
+        "--journal": journal,
         "--now": now,
         "--partition": partition,
     }

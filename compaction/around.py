@@ -114,7 +114,14 @@ class CheckpointRun(Around[O]):
         self.is_due = self.is_due or not self.options.apply
         done: Values = {"applied": False, "journal": None}
         if self.options.apply:
-            applied = apply_plan(plan, journal_id=self.options.run_id, partitions=changed)
+            keeping = self.options.keeping
+            applied = apply_plan(
+                plan,
+                journal_id=self.options.run_id,
+                quarantine=keeping.quarantine,
+                journal_dir=keeping.journal_dir,
+                partitions=changed,
+            )
             done = {"applied": True, "journal": applied.journal}
         yield Row(self.row_of(log_dir, entries, done))
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Self
 
 from kseg.segment import layout as L
+from kseg.segment.apply.keeping import BESIDE, Keeping
 from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.topic_settings import SettingsByPath
@@ -72,7 +73,7 @@ class CompactOptions:
     log_start_offset, high_watermark: None asks the data directory. include_active: roll the last segment first.
 
     apply: change the files; output: make a compacted copy below this directory instead (None: neither, plan only).
-    run_id: names the journals. quarantine: where what is taken out goes. top_keys: how many to tell of.
+    run_id: names the journals. keeping: where journals and what is taken out go. top_keys: how many to tell of.
     follow_links: a directory may be a link.
     accept_unreadable: bytes that cannot be read count as lost. shared: the work is done by attempts in other processes.
     """
@@ -90,7 +91,7 @@ class CompactOptions:
     follow_links: bool = False
     output: str | None = None
     hard_link: bool = False
-    quarantine: str | None = None
+    keeping: Keeping = BESIDE
     top_keys: int = 10
     shared: Shared | None = None
     accept_unreadable: bool = False

@@ -169,7 +169,6 @@ def _planned(
         result=result,
         copy=None if options.output is None else copy_path(options.output, target.path),
         hard_link=options.hard_link,
-        quarantine=options.quarantine,
         sources=tuple(segment.log for segment in segments if cleaned and segment.log is not None),
     )
 

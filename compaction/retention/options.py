@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Self
 
 from kseg.compaction.config import TopicConfig
+from kseg.segment.apply.keeping import BESIDE, Keeping
 from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.names import (
@@ -90,7 +91,7 @@ class RetainOptions:
     free_bytes: choose what goes over all partitions of a run, so that each file system gets so much back. cuts: that choice, by
     partition directory the offset below which segments go.
     unmark: bring marked segments back instead. what_if: say what other limits would free. shared: the
-    work is done by attempts in other processes.
+    work is done by attempts in other processes. keeping: where journals and what they keep lie.
     """
 
     limits: Limits
@@ -111,6 +112,7 @@ class RetainOptions:
     what_if: bool = False
     shared: Shared | None = None
     accept_unreadable: bool = False
+    keeping: Keeping = BESIDE
 
     def narrowed_to(self, paths: Iterable[str]) -> Self:
         """The options for some of the targets, without what is known about others."""

@@ -19,7 +19,7 @@ from kseg.compaction.retention.rows import COMMAND
 from kseg.segment.apply.change import clear_the_way
 from kseg.segment.apply.disk import DISK, Disk, remove_quietly
 from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.journal import Journal, Place, State, discard, place_for, read_journal
+from kseg.segment.apply.journal import Journal, Place, State, as_pointed, discard, place_for, read_journal
 from kseg.segment.apply.journals import journals_in
 from kseg.segment.apply.lock import claimed
 from kseg.segment.errors import Refused
@@ -70,7 +70,13 @@ def purge(
     steps = tuple(Remove(name, "it is marked for deletion") for name in names)
     plan = Plan(command=COMMAND, directory=directory, inputs=inputs, steps=steps)
     if not plan.is_empty:
-        apply_plan(plan, journal_id=purge_id(options.run_id), told=told, disk=disk)
+        apply_plan(
+            plan,
+            journal_id=purge_id(options.run_id),
+            journal_dir=options.keeping.journal_dir,
+            told=told,
+            disk=disk,
+        )
     free_purged(directory, options, disk)
 
 
@@ -108,7 +114,7 @@ def free_purged(directory: str, options: RetainOptions, disk: Disk = DISK) -> No
 
 def drop_purge(directory: str, run_id: str, disk: Disk = DISK) -> None:
     """Nobody will look for the journal of a run's purge any more. Raises Refused."""
-    place = place_for(directory, purge_id(run_id))
+    place = as_pointed(place_for(directory, purge_id(run_id)), disk)
     journal = read_journal(place, disk)
     if journal.state is State.DONE:
         _check(journal, disk)

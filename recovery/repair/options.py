@@ -4,6 +4,7 @@ import os
 
 from kseg.recovery.policy import LoadSettings, Policy
 from kseg.recovery.repair.identity import AskedIdentity
+from kseg.segment.apply.keeping import BESIDE, Keeping
 from kseg.segment.apply.shared import Shared
 from kseg.segment.partition.topic_identity import WithIdentities
 from kseg.segment.values import dataclass
@@ -18,8 +19,8 @@ class RecoverOptions(WithIdentities):
     is_nested: the copies of several data directories lie each in a directory of its name below `output`. run_id: names
     the journals of this run. hard_link: unchanged files of the copy are links.
     rebuild: all side files anew. topic_id: to write a missing partition.metadata with.
-    identity: to write a lost meta.properties with. quarantine: where what is
-    taken out goes (None: beside the journal). follow_links: a directory may be a link. accept_unreadable: bytes that cannot be read
+    identity: to write a lost meta.properties with. keeping: where
+    journals and what is taken out go. follow_links: a directory may be a link. accept_unreadable: bytes that cannot be read
     count as lost. shared: the work is done by attempts in other processes.
     """
 
@@ -35,7 +36,7 @@ class RecoverOptions(WithIdentities):
     output: str | None = None
     is_nested: bool = False
     hard_link: bool = False
-    quarantine: str | None = None
+    keeping: Keeping = BESIDE
     rebuild: bool = False
     mark_clean: bool = False
     topic_id: str | None = None

@@ -191,7 +191,14 @@ class Run(Around[RecoverOptions]):
 
             names = [os.path.basename(os.path.abspath(str(result["directory"]))) for result in changing]
             losses = [str(result["partition"]) for result in changing if result.get("removed")]
-            apply_plan(plan, journal_id=self.options.run_id, partitions=names, told={_LOSSES: losses})
+            keeping = self.options.keeping
+            apply_plan(
+                plan,
+                journal_id=self.options.run_id,
+                journal_dir=keeping.journal_dir,  # the marker is kept as a second name, which `_opening_of` finds
+                partitions=names,
+                told={_LOSSES: losses},
+            )
             self._resume(log_dir)
 
     def _resume(self, log_dir: str) -> None:
@@ -302,6 +309,8 @@ class Run(Around[RecoverOptions]):
             applied = apply_plan(
                 plan,
                 journal_id=f"{options.run_id}-end" if opening == options.run_id else options.run_id,
+                quarantine=options.keeping.quarantine,
+                journal_dir=options.keeping.journal_dir,
                 partitions=() if opening == options.run_id else changed,
                 after=opening,
             )

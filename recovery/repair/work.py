@@ -93,7 +93,6 @@ def _prepared(subject: Subject, options: RecoverOptions) -> Generator[Event, Non
         result=rows.result_row(subject.name, options.policy, repair, plan, costs),
         copy=None if around_copy is None else copy_path(around_copy, subject.directory),
         hard_link=options.hard_link,
-        quarantine=options.quarantine,
     )
 
 

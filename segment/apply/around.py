@@ -150,9 +150,8 @@ class Around(ABC, Generic[O]):
 
     @contextmanager
     def _beside_copies(self, targets: Sequence[Target], shared: Shared, output: str) -> Iterator[None]:
-        from kseg.segment.apply.disk import DISK
+        from kseg.segment.apply.disk import DISK, make_directories
         from kseg.segment.apply.lock import locked_files
-        from kseg.segment.apply.staging import make_directories
 
         is_new = not os.path.lexists(output)
         try:

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from kseg.segment.apply.disk import DISK, Disk
-from kseg.segment.apply.journal import Journal, State, is_there, place_for, read_journal
+from kseg.segment.apply.journal import Journal, State, as_pointed, is_there, place_for, read_journal
 from kseg.segment.apply.lock import claimed_by_command
 from kseg.segment.apply.prepared import Prepared
 from kseg.segment.errors import Refused
@@ -50,7 +50,7 @@ def earlier_attempt(directory: str, journal_id: str, about: str, disk: Disk = DI
 
     about: the target, as the attempt called it in `told`. Raises Refused when the change cannot be brought to its end.
     """
-    place = place_for(directory, journal_id)
+    place = as_pointed(place_for(directory, journal_id), disk)
     if not is_there(place, disk):
         return None
     from kseg.segment.apply.executor import finish_claimed

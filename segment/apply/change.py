@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from kseg.segment.apply.anchors import anchored, open_without_links
 from kseg.segment.apply.course import Course, written
-from kseg.segment.apply.disk import Disk, remove_if_empty, remove_quietly
+from kseg.segment.apply.disk import DISK, Disk, remove_if_empty, remove_quietly
+from kseg.segment.apply.elsewhere import DONE
 from kseg.segment.apply.journal import Journal, State, discard
 from kseg.segment.apply.journal_lines import COPY, PLAN
 from kseg.segment.apply.journals import unfinished_in
@@ -41,38 +42,65 @@ class Change:
                     path = tail_path(self.journal.place, self.elsewhere, tail.name, tail.position)
                     yield path, tail.name, tail.position
 
-    @contextmanager
-    def quarantine_elsewhere(self) -> Iterator[bool]:
+    def quarantine_elsewhere(self) -> AbstractContextManager[bool]:
         """With the quarantine elsewhere open, no link leading to it; whether there is one. Raises Refused."""
-        if self.elsewhere is None:
-            yield False
-            return
-        try:
-            descriptor = open_without_links(self.elsewhere)
-        except FileNotFoundError:
-            yield False
-            return
-        except (OSError, ValueError) as error:
-            raise Refused(f"{self.journal.path} names a quarantine elsewhere: {error}") from error
-        try:
-            with anchored(self.elsewhere, descriptor):
-                yield True
-        finally:
-            os.close(descriptor)
+        return quarantine_open(self.journal, self.elsewhere)
 
     def clear(self, disk: Disk) -> None:
         """Remove journal, staging and quarantine. Only when the directory is as found: what is removed must be there
         (module proof). Raises OSError and Refused."""
         check_disposable(self.journal, disk)
-        with self.quarantine_elsewhere() as is_there:
-            if is_there:
-                check_copies(self.journal.place, self.files_elsewhere(), disk)
-                for path, _, _ in self.files_elsewhere():
-                    remove_quietly(disk, path)
-        if self.elsewhere is not None and os.path.realpath(self.elsewhere) == self.elsewhere:
-            for path in (self.elsewhere, os.path.dirname(self.elsewhere)):
-                remove_if_empty(disk, path)
+        _clear_elsewhere(self.journal, self.elsewhere, list(self.files_elsewhere()), disk)
         discard(self.journal.place, disk)
+
+
+@contextmanager
+def quarantine_open(journal: Journal, elsewhere: str | None) -> Iterator[bool]:
+    """With a quarantine elsewhere open, no link leading to it; whether there is one. Raises Refused."""
+    if elsewhere is None:
+        yield False
+        return
+    try:
+        descriptor = open_without_links(elsewhere)
+    except FileNotFoundError:
+        yield False
+        return
+    except (OSError, ValueError) as error:
+        raise Refused(f"{journal.path} names a quarantine elsewhere: {error}") from error
+    try:
+        with anchored(elsewhere, descriptor):
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+def _clear_elsewhere(
+    journal: Journal, elsewhere: str | None, files: Sequence[tuple[str, str, int]], disk: Disk
+) -> None:
+    """Remove what a quarantine elsewhere has: each path with the file as found that it is a copy of, and from which position
+    on. Raises OSError and Refused."""
+    with quarantine_open(journal, elsewhere) as is_there:
+        if is_there:
+            check_copies(journal.place, files, disk)
+            for path, _, _ in files:
+                remove_quietly(disk, path)
+    if elsewhere is not None and os.path.realpath(elsewhere) == elsewhere:
+        for path in (elsewhere, os.path.dirname(elsewhere)):
+            remove_if_empty(disk, path)
+
+
+def clear_guard(journal: Journal, disk: Disk) -> None:
+    """Remove the journal of an append that is not to be, and what it kept; the directory is as found. Raises OSError and
+    Refused."""
+    try:
+        elsewhere = journal.elsewhere(disk)
+        names = [str(name) for name in journal.header.get("replaces", ())]
+    except FormatError as error:
+        raise Refused(f"{journal.path} is no journal that can be followed: {error}") from error
+    if elsewhere is not None:
+        files = [(os.path.join(elsewhere, name), name, 0) for name in names]
+        _clear_elsewhere(journal, elsewhere, files, disk)
+    discard(journal.place, disk)
 
 
 def header_of(
@@ -152,8 +180,16 @@ def undo_command(path: str, finish: bool = False) -> str:
 def half_done_sentence(journal: Journal) -> str:
     """What a journal in the way is, and both ways out."""
     path = journal.path
+    if journal.state is State.OUT_OF_REACH:
+        directory, pointer = journal.place.directory, journal.place.pointer(DISK) or path
+        if pointer.endswith(DONE):
+            return f"{pointer}: its journal {path} is not there: mount what it lies on"
+        return (
+            f"{pointer}: a change of {directory} is unfinished, and its journal {path} is not there: mount what it lies on, "
+            f"then `{undo_command(directory)}` goes back, `{undo_command(directory, finish=True)}` goes on"
+        )
     if journal.state is State.UNREADABLE:
-        around = os.path.dirname(path) if not journal.place.in_log_dir else path
+        around = path if journal.place.is_flat else os.path.dirname(path)
         return (
             f"{path} is no journal that can be followed: {journal.fault}; look at what lies there, "
             f"then move {around} away"
@@ -193,7 +229,7 @@ def abandon(journal: Journal, disk: Disk) -> None:
             change_of(journal, disk).clear(disk)
         else:
             check_disposable(journal, disk)
-            discard(journal.place, disk)
+            clear_guard(journal, disk)
         # of a journal that was written before its directory was made
         remove_if_empty(disk, os.path.join(journal.place.directory, KSEG_DIRECTORY))
         if journal.header.get("is_new") is True:  # made for this

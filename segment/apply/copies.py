@@ -30,7 +30,8 @@ from kseg.segment.apply.disk import (
     remove_with_files,
     write_all,
 )
-from kseg.segment.apply.journal import PREFIX, Journal, Place, State, append, read_journal, write_at_once
+from kseg.segment.apply.elsewhere import PREFIX
+from kseg.segment.apply.journal import Journal, Place, State, append, read_journal, write_at_once
 from kseg.segment.apply.journal_lines import COPY, VERSION, Line, encoded
 from kseg.segment.apply.journals import unfinished_in
 from kseg.segment.apply.lock import claimed

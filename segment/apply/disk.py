@@ -355,6 +355,19 @@ def link_or_copy(disk: Disk, source_path: str, path: str) -> int:
     return status.st_ino
 
 
+def make_directories(path: str, disk: Disk) -> None:
+    """Make a directory and those above it that are missing, durably. Raises OSError."""
+    if disk.status(path) is not None:
+        return
+    parent = os.path.dirname(path)
+    make_directories(parent, disk)
+    try:
+        disk.make_directory(path)
+    except FileExistsError:
+        return
+    disk.sync_directory(parent)
+
+
 def remove_if_empty(disk: Disk, path: str) -> None:
     """Remove a directory, unless it is gone already or something lies in it. Raises other OSErrors."""
     try:

@@ -28,6 +28,7 @@ from kseg.segment.apply.change import (
 )
 from kseg.segment.apply.course import Course, Seen
 from kseg.segment.apply.disk import DISK, Disk, checksum, remove_quietly
+from kseg.segment.apply.elsewhere import check_place
 from kseg.segment.apply.journal import (
     Journal,
     Place,
@@ -44,18 +45,17 @@ from kseg.segment.apply.lock import claimed_by_command
 from kseg.segment.apply.proof import check_steps, is_second_name
 from kseg.segment.apply.staging import Staged, Staging, check_inputs, look, unshared
 from kseg.segment.errors import Refused
-from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
 from kseg.segment.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
 from kseg.segment.undisturbed import undisturbed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What was done. journal: for `kseg undo`. quarantine: where what the change took out lies (a directory, or how the
+    """What was done. directory: where. journal: for `kseg undo`. quarantine: where what the change took out lies (a directory, or how the
     names of the files begin; None: nothing was taken out). steps: how many. bytes_written: of new files.
     bytes_kept: in quarantine. not_owned: new files that could not be given the owner they should have."""
 
+    directory: str
     journal: str
     quarantine: str | None
     steps: int
@@ -69,6 +69,7 @@ def apply_plan(
     *,
     journal_id: str,
     quarantine: str | None = None,
+    journal_dir: str | None = None,
     partitions: Sequence[str] = (),
     after: str | None = None,
     told: Mapping[str, object] | None = None,
@@ -77,7 +78,7 @@ def apply_plan(
     """Carry out a plan. The lock of the data directory is the caller's (`lock.locked`), before it plans.
 
     journal_id: of the run (`new_run_id`), the same for all directories it changes. quarantine: a directory
-    elsewhere for what is taken out, made when it is missing. partitions: for the plan of a data directory, the names
+    elsewhere for what is taken out, made when it is missing. journal_dir: the same for the journal. partitions: for the plan of a data directory, the names
     of the partitions in it that the run has changed: undoing this journal undoes theirs too (such a plan may have no
     steps). after: the id of an earlier journal of the same directory, which is undone behind this one. told: for later
     attempts at the same (module attempts). Raises Refused with one sentence: before the change is decided nothing has changed, after it the sentence
@@ -85,7 +86,7 @@ def apply_plan(
     """
     if plan.is_empty and not partitions and after is None:
         raise ValueError("there is nothing to do in an empty plan")
-    place = place_for(plan.directory, journal_id)
+    place = place_for(plan.directory, journal_id, journal_dir, disk)
     with claimed_by_command(plan.directory, disk.follow_links):
         clear_the_way(plan.directory, disk)
         others = {"partitions": list(partitions), "after": after} | ({} if told is None else {"told": told})
@@ -103,7 +104,7 @@ def finish(place: Place, disk: Disk = DISK) -> list[Applied]:
     if not is_there(place, disk):
         raise Refused(f"there is no journal {place.journal}")
     finished = []
-    for each in (*partition_places(read_journal(place, disk)), place):
+    for each in (*partition_places(read_journal(place, disk), disk), place):
         with claimed_by_command(each.directory, disk.follow_links):
             done = finish_claimed(read_journal(each, disk), disk)
             finished += [done] if done is not None else []
@@ -128,6 +129,7 @@ def _decided(
         header = {
             "id": place.id,
             **header_of(plan, steps, inputs, status.st_mtime_ns),
+            "directory": plan.directory if place.home is None else os.path.abspath(plan.directory),
             "quarantine": elsewhere,
             **others,
         }
@@ -148,21 +150,8 @@ def _decided(
 
 def _elsewhere(place: Place, quarantine: str, disk: Disk) -> str:
     """The directory for this change in a quarantine, which must not be where a broker dies of it."""
-    inside = os.path.realpath(quarantine)
-    if inside == os.path.realpath(place.directory) or _is_data_directory(inside):
-        raise Refused(f"{quarantine} is Kafka's and no place for a quarantine")
-    while inside != os.path.dirname(inside):
-        around = os.path.dirname(inside)
-        if own_partition_name(inside) is None and _is_data_directory(around):
-            raise Refused(f"{quarantine} is no place for a quarantine: a broker dies of {inside} in {around}")
-        inside = around
+    check_place(quarantine, place.directory, "quarantine")
     return place.elsewhere(quarantine, disk)
-
-
-def _is_data_directory(path: str) -> bool:
-    """By more than a `.lock`, which others have too."""
-    roles = (Role.META_PROPERTIES, *OFFSET_CHECKPOINT_ROLES)
-    return any(os.path.lexists(os.path.join(path, NAME_BY_ROLE[role])) for role in roles)
 
 
 def _roll_back(place: Place, disk: Disk) -> None:
@@ -191,7 +180,7 @@ def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
     if journal.state is State.ABANDONED:
         abandon(journal, disk)
         return None
-    if journal.state in (State.UNDOING, State.UNDONE, State.UNREADABLE):
+    if journal.state in (State.UNDOING, State.UNDONE, State.UNREADABLE, State.OUT_OF_REACH):
         raise Refused(half_done_sentence(journal))
     if journal.kind != PLAN:
         return _kept(journal, disk)
@@ -221,7 +210,14 @@ def _kept(journal: Journal, disk: Disk) -> Applied:
         append(journal, {"type": "done"}, disk)
     elif journal.state is not State.DONE:
         keep(journal, disk)
-    return Applied(journal=journal.path, quarantine=None, steps=0, bytes_written=0, bytes_kept=0)
+    return Applied(
+        directory=journal.place.directory,
+        journal=journal.path,
+        quarantine=None,
+        steps=0,
+        bytes_written=0,
+        bytes_kept=0,
+    )
 
 
 def _looked(change: Change, disk: Disk) -> dict[str, Seen]:
@@ -314,6 +310,7 @@ def _applied(change: Change, staged: Staged) -> Applied:
     course = change.course
     kept = sum(course.inputs[name].size_bytes for name in course.lost) + sum(t.length for t in course.tails)
     return Applied(
+        directory=change.journal.place.directory,
         journal=change.journal.path,
         quarantine=_quarantine(change),
         steps=len(course.steps),

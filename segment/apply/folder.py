@@ -18,9 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kseg.segment.apply.disk import DISK, Disk, remove_if_empty, remove_quietly
+from kseg.segment.apply.disk import DISK, Disk, make_directories, remove_if_empty, remove_quietly
 from kseg.segment.apply.lock import claimed, is_claimed
-from kseg.segment.apply.staging import make_directories
 from kseg.segment.errors import Refused
 
 SUCCESS = "_SUCCESS"

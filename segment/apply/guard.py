@@ -11,30 +11,47 @@ command wrote can also be kept: the journal is then closed as the directory lies
 A file that has a second name elsewhere (a hard link) is refused: what is written to it would appear there too.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 
-from kseg.segment.apply.change import abandon, clear_the_way, give_back_time, half_done_sentence
+from kseg.segment.apply.change import (
+    abandon,
+    clear_guard,
+    clear_the_way,
+    give_back_time,
+    half_done_sentence,
+    quarantine_open,
+)
 from kseg.segment.apply.course import Seen, is_alike
-from kseg.segment.apply.disk import DISK, Disk, checksum, copy_file, remove_if_empty, remove_quietly
+from kseg.segment.apply.disk import (
+    DISK,
+    Disk,
+    checksum,
+    copy_file,
+    make_directories,
+    remove_if_empty,
+    remove_quietly,
+)
+from kseg.segment.apply.elsewhere import check_place
 from kseg.segment.apply.journal import (
     Journal,
     Place,
     State,
     append,
     begin,
-    discard,
     place_for,
+    put_elsewhere,
     read_journal,
     sync_names,
 )
 from kseg.segment.apply.journal_lines import GUARD
 from kseg.segment.apply.lock import claimed_by_command
-from kseg.segment.apply.proof import check_disposable, has_other_names
+from kseg.segment.apply.proof import check_disposable, has_other_names, is_copy
 from kseg.segment.apply.staging import look
-from kseg.segment.errors import KsegError, Refused
+from kseg.segment.errors import FormatError, KsegError, Refused
 
 
 class Guard:
@@ -57,13 +74,15 @@ class Guard:
         in_log_dir: bool | None = None,
         partitions: Sequence[str] = (),
         new_partitions: Sequence[str] = (),
+        quarantine: str | None = None,
+        journal_dir: str | None = None,
         disk: Disk = DISK,
     ) -> None:
         """grows: files that are there and will only grow. replaces: those that may change anywhere, or go. creates:
         names that are not there. is_new: the directory was made for this, and goes with its way back. in_log_dir:
         whether it is a data directory; None: what it holds tells. partitions: for the journal of a data directory,
         the names of the partitions that change with it, and are undone with it. new_partitions: those of them that are
-        not there yet. The lock of the data directory is the caller's."""
+        not there yet. quarantine, journal_dir: directories elsewhere (`executor.apply_plan`). The lock of the data directory is the caller's."""
         self._disk = disk
         self._stack = ExitStack()
         self._created: set[str] = set()
@@ -71,11 +90,16 @@ class Guard:
         self._replaces = sorted(set(replaces))
         self._is_new, self._partitions = is_new, list(partitions)
         self._new_partitions = list(new_partitions)
-        self.place = (
+        place = (
             place_for(directory, journal_id)
             if in_log_dir is None
             else Place(directory, journal_id, in_log_dir=in_log_dir)
         )
+        self.place = put_elsewhere(place, journal_dir, disk)
+        self._elsewhere: str | None = None
+        if quarantine is not None:
+            check_place(quarantine, directory, "quarantine")
+            self._elsewhere = place.elsewhere(quarantine, disk)
         try:
             self._stack.enter_context(claimed_by_command(directory, disk.follow_links))
             clear_the_way(directory, disk)
@@ -113,7 +137,7 @@ class Guard:
             "id": place.id,
             "kind": GUARD,
             "command": command,
-            "directory": place.directory,
+            "directory": place.directory if place.home is None else os.path.abspath(place.directory),
             "directory_mtime_ns": status.st_mtime_ns,
             "inputs": [[n, seen.size_bytes, seen.mtime_ns, seen.inode] for n, seen in found.items()],
             "grows": self._grows,
@@ -121,12 +145,19 @@ class Guard:
             "is_new": self._is_new,
             "partitions": self._partitions,
             "new_partitions": self._new_partitions,
-            "quarantine": None,
+            "quarantine": self._elsewhere,
         }
         try:
             journal = begin(place, header, disk)
-            kept = {name: copy_file(disk, place.target(name), place.old(name)) for name in self._replaces}
+            if self._elsewhere is not None:
+                make_directories(self._elsewhere, disk)
+            kept = {}
+            for name in self._replaces:
+                path = kept_path(place, self._elsewhere, name)
+                kept[name] = copy_file(disk, place.target(name), path)
             sync_names(place, disk)
+            if self._elsewhere is not None:
+                disk.sync_directory(self._elsewhere)
             return append(journal, {"type": "staged", "kept": kept}, disk)
         except BaseException:
             _roll_back(self.place, disk)
@@ -168,6 +199,11 @@ class Guard:
 
         self.let_go()
         undo(self.place, self._disk)
+
+
+def kept_path(place: Place, elsewhere: str | None, name: str) -> str:
+    """Where the copy of a file that is replaced lies."""
+    return place.old(name) if elsewhere is None else os.path.join(elsewhere, name)
 
 
 def _refused(directory: str, error: OSError, stands: str) -> Refused:
@@ -219,7 +255,8 @@ class GuardWayBack:
             self._new_partitions = [str(name) for name in header.get("new_partitions", ())]
             kept = (journal.line("staged") or {}).get("kept", {})
             self._kept = {str(name): int(crc) for name, crc in kept.items() if name in self._found}
-        except (KeyError, ValueError, TypeError) as error:
+            self._elsewhere = journal.elsewhere(disk)
+        except (KeyError, ValueError, TypeError, FormatError) as error:
             raise Refused(f"{journal.path} is no journal that can be followed: {error}") from error
 
     def files(self) -> Iterator[str]:
@@ -266,12 +303,30 @@ class GuardWayBack:
                 )
         holders = {}
         for name, crc in self._kept.items():
-            path = self._place.old(name)
+            path = self._fetched(name, crc)
             status = self._disk.status(path)
             if status is None or self._checksum(path, status.st_size) != crc:
                 raise Refused(f"cannot undo: {path} is not what was kept there; nothing was changed")
             holders[name] = status.st_ino
         return holders
+
+    def _fetched(self, name: str, crc: int) -> str:
+        """The path beside the journal of what was kept of a file; brought there from a quarantine elsewhere."""
+        disk, path = self._disk, self._place.old(name)
+        if self._elsewhere is None:
+            return path
+        source = kept_path(self._place, self._elsewhere, name)
+        with quarantine_open(self._journal, self._elsewhere) as is_there:
+            if not is_there or disk.status(source) is None:
+                raise Refused(f"cannot undo: {source} is gone; nothing was changed")
+            if disk.status(path) is not None:  # left by an undo that was killed while it copied
+                if not is_copy(path, source, 0, disk):
+                    raise Refused(f"cannot undo: {path} is not what was kept there; nothing was changed")
+                disk.unlink(path)
+            if copy_file(disk, source, path) != crc:
+                disk.unlink(path)
+                raise Refused(f"cannot undo: {source} is not what was kept there; nothing was changed")
+        return path
 
     def _checksum(self, path: str, size_bytes: int) -> int:
         descriptor = self._disk.open_to_read(path)
@@ -306,7 +361,7 @@ class GuardWayBack:
         check_disposable(self._journal, self._disk)
         for name in self._new_partitions:  # made, and not yet written to
             remove_if_empty(self._disk, self._place.target(name))
-        discard(self._place, self._disk)
+        clear_guard(self._journal, self._disk)
         if self._journal.header.get("is_new") is True:
             with suppress(OSError):  # something else is in it by now
                 self._disk.remove_directory(self._place.directory)

@@ -7,7 +7,7 @@ regular files alone):
                                                                   takes out of the partition in old/, both beside it
     a data directory  <log dir>/kseg-journal-<id>.jsonl           the same as kseg-journal-<id>-new-… and -old-…
 
-With a quarantine elsewhere, what is taken out lies in <quarantine>/kseg-<id>/<directory name>.<inode>/.
+Journal and quarantine can lie elsewhere (module elsewhere).
 
 Lines, each one JSON object, in this order:
 
@@ -32,7 +32,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kseg.segment.apply.disk import DISK, Disk, give_owner, remove_if_empty, remove_quietly, write_all
+from kseg.segment.apply import elsewhere
+from kseg.segment.apply.anchors import open_without_links
+from kseg.segment.apply.disk import (
+    DISK,
+    Disk,
+    give_owner,
+    make_directories,
+    remove_if_empty,
+    remove_quietly,
+    write_all,
+)
+from kseg.segment.apply.elsewhere import DONE, OPEN, PREFIX
 from kseg.segment.apply.journal_lines import (
     LIMIT_BYTES,
     PLAN,
@@ -43,7 +54,7 @@ from kseg.segment.apply.journal_lines import (
     is_id,
     is_too_large,
 )
-from kseg.segment.errors import FormatError, cannot_read
+from kseg.segment.errors import FormatError, Refused, cannot_read
 from kseg.segment.partition.directory import (
     PartitionDirectory,
     is_log_directory,
@@ -52,9 +63,9 @@ from kseg.segment.partition.directory import (
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.partition.recognition import list_directory
 
-_FILE = "journal.jsonl"
-PREFIX = "kseg-journal-"  # of the names in a data directory
+_FILE = elsewhere.JOURNAL
 SUFFIX = ".jsonl"
+_KEPT = ".kept"  # a broker takes no file of this name for one of a log
 NOT_OURS = (errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.EISDIR)  # a link, or no directory, or no file
 
 
@@ -66,30 +77,48 @@ def new_run_id(now_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the journal of one directory lies. directory: as shown to the user. in_log_dir: all in regular files."""
+    """Where the journal of one directory lies. directory: as shown to the user. in_log_dir: it is a data directory. home: the
+    directory elsewhere that the journal lies in (module elsewhere); None: it lies here."""
 
     directory: str
     id: str
     in_log_dir: bool
+    home: str | None = None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether everything that lies here are regular files of the directory."""
+        return self.in_log_dir or self.home is not None
 
     @property
     def _base(self) -> str:
-        if self.in_log_dir:
+        if self.is_flat:
             return os.path.join(self.directory, f"{PREFIX}{self.id}")
         return os.path.join(self.directory, KSEG_DIRECTORY, self.id)
 
     @property
     def journal(self) -> str:
+        if self.home is not None:
+            return os.path.join(self.home, _FILE)
         return f"{self._base}{SUFFIX}" if self.in_log_dir else os.path.join(self._base, _FILE)
 
     @property
     def quarantine(self) -> str:
         """As told to the user: the directory, or how the names of its files begin."""
-        return f"{self._base}-old-" if self.in_log_dir else os.path.join(self._base, "old")
+        return f"{self._base}-old-" if self.is_flat else os.path.join(self._base, "old")
+
+    @property
+    def pointers(self) -> tuple[str, str]:
+        """What says in the directory that its journal lies elsewhere: before the change is done, and behind that."""
+        assert self.home is not None
+        path = self.target(elsewhere.pointer_name(self.home, self.id))
+        return f"{path}{OPEN}", f"{path}{DONE}"
 
     @property
     def beginnings(self) -> tuple[str, str]:
         """How the paths of new files and of those taken out begin."""
+        if self.is_flat:
+            return f"{self._base}-new-", f"{self._base}-old-"
         return self._part("new", ""), self._part("old", "")
 
     def new(self, number: int) -> str:
@@ -99,7 +128,16 @@ class Place:
         return self._part("old", name)
 
     def _part(self, kind: str, name: str) -> str:
-        return f"{self._base}-{kind}-{name}" if self.in_log_dir else os.path.join(self._base, kind, name)
+        if self.is_flat:
+            return f"{self._base}-{kind}-{name}{'' if self.home is None else _KEPT}"
+        return os.path.join(self._base, kind, name)
+
+    def kept_name(self, path: str) -> str:
+        """Of which file of the directory what lies at `path` is kept, when `path` is one that `old` gives."""
+        name = os.path.basename(path)
+        if self.is_flat:
+            name = name.removeprefix(os.path.basename(self.beginnings[1]))
+        return name if self.home is None else name.removesuffix(_KEPT)
 
     def target(self, name: str) -> str:
         """A file of the directory itself."""
@@ -107,16 +145,25 @@ class Place:
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Those that belong to the journal, outermost first; none in a data directory."""
-        if self.in_log_dir:
+        """Those here that belong to the journal, outermost first; none in a data directory."""
+        if self.is_flat:
             return ()
         parts = (os.path.join(self._base, part) for part in ("new", "old"))
         return (os.path.dirname(self._base), self._base, *parts)
 
-    def elsewhere(self, quarantine: str, disk: Disk) -> str:
-        """The directory below a quarantine elsewhere that is for this one, however many have its name."""
-        name = f"{os.path.basename(os.path.abspath(self.directory))}.{self.inode(disk):x}"
-        return os.path.join(os.path.realpath(quarantine), f"kseg-{self.id}", name)
+    @property
+    def directories_elsewhere(self) -> tuple[str, ...]:
+        """The same of a journal that lies elsewhere."""
+        return () if self.home is None else (os.path.dirname(self.home), self.home)
+
+    def elsewhere(self, around: str, disk: Disk) -> str:
+        """The directory below one elsewhere that is for this one."""
+        return elsewhere.home(around, self.id, self.directory, self.inode(disk))
+
+    def pointer(self, disk: Disk) -> str | None:
+        """The pointer that lies in the directory, when one does."""
+        there = () if self.home is None else self.pointers
+        return next((path for path in there if disk.status(path) is not None), None)
 
     def inode(self, disk: Disk) -> int:
         """Of the directory."""
@@ -126,8 +173,8 @@ class Place:
         return 0 if status is None else status.st_ino
 
     def files(self, disk: Disk) -> Iterator[str]:
-        """All files that belong to the journal, the journal itself last."""
-        if self.in_log_dir:
+        """All files that belong to the journal, the journal itself last; not its pointer."""
+        if self.is_flat:
             begin = f"{PREFIX}{self.id}-"
             for name in disk.names(self.directory):
                 if name.startswith((f"{begin}new-", f"{begin}old-")):
@@ -140,16 +187,46 @@ class Place:
             yield self.journal
 
 
-def place_for(directory: str, journal_id: str) -> Place:
-    """Where the journal of a change to `directory` belongs."""
+def place_for(directory: str, journal_id: str, journal_dir: str | None = None, disk: Disk = DISK) -> Place:
+    """Where the journal of a change to `directory` belongs. journal_dir: the directory elsewhere that was asked for. Raises
+    Refused when it may not lie there."""
     is_partition = is_partition_directory(directory) or (
         not is_log_directory(directory) and isinstance(list_directory(directory), PartitionDirectory)
     )
-    return Place(directory, journal_id, in_log_dir=not is_partition)
+    return put_elsewhere(Place(directory, journal_id, in_log_dir=not is_partition), journal_dir, disk)
+
+
+def put_elsewhere(place: Place, journal_dir: str | None, disk: Disk) -> Place:
+    """The place with its journal below `journal_dir`, when there is one. Raises Refused when it may not lie there."""
+    if journal_dir is None:
+        return place
+    elsewhere.check_place(journal_dir, place.directory, "journal")
+    try:
+        home = place.elsewhere(journal_dir, disk)
+    except OSError as error:
+        raise cannot_read(place.directory, error) from error
+    elsewhere.check_pointer(home, place.id)
+    return replace(place, home=home)
+
+
+def as_pointed(place: Place, disk: Disk) -> Place:
+    """The place, with its journal elsewhere where a pointer says so. Raises UnreadableInput."""
+    try:
+        for found in filter(None, map(elsewhere.read_pointer, disk.names(place.directory))):
+            if found[0] == place.id:
+                return replace(place, home=place.elsewhere(found[1], disk))
+    except OSError as error:
+        if not isinstance(error, NotADirectoryError):
+            raise cannot_read(place.directory, error) from error
+    return place
 
 
 def place_of(path: str) -> Place | None:
-    """The place that the path of a journal, or of the directory around it, means; None when it means none."""
+    """The place that the path of a journal, or of the directory around it, means; None when it means none. Raises Refused for
+    a journal elsewhere whose directory is not there."""
+    around = os.path.dirname(path) if os.path.basename(path) == _FILE else path
+    if os.path.basename(os.path.dirname(os.path.abspath(around))).startswith("kseg-"):
+        return _place_elsewhere(os.path.realpath(around))
     head, tail = os.path.split(path.rstrip(os.sep) or path)
     if tail == _FILE and os.path.basename(os.path.dirname(head or os.curdir)) == KSEG_DIRECTORY:
         head, tail = os.path.split(head)
@@ -161,6 +238,23 @@ def place_of(path: str) -> Place | None:
     return None
 
 
+def _place_elsewhere(home: str, disk: Disk = DISK) -> Place:
+    """Of the journal that lies there: it names the directory. Raises Refused."""
+    journal_id = os.path.basename(os.path.dirname(home)).removeprefix("kseg-")
+    try:
+        lines = decoded(_content(disk, os.path.join(home, _FILE)), journal_id)
+        directory = str(lines[0]["directory"])
+    except (OSError, ValueError, IndexError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise Refused(f"{home} holds no journal that can be followed: {reason}") from None
+    place = place_for(directory, journal_id)
+    if as_pointed(place, disk).home != home:
+        raise Refused(
+            f"{os.path.join(home, _FILE)} is the journal of {directory}, which does not point to it"
+        )
+    return replace(place, home=home)
+
+
 class State(StrEnum):
     """How far a change has come."""
 
@@ -170,6 +264,7 @@ class State(StrEnum):
     UNDOING = "undoing"
     UNDONE = "undone"  # but for the journal and the quarantine
     UNREADABLE = "unreadable"
+    OUT_OF_REACH = "out-of-reach"  # it lies elsewhere, and nothing is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +291,13 @@ class Journal:
 
     @property
     def is_half_done(self) -> bool:
-        return self.state in (State.APPLYING, State.UNDOING, State.UNDONE, State.UNREADABLE)
+        return self.state in (
+            State.APPLYING,
+            State.UNDOING,
+            State.UNDONE,
+            State.UNREADABLE,
+            State.OUT_OF_REACH,
+        )
 
     def line(self, kind: str) -> Line | None:
         """The last line of a type."""
@@ -213,12 +314,7 @@ class Journal:
         path = self.header.get("quarantine")
         if path is None:
             return None
-        head, tail = os.path.split(str(path))
-        is_ours = (
-            os.path.basename(head) == f"kseg-{self.place.id}"
-            and tail.rpartition(".")[2] == f"{self.place.inode(disk):x}"
-        )
-        if not is_ours or os.path.normpath(str(path)) != path or not os.path.isabs(str(path)):
+        if not elsewhere.is_home(str(path), self.place.id, self.place.inode(disk)):
             raise FormatError(f"it names {path} as its quarantine, which was not made for this directory")
         return str(path)
 
@@ -227,8 +323,12 @@ def read_journal(place: Place, disk: Disk = DISK) -> Journal:
     """A journal from the disk; one that is not there is like one that was not begun. Raises UnreadableInput."""
     try:
         try:
+            if place.home is not None:
+                os.close(open_without_links(place.home))
             data = _content(disk, place.journal)
         except FileNotFoundError:
+            if place.pointer(disk) is not None:
+                return Journal(place, State.OUT_OF_REACH, {}, fault="it is not there")
             data = b""
         has_files = any(path != place.journal for path in place.files(disk))
         lines = decoded(data, place.id)
@@ -253,19 +353,19 @@ _STATES = (
 )
 
 
-def former_place(journal: Journal) -> Place | None:
+def former_place(journal: Journal, disk: Disk = DISK) -> Place | None:
     """Where the earlier journal of the same run lies that is undone behind this one, if there is one."""
     former = journal.header.get("after")
     if not isinstance(former, str) or not is_id(former) or former == journal.place.id:
         return None
-    return replace(journal.place, id=former)
+    return as_pointed(Place(journal.place.directory, former, in_log_dir=journal.place.in_log_dir), disk)
 
 
-def partition_places(journal: Journal) -> list[Place]:
+def partition_places(journal: Journal, disk: Disk = DISK) -> list[Place]:
     """Where the journals of the partitions lie that the same run changed, for the journal of a data directory."""
     names = [str(name) for name in journal.header.get("partitions", ())]
     return [
-        Place(journal.place.target(name), journal.place.id, in_log_dir=False)
+        as_pointed(Place(journal.place.target(name), journal.place.id, in_log_dir=False), disk)
         for name in names
         if journal.place.in_log_dir and name not in ("", ".", "..") and "/" not in name
     ]
@@ -299,6 +399,9 @@ def begin(place: Place, header: Line, disk: Disk) -> Journal:
     """
     status = disk.status(place.directory)
     data = _first_line(header, place.journal)
+    if place.home is not None:
+        _begin_elsewhere(place, place.home, data, status, disk)
+        return Journal(place, State.ABANDONED, header)
     first = place
     if place.directories and disk.status(place.directories[0]) is None:
         first = replace(place, in_log_dir=True)
@@ -321,10 +424,27 @@ def begin(place: Place, header: Line, disk: Disk) -> Journal:
     return Journal(place, State.ABANDONED, header)
 
 
+def _begin_elsewhere(place: Place, home: str, data: bytes, like: os.stat_result | None, disk: Disk) -> None:
+    try:
+        make_directories(home, disk)
+        write_at_once(place.journal, data, None, disk)
+        disk.sync_directory(home)
+        pointer = place.pointers[0]
+        disk.close(disk.create(pointer))
+        if like is not None:
+            give_owner(disk, pointer, like)
+    except BaseException:
+        with suppress(OSError):
+            _withdraw(place, place, like, disk)
+        raise
+
+
 def _withdraw(place: Place, first: Place, status: os.stat_result | None, disk: Disk) -> None:
+    if place.home is not None:
+        remove_quietly(disk, place.pointers[0])
     for each in (place, first):
         remove_quietly(disk, each.journal)
-    for path in reversed(place.directories):
+    for path in reversed((*place.directories, *place.directories_elsewhere)):
         remove_if_empty(disk, path)
     if status is not None:
         disk.change_times(place.directory, status.st_mtime_ns)
@@ -369,6 +489,8 @@ def sync_names(place: Place, disk: Disk) -> None:
 
 def append(journal: Journal, line: Line, disk: Disk) -> Journal:
     """Add a line, durably; the journal with it. Raises OSError; the line is taken back then, if that is possible."""
+    if line["type"] != "done":
+        _point(journal.place, OPEN, disk)
     try:
         before = _content(disk, journal.path)
     except ValueError as error:
@@ -389,16 +511,32 @@ def append(journal: Journal, line: Line, disk: Disk) -> Journal:
             raise
     finally:
         disk.close(descriptor)
+    if line["type"] == "done":
+        with suppress(OSError):  # the journal says so, as long as it is in reach
+            _point(journal.place, DONE, disk)
     lines = (*journal.lines, line)
     return replace(journal, lines=lines, state=_state(lines))
 
 
+def _point(place: Place, how: str, disk: Disk) -> None:
+    """Let the pointer of a journal elsewhere say whether its change is done. Raises OSError."""
+    if place.home is not None:
+        before, now = place.pointers if how == DONE else place.pointers[::-1]
+        if disk.status(before) is not None:
+            disk.rename(before, now)
+            disk.sync_directory(place.directory)
+
+
 def discard(place: Place, disk: Disk) -> None:
     """Remove a journal and all that belongs to it, the journal last. Raises OSError."""
+    pointer = place.pointer(disk)
     for path in place.files(disk):
+        if path == place.journal and pointer is not None:
+            disk.unlink(pointer)  # a pointer without a journal would be one out of reach
+            disk.sync_directory(place.directory)
         with suppress(FileNotFoundError):
             disk.unlink(path)
-    for path in reversed(place.directories):
+    for path in reversed((*place.directories, *place.directories_elsewhere)):
         remove_if_empty(disk, path)
     disk.sync_directory(place.directory)
 
@@ -415,6 +553,8 @@ def has_traces(place: Place, disk: Disk) -> bool:
     """Whether there is a journal, or what a kill left of its removal. Raises UnreadableInput when nobody can tell."""
     try:
         if any(disk.status(path) is not None for path in (place.journal, *place.directories[1:])):
+            return True
+        if place.pointer(disk) is not None:
             return True
         around = place.directories[:1]
         return any(disk.status(path) is not None and not disk.names(path) for path in around)

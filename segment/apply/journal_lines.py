@@ -47,7 +47,7 @@ Line = Mapping[str, Any]
 
 def is_id(text: str) -> bool:
     """Whether a journal may be called that: in a data directory its files are told from others by it."""
-    return _ID.fullmatch(text) is not None and "-new-" not in text and "-old-" not in text
+    return _ID.fullmatch(text) is not None and not any(each in text for each in ("-new-", "-old-", "-at-"))
 
 
 def encoded(line: Line, before: bytes) -> bytes:

@@ -2,9 +2,11 @@
 
 import os
 import stat
+from dataclasses import replace
 
 from kseg.segment.apply.disk import DISK, Disk
-from kseg.segment.apply.journal import NOT_OURS, PREFIX, SUFFIX, Journal, Place, State, read_journal
+from kseg.segment.apply.elsewhere import DONE, PREFIX, read_pointer
+from kseg.segment.apply.journal import NOT_OURS, SUFFIX, Journal, Place, State, place_for, read_journal
 from kseg.segment.apply.journal_lines import is_id
 from kseg.segment.errors import Refused, cannot_read
 from kseg.segment.partition.names import KSEG_DIRECTORY
@@ -29,15 +31,22 @@ def places_in(directory: str, disk: Disk = DISK) -> list[Place]:
     when the place of journals is none."""
     try:
         places = [Place(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
-        places += [Place(directory, name, in_log_dir=True) for name in _log_dir_ids(directory, disk)]
+        names = [name for name in disk.names(directory) if name.startswith(PREFIX)]
+        pointed = _pointed(directory, names, disk)
+        places += pointed
+        ids = _log_dir_ids(names) - {place.id for place in pointed}
+        places += [Place(directory, name, in_log_dir=True) for name in sorted(ids)]
     except OSError as error:
         raise cannot_read(directory, error) from error
     return places
 
 
 def _ends_done(place: Place, disk: Disk) -> bool:
-    """Whether the last line of a journal says so; False when that cannot be told from its last bytes."""
+    """Whether the last line of a journal says so; False when that cannot be told from its last bytes. Of one elsewhere its
+    pointer says so: it need not be in reach."""
     try:
+        if place.home is not None and (place.pointer(disk) or "").endswith(DONE):
+            return True
         status = disk.status(place.journal)
         if status is None:
             return False
@@ -70,11 +79,20 @@ def _partition_ids(directory: str, disk: Disk) -> list[str]:
     return [name for name in names if is_id(name)]
 
 
-def _log_dir_ids(directory: str, disk: Disk) -> list[str]:
+def _pointed(directory: str, names: list[str], disk: Disk) -> list[Place]:
+    """The places of journals that lie elsewhere."""
+    found = dict(filter(None, map(read_pointer, names)))
+    return [
+        replace(place, home=place.elsewhere(around, disk))
+        for id_, around in sorted(found.items())
+        for place in (place_for(directory, id_),)
+    ]
+
+
+def _log_dir_ids(names: list[str]) -> set[str]:
     ids = set()
-    for name in disk.names(directory):
-        if name.startswith(PREFIX):
-            rest = name.removeprefix(PREFIX)
-            id_, _, _ = rest.removesuffix(SUFFIX).partition("-new-")
+    for name in names:
+        if read_pointer(name) is None:
+            id_, _, _ = name.removeprefix(PREFIX).removesuffix(SUFFIX).partition("-new-")
             ids.add(id_.partition("-old-")[0])
-    return sorted(id_ for id_ in ids if is_id(id_))
+    return {id_ for id_ in ids if is_id(id_)}

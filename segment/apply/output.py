@@ -27,12 +27,13 @@ from kseg.segment.apply.disk import (
     copy,
     give_likeness,
     give_owner,
+    make_directories,
     remove_with_files,
     write_all,
 )
 from kseg.segment.apply.journal import Place
 from kseg.segment.apply.lock import claimed
-from kseg.segment.apply.staging import OURS, adopted, check_inputs, make_directories, write_content
+from kseg.segment.apply.staging import OURS, adopted, check_inputs, write_content
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import parse_file_name
 from kseg.segment.plan.pieces import Content, Span, length_of

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kseg.segment.apply.keeping import Keeping
 from kseg.segment.apply.probe import is_known_to_kseg
 from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import Refused
@@ -28,7 +29,8 @@ class ChangeOptions(Protocol):
 
     apply: change the directories; run_id: names the journals of this run. output: make changed copies below this directory
     instead. follow_links: a directory to be changed may be a link. accept_unreadable: bytes that cannot be read count as lost, and are no reason to refuse a change in place.
-    shared: the work is done by attempts in other processes; None: by this process and its workers.
+    shared: the work is done by attempts in other processes; None: by this process and its workers. keeping: where journals
+    and quarantine lie.
     """
 
     @property
@@ -49,6 +51,9 @@ class ChangeOptions(Protocol):
     @property
     def accept_unreadable(self) -> bool: ...
 
+    @property
+    def keeping(self) -> Keeping: ...
+
 
 class Closing(Protocol):
     """Something that is to be let go."""
@@ -61,7 +66,7 @@ class Prepared:
     """A change that was planned and not yet carried out.
 
     result: its row so far. copy: where the changed copy goes, None for a change in place; hard_link: unchanged files of
-    it are links. quarantine: where what is taken out goes, None beside the journal. sources: what the plan takes bytes
+    it are links. sources: what the plan takes bytes
     from and keeps open. told: what the journal shall remember for a later attempt. done: the change, when an earlier
     attempt has made it.
     """
@@ -70,7 +75,6 @@ class Prepared:
     result: Values
     copy: str | None = None
     hard_link: bool = False
-    quarantine: str | None = None
     sources: tuple[Closing, ...] = ()
     told: Mapping[str, object] | None = None
     done: "Applied | None" = None
@@ -137,7 +141,8 @@ def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
             apply_plan(
                 prepared.plan,
                 journal_id=options.run_id,
-                quarantine=prepared.quarantine,
+                quarantine=options.keeping.quarantine,
+                journal_dir=options.keeping.journal_dir,
                 told=prepared.told,
                 disk=disk_for(options.follow_links),
             )

@@ -45,8 +45,8 @@ def _directories(targets: Sequence[Target]) -> Iterator[str]:
 
 
 def is_known_to_kseg(partition_path: str) -> bool:
-    """Whether a partition directory has a place for journals: only then one can lie there."""
-    return os.path.lexists(os.path.join(partition_path, KSEG_DIRECTORY))
+    """Whether a partition directory has a place for journals, or points to one elsewhere: only then there can be one."""
+    return os.path.lexists(os.path.join(partition_path, KSEG_DIRECTORY)) or has_journal(partition_path)
 
 
 def has_journal(log_dir: str) -> bool:

@@ -43,9 +43,7 @@ def check_disposable(journal: Journal, disk: Disk) -> None:
             raise Refused(f"{path} is no file that a change makes; look at it, and remove it")
         if path in new:
             continue
-        name = os.path.basename(path)
-        if place.in_log_dir:
-            name = name.removeprefix(os.path.basename(place.beginnings[1]))
+        name = place.kept_name(path)
         if path != place.old(name):
             raise Refused(f"{path} is no file that {journal.command} makes; look at it, and remove it")
         _check_second_hand(place, path, list(_repeats(path, name)), disk)
@@ -99,7 +97,7 @@ def _files_in(place: Place, disk: Disk) -> set[tuple[int, int]]:
 
 def _is_foreign(place: Place, name: str) -> bool:
     """Whether a name of the directory is none of the files that belong to this very journal."""
-    return not place.in_log_dir or not place.target(name).startswith(place.beginnings)
+    return not place.is_flat or not place.target(name).startswith(place.beginnings)
 
 
 def is_copy(path: str, original: str, position: int, disk: Disk) -> bool:

@@ -26,6 +26,7 @@ from kseg.segment.apply.disk import (
     give_likeness,
     give_owner,
     link_or_copy,
+    make_directories,
     write_all,
 )
 from kseg.segment.apply.journal import Place, sync_names
@@ -243,19 +244,6 @@ def tail_path(place: Place, elsewhere: str | None, name: str, position: int) -> 
     """Where the bytes lie that were cut off a file at `position`."""
     label = f"{name}.from-{position}"
     return place.old(label) if elsewhere is None else os.path.join(elsewhere, label)
-
-
-def make_directories(path: str, disk: Disk) -> None:
-    """Make a directory and those above it that are missing, durably. Raises OSError."""
-    if disk.status(path) is not None:
-        return
-    parent = os.path.dirname(path)
-    make_directories(parent, disk)
-    try:
-        disk.make_directory(path)
-    except FileExistsError:
-        return
-    disk.sync_directory(parent)
 
 
 def adopted(disk: Disk, content: Content, path: str) -> Made | None:

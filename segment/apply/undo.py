@@ -91,7 +91,7 @@ def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
     """
     if not has_traces(place, disk):
         raise Refused(f"there is no journal {place.journal}")
-    former = former_place(read_journal(place, disk))
+    former = former_place(read_journal(place, disk), disk)
     done, journal, way = _all_back(place, disk)
     mtime_ns = None
     if former is not None and is_there(former, disk):
@@ -108,8 +108,10 @@ def undo(place: Place, disk: Disk = DISK) -> list[Undone]:
 
 def _all_back(place: Place, disk: Disk) -> tuple[list[Undone], Journal, "WayBack | None"]:
     """Put back what the change of one directory did there and in its partitions; only its own journal is left."""
-    inside = partition_places(read_journal(place, disk))
-    begun = [replace(each, in_log_dir=True) for each in inside]  # killed before its directory was made
+    inside = partition_places(read_journal(place, disk), disk)
+    begun = [
+        replace(each, in_log_dir=True) for each in inside if each.home is None
+    ]  # killed before its directory was made
     places = [
         place,
         *(each for each in inside if has_traces(each, disk)),
@@ -133,7 +135,7 @@ def _all_back(place: Place, disk: Disk) -> tuple[list[Undone], Journal, "WayBack
 
 def _way_back(journal: Journal, disk: Disk) -> tuple[Journal, "WayBack | None"]:
     """None for a change that was never decided."""
-    if journal.state is State.UNREADABLE:
+    if journal.state in (State.UNREADABLE, State.OUT_OF_REACH):
         raise Refused(half_done_sentence(journal))
     if journal.state is State.ABANDONED:
         return journal, None

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from kseg.segment.apply.change import abandon
+from kseg.segment.apply.change import abandon, half_done_sentence
 from kseg.segment.apply.disk import DISK, disk_for
 from kseg.segment.apply.executor import finish
 from kseg.segment.apply.journal import Journal, Place, State, former_place, is_there, place_of, read_journal
@@ -33,7 +33,8 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
         with locked(log_dirs):
             if go_on:
                 for applied in finish(place, disk_for(follow_links)):
-                    yield Row(_row(applied.journal, "finished") | {"quarantine": applied.quarantine})
+                    row = _row(applied.directory, applied.journal, "finished")
+                    yield Row(row | {"quarantine": applied.quarantine})
             else:
                 for log_dir in log_dirs:
                     _refuse_below_a_marker(place, log_dir)
@@ -44,14 +45,12 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
                 for undone in undo(place, disk_for(follow_links)):
                     row = {"undid": undone.command, "files": list(undone.files)}
                     more = {} if whole is None else {"whole_run": whole}
-                    yield Row(_row(undone.journal, "undone") | row | more)
+                    yield Row(_row(undone.directory, undone.journal, "undone") | row | more)
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
 
 
-def _row(journal: str, state: str) -> dict[str, object]:
-    place = place_of(journal)
-    directory = os.path.dirname(journal) if place is None else place.directory
+def _row(directory: str, journal: str, state: str) -> dict[str, object]:
     return {"type": "result", "command": COMMAND, "directory": directory, "journal": journal, "state": state}
 
 
@@ -79,7 +78,10 @@ def _journals_at(path: str) -> list[Place]:
     journals = journals_in(directory)
     abandoned = [journal.place for journal in journals if journal.state is State.ABANDONED]
     journals = [journal for journal in journals if journal.state is not State.ABANDONED]
-    journals = [journal for journal in journals if journal.is_half_done] or journals
+    in_reach = [journal for journal in journals if journal.state is not State.OUT_OF_REACH]
+    if journals and not in_reach:
+        raise Refused(half_done_sentence(journals[-1]))
+    journals = [journal for journal in in_reach if journal.is_half_done] or in_reach
     followed = {former.id for journal in journals if (former := former_place(journal)) is not None}
     journals = [
         journal for journal in journals if journal.place.id not in followed

@@ -77,7 +77,7 @@ def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
 def _protected(target: PartitionTarget, options: AppendOptions) -> AbstractContextManager[Protection | None]:
     """What stands around a change; a plan only refuses to build on one that was left half done."""
     if options.apply:
-        return Protection(target, options.run_id, options.follow_links)
+        return Protection(target, options.run_id, options.follow_links, options.keeping)
     for directory in (target.log_dir, target.path):
         if directory is not None and os.path.isdir(directory):
             refuse_half_done(directory)

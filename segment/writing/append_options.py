@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from kseg.segment.apply.keeping import BESIDE, Keeping
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
 from kseg.segment.writing.batching import BatchRules
@@ -15,7 +16,7 @@ class AppendOptions:
     journals (`new_run_id`). follow_links: PATH may be a link. ancient: a new PATH becomes a partition of Kafka 0.7.
 
     topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
-    its first line does). accept_unreadable: bytes of it that cannot be read are no reason to refuse. rolls, flush, batches: see there.
+    its first line does). accept_unreadable: bytes of it that cannot be read are no reason to refuse. keeping: where journals and what they keep lie. rolls, flush, batches: see there.
     """
 
     source: str
@@ -29,6 +30,7 @@ class AppendOptions:
     start_offset: int | None = None
     ancient: bool = False
     accept_unreadable: bool = False
+    keeping: Keeping = BESIDE
 
     def __post_init__(self) -> None:
         if self.topic_id is not None:

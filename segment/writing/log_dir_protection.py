@@ -17,6 +17,7 @@ from typing import Self
 from kseg.segment.apply.disk import disk_for
 from kseg.segment.apply.growing import create_file, remove_file, replace_file, temporary_name
 from kseg.segment.apply.guard import Guard
+from kseg.segment.apply.keeping import BESIDE, Keeping
 from kseg.segment.apply.lock import locked
 from kseg.segment.apply.settle import refuse_half_done
 from kseg.segment.errors import FormatError
@@ -42,6 +43,7 @@ def guard_of(
     partitions: Collection[str] = (),
     new_partitions: Collection[str] = (),
     follow_links: bool = False,
+    keeping: Keeping = BESIDE,
 ) -> Guard:
     """The journal of one directory (see `Guard`). A replaced file waits under another name before; one that lies there
     under that name goes."""
@@ -59,6 +61,8 @@ def guard_of(
         in_log_dir=in_log_dir,
         partitions=sorted(partitions),
         new_partitions=sorted(new_partitions),
+        quarantine=keeping.quarantine,
+        journal_dir=keeping.journal_dir,
         disk=disk_for(follow_links),
     )
 
@@ -70,11 +74,19 @@ class LogDirProtection:
     change is there. findings: checkpoints that could not be read, and stay as they are.
     """
 
-    def __init__(self, log_dir: str, command: str, run_id: str, follow_links: bool = False) -> None:
+    def __init__(
+        self,
+        log_dir: str,
+        command: str,
+        run_id: str,
+        follow_links: bool = False,
+        keeping: Keeping = BESIDE,
+    ) -> None:
         self.log_dir = log_dir
         self.findings: list[Finding] = []
         self._command, self._id = command, run_id
         self._follow_links = follow_links
+        self._keeping = keeping
         self._stack = ExitStack()
         self._guard: Guard | None = None
         self._partitions: list[Guard] = []
@@ -115,6 +127,7 @@ class LogDirProtection:
                 replaces=[*there, *(name for name, is_there in others.items() if is_there)],
                 creates=[name for name, is_there in others.items() if not is_there],
                 in_log_dir=True,
+                keeping=self._keeping,
                 partitions=partitions,
                 new_partitions=[
                     name for name in partitions if not os.path.lexists(os.path.join(self.log_dir, name))
@@ -140,6 +153,7 @@ class LogDirProtection:
                 replaces=replaces,
                 is_new=is_new,
                 follow_links=self._follow_links,
+                keeping=self._keeping,
             )
         )
         self._partitions.append(guard)

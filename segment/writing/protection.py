@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from kseg.segment.apply.guard import Guard
+from kseg.segment.apply.keeping import BESIDE, Keeping
 from kseg.segment.apply.settle import refuse_half_done
 from kseg.segment.files import ensure_directory, is_directory
 from kseg.segment.findings import Finding
@@ -25,20 +26,27 @@ COMMAND = "append"
 class Protection:
     """Around one append; a context manager that holds the log dir's lock.
 
-    target: the partition. run_id: the name of the journals. Entering raises Refused when a broker, another kseg
+    target: the partition. run_id: the name of the journals. keeping: where they lie. Entering raises Refused when a broker, another kseg
     or a half-done change is there.
     """
 
-    def __init__(self, target: PartitionTarget, run_id: str, follow_links: bool = False) -> None:
+    def __init__(
+        self,
+        target: PartitionTarget,
+        run_id: str,
+        follow_links: bool = False,
+        keeping: Keeping = BESIDE,
+    ) -> None:
         self.target = target
         self._id = run_id
         self._follow_links = follow_links
+        self._keeping = keeping
         self._stack = ExitStack()
         self._partition: Guard | None = None
         self._log_dir = (
             None
             if target.log_dir is None
-            else LogDirProtection(target.log_dir, COMMAND, run_id, follow_links)
+            else LogDirProtection(target.log_dir, COMMAND, run_id, follow_links, keeping)
         )
 
     def __enter__(self) -> Self:
@@ -86,6 +94,7 @@ class Protection:
                 replaces=replaces,
                 is_new=is_new,
                 follow_links=self._follow_links,
+                keeping=self._keeping,
             )
             self._partition = self._stack.enter_context(guard)
 

@@ -29,9 +29,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from kseg.segment.apply.disk import DISK
+from kseg.segment.apply.disk import DISK, make_directories
 from kseg.segment.apply.journal import new_run_id
-from kseg.segment.apply.staging import make_directories
 from kseg.segment.errors import Refused, UnreadableInput, UsageError
 from kseg.segment.files import read_small
 from kseg.segment.partition.names import STREAM_PREFIX

@@ -234,7 +234,11 @@ def test_one_segment_alone(log_dir: Path, unchanged: Unchanged, capfd: pytest.Ca
     [
         (["--apply", "--output", "x"], "--apply and --output exclude each other"),
         (["--hard-link"], "--hard-link goes with --output"),
-        (["--quarantine", "x"], "--quarantine goes with --apply"),
+        (
+            ["--quarantine", "x", "--output", "y"],
+            "--quarantine goes with a change in place, and not with --output",
+        ),
+        (["--journal", "x", "--output", "y"], "--journal goes with a change in place, and not with --output"),
         (["--policy", "both"], "--policy"),
         (["--topic-id", "nonsense", "--apply"], "nonsense"),
         (["--recovery-point", "-5"], "--recovery-point takes an offset"),

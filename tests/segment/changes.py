@@ -45,12 +45,13 @@ LOG_DIR = {
 @dataclass(frozen=True, slots=True)
 class Case:
     """files: what lies there. steps: of the plan. partition: else it is a data directory. elsewhere: the quarantine is
-    another directory. shared: files with a hard link outside."""
+    another directory. journal_elsewhere: the journal too. shared: files with a hard link outside."""
 
     files: Mapping[str, bytes]
     steps: Callable[[Path], tuple[Step, ...]]
     is_partition: bool = True
     elsewhere: bool = False
+    journal_elsewhere: bool = False
     shared: tuple[str, ...] = ()
 
     def lay(self, root: Path) -> Path:
@@ -188,7 +189,10 @@ CASES = {
     "ring": Case(PARTITION, _in_a_ring),
     "data directory": Case(LOG_DIR, by_image(_checkpoints), is_partition=False),
     "elsewhere": Case(PARTITION, by_image(_mixture), elsewhere=True),
-    "data directory, elsewhere": Case(LOG_DIR, by_image(_checkpoints), is_partition=False, elsewhere=True),
+    "all elsewhere": Case(PARTITION, by_image(_mixture), elsewhere=True, journal_elsewhere=True),
+    "data directory, all elsewhere": Case(
+        LOG_DIR, by_image(_checkpoints), is_partition=False, elsewhere=True, journal_elsewhere=True
+    ),
     "hard links": Case(PARTITION, by_image(_truncate), shared=(LOG, INDEX_9)),
 }
 

@@ -172,7 +172,7 @@ def assert_no_byte_is_lost(start: dict[str, Held], *places: Path) -> None:
         if file.content in contents.values():
             continue
         cut = sorted(
-            (int(path.name.rpartition("-")[2]), content)
+            (int(path.name.removesuffix(".kept").rpartition("-")[2]), content)
             for path, content in contents.items()
             if f"{name}.from-" in path.name
         )

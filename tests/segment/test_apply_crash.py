@@ -50,7 +50,14 @@ class Bench:
 
     def apply(self, disk: Disk = QUICK, journal_id: str = ID) -> None:
         quarantine = str(self.place / "elsewhere") if self._case.elsewhere else None
-        apply_plan(self._case.plan(self.directory), journal_id=journal_id, quarantine=quarantine, disk=disk)
+        journal_dir = str(self.place / "journals") if self._case.journal_elsewhere else None
+        apply_plan(
+            self._case.plan(self.directory),
+            journal_id=journal_id,
+            quarantine=quarantine,
+            journal_dir=journal_dir,
+            disk=disk,
+        )
 
     def apply_again(self) -> None:
         """What the same command does when it is run again."""
@@ -86,6 +93,7 @@ class Bench:
     def leftovers(self) -> list[Path]:
         found = {*self.place.rglob("*")} - {self.directory, *self.directory.iterdir()}
         found -= {self.place / "backup", *(self.place / "backup").glob("*"), self.place / "elsewhere"}
+        found -= {*(self.place / "journals").rglob("*"), self.place / "journals"}  # nothing points to them
         ours = self.directory / ".kseg"
         if ours.is_dir() and not any(ours.iterdir()):  # a kill can come between this directory and the next
             ours.rmdir()

@@ -1,0 +1,14 @@
+"""Where a run leaves its journals and what it takes out, as a value that travels with its options."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Directories that were asked for (module elsewhere); None: beside what changes."""
+
+    journal_dir: str | None = None
+    quarantine: str | None = None
+
+
+BESIDE = Keeping()

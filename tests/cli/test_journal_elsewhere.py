@@ -1,0 +1,67 @@
+"""`--journal DIR` and `--quarantine DIR` of every command that changes something, over whole data directories."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from tests.changing import CHANGINGS, NOW
+from tests.segment.disks import Held, held
+
+
+def all_held(data: Path) -> dict[str, dict[str, Held]]:
+    return {path.name: held(path) for path in (data, *sorted(data.iterdir())) if path.is_dir()}
+
+
+@pytest.mark.evidence("kseg-journal-elsewhere")
+@pytest.mark.parametrize("command", list(CHANGINGS))
+def test_a_run_is_taken_back_from_there(
+    command: str, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data, away = tmp_path / "data", tmp_path / "away"
+    changing = CHANGINGS[command]
+    changing.lay(capture_small, data)
+    words = [word for word in changing.words if word != "--purge"]
+    elsewhere = ["--journal", str(away / "journals"), "--quarantine", str(away / "kept")]
+    start = all_held(data)
+    assert run([*words, *elsewhere, "--json", str(data)]) == 1
+    assert all_held(data) == start and not away.exists()
+    capfd.readouterr()
+    assert run([*words, *elsewhere, "--apply", "--json", str(data)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    journals = [row["journal"] for row in rows if row["type"] == "result" and row["journal"]]
+    assert journals and all(Path(path).is_relative_to(away / "journals") for path in journals)
+    assert not list(data.rglob(".kseg")) and not list(data.rglob("kseg-journal-*.jsonl"))
+    assert all_held(data) != start
+    assert run(["verify", "--quiet", str(data)]) in (0, 1)
+    # on another machine, without that disk
+    (away / "journals").rename(away / "hidden")
+    assert run(["undo", str(data)]) == 4
+    assert "is not there" in capfd.readouterr().err
+    (away / "hidden").rename(away / "journals")
+    assert run(["undo", str(data)]) == 0
+    assert all_held(data) == start
+    assert not list((away / "journals").iterdir()) and not list((away / "kept").glob("*/*/*"))
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_append_too(
+    is_new: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data, away = tmp_path / "data", tmp_path / "away"
+    shutil.copytree(capture_small / "data", data)
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"type":"record","value":"one"}\n' * 3)
+    partition = data / ("new-0" if is_new else "fares-0")
+    start = all_held(data)
+    words = ["append", "--from", str(lines), "--now", NOW, "--apply", "--json", str(partition)]
+    assert run([*words, "--journal", str(away), "--quarantine", str(away)]) == 0
+    (row,) = (json.loads(line) for line in capfd.readouterr().out.splitlines())
+    assert Path(row["journal"]).is_relative_to(away)
+    assert all_held(data) != start
+    assert run(["undo", row["journal"]]) == 0
+    assert all_held(data) == start and not list(away.iterdir())

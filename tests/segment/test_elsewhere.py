@@ -1,0 +1,212 @@
+"""Journals that lie in another directory than what they tell of (`--journal DIR`)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kseg.segment.apply.elsewhere import pointer_name, read_pointer
+from kseg.segment.apply.executor import apply_plan
+from kseg.segment.apply.guard import Guard
+from kseg.segment.apply.journal import Place, State
+from kseg.segment.apply.journals import journals_in, unfinished_in
+from kseg.segment.apply.settle import half_done, half_done_findings, refuse_half_done, settle
+from kseg.segment.apply.undo import undo
+from kseg.segment.apply.work import undo_journal
+from kseg.segment.errors import Refused
+from kseg.segment.events import Failure, Row
+from tests.segment.changes import CASES, COMMAND, EPOCHS, ID, INDEX, LATER, LOG_9, PARTITION, Case
+from tests.segment.disks import QuickDisk, Stopped, StoppingDisk, held
+
+QUICK = QuickDisk()
+CASE = CASES["truncate"]
+
+
+def carry_out(directory: Path, around: Path, disk: QuickDisk = QUICK, journal_id: str = ID) -> str:
+    plan = CASE.plan(directory)
+    return apply_plan(plan, journal_id=journal_id, journal_dir=str(around), disk=disk).journal
+
+
+def half_done_at(directory: Path, around: Path) -> None:
+    for number in range(1000):
+        try:
+            carry_out(directory, around, StoppingDisk(number))
+        except Stopped:
+            if half_done(str(directory)):
+                return
+            settle(str(directory), COMMAND, QUICK)
+            shutil.rmtree(around, ignore_errors=True)  # to what lies there nothing points
+    raise AssertionError("it was never half done")
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_undo_finds_it_by_the_directory_and_by_its_path(tmp_path: Path, name: str) -> None:
+    around = tmp_path / "an other disk"
+    for number, by_path in enumerate((True, False)):
+        directory = CASES[name].lay(tmp_path / str(number))
+        start = held(directory)
+        plan = CASES[name].plan(directory)
+        applied = apply_plan(plan, journal_id=ID, journal_dir=str(around), disk=QUICK)
+        assert Path(applied.journal).is_relative_to(around) and held(directory) != start
+        assert unfinished_in(str(directory)) == []
+        what = applied.journal if by_path else str(directory)
+        (row,) = undo_journal(what, False)
+        assert isinstance(row, Row) and row.values["directory"] == str(directory)
+        assert held(directory) == start
+        assert not list(around.iterdir()) and not list(directory.glob("kseg-*"))
+
+
+def test_what_lies_in_the_directory_takes_no_bytes(tmp_path: Path) -> None:
+    directory = CASE.lay(tmp_path)
+    carry_out(directory, tmp_path / "journals")
+    assert not (directory / ".kseg").exists()
+    pointers = [path for path in directory.glob("kseg-journal-*") if "-at-" in path.name]
+    assert [path.stat().st_size for path in pointers] == [0]
+    # what a broker would take for a file of a log, or for one of its own that it left unfinished
+    known = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".swap", ".cleaned", ".deleted")
+    assert not [path for path in directory.glob("kseg-journal-*") if path.name.endswith(known)]
+
+
+def test_the_same_command_goes_on_and_another_is_told(tmp_path: Path) -> None:
+    directory, around = CASE.lay(tmp_path), tmp_path / "journals"
+    half_done_at(directory, around)
+    (finding,) = half_done_findings(str(directory))
+    assert str(around) in finding.path
+    for other in (refuse_half_done, lambda path: settle(path, "compact", QUICK)):
+        with pytest.raises(Refused, match=f"{around}.*{COMMAND} was interrupted"):
+            other(str(directory))
+    with pytest.raises(Refused, match="was interrupted"):
+        carry_out(directory, tmp_path / "yet another", journal_id=LATER)
+    assert len(settle(str(directory), COMMAND, QUICK)) == 1
+    assert half_done(str(directory)) == []
+
+
+def test_a_disk_that_is_not_mounted_is_in_the_way_only_of_what_is_unfinished(tmp_path: Path) -> None:
+    directory, around, away = CASE.lay(tmp_path), tmp_path / "usb", tmp_path / "away"
+    start = held(directory)
+    half_done_at(directory, around)
+    middle = held(directory)
+    around.rename(away)
+    (journal,) = unfinished_in(str(directory))
+    assert journal.state is State.OUT_OF_REACH
+    for action in (
+        lambda: refuse_half_done(str(directory)),
+        lambda: settle(str(directory), COMMAND, QUICK),
+        lambda: undo(journal.place, QUICK),
+        lambda: carry_out(directory, tmp_path / "other", journal_id=LATER),
+    ):
+        with pytest.raises(Refused, match=f"its journal {around}.* is not there: mount"):
+            action()
+    assert held(directory) == middle
+    away.rename(around)
+    undo(journal.place, QUICK)
+    assert held(directory) == start
+    carry_out(directory, around)
+    around.rename(away)
+    refuse_half_done(str(directory))
+    (failure,) = undo_journal(str(directory), False)
+    assert isinstance(failure, Failure) and "is not there" in failure.sentence
+
+
+def test_one_that_was_planted_is_followed_nowhere(tmp_path: Path) -> None:
+    directory, around = CASE.lay(tmp_path / "one"), tmp_path / "journals"
+    carry_out(directory, around)
+    (pointer,) = (path for path in directory.glob("kseg-journal-*") if "-at-" in path.name)
+    other = CASE.lay(tmp_path / "two")
+    (other / pointer.name.replace(".done", ".open")).touch()
+    (journal,) = unfinished_in(str(other))
+    assert journal.state is State.OUT_OF_REACH, "the journal is of another inode"
+    # a link on the way
+    home = next(around.glob("*/*"))
+    home.rename(tmp_path / "victim")
+    home.symlink_to(tmp_path / "victim")
+    (journal,) = journals_in(str(directory))
+    assert journal.state is State.UNREADABLE and "link" in journal.fault
+    with pytest.raises(Refused, match="link"):
+        undo(journal.place, QUICK)
+    assert len(list((tmp_path / "victim").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "around", ["/mnt/x", "/mnt/with space and % and ü", "/a-at-b/c-old-d/e-new-f.open", "/x.done"]
+)
+def test_a_pointer_reads_back(around: str) -> None:
+    name = pointer_name(f"{around}/kseg-{ID}/orders-0.1f", ID)
+    for suffix in (".open", ".done"):
+        assert read_pointer(name + suffix) == (ID, around)
+    assert "/" not in name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"kseg-journal-{ID}-at-mnt.open",
+        f"kseg-journal-{ID}-at-%2Fmnt%2F..%2Fetc.open",
+        f"kseg-journal-{ID}-at-%2Fmnt%00.open",
+        f"kseg-journal-{ID}-at-%2fmnt.open",
+        f"kseg-journal-{ID}-at-%2Fmnt",
+        f"kseg-journal-{ID}-old-%2Fmnt.open",
+        "kseg-journal-..-at-%2Fmnt.open",
+    ],
+)
+def test_what_is_no_pointer(name: str) -> None:
+    assert read_pointer(name) is None
+
+
+def test_places_where_a_broker_would_die_of_it_are_refused(tmp_path: Path) -> None:
+    data = CASES["data directory"].lay(tmp_path)
+    directory = CASE.lay(data)
+    for around in (data, directory, data / "journals"):
+        with pytest.raises(Refused, match="journal"):
+            carry_out(directory, around)
+    with pytest.raises(Refused, match="too long"):
+        carry_out(directory, tmp_path / "/".join(["long" * 20] * 4))
+
+
+def append_something(directory: Path, around: Path, quarantine: Path | None, disk: QuickDisk) -> None:
+    with Guard(
+        str(directory),
+        "append",
+        journal_id=ID,
+        grows=(LOG_9,),
+        replaces=(INDEX, EPOCHS),
+        quarantine=None if quarantine is None else str(quarantine),
+        journal_dir=str(around),
+        disk=disk,
+    ) as guard:
+        with (directory / LOG_9).open("ab") as log:
+            log.write(b"a batch")
+        (directory / INDEX).write_bytes(b"new entries")
+        disk.rename(str(directory / INDEX), str(directory / EPOCHS))
+        guard.done()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_append_too(tmp_path: Path, apart: bool) -> None:
+    case = Case(PARTITION, lambda _directory: ())
+    quarantine = tmp_path / "kept" if apart else None
+    for number in range(1000):
+        directory, around = case.lay(tmp_path / str(number)), tmp_path / f"journals-{number}"
+        start = held(directory)
+        is_whole = True
+        try:
+            append_something(directory, around, quarantine, StoppingDisk(number))
+        except Stopped:
+            is_whole = False
+        for journal in journals_in(str(directory)):
+            if os.path.exists(journal.path):
+                undo(journal.place, QUICK)
+        assert held(directory) == start, number
+        assert not list(directory.glob("kseg-*"))
+        assert quarantine is None or not list(quarantine.glob("*/*/*"))
+        if is_whole:
+            assert not list(around.iterdir())
+            break
+    assert number > 10
+
+
+def test_a_place_is_a_value() -> None:
+    assert Place("/d", ID, in_log_dir=False, home="/mnt/kseg-x/d.1").is_flat
