@@ -10,8 +10,8 @@ The plan when there are several targets and several jobs:
 3. A worker packs its events into chunks and sends them. The parent always reads the worker whose target is next
    in the output; it reads the others only while less than `AHEAD_BYTES` wait for their turn. A worker that is not
    read blocks in its pipe: that is the back pressure, and the bound on memory.
-4. A worker that dies costs its target a `Failure`; a fresh worker takes what was queued behind it. A signal from outside
-   (out of memory, a page that cannot be read) is the machine's failure, not a bug.
+4. A worker that dies costs its target a `Failure`; a fresh worker takes what was queued behind it. A signal (out of memory,
+   a page that cannot be read) means that the target could not be worked on, whoever is to blame.
 5. Whatever ends the run (all done, Ctrl-C, the consumer leaving) stops the workers. So does the parent's death, at
    once and not when a target is finished: with the parent goes the broker's lock that it held for them.
 
@@ -285,11 +285,10 @@ def _failure_of(path: str, exitcode: int | None) -> Failure:
         name = signal.Signals(-exitcode).name
     except ValueError:
         name = f"signal {-exitcode}"
-    if name in ("SIGSEGV", "SIGABRT", "SIGILL", "SIGFPE"):  # no machine's failure, but the program's own
-        return Failure(path, f"{who} was killed by {name}", BUG_STATUS)
     hint = {
         "SIGBUS": ": a page of a file could not be read",
         "SIGKILL": ": perhaps the system had no memory left (fewer --jobs need less)",
+        **dict.fromkeys(("SIGSEGV", "SIGABRT", "SIGILL", "SIGFPE"), ": bad memory, or a bug in kseg"),
     }.get(name, "")
     return Failure(path, f"{who} was killed by {name}{hint}", UnreadableInput.exit_status)
 

@@ -279,6 +279,16 @@ def data_extents(descriptor: int, position: int, count: int) -> Iterator[tuple[i
         position = stop
 
 
+def mapped(descriptor: int) -> mmap.mmap:
+    """A map of all of an open file that is not empty; what cannot be read in it is zeros. Raises OSError."""
+    view = _Map(descriptor, 0, access=mmap.ACCESS_READ)
+    own = os.dup(descriptor)
+    if not view.watch(own, os.fstat(descriptor)):
+        view.disown()
+        os.close(own)
+    return view
+
+
 def shared_memory(size_bytes: int) -> memoryview:
     """Zeroed memory that this process will share with those it forks."""
     return memoryview(mmap.mmap(-1, size_bytes))
@@ -428,7 +438,7 @@ class NewFile:
         rest = memoryview(data).cast("B")
         try:
             while len(rest):
-                written = os.write(self._descriptor, rest)
+                written = unreadable.write(self._descriptor, rest)
                 self.size_bytes += written
                 rest = rest[written:]
         except OSError as error:

@@ -22,10 +22,13 @@ import os
 from array import array
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import bad_pages
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
@@ -183,9 +186,44 @@ def _joined(found: list[BadArea]) -> Iterator[BadArea]:
         yield held
 
 
+def _known_bytes() -> int:
+    row = memoryview(array("q", bytes(8 * bad_pages.AREA_WIDTH)))
+    total = 0
+    for at in range(bad_pages.count()):
+        bad_pages.area(at, row)
+        total += row[4]
+    return total
+
+
 def is_of_a_place(error: OSError) -> bool:
     """Whether it is an error of some bytes and not of the whole file."""
     return error.errno in _OF_A_PLACE
+
+
+# --- writing
+
+
+def write(descriptor: int, data: "Buffer", position: int | None = None) -> int:
+    """os.write, or os.pwrite, of bytes that may lie in a map.
+
+    Where a program that touches a page is sent a signal, the system gives an error (EFAULT) when it is handed the page. So the
+    pages are touched here, and what can be read of them is written. Raises OSError, with EIO when some cannot be read now:
+    the zeros in their place are nobody's data.
+    """
+    try:
+        return _write(descriptor, data, position)
+    except OSError as error:
+        if error.errno != errno.EFAULT:
+            raise
+    known_bytes = _known_bytes()
+    bad_pages.touch(memoryview(data).cast("B"))
+    if _known_bytes() > known_bytes:
+        raise OSError(errno.EIO, "some bytes that belong there cannot be read")
+    return _write(descriptor, data, position)
+
+
+def _write(descriptor: int, data: "Buffer", position: int | None) -> int:
+    return os.write(descriptor, data) if position is None else os.pwrite(descriptor, data, position)
 
 
 # --- reading

@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.events import Advance, Event, Failure, Work
 from kseg.segment.fanout import BUG_STATUS, Named
 from kseg.spark import errands, tasks
@@ -33,7 +34,7 @@ from kseg.spark.session import NoCluster
 from kseg.spark.shipping import ship_where_missing
 from kseg.spark.sight import landmarks
 from kseg.spark.tasks import Outcome, Share, State, Unit
-from kseg.spark.trouble import is_of_the_node, reason
+from kseg.spark.trouble import is_a_bug, is_of_the_node, reason
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -346,7 +347,8 @@ class _Run(Generic[T, O]):
         self._see_to(error)
         self._close(unit)
         path = unit.target.path
-        return Failure(path, f"the task working on {path} failed on the cluster: {reason(error)}", BUG_STATUS)
+        status = BUG_STATUS if is_a_bug(error) else UnreadableInput.exit_status
+        return Failure(path, f"the task working on {path} failed on the cluster: {reason(error)}", status)
 
     def _see_to(self, error: Exception | None) -> None:
         """Raise what ends the whole run."""

@@ -25,6 +25,12 @@ def is_of_the_node(error: Exception) -> bool:
     return _OF_THE_NODE.search(_said(error)) is not None
 
 
+def is_a_bug(error: Exception) -> bool:
+    """Whether our own Python raised what nobody foresaw; else a process or its machine is gone, or is not able."""
+    said = _said(error)
+    return "Traceback (most recent call last)" in said and not _OURS.search(said)
+
+
 def blindness(error: Exception) -> str | None:
     """The sentence about a node that does not see the files; None when that is not it."""
     found = _BLIND.search(_said(error))

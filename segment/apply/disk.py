@@ -107,7 +107,7 @@ class Disk:
 
     def write(self, descriptor: int, data: "Buffer", position: int) -> int:
         """How many of the bytes were written, as the system has it."""
-        return os.pwrite(descriptor, data, position)
+        return unreadable.write(descriptor, data, position)
 
     def clone(self, source: int, target: int) -> bool:
         """Make the empty file `target` share all blocks of `source`; False where that cannot be."""

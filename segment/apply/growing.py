@@ -9,6 +9,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from kseg.segment import unreadable
 from kseg.segment.apply.anchors import open_file, parent_of
 from kseg.segment.apply.disk import DISK, give_owner, remove_quietly, write_all
 from kseg.segment.errors import Refused
@@ -74,7 +75,7 @@ class LogFile:
         size_bytes = self.size_bytes + len(rest)
         try:
             while len(rest):
-                rest = rest[os.write(self._descriptor, rest) :]
+                rest = rest[unreadable.write(self._descriptor, rest) :]
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, self.size_bytes)

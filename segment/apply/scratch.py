@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 from kseg.segment.apply.disk import DISK, Disk, copy, remove_quietly, write_all
 from kseg.segment.crc import crc32c
 from kseg.segment.errors import Refused
+from kseg.segment.files import mapped
 from kseg.segment.plan.pieces import Made
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class ScratchFile:
         if not self.size_bytes:
             return memoryview(b"")
         if self._map is None:
-            self._map = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+            self._map = mapped(self._descriptor)
         return memoryview(self._map)
 
     @property

@@ -50,7 +50,7 @@ def area(number, out):
 
 
 def touch(view):
-    """Look at each page, so that all can be read by the system: it gives an error where a program would be sent a signal."""
+    """Look at each page, so that the system can read all: it gives an error where a program would be sent a signal."""
     total = 0
     at = 0
     while at < len(view):

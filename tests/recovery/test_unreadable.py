@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -271,3 +272,68 @@ def test_a_file_that_is_cut_off_while_it_is_mapped(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, (done.returncode, done.stderr)
     assert "position=8192, length=191808, error=0" in done.stdout
+
+
+HANDED_OVER = """
+import os, sys
+from kseg.segment.apply.growing import LogFile
+from kseg.segment.apply.scratch import ScratchFile
+from kseg.segment.errors import Refused
+from kseg.segment.files import MappedFile, NewFile
+
+folder = sys.argv[1]
+for kind in (lambda: NewFile(folder + "/new"), lambda: LogFile(folder + "/log", is_new=True), lambda: ScratchFile(folder)):
+    with open(folder + "/evidence", "wb") as evidence:
+        evidence.write(b"x" * 200_000)
+    with MappedFile(folder + "/evidence") as file:
+        os.truncate(folder + "/evidence", 8192)
+        new = kind()
+        new.write(file.view[:8192])
+        try:
+            new.write(file.view[4096:100_000])
+        except Refused as error:
+            print(error)
+        assert file.unreadable()[0][:2] == (8192, 191_808)
+        print(new.size_bytes)
+        new.close()
+"""
+
+
+def test_bytes_that_cannot_be_read_are_handed_to_no_file(tmp_path: Path) -> None:
+    """The system answers EFAULT where a program that touches the page is sent SIGBUS."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", HANDED_OVER, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    why = "some bytes that belong there cannot be read"
+    said = done.stdout.splitlines()
+    assert said[::2] == [f"cannot write {tmp_path}{name}: {why}" for name in ("/new", "/log", "")]
+    assert said[3] == "8192"  # a log that grows has all of a write or nothing
+    assert (tmp_path / "log").read_bytes() == b"x" * 8192
+
+
+STRANGE_SIGNALS = """
+import mmap, os, signal, sys
+from kseg.segment.files import MappedFile
+
+with open(sys.argv[1], "wb") as file:
+    file.write(b"x" * 200_000)
+with MappedFile(sys.argv[1]) as file:
+    if sys.argv[2] == "sent":
+        os.kill(os.getpid(), signal.SIGBUS)
+    else:
+        other = os.open(sys.argv[1] + "-other", os.O_RDWR | os.O_CREAT)
+        os.truncate(other, 200_000)
+        view = mmap.mmap(other, 200_000, access=mmap.ACCESS_READ)
+        os.truncate(other, 0)
+        assert view[100_000] == 0
+print("alive")
+"""
+
+
+@pytest.mark.parametrize("kind", ["sent", "touched"])
+def test_a_signal_that_is_about_no_file_of_ours_does_what_it_always_does(tmp_path: Path, kind: str) -> None:
+    words = [sys.executable, "-P", "-c", STRANGE_SIGNALS, str(tmp_path / "file"), kind]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGBUS, (done.returncode, done.stdout, done.stderr)
+    assert "alive" not in done.stdout

@@ -113,7 +113,7 @@ def test_a_target_that_kills_every_worker_is_named_and_the_others_are_done(
     targets = files(tmp_path / "in", "first", "deadly", "last")
     finished: list[FileTarget] = []
     first, failure, last = shown(fanout.run(moody, targets, Asked(str(diary)), CLUSTER, finished.append))
-    assert isinstance(failure, Failure) and failure.path == targets[1].path and failure.exit_status == 70
+    assert isinstance(failure, Failure) and failure.path == targets[1].path and failure.exit_status == 3
     assert failure.sentence.startswith(f"the task working on {targets[1].path} failed on the cluster: ")
     assert "Python worker" in failure.sentence and "\n" not in failure.sentence
     assert (first, last) == (Text(b"first begins\nfirst ends\n"), Text(b"last begins\nlast ends\n"))

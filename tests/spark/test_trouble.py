@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kseg.spark.trouble import is_of_the_node, reason
+from kseg.spark.trouble import is_a_bug, is_of_the_node, reason
 
 ABORTED = "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0"
 IN_PYTHON = """An exception was thrown from the Python worker:
@@ -62,3 +62,13 @@ def test_what_no_target_is_to_blame_for() -> None:
     assert is_of_the_node(Exception(IN_PYTHON))
     assert is_of_the_node(Exception('java.io.IOException: Cannot run program "python9": error=2'))
     assert not is_of_the_node(Exception("Python worker exited unexpectedly (crashed)"))
+
+
+def test_only_what_our_own_code_did_not_foresee_is_a_bug() -> None:
+    assert is_a_bug(Exception(IN_PYTHON.replace("ModuleNotFoundError", "ZeroDivisionError")))
+    ours = "Traceback (most recent call last):\nkseg.segment.errors.UnreadableInput: cannot read /data\n"
+    for said in ("Python worker exited unexpectedly (crashed)", f"{ABORTED} (TID 7) (n executor 1): {ours}"):
+        assert not is_a_bug(Exception(said))
+    for why in ("Command exited with code 137", "Remote RPC client disassociated"):
+        lost = f"{ABORTED} (TID 7) (n executor 1): ExecutorLostFailure (executor 1 exited) Reason: {why}"
+        assert not is_a_bug(Exception(lost))

@@ -156,20 +156,37 @@ cdef extern from *:
         return 1;
     }
 
+    /* whether the kernel says that what is mapped at an address cannot be had; a signal that a process has sent has no address,
+       and one for an address that is not aligned, or for spoilt memory that nobody has touched yet, is not about a file */
+    static int kseg_is_of_a_page(const siginfo_t *info) {
+        return info->si_code == BUS_ADRERR || info->si_code == BUS_OBJERR || info->si_code == BUS_MCEERR_AR;
+    }
+
+    /* Does what would have been done without this module. */
+    static void kseg_pass_on(int number, siginfo_t *info, void *context) {
+        if (kseg_former.sa_flags & SA_SIGINFO) {
+            kseg_former.sa_sigaction(number, info, context);
+        } else if (kseg_former.sa_handler == SIG_IGN && info->si_code <= 0) {
+            return;  /* the kernel lets nobody ignore a fault of his own */
+        } else if (kseg_former.sa_handler != SIG_DFL && kseg_former.sa_handler != SIG_IGN) {
+            kseg_former.sa_handler(number);
+        } else {
+            signal(number, SIG_DFL);
+            if (info->si_code <= 0) raise(number);  /* it comes when this handler is left, */
+        }                                           /* where a fault happens anew */
+    }
+
     static void kseg_on_fault(int number, siginfo_t *info, void *context) {
         int former_errno = errno, i, is_done = 0;
         char *address = (char *) info->si_addr;
-        for (i = 0; i < kseg_last_map && !is_done; i++) {
+        for (i = 0; i < kseg_last_map && !is_done && kseg_is_of_a_page(info); i++) {
             const kseg_map *map = &kseg_maps[i];
             if (__atomic_load_n(&map->is_used, __ATOMIC_ACQUIRE) && map->start <= address
                 && address - map->start < (map->length + KSEG_PAGE - 1) / KSEG_PAGE * KSEG_PAGE)
                 is_done = kseg_replace(map, map->start + (address - map->start) / KSEG_PAGE * KSEG_PAGE);
         }
         errno = former_errno;
-        if (is_done) return;
-        if (kseg_former.sa_flags & SA_SIGINFO) kseg_former.sa_sigaction(number, info, context);
-        else if (kseg_former.sa_handler != SIG_DFL && kseg_former.sa_handler != SIG_IGN) kseg_former.sa_handler(number);
-        else signal(number, SIG_DFL);  /* the instruction is carried out again, and ends the process */
+        if (!is_done) kseg_pass_on(number, info, context);
     }
 
     static int kseg_start(void) {
