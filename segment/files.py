@@ -110,9 +110,15 @@ class MappedFile:
         status = self._status
         found = _Map(self._descriptor, status.st_size, access=mmap.ACCESS_READ)
         found.madvise(mmap.MADV_RANDOM if random_access else mmap.MADV_SEQUENTIAL)
-        if found.watch(self._descriptor, status) or _is_whole(self._descriptor, found, status):
+        if found.watch(self._descriptor, status):
             return found
-        copy = _copied(self._descriptor, status)
+        try:
+            if _is_whole(self._descriptor, found, status):
+                return found
+            copy = _copied(self._descriptor, status)
+        except BaseException:
+            found.disown()
+            raise
         found.disown()
         found.close()
         return copy
@@ -204,17 +210,19 @@ DISK = Reader()
 
 def _content(descriptor: int, status: os.stat_result, most_bytes: int, start: int = 0) -> bytes:
     """What lies in a file from `start` on; zeros where it cannot be read. Raises OSError."""
+    failed: OSError | None = None
     if not bad_pages.count():
         try:
             data = unreadable.pread(descriptor, most_bytes, start)
         except OSError as error:
             if not unreadable.is_of_a_place(error):
                 raise
+            failed = error
         else:
             # a read ends early before what cannot be read, too
             if start + len(data) >= min(start + most_bytes, os.fstat(descriptor).st_size):
                 return data
-    return unreadable.read_around(descriptor, status, start, most_bytes)
+    return unreadable.read_around(descriptor, status, start, most_bytes, failed)
 
 
 def _is_whole(descriptor: int, view: mmap.mmap, status: os.stat_result) -> bool:

@@ -8,7 +8,8 @@ Reading wears out a dying disk, so it is asked as little as can be:
 1. Large reads first. One that fails is divided, by 16 each time, down to the sectors of one page; those are read past the page
    cache where the file system allows it, since a block that cannot be read mostly has one bad sector of eight.
 2. A read that ends early has met the bad spot, and only its page is divided.
-3. No sector that was found bad is asked for again, by this process or by one that it forks later.
+3. No sector that was found bad is asked for again, by this process or by one that it forks later: the rest of its page is
+   read past the cache as well, since the cache reads whole pages.
 4. An error of the file itself (a server that is gone) ends the reading of this file.
 
 Mapped files are read by the system, in large pieces too; for what happens there when a page cannot be read, see `kernel.in_c.faults`.
@@ -105,6 +106,16 @@ def findings() -> Iterator[Finding]:
     for identity, (path, size_bytes) in sorted(_state.opened.items(), key=lambda item: item[1].path):
         for area in areas(identity):
             yield _finding(path, size_bytes, area)
+
+
+def is_known(descriptor: int, position: int, count: int) -> bool:
+    """Whether a read of these bytes of an open file would ask for some that are known to be bad."""
+    if not bad_pages.count():
+        return False
+    start = position // PAGE_BYTES * PAGE_BYTES
+    return bool(
+        areas(identity_of(os.fstat(descriptor)), start, position + count + -(position + count) % PAGE_BYTES)
+    )
 
 
 def taken() -> list[Finding]:
@@ -251,10 +262,12 @@ def pread_past_the_cache(descriptor: int, count: int, position: int) -> bytes:
         buffer.close()
 
 
-def read_around(descriptor: int, status: os.stat_result, position: int, count: int) -> bytes:
+def read_around(
+    descriptor: int, status: os.stat_result, position: int, count: int, failed: OSError | None = None
+) -> bytes:
     """`count` bytes of an open file (fewer at its end), with zeros for what cannot be read, which is noted.
 
-    Raises OSError for an error that is not of a place in the file.
+    failed: how a read of all of it has just failed, while nothing was known to be bad. Raises OSError for an error that is not of a place in the file.
     """
     identity = identity_of(status)
     count = max(0, min(count, status.st_size - position))
@@ -263,7 +276,7 @@ def read_around(descriptor: int, status: os.stat_result, position: int, count: i
     for area in (*areas(identity, position, position + count), None):
         stop = position + count if area is None else min(area.position, position + count)
         if at < stop:
-            _Reading(descriptor, status, position, out).between(at, stop)
+            _Reading(descriptor, status, position, out).beside_what_is_known(at, stop, failed)
         at = stop if area is None else max(at, area.end)
     return bytes(out)
 
@@ -277,19 +290,38 @@ class _Reading:
         self._origin = origin
         self._out = out
 
-    def between(self, start: int, stop: int) -> None:
+    def beside_what_is_known(self, start: int, stop: int, failed: OSError | None) -> None:
+        """A range that holds no area known to be bad; there may be some in its first and its last page."""
+        head = min(stop, start + -start % PAGE_BYTES) if self._is_known_page(start) else start
+        tail = max(head, stop - stop % PAGE_BYTES) if self._is_known_page(stop) else stop
+        if start < head:
+            self._sectors(start, head, None)
+        if head < tail:
+            self._between(head, tail, failed)
+        if tail < stop:
+            self._sectors(tail, stop, None)
+
+    def _is_known_page(self, position: int) -> bool:
+        page = position // PAGE_BYTES * PAGE_BYTES
+        return bool(areas(self._identity, page, page + PAGE_BYTES))
+
+    def _between(self, start: int, stop: int, failed: OSError | None) -> None:
         waiting = [(start, stop)]
         while waiting:
             at, end = waiting.pop()
+            wanted = min(LARGE_BYTES, end - at)
             try:
-                data = pread(self._descriptor, min(LARGE_BYTES, end - at), at)
+                if failed is not None:
+                    raise failed
+                data = pread(self._descriptor, wanted, at)
             except OSError as error:
+                failed = None
                 if error.errno not in _OF_A_PLACE:
                     raise
                 if end - at > PAGE_BYTES:
-                    waiting += reversed(_shares(at, min(end, at + LARGE_BYTES), end))
+                    waiting += reversed(_shares(at, at + wanted, end))
                 else:
-                    self._sectors(at, end)
+                    self._sectors(at, end, error)
                 continue
             if not data:
                 if os.fstat(self._descriptor).st_size <= at:
@@ -299,14 +331,16 @@ class _Reading:
                 return
             self._put(at, data)
             at += len(data)
-            if at < end:
+            if len(data) == wanted:
+                waiting += [(at, end)] if at < end else []
+            else:
                 # it ended early: before a bad spot, which is in this page
                 page_end = min(end, at // PAGE_BYTES * PAGE_BYTES + PAGE_BYTES)
                 waiting += [(page_end, end)] if page_end < end else []
                 waiting.append((at, page_end))
 
-    def _sectors(self, start: int, stop: int) -> None:
-        """The parts of one page, each read once."""
+    def _sectors(self, start: int, stop: int, failed: OSError | None) -> None:
+        """The parts of one page, each read once. failed: how the page could not be read as a whole."""
         read, step = pread_past_the_cache, SECTOR_BYTES
         at = start // SECTOR_BYTES * SECTOR_BYTES
         while at < stop:
@@ -316,7 +350,9 @@ class _Reading:
                 if error.errno in (errno.EINVAL, errno.EOPNOTSUPP) and read is pread_past_the_cache:
                     read, step = pread, self._block_bytes
                     at = start // step * step
-                    continue
+                    if failed is None or step < PAGE_BYTES:
+                        continue
+                    error = failed  # nothing smaller can be asked for
                 if error.errno not in _OF_A_PLACE:
                     raise
                 self._note(at, min(step, self._size_bytes - at), error.errno or errno.EIO)
@@ -332,7 +368,9 @@ class _Reading:
         self._out[at : at + len(piece)] = piece
 
     def _note(self, position: int, length: int, error: int) -> None:
-        bad_pages.note(*self._identity, position, length, error)
+        """Raises OSError when too many are known: zeros that nobody knows of would be taken for the file's."""
+        if not bad_pages.note(*self._identity, position, length, error):
+            raise OSError(errno.EIO, "too many places cannot be read")
 
 
 def _shares(start: int, stop: int, end: int) -> list[tuple[int, int]]:

@@ -65,17 +65,19 @@ class Disk:
 
     def read(self, descriptor: int, count: int, position: int) -> bytes:
         """At most `count` bytes from `position`; fewer only at the end. Raises OSError where one of them cannot be read."""
-        try:
-            return os.pread(descriptor, count, position)
-        except OSError as error:
-            if not unreadable.is_of_a_place(error):
-                raise
-            # the system reads blocks: the bad sector may be beside what is wanted
-            status = os.fstat(descriptor)
-            data = unreadable.read_around(descriptor, status, position, count)
-            if unreadable.areas(unreadable.identity_of(status), position, position + count):
-                raise
-            return data
+        if not unreadable.is_known(descriptor, position, count):
+            try:
+                return os.pread(descriptor, count, position)
+            except OSError as error:
+                if not unreadable.is_of_a_place(error):
+                    raise
+        # the system reads blocks: the bad sector may be beside what is wanted
+        status = os.fstat(descriptor)
+        data = unreadable.read_around(descriptor, status, position, count)
+        bad = unreadable.areas(unreadable.identity_of(status), position, position + count)
+        if bad:
+            raise OSError(bad[0].error or errno.EIO, bad[0].words)
+        return data
 
     def data_extents(self, descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
         """Where the bytes of a range of an open file lie (position, length); between them are holes, which read as
@@ -121,6 +123,8 @@ class Disk:
 
     def copy_range(self, source: int, position: int, count: int, target: int, target_position: int) -> int:
         """Let the kernel copy bytes; how many it did, 0 where it cannot or `source` ends."""
+        if unreadable.is_known(source, position, count):
+            return 0
         try:
             return os.copy_file_range(source, target, count, position, target_position)
         except OSError as error:

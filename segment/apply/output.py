@@ -196,8 +196,12 @@ class _Copying:
             self._copy(token, path, size_bytes)
 
     def _linked(self, source: str, path: str, size_bytes: int) -> bool:
+        origin = os.path.join(self._plan.directory, source)
+        status = self._disk.status(origin)
+        if status is not None and unreadable.areas(unreadable.identity_of(status)):
+            return False  # a second name would be one of the same bad sectors
         try:
-            self._disk.link(os.path.join(self._plan.directory, source), path)
+            self._disk.link(origin, path)
         except OSError as error:
             if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS):
                 return False
@@ -211,16 +215,13 @@ class _Copying:
         try:
             target = disk.create(path)
             try:
-                if disk.clone(origin, target):
+                is_whole = not unreadable.is_known(
+                    origin, 0, size_bytes
+                )  # else it would share the bad sectors
+                if is_whole and disk.clone(origin, target):
                     self._done.bytes_shared += size_bytes
                 else:
-                    try:
-                        copy(disk, origin, 0, size_bytes, target, 0)
-                        crc = checksum(disk, origin, 0, size_bytes)
-                    except OSError as error:
-                        if not unreadable.is_of_a_place(error):
-                            raise
-                        crc = self._rescued(origin, target, size_bytes)
+                    crc = self._copied(origin, target, size_bytes)
                     self._done.bytes_copied += size_bytes
                     disk.hurry(target)
                     self._check(path, target, size_bytes, crc)
@@ -229,6 +230,16 @@ class _Copying:
                 disk.close(target)
         finally:
             disk.close(origin)
+
+    def _copied(self, origin: int, target: int, size_bytes: int) -> int:
+        """Copy a file, or what can be read of it; the CRC-32C of what should lie there now."""
+        try:
+            copy(self._disk, origin, 0, size_bytes, target, 0)
+            return checksum(self._disk, origin, 0, size_bytes)
+        except OSError as error:
+            if not unreadable.is_of_a_place(error):
+                raise
+            return self._rescued(origin, target, size_bytes)
 
     def _rescued(self, origin: int, target: int, size_bytes: int) -> int:
         """Copy what can be read of a file, with zeros for the rest; the CRC-32C of what was written."""

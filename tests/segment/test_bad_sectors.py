@@ -1,0 +1,134 @@
+"""Files on a disk with bad sectors: what can be read is read, and the disk is asked as little as can be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from kseg.segment import unreadable
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.files import MappedFile, read_end, read_small
+from kseg.segment.kernel import bad_pages
+from tests.bad_sectors import SECTOR_BYTES, BadSectors, bad_sectors, units
+
+CASES = int(os.environ.get("KSEG_BAD_SECTORS", "60"))
+SEED = int(os.environ.get("KSEG_BAD_SECTORS_SEED", "1"))
+SIZES = (1, 511, 512, 513, 4095, 4096, 4097, 20_000, 32_768, 32_769, 70_001, 300_000, 1_048_576, 2_500_000)
+# one MiB, 64 KiB, a page, a sector; and the attempt to map it in
+MOST_READS_OF_A_SECTOR = 5
+
+
+def spoilt(lots: random.Random, size_bytes: int) -> list[int]:
+    """Some sectors: the first, the last (partial) one, and others, alone and in rows."""
+    last = (size_bytes - 1) // SECTOR_BYTES
+    found = {sector for sector in (0, last) if lots.random() < 0.3}
+    for _ in range(lots.randrange(5)):
+        start = lots.randrange(last + 1)
+        found.update(range(start, min(last + 1, start + lots.choice((1, 1, 2, 9, 40)))))
+    return sorted(found or {lots.randrange(last + 1)})
+
+
+def areas_of(path: Path) -> list[tuple[int, int]]:
+    return [(area.position, area.length) for area in unreadable.areas(unreadable.identity_of(path.stat()))]
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+@pytest.mark.parametrize("sector_bytes", [512, 4096])
+@pytest.mark.parametrize("ends_early", [True, False])
+def test_whatever_the_disk_is_like_all_but_the_bad_sectors_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_direct: bool, sector_bytes: int, ends_early: bool
+) -> None:
+    lots = random.Random(SEED)
+    disk = bad_sectors(monkeypatch, BadSectors(sector_bytes, is_direct, ends_early))
+    for number in range(CASES // 4):
+        bad_pages.forget()
+        disk.failed_alone.clear()
+        disk.failed.clear()
+        path = tmp_path / str(number)
+        size = lots.choice(SIZES)
+        path.write_bytes(lots.randbytes(size))
+        sectors = spoilt(lots, size)
+        disk.spoil(path, sectors)
+        told = f"KSEG_BAD_SECTORS_SEED={SEED}, case {number}: {size} bytes, sectors {sectors}"
+        expected, lost = disk.content(path), disk.lost(path)
+        for _ in range(2):
+            with MappedFile(path) as file:
+                assert file.view == expected, told
+                assert [(area.position, area.length) for area in file.unreadable()] == lost, told
+        assert read_small(path) == expected, told
+        assert read_end(path, 700) == (size, expected[-700:]), told
+        assert areas_of(path) == lost, told
+        # in whatever way it was asked for afterwards, no sector was asked for again
+        assert disk.failed_alone, told
+        assert set(disk.failed_alone.values()) == {1}, told
+        assert max(disk.failed.values()) <= MOST_READS_OF_A_SECTOR, told
+        status = path.stat()
+        per = disk.smallest_bytes // SECTOR_BYTES
+        asked = {sector // per for device, inode, sector in ((*file, at) for file, at in disk.failed_alone)}
+        assert asked == set(units(disk, path)) and status.st_size == size, told
+
+
+def test_a_sector_that_can_be_read_at_last_is_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = bad_sectors(monkeypatch, BadSectors(failures=2))
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(30_000))
+    disk.spoil(path, [7, 30])
+    assert read_small(path) == path.read_bytes()
+    assert areas_of(path) == []
+    assert disk.failed_alone == {} and disk.failed
+
+
+def test_a_large_healthy_part_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = bad_sectors(monkeypatch, BadSectors())
+    path = tmp_path / "file"
+    path.write_bytes(bytes(5 << 20))
+    disk.spoil(path, [4001])
+    calls: list[tuple[int, int]] = []
+    pread = os.pread
+
+    def noted(descriptor: int, count: int, position: int) -> bytes:
+        calls.append((count, position))
+        return pread(descriptor, count, position)
+
+    monkeypatch.setattr(os, "pread", noted)
+    with MappedFile(path) as file:
+        assert [(area.position, area.length) for area in file.unreadable()] == [(4001 * 512, 512)]
+    assert len(calls) == 5 + 16 + 16  # MiB, 64 KiB of the bad one, pages of the bad one of these
+    assert disk.failed_reads <= MOST_READS_OF_A_SECTOR
+
+
+@pytest.mark.parametrize("error", [errno.ESTALE, errno.ENOTCONN])
+def test_an_error_of_the_file_itself_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    disk = bad_sectors(monkeypatch, BadSectors(error=error))
+    for size in (3000, 300_000):
+        path = tmp_path / str(size)
+        path.write_bytes(bytes(size))
+        disk.spoil(path, range(size // 512))
+        disk.failed_reads = 0
+        with pytest.raises(UnreadableInput, match=os.strerror(error)):
+            MappedFile(path)
+        assert disk.failed_reads <= 2
+
+
+def test_more_bad_areas_than_can_be_noted_are_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file whose losses nobody could tell is not read at all, rather than with zeros that nobody knows of."""
+    disk = bad_sectors(monkeypatch, BadSectors())
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * (6 << 20))
+    disk.spoil(path, range(0, 2 * 5000, 2))
+    with pytest.raises(UnreadableInput, match="too many"):
+        MappedFile(path)
+    other = tmp_path / "healthy"
+    other.write_bytes(b"y" * 5000)
+    assert read_small(other) == b"y" * 5000
+    bad_pages.forget()
