@@ -164,7 +164,7 @@ def told_plan(
     """The closing plan as it is told: a marker that only comes back is no change, and one that stays away is one."""
     marking = _marking(plan.directory, outcomes, mark_clean, marker)
     steps = [step for step in plan.steps if step.name != MARKER]
-    is_same = marker is not None and marker.content == marking.content
+    is_same = marker is not None and marker.content is not None and marker.content == marking.content
     if not marking.is_left and not is_same:
         steps += marking.steps(marker is not None)
     return replace(plan, steps=tuple(steps))
@@ -210,7 +210,7 @@ def _marking(
         is_left = is_there and marker is not None and marker.content == content
         return _Marking(True, content, "every log of the data directory is sound and synced", is_left)
     is_concerned = not is_there or any(outcome.changed for outcome in outcomes)
-    if marker is None or not is_concerned:
+    if marker is None or not (is_concerned or marker.content is None):
         return _Marking(is_left=True)
     seen = {outcome.name for outcome in outcomes} if looked_at is None else looked_at
     others = [found for found in partitions_in(log_dir) if found[1] not in seen]

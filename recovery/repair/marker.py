@@ -22,6 +22,7 @@ from contextlib import suppress
 
 from kseg.recovery.repair.checkpoints import PartitionOutcome
 from kseg.recovery.verify.clean_stop import lies_in
+from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
@@ -43,7 +44,8 @@ class Marker:
     def content(self) -> bytes | None:
         """None when it cannot be read. Not read before somebody asks: a look leaves its trace in the time of access."""
         with suppress(UnreadableInput):
-            return read_small(self.path)
+            content = read_small(self.path)
+            return None if unreadable.bytes_of(self.path) else content  # zeros in its place say nothing
         return None
 
 

@@ -87,6 +87,13 @@ def begin_copies(output: str, command: str, run_id: str, disk: Disk = DISK) -> P
     return place
 
 
+def clear_begun(output: str, disk: Disk = DISK) -> list[str]:
+    """Remove what killed runs left of an output that has not come to be; what was removed. Raises OSError."""
+    output = os.path.abspath(output)
+    made = _missing(output, disk)
+    return _Begun(made[-1], Place(output, "", in_log_dir=True)).clear_others(disk) if made else []
+
+
 class _Begun:
     """An output that is not there yet is made under another name, and gets its own together with its journal: a kill
     between the two would leave a directory of which nobody knows whose it is. top: the outermost directory to be made."""
@@ -100,12 +107,15 @@ class _Begun:
         """Where what will have this path lies meanwhile."""
         return self.folder + path[len(self.top) :]
 
-    def clear_others(self, disk: Disk) -> None:
-        """Remove what killed runs left. Raises OSError."""
+    def clear_others(self, disk: Disk) -> list[str]:
+        """Remove what killed runs left; what was removed. Raises OSError."""
         parent = os.path.dirname(self.top)
-        for name in disk.names(parent) if disk.status(self.top) is None else ():
-            if name.startswith(self._before) and name.endswith("-begun"):
-                self._remove(os.path.join(parent, name), disk)
+        names = disk.names(parent) if disk.status(self.top) is None else ()
+        begun = [name for name in names if name.startswith(self._before) and name.endswith("-begun")]
+        left = [os.path.join(parent, name) for name in begun]
+        for folder in left:
+            self._remove(folder, disk)
+        return left
 
     def _remove(self, folder: str, disk: Disk) -> None:
         status = disk.status(folder)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 from kseg.segment.apply.change import abandon, half_done_sentence
+from kseg.segment.apply.copies import clear_begun
 from kseg.segment.apply.disk import DISK, disk_for
 from kseg.segment.apply.executor import finish
 from kseg.segment.apply.journal import Journal, Place, State, former_place, is_there, place_of, read_journal
@@ -28,6 +29,10 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
     directory may be a link. What cannot be is a Failure.
     """
     try:
+        if not os.path.lexists(path) and (begun := _begun_at(path)):
+            for folder in begun:
+                yield Row(_row(path, folder, "undone") | {"undid": "the copy", "files": []})
+            return
         *abandoned, place = _journals_at(path)
         log_dirs = _log_dirs_of(place)
         with locked(log_dirs):
@@ -48,6 +53,14 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
                     yield Row(_row(undone.directory, undone.journal, "undone") | row | more)
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
+
+
+def _begun_at(path: str) -> list[str]:
+    """Clears away what a run that was killed at its start has left of an output that is not there. Raises Refused."""
+    try:
+        return clear_begun(path)
+    except OSError as error:
+        raise Refused(f"cannot remove what lies beside {path}: {error.strerror}") from error
 
 
 def _row(directory: str, journal: str, state: str) -> dict[str, object]:

@@ -130,6 +130,10 @@ class Bench:
             wrong = [] if contents(root) == self.planned else [f"undo again ends with: {again.said}"]
             return wrong + [f"left behind: {name}" for name in litter(root)]
         whole = root / ("out" if self.case.has_output else "data")
+        if self.case.has_output and not whole.exists() and litter(root):  # it was killed before there was one
+            undone = self.machine.run(["undo", str(whole)], root)
+            if undone.status:
+                return [f"undo of what is not there yet ends with {undone.status}: {undone.said}"]
         for directory in (whole, *sorted(whole.glob("*/"))):
             for _ in range(4):
                 if not any(_OURS.search(name) for name in _names(directory)):

@@ -14,7 +14,9 @@ import pytest
 from kseg.segment.apply.disk import Disk
 from kseg.segment.apply.executor import apply_plan
 from kseg.segment.apply.output import write_copy
+from kseg.segment.apply.work import undo_journal
 from kseg.segment.errors import KsegError, Refused
+from kseg.segment.events import Failure, Row
 from tests.segment.changes import CASES, COMMAND, EPOCHS, LOG, PARTITION, Case
 from tests.segment.disks import CountingDisk, FailingDisk, QuickDisk, held, survives
 from tests.trees import tree_state, unchanged
@@ -156,3 +158,18 @@ def test_an_error_of_the_system_is_one_sentence_and_leaves_no_copy(root: Path) -
         if not disk.failed:
             break
     assert plan.command == COMMAND and number > 40
+
+
+@pytest.mark.parametrize("output", ["out", "not/there/out"])
+def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(root: Path, output: str) -> None:
+    """Before the output has its name there is nothing in its place to name to undo."""
+    (root / "other").mkdir()
+    top = output.split("/")[0]
+    begun = root / f".{top}.kseg-20260101T120000Z-7f59ab8c-begun" / output.partition("/")[2]
+    begun.mkdir(parents=True)
+    (begun / "kseg-journal-20260101T120000Z-7f59ab8c.jsonl").touch()
+    (told,) = undo_journal(str(root / output), False)
+    assert isinstance(told, Row) and told.values["state"] == "undone"
+    assert [path.name for path in root.iterdir()] == ["other"]
+    (again,) = undo_journal(str(root / output), False)
+    assert isinstance(again, Failure) and again.exit_status == 3

@@ -1,0 +1,277 @@
+"""Every command on whole partitions and data directories whose files have bad sectors, against what a plain reader finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.kernel import bad_pages
+from tests.bad_sectors import BadSectors, bad_sectors
+from tests.segment.plain_reader import batches
+
+CASES = int(os.environ.get("KSEG_BAD_SECTOR_RUNS", "8"))
+SEED = int(os.environ.get("KSEG_BAD_SECTOR_RUNS_SEED", "1"))
+LOG = f"{0:020}.log"
+RECORDS = 1200
+
+
+@pytest.fixture(scope="module")
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two segments: a mapped log of about 270 KiB with its indexes, and one that is read."""
+    home = tmp_path_factory.mktemp("sectors")
+    lines = home / "records.jsonl"
+    with lines.open("w") as file:
+        for at in range(RECORDS):
+            row = {
+                "type": "record",
+                "key": f"k{at}",
+                "value": f"v{at}-" + "x" * 200,
+                "timestamp": 1_700_000_000_000 + at,
+            }
+            file.write(json.dumps(row) + "\n")
+    words = [
+        "append",
+        "--apply",
+        "--from",
+        str(lines),
+        "--topic-id",
+        "Pm0fXkDvQ0yTn7Qq3uXJ8A",
+        "--batch-records",
+        "20",
+    ]
+    assert run([*words, "--segment-bytes", "256KiB", "--quiet", str(home / "orders-0")]) == 0
+    shutil.rmtree(home / "orders-0" / ".kseg")
+    assert len(list((home / "orders-0").glob("*.log"))) == 2
+    return home / "orders-0"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    out: str
+    err: str
+
+    def rows(self, kind: str) -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in self.out.splitlines()]
+        return [row for row in found if row["type"] == kind]
+
+    @property
+    def lost(self) -> set[tuple[str, int, int]]:
+        rows = [row for row in self.rows("finding") if row["id"] == "unreadable"]
+        assert all(row["severity"] == "error" and row["error"] == "Input/output error" for row in rows)
+        return {(Path(row["path"]).name, row["position"], row["length"]) for row in rows}
+
+
+class Incident:
+    """A directory on a bad disk, and the command line in this process."""
+
+    def __init__(self, disk: BadSectors, root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.disk, self.root, self._capfd = disk, root, capfd
+
+    def kseg(self, *words: object) -> Answer:
+        bad_pages.forget()  # a process of its own knows nothing yet
+        self._capfd.readouterr()
+        status = run([*map(str, words)])
+        said = self._capfd.readouterr()
+        assert status in (0, 1, 3, 4, 5), said.err
+        assert "bug in kseg" not in said.err and "Traceback" not in said.err
+        return Answer(status, said.out, said.err)
+
+    def lost(self, *names: str) -> set[tuple[str, int, int]]:
+        return {(name, *area) for name in names for area in self.disk.lost(self.root / name)}
+
+    def intact(self, *names: str) -> list[int]:
+        """The offsets in batches that do not reach into a bad sector, as a plain reader of the healthy bytes sees them."""
+        found: list[int] = []
+        for name in names:
+            bad = self.disk.lost(self.root / name)
+            for batch in batches((self.root / name).read_bytes()):
+                end = batch.position + batch.size_bytes
+                if not any(start < end and batch.position < start + length for start, length in bad):
+                    found += range(batch.base_offset, batch.last_offset + 1)
+        return found
+
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.root.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def incident(
+    partition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Incident]:
+    shutil.copytree(partition, tmp_path / "orders-0")
+    yield Incident(bad_sectors(monkeypatch, BadSectors()), tmp_path / "orders-0", capfd)
+    bad_pages.forget()
+
+
+def sectors_of(lots: random.Random, path: Path) -> list[int]:
+    last = (path.stat().st_size - 1) // 512
+    kinds = ([0], [last], [lots.randrange(last + 1)], [lots.randrange(last + 1) for _ in range(4)])
+    start = lots.randrange(last + 1)
+    return lots.choice((*kinds, range(start, min(last + 1, start + 12))))  # type: ignore[arg-type]
+
+
+def offsets(rows: Sequence[dict[str, Any]]) -> list[int]:
+    return [row["offset"] for row in rows]
+
+
+@pytest.mark.evidence("unreadable-bytes")
+@pytest.mark.parametrize("case", range(CASES))
+def test_all_that_can_be_read_of_the_logs_is_answered(incident: Incident, case: int, tmp_path: Path) -> None:
+    lots = random.Random(f"{SEED}-{case}")
+    root, disk = incident.root, incident.disk
+    disk.sector_bytes = lots.choice((512, 4096))
+    disk.is_direct, disk.ends_early = lots.random() < 0.7, lots.random() < 0.5
+    names = sorted(path.name for path in root.glob("*.log"))
+    hurt = names if lots.random() < 0.3 else [lots.choice(names)]
+    for name in hurt:
+        disk.spoil(root / name, sectors_of(lots, root / name))
+    lost, intact, before = incident.lost(*hurt), incident.intact(*names), incident.files()
+    bad_bytes = sum(length for _, _, length in lost)
+
+    verified = incident.kseg("verify", "--json", root)
+    assert verified.status == 1 and verified.lost == lost
+    assert not {row["id"] for row in verified.rows("finding")} & {
+        "torn-tail",
+        "zero-tail",
+        "bad-crc",
+        "bad-length",
+    }
+    (summary,) = verified.rows("summary")
+    assert (summary["records"], summary["bytes_unreadable"]) == (len(intact), bad_bytes)
+
+    dumped = incident.kseg("dump", "--json", "--deep-iteration", *(root / name for name in names))
+    assert dumped.status == 1 and dumped.lost == lost and offsets(dumped.rows("record")) == intact
+
+    wanted = lots.choice(intact)
+    found = incident.kseg("lookup", "--json", "--offset", wanted, root)
+    assert offsets(found.rows("lookup")) == [wanted]
+    read = incident.kseg("read", "--json", "--offset", wanted, "--max-bytes", "8KiB", root)
+    assert wanted in offsets(read.rows("record")) and set(offsets(read.rows("record"))) <= set(intact)
+    listed = incident.kseg("list", "--json", root)
+    (counted,) = (
+        row["records"] for row in listed.rows("partition")
+    )  # by the headers: it looks into no batch
+    assert len(intact) <= counted <= RECORDS and listed.lost <= lost
+    out = tmp_path / "out"
+    exported = incident.kseg("export", "--to", "json", "--no-meta", "--output", out, root)
+    assert exported.status == 1 and "cannot be read: Input/output error" in exported.err
+    told = [
+        json.loads(line) for path in sorted(out.rglob("*.json*")) for line in path.read_text().splitlines()
+    ]
+    assert sorted(row["offset"] for row in told) == intact
+
+    planned = incident.kseg("recover", root)
+    assert planned.status == 1 and "--accept-unreadable" in planned.out
+    for command in (("recover",), ("compact", "--cleanup-policy", "compact", "--include-active")):
+        refused = incident.kseg(*command, "--apply", root)
+        assert refused.status == 4, (refused.out, refused.err)
+    assert incident.files() == before
+    copied = incident.kseg("recover", "--output", tmp_path / "copy", root)
+    assert copied.status in (0, 1)
+    checked = incident.kseg("verify", "--json", tmp_path / "copy")
+    assert not [row for row in checked.rows("finding") if row["severity"] == "error"]
+    dumped = incident.kseg("dump", "--json", "--deep-iteration", *sorted((tmp_path / "copy").rglob("*.log")))
+    assert offsets(dumped.rows("record")) == intact
+    assert incident.files() == before
+    accepted = incident.kseg("recover", "--apply", "--accept-unreadable", root)
+    assert accepted.status == 0, (accepted.out, accepted.err)
+    dumped = incident.kseg("dump", "--json", "--deep-iteration", *sorted(root.glob("*.log")))
+    assert offsets(dumped.rows("record")) == intact
+
+
+SIDE_FILES = [
+    "*.index",
+    "*.timeindex",
+    "*.txnindex",
+    "*.snapshot",
+    "leader-epoch-checkpoint",
+    "partition.metadata",
+]
+
+
+@pytest.mark.parametrize("pattern", SIDE_FILES)
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_no_record_is_lost_with_a_side_file(
+    capture_small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    pattern: str,
+    is_direct: bool,
+) -> None:
+    shutil.copytree(capture_small / "data" / "fares-0", tmp_path / "fares-0")
+    incident = Incident(
+        bad_sectors(monkeypatch, BadSectors(is_direct=is_direct)), tmp_path / "fares-0", capfd
+    )
+    root = incident.root
+    names = sorted(path.name for path in root.glob(pattern) if path.stat().st_size)
+    assert names
+    for name in names:
+        incident.disk.spoil(root / name, [0])
+    healthy = incident.kseg("dump", "--json", *sorted((capture_small / "data" / "fares-0").glob("*.log")))
+    verified = incident.kseg("verify", "--json", root)
+    assert verified.status == 1 and verified.lost == incident.lost(*names)
+    dumped = incident.kseg("dump", "--json", *sorted(root.glob("*.log")))
+    assert [(row["base_offset"], row["count"]) for row in dumped.rows("batch")] == [
+        (row["base_offset"], row["count"]) for row in healthy.rows("batch")
+    ]
+    for offset in (0, 50, 100):
+        for way in ("lookup", "read"):
+            assert incident.kseg(way, "--json", "--offset", offset, root).status in (0, 1)
+    for path in sorted(root.glob(pattern)):
+        if pattern != "partition.metadata":
+            assert incident.kseg("dump", "--json", path).lost <= incident.lost(*names)
+    before = incident.files()
+    assert incident.kseg("recover", "--apply", root).status in (1, 4)
+    assert incident.files() == before
+    copied = incident.kseg("recover", "--output", tmp_path / "copy", root)
+    assert copied.status in (0, 1)
+    checked = incident.kseg("verify", "--json", tmp_path / "copy")
+    allowed = {"partition-metadata-corrupt"} if pattern == "partition.metadata" else set()
+    assert {row["id"] for row in checked.rows("finding") if row["severity"] == "error"} <= allowed
+    assert checked.rows("summary")[0]["records"] == verified.rows("summary")[0]["records"]
+
+
+LOG_DIR_FILES = [
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+    "meta.properties",
+    ".kafka_cleanshutdown",
+]
+
+
+@pytest.mark.parametrize("name", LOG_DIR_FILES)
+def test_the_files_of_a_data_directory_are_read_around_too(
+    capture_small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    shutil.copytree(capture_small / "data" / "fares-0", data / "fares-0")
+    for path in (capture_small / "data").iterdir():
+        if path.is_file():
+            shutil.copy2(path, data)
+    incident = Incident(bad_sectors(monkeypatch, BadSectors()), data, capfd)
+    incident.disk.spoil(data / name, [0])
+    before = incident.files()
+    verified = incident.kseg("verify", "--json", data)
+    assert verified.status == 1 and verified.lost == incident.lost(name)
+    planned = incident.kseg("recover", data)
+    assert planned.status == 1
+    assert incident.kseg("recover", "--apply", data).status in (1, 4, 5)
+    assert incident.files() == before
