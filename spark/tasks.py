@@ -30,6 +30,7 @@ from typing import Any, Generic, TypeVar
 from kseg.segment.errors import KsegError, UnreadableInput
 from kseg.segment.events import Advance, Event, Text, Work
 from kseg.segment.fanout import Named, bug, guarded
+from kseg.segment.findings import Finding
 from kseg.segment.pieces import Foreseen, GivenUp, InPieces, Part
 from kseg.segment.values import dataclass
 from kseg.spark.sight import Blind, Landmark, unseen
@@ -327,9 +328,19 @@ def _events(run: Run[T, O], unit: Unit[T]) -> Iterator[Event]:
         except GivenUp:
             has_given_up = True
 
-    yield from guarded(piece, unit.target, run.options)
+    for event in guarded(piece, unit.target, run.options):
+        if not _is_of_another_piece(event, start, stop):
+            yield event
     if has_given_up:
         raise GivenUp
+
+
+def _is_of_another_piece(event: Event, start: int, stop: int | None) -> bool:
+    """What one process knows of a file's bad sectors is not all about the piece that it is at."""
+    if not isinstance(event, Finding) or event.id != "unreadable":
+        return False
+    position = event.position or 0
+    return position < start or (stop is not None and position >= stop)
 
 
 def _outcome(run: Run[T, O], unit: Unit[T], room: int) -> Outcome:

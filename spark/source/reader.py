@@ -8,6 +8,7 @@ what these let through.
 """
 
 import json
+import math
 import os
 import socket
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kseg.recovery.verify.headers import concerns, judge_headers
+from kseg.segment import unreadable
 from kseg.segment.arrow.pieces import Judged, Piece, Reading
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding
@@ -161,8 +163,18 @@ def _results(
 def results_of(
     piece: Piece, reading: Reading, columns: "Schema", *, checks_headers: bool
 ) -> "Iterator[RecordBatch | Finding]":
-    """What a piece holds, and what is wrong with it: first with its headers, as `verify` judges them, then byte by byte.
-    Raises UnreadableInput."""
+    """What a piece holds, and what is wrong with it: first with its headers, as `verify` judges them, then byte by byte,
+    at last which of its bytes cannot be read. Raises UnreadableInput."""
+    unreadable.begin()
+    yield from _results_of(piece, reading, columns, checks_headers=checks_headers)
+    for finding in unreadable.taken():
+        if finding.path == piece.path and piece.start <= (finding.position or 0) < (piece.stop or math.inf):
+            yield finding  # what lies in other pieces is told there
+
+
+def _results_of(
+    piece: Piece, reading: Reading, columns: "Schema", *, checks_headers: bool
+) -> "Iterator[RecordBatch | Finding]":
     from kseg.segment.arrow.records import read_piece
 
     if not checks_headers or piece.is_ancient or piece.bounds.is_empty:
