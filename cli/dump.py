@@ -136,8 +136,8 @@ def command(
     from kseg.cli.render import Style
     from kseg.cli.run import over_targets
     from kseg.cli.words import damage_words
+    from kseg.recovery.verify.judged_dump import JudgedDump
     from kseg.segment.dump.options import DumpOptions
-    from kseg.segment.dump.work import Dump
     from kseg.segment.targets import Expansion
 
     _refuse_decoders(
@@ -171,7 +171,7 @@ def command(
         summary=damage_words,
     )
     return over_targets(
-        Dump(),
+        JudgedDump(),
         options,
         style,
         expand=Expansion.FILES,

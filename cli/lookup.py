@@ -125,7 +125,7 @@ def command(
     from kseg.cli.render import Style
     from kseg.cli.run import over_targets
     from kseg.cli.words import lookup_words
-    from kseg.segment.lookup import lookup
+    from kseg.recovery.verify.judged_lookup import judged_lookup
     from kseg.segment.query import LookupQuery
     from kseg.segment.targets import Expansion
 
@@ -150,7 +150,7 @@ def command(
         missed=lambda row: row.get("type") == "lookup" and row.get("found") is False,
     )
     return over_targets(
-        lookup,
+        judged_lookup,
         query,
         style,
         expand=Expansion.PARTITIONS,

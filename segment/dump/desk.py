@@ -10,6 +10,7 @@ from functools import partial
 from kseg.segment.files import MappedFile
 from kseg.segment.partition.names import parse_file_name
 from kseg.segment.scanning.scan import Scanner
+from kseg.segment.scanning.steadiness import Steadiness
 
 
 class OpenLog:
@@ -41,10 +42,11 @@ def _following_base(path: str, base_offset: int) -> int | None:
 
 
 class Desk:
-    """Holds the log that was opened last."""
+    """Holds the log that was opened last. seen: what was seen of the headers of the log that was dumped last."""
 
     def __init__(self) -> None:
         self._log: OpenLog | None = None
+        self.seen: Steadiness | None = None
 
     def open(self, path: str, base_offset: int, drop_cache: bool = False) -> OpenLog:
         """The log at `path`, opened now; the one before it is closed. Raises UnreadableInput."""

@@ -18,6 +18,7 @@ from kseg.segment.events import Event, Row
 from kseg.segment.kernel.walk import FULL
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.scanning.steadiness import Steadiness
 
 
 class LogRows:
@@ -27,6 +28,7 @@ class LogRows:
         self.path = path
         self.options = options
         self.narrowing = narrowing
+        self.seen: Steadiness | None = None  # is told of all batches that are valid
         self.scanner = scanner
         self.decoder = Decoder(scanner.view)
         self.end = self._limit = options.end_of(len(self.scanner.view))
@@ -45,6 +47,8 @@ class LogRows:
                 yield damage_finding(self.path, block)
                 yield from self._damaged_batches(block)
             else:
+                if self.seen is not None:
+                    self.seen.note(block)
                 yield from self._table(block)
             if self.narrowing.exhausted:
                 return

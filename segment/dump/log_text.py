@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from kseg.segment.scanning.decode import Chunk, Decoder
+    from kseg.segment.scanning.steadiness import Steadiness
 
 # what ends Kafka's own walk with an exception
 STOPS = {TOO_SMALL: "CorruptRecordException", HEADER_CUT: "KafkaException"}
@@ -54,6 +55,7 @@ class LogText:
         self.options = options
         self.narrowing = narrowing
         self.scanner = scanner
+        self.seen: Steadiness | None = None  # is told of all batches that are walked over
         self.size_bytes = len(self.scanner.view)
         self.end = options.end_of(self.size_bytes)
         deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
@@ -92,6 +94,8 @@ class LogText:
                 last = table.count - 1
                 position = table.at(C.POSITION, last) + table.at(C.SIZE, last)
                 yield from self._judge(table)
+                if self.seen is not None:
+                    self.seen.note(table)
                 yield from self._table(table)
             if reason != FULL and position < self.end:
                 if reason in (END, PARTIAL) and self.end < self.size_bytes:

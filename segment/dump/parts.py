@@ -23,6 +23,7 @@ from kseg.segment.events import Event, Text
 from kseg.segment.forked import may_fork
 from kseg.segment.kernel.walk import FULL, walk
 from kseg.segment.pieces import GivenUp
+from kseg.segment.scanning.steadiness import Steadiness
 
 PART_BYTES = 512 * 1024
 LEAST_PARTS = 16  # a smaller file is done before a helper has started
@@ -36,14 +37,18 @@ _LARGER_BYTES = 16 * 1024 * 1024  # never touched, so never memory
 Dump = Callable[[int, int | None], Iterator[Event]]
 
 
-def in_parts(view: memoryview, dump: Dump, jobs: int, *, plain_too: bool) -> Iterator[Event]:
+def in_parts(
+    view: memoryview, dump: Dump, jobs: int, *, plain_too: bool, seen: Steadiness | None = None
+) -> Iterator[Event]:
     """The events of `dump(0, None)`, by `jobs` processes when that can be done and pays.
 
-    plain_too: whether it pays for batches that need no decompression.
+    plain_too: whether it pays for batches that need no decompression. seen: told of the batches where they are walked over.
     """
     pays = plain_too or _starts_compressed(view)
     cuts = (
-        boundaries(view) if pays and jobs > 1 and len(view) >= LEAST_PARTS * PART_BYTES and may_fork() else []
+        boundaries(view, seen)
+        if pays and jobs > 1 and len(view) >= LEAST_PARTS * PART_BYTES and may_fork()
+        else []
     )
     if len(cuts) < LEAST_PARTS:
         yield from dump(0, None)
@@ -68,7 +73,7 @@ def _starts_compressed(view: memoryview) -> bool:
     )
 
 
-def boundaries(view: memoryview) -> list[int]:
+def boundaries(view: memoryview, seen: Steadiness | None = None) -> list[int]:
     """Positions of batches, about PART_BYTES apart, the first 0; none when the lengths do not lead to the end."""
     end = len(view)
     table = Columns(C.BATCH_WIDTH, _HEADERS_PER_WALK)
@@ -79,6 +84,8 @@ def boundaries(view: memoryview) -> list[int]:
         if reason != FULL and state[0] != end:
             return []
         table.count = state[1]
+        if seen is not None:
+            seen.note(table)
         for position in table.column(C.POSITION):
             if position - cuts[-1] >= PART_BYTES:
                 cuts.append(position)

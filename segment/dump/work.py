@@ -19,6 +19,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.layout import INT32_MAX, LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
 from kseg.segment.partition.names import FileName, Role, parse_given_name
 from kseg.segment.scanning.scan import Damage, scan
+from kseg.segment.scanning.steadiness import Steadiness
 from kseg.segment.targets import FileTarget
 
 if TYPE_CHECKING:
@@ -135,17 +136,25 @@ def _log(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterato
     narrowing = _narrowing(path, options)
     base = name.base_offset or 0
     log = desk.open(path, base, options.drop_cache)
+    seen = desk.seen = Steadiness()
     if log.file.size_bytes > MAX_SEGMENT_BYTES:
         yield _oversized(path, log.file.size_bytes)
     if options.jobs > 1 and narrowing.everything and options.max_bytes == INT32_MAX:
-        yield from _by_many(path, log.file, base, options, narrowing)
+        yield from _by_many(path, log.file, base, options, narrowing, seen)
         return
     start = _first_position(path, base, log.file, options.selection.from_offset)
-    yield from dumper(options.format)(path, log.scanner, options, narrowing).events(start)
+    lines = dumper(options.format)(path, log.scanner, options, narrowing)
+    lines.seen = seen
+    yield from lines.events(start)
 
 
 def _by_many(
-    path: str, log: MappedFile, base_offset: int, options: DumpOptions, narrowing: Narrowing
+    path: str,
+    log: MappedFile,
+    base_offset: int,
+    options: DumpOptions,
+    narrowing: Narrowing,
+    seen: Steadiness,
 ) -> Iterator[Event]:
     from kseg.segment.dump.parts import in_parts
 
@@ -164,7 +173,7 @@ def _by_many(
         for event in lines.events(start):
             yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
 
-    yield from in_parts(log.view, dump_range, options.jobs, plain_too=options.format != "kafka")
+    yield from in_parts(log.view, dump_range, options.jobs, plain_too=options.format != "kafka", seen=seen)
 
 
 def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: int | None) -> int:

@@ -19,6 +19,7 @@ from tests.compaction.compacting import T0, Topic, clean
 CASES = int(os.environ.get("KSEG_ONE_ANSWER", "40"))
 SEED = int(os.environ.get("KSEG_ONE_ANSWER_SEED", "20261122"))
 KINDS = {"torn-tail", "zero-tail", "zero-filled", "bad-crc", "bad-length", "foreign-bytes", "bad-magic"}
+ALTERED = {"altered-base-offset", "altered-leader-epoch"}
 LEVELS = ("position", "length", "first_offset", "last_offset", "records")
 
 Answer = tuple[Any, ...]
@@ -63,12 +64,33 @@ def answers(found: list[dict[str, Any]]) -> set[Answer]:
     }
 
 
+def altered(found: list[dict[str, Any]]) -> set[Answer]:
+    """What the findings say about header fields outside the checksum."""
+    return {
+        (
+            row["id"],
+            Path(row["path"]).name,
+            *(row[name] for name in LEVELS[:-1]),
+            row.get("found_base_offset", row["first_offset"]),
+        )
+        for row in found
+        if row["type"] == "finding" and row["id"] in ALTERED
+    }
+
+
 def told_by_all(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Answer]:
     """What verify says of the damage in a partition, as everybody else does."""
-    verified = answers(rows(capfd, "verify", partition))
+    found = rows(capfd, "verify", partition)
+    verified = answers(found)
     logs = sorted(partition.glob("*.log"))
     dumped = [rows(capfd, "dump", path) for path in logs]
     assert set().union(*map(answers, dumped)) == verified
+    if altered(found):
+        assert set().union(*map(altered, dumped)) == altered(found)
+        for answer in altered(found):
+            offsets = [offset for offset in (answer[4], answer[6]) if offset is not None]
+            for offset in offsets[:1]:
+                assert answer in altered(rows(capfd, "lookup", "--offset", offset, partition))
     run(["dump", *map(str, logs)])
     said = capfd.readouterr().err
     for _, _, position, length, *_ in verified:
@@ -156,3 +178,48 @@ def test_the_four_commands_agree_on_any_damage(
                 data[first:first] = rng.randbytes(rng.randrange(1, 200))
         path.write_bytes(bytes(data))
     told_by_all(partition, capfd)
+
+
+@pytest.mark.evidence("damage-offsets")
+@pytest.mark.parametrize("case", range(CASES // 2))
+def test_the_four_commands_name_an_altered_header(
+    case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Base offset and leader epoch stand outside the checksum: every batch is valid, and one says the wrong thing."""
+    rng = random.Random(f"{SEED}-altered-{case}")
+    source = partitions[case % 2]
+    partition = tmp_path / source.name
+    shutil.copytree(source, partition)
+    path = rng.choice(sorted(file for file in partition.glob("*.log") if file.stat().st_size))
+    data = bytearray(path.read_bytes())
+    position, _ = rng.choice(batch_spans(path))
+    bit = rng.choice((*range(12), 31, 40, 62, 63, *range(64, 70), 94))
+    first, width, at = (position, 8, bit) if bit < 64 else (position + 12, 4, bit - 64)
+    data[first + width - 1 - at // 8] ^= 1 << at % 8
+    path.write_bytes(bytes(data))
+    found = altered(rows(capfd, "verify", partition))
+    told_by_all(partition, capfd)
+    planned = rows(capfd, "recover", partition)
+    assert altered(planned) >= found
+    run(["dump", "--deep-iteration", str(path)])
+    dumped = capfd.readouterr()
+    assert all(f"{answer[0]}" in dumped.err for answer in found if answer[1] == path.name)
+    assert "altered" not in dumped.out
+
+
+def test_a_steady_log_is_not_judged_twice(capture_small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of one leader epoch without gaps leaves nothing to doubt: nobody sums its checksums again."""
+
+    def judge(*_: object) -> None:
+        raise AssertionError("there is nothing to judge")
+
+    monkeypatch.setattr("kseg.recovery.verify.headers.judge_headers", judge)
+    logs = [str(path) for path in sorted((capture_small / "data").glob("metro-*-0/*.log"))]
+    for words in (
+        ["dump"],
+        ["dump", "--print-data-log"],
+        ["dump", "--json"],
+        ["dump", "--from-offset", "80"],
+    ):
+        assert run([*words, *logs]) == 0
+    assert run(["lookup", "--offset", "80", str(capture_small / "data" / "metro-none-0")]) == 0
