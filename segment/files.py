@@ -219,6 +219,8 @@ def _content(descriptor: int, status: os.stat_result, most_bytes: int, start: in
                 raise
             failed = error
         else:
+            if start + len(data) >= min(start + most_bytes, status.st_size):
+                return data
             # a read ends early before what cannot be read, too
             if start + len(data) >= min(start + most_bytes, os.fstat(descriptor).st_size):
                 return data

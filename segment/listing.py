@@ -27,6 +27,7 @@ from kseg.segment.partition.directory import (
     PartitionDirectory,
     SegmentFiles,
     SubDirectory,
+    bytes_in,
     list_partition,
     segment_order,
 )
@@ -76,7 +77,7 @@ def list_target(target: FileTarget | PartitionTarget | LogDirTarget, options: Li
             case PartitionTarget():
                 yield from _partition(target, options)
             case LogDirTarget():
-                yield from _log_dir(target.path)
+                yield from _log_dir(target)
     except KsegError as error:
         yield Failure(target.path, str(error), error.exit_status)
 
@@ -320,8 +321,8 @@ def _ancient_row(target: PartitionTarget, directory: PartitionDirectory, name: s
 # --- a data directory
 
 
-def _log_dir(path: str) -> Iterator[Event]:
-    directory = list_log_directory(path)
+def _log_dir(target: LogDirTarget) -> Iterator[Event]:
+    directory = list_log_directory(target.path, target.nested)
     for entry in directory.entries:
         yield _file_row(entry, None)
     for child in (*directory.other_directories, *directory.nested):
@@ -361,9 +362,8 @@ def _log_dir_values(directory: LogDirectory) -> dict[str, object]:
 
 
 def _bytes_of(directory: LogDirectory) -> int:
-    return sum(
-        entry.size_bytes for child in directory.partitions for entry in list_partition(child.path).entries
-    )
+    """Of the files of its partitions; what cannot be examined is told where it is listed."""
+    return sum(bytes_in(child.path) for child in directory.partitions)
 
 
 def _checkpoints(directory: LogDirectory) -> dict[str, int | None]:

@@ -57,10 +57,12 @@ class PartitionTarget:
 @dataclass(frozen=True, slots=True)
 class LogDirTarget:
     """One data directory as a whole: its own files and what its partitions must agree on. before: the data directories
-    named before it in the same run, with which it is compared."""
+    named before it in the same run, with which it is compared. nested: the names of its sub-directories that are or hold data directories, None
+    where nobody has looked."""
 
     path: str
     before: tuple[str, ...] = field(default=(), compare=False)
+    nested: tuple[str, ...] | None = field(default=None, compare=False)
 
 
 Target = FileTarget | PartitionTarget | LogDirTarget
@@ -240,7 +242,7 @@ def _log_dir_of(partition_path: str) -> str | None:
 
 def _of_log_directory(directory: LogDirectory, wish: _Wish) -> Iterator[Target]:
     if wish.expansion in (Expansion.VERIFY, Expansion.INVENTORY) and not wish.is_narrowed:
-        yield LogDirTarget(directory.path)
+        yield LogDirTarget(directory.path, nested=tuple(child.name for child in directory.nested))
     if wish.expansion is Expansion.FILES and not wish.is_narrowed:
         yield from _dumpable(_named(directory.entries))
     for child in directory.partitions:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile
-from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
+from kseg.segment.partition.directory import SegmentFiles, list_partition, plain_last_segment
 from kseg.segment.partition.names import PartitionName, PartitionState
 from kseg.segment.scanning.scan import Damage, Scanner
 from kseg.segment.sidecar.index import OffsetIndex
@@ -18,27 +18,33 @@ def lies_in(path: str, name: PartitionName | None) -> Iterator[str]:
     """What in a partition directory gives a clean-shutdown marker the lie, as a clause."""
     if name is None or name.state is not PartitionState.LIVE:
         return
-    partition = list_partition(path)
-    if partition.segments:
-        reason = _lie_of(partition, partition.segments[-1])
+    last, had_times = plain_last_segment(path), True
+    if last is None:
+        segments = list_partition(path).segments
+        last = segments[-1] if segments else None
+        had_times = any(segment.time_index for segment in segments)
+    if last is not None:
+        reason = _lie_of(last, had_times)
         if reason:
             yield f"{name.text} {reason}"
 
 
-def _lie_of(partition: PartitionDirectory, segment: SegmentFiles) -> str:
-    """What a clean stop would not have left behind, in words; empty when there is nothing."""
-    had_times = any(other.time_index for other in partition.segments)
+def _lie_of(segment: SegmentFiles, had_times: bool) -> str:
+    """What a clean stop would not have left behind, in words; empty when there is nothing. had_times: some segment has a time index."""
     if segment.offset_index is None:
         return "has no index for its last segment"
     if segment.time_index is None and had_times:
         return "has no time index for its last segment"
     try:
         start = 0
-        for entry, width in ((segment.offset_index, 8), (segment.time_index, 12)):
-            if entry is not None and _is_preallocated(entry, width):
-                return f"has a preallocated {entry.name.name}"
         with MappedFile(segment.offset_index.path) as file:
+            if _is_preallocated(file, 8):
+                return f"has a preallocated {segment.offset_index.name.name}"
             start = OffsetIndex(file.view, segment.base_offset).last_entry.position
+        if segment.time_index is not None:
+            with MappedFile(segment.time_index.path) as file:
+                if _is_preallocated(file, 12):
+                    return f"has a preallocated {segment.time_index.name.name}"
         with MappedFile(segment.log.path) as file:
             start = start if 0 <= start <= file.size_bytes else 0
             for item in Scanner.over(file, segment.base_offset).blocks(start):
@@ -51,8 +57,7 @@ def _lie_of(partition: PartitionDirectory, segment: SegmentFiles) -> str:
     return ""
 
 
-def _is_preallocated(entry: Entry, width: int) -> bool:
+def _is_preallocated(file: MappedFile, width: int) -> bool:
     """Whether the last of several slots was never used."""
-    with MappedFile(entry.path) as file:
-        has_zeros = file.size_bytes >= 2 * width and not any(file.view[file.size_bytes - width :])
-        return has_zeros and not file.unreadable()
+    has_zeros = file.size_bytes >= 2 * width and not any(file.view[file.size_bytes - width :])
+    return has_zeros and not file.unreadable()

@@ -6,9 +6,11 @@ What a directory is, a partition's, a data directory or a parent of several, tel
 
 import os
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import field
 
 from kseg.segment.errors import FormatError, cannot_read
+from kseg.segment.layout import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kseg.segment.partition.names import (
     KSEG_DIRECTORY,
     NAME_BY_ROLE,
@@ -31,6 +33,7 @@ _LOG_DIR_ROLES = frozenset(
 _LOG_DIR_NAMES = frozenset(NAME_BY_ROLE[role] for role in _LOG_DIR_ROLES)
 _SUFFIXES = tuple(f".{state}" for state in FileState if state is not FileState.LIVE)
 _PARTITION_ROLES = frozenset((Role.PARTITION_METADATA, Role.LEADER_EPOCHS, Role.QUORUM_STATE))
+_OFFSET_DIGITS = 20
 _ROLE_RANK = {role: rank for rank, role in enumerate((Role.ANCIENT_LOG, *SEGMENT_ROLES))}
 
 
@@ -175,6 +178,41 @@ def list_partition(path: str) -> PartitionDirectory:
         return PartitionDirectory(
             path, own_partition_name(path), problem=f"cannot read {path}: {error.strerror}"
         )
+
+
+def bytes_in(path: str) -> int:
+    """The sizes of the regular files in a directory; nothing for what cannot be listed or examined."""
+    size_bytes = 0
+    with suppress(OSError), os.scandir(path) as found:
+        for entry in found:
+            with suppress(OSError):
+                size_bytes += entry.stat().st_size if entry.is_file() else 0
+    return size_bytes
+
+
+def plain_last_segment(path: str) -> SegmentFiles | None:
+    """The last segment of a partition whose logs all have Kafka's plain names, with its two indexes; no file is examined, so
+    sizes and times are 0. None where it is not that plain, or one of the three is missing: `list_partition` tells."""
+    try:
+        with os.scandir(path) as found:
+            entries = {entry.name: entry for entry in found}
+    except OSError:
+        return None
+    logs = [name for name in entries if name.endswith(LOG_SUFFIX)]
+    stems = [name.removesuffix(LOG_SUFFIX) for name in logs]
+    if not logs or not all(
+        len(stem) == _OFFSET_DIGITS and stem.isascii() and stem.isdecimal() for stem in stems
+    ):
+        return None
+    stem = max(stems)
+    files = [entries.get(stem + suffix) for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+    named = [Entry(file.path, 0, 0, parse_file_name(file.name)) for file in files if file and _is_plain(file)]
+    base_offset = named[0].name.base_offset if len(named) == len(files) else None
+    return None if base_offset is None else SegmentFiles(base_offset, *named)
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False)
 
 
 def partition_files(path: str) -> list[tuple[str, FileName]]:

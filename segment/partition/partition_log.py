@@ -32,7 +32,7 @@ from kseg.segment.partition.names import (
     parse_file_name,
     parse_partition_directory,
 )
-from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
+from kseg.segment.partition.surroundings import checkpointed_offsets
 from kseg.segment.targets import FileTarget, PartitionTarget
 
 _ROLE_OF_SUFFIX = {suffix: role for role, suffix in SUFFIX_BY_ROLE.items()}
@@ -101,9 +101,12 @@ class PartitionLog(Notes):
 
     def read_file(self, path: str) -> bytes:
         data = read_small(path)
-        self.meter.bytes_read += len(data)
-        self.note({"step": "read", "file": path})
+        self._was_read(path, len(data))
         return data
+
+    def _was_read(self, path: str, size_bytes: int) -> None:
+        self.meter.bytes_read += size_bytes
+        self.note({"step": "read", "file": path})
 
     # --- segments
 
@@ -178,10 +181,12 @@ class PartitionLog(Notes):
         if not os.path.lexists(path):
             return None
         try:
-            offsets = offsets_by_partition(decode_offset_checkpoint(self.read_file(path)))
+            offsets, size_bytes = checkpointed_offsets(path)
         except FormatError as error:
+            self._was_read(path, 0)
             self.report(Finding("checkpoint-corrupt", path, f"the checkpoint cannot be read: {error}"))
             return None
+        self._was_read(path, size_bytes)
         return offsets.get((self.name.topic, self.name.partition))
 
     # --- opening

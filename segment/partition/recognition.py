@@ -87,8 +87,14 @@ def list_directory(path: str) -> Directory:
     return list_partition(path) if partition_name(os.path.basename(os.path.abspath(path))) else other
 
 
-def list_log_directory(path: str) -> LogDirectory:
-    """The inventory of a data directory, also of one that others lie in. Raises UnreadableInput when it is none."""
+def list_log_directory(path: str, nested: Sequence[str] | None = None) -> LogDirectory:
+    """The inventory of a data directory, also of one that others lie in. nested: the names of sub-directories that are or hold
+    others, so that nobody looks into each again; None: unknown. Raises UnreadableInput when it is none."""
+    if nested is not None:
+        try:
+            return list_as_log_directory(path, nested)
+        except OSError as error:
+            raise cannot_read(path, error) from error
     directory = list_directory(path)
     around = directory.log_directories if isinstance(directory, ParentDirectory) else (directory,)
     for found in around:

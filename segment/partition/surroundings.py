@@ -64,6 +64,17 @@ def _paths(log_dir: str) -> tuple[str, ...]:
     return tuple(os.path.join(log_dir, NAME_BY_ROLE[role]) for role in _WATCHED)
 
 
+def checkpointed_offsets(path: str) -> tuple[Offsets, int]:
+    """What an offset checkpoint says, and its size in bytes. Raises UnreadableInput, FormatError."""
+    return _decoded(path, _identity(path))
+
+
+@lru_cache(maxsize=4 * len(OFFSET_CHECKPOINT_ROLES))
+def _decoded(path: str, identity: tuple[int, ...] | None) -> tuple[Offsets, int]:
+    data = read_small(path)
+    return offsets_by_partition(decode_offset_checkpoint(data)), len(data)
+
+
 def _identity(path: str) -> tuple[int, ...] | None:
     try:
         status = os.stat(path)
@@ -79,10 +90,11 @@ def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> Surro
     for role in OFFSET_CHECKPOINT_ROLES:
         if role in present:
             try:
-                data = read_small(os.path.join(log_dir, NAME_BY_ROLE[role]))
-                if not data and role in _WRITTEN_AT_A_STOP:
+                checkpoints[role], size_bytes = checkpointed_offsets(
+                    os.path.join(log_dir, NAME_BY_ROLE[role])
+                )
+                if not size_bytes and role in _WRITTEN_AT_A_STOP:
                     lost.add(role)
-                checkpoints[role] = offsets_by_partition(decode_offset_checkpoint(data))
             except (FormatError, UnreadableInput):
                 lost.add(role)
     version = node_id = None

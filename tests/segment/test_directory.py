@@ -1,18 +1,22 @@
 """The inventory of directories (fact sheet §1; rows F57, F59), on made and on captured trees."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from fixtures import healthy
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.partition.directory import (
     LogDirectory,
     OtherDirectory,
     ParentDirectory,
     PartitionDirectory,
+    bytes_in,
     is_log_directory,
     list_partition,
+    plain_last_segment,
 )
 from kseg.segment.partition.names import FileState, PartitionState, Role
 from kseg.segment.partition.recognition import list_directory, list_log_directory
@@ -206,3 +210,54 @@ def test_captured_ancient_log(ancient_small: Path) -> None:
         offset + size == following
         for offset, size, following in zip(offsets, sizes, offsets[1:], strict=False)
     )
+
+
+def test_a_plain_last_segment_is_the_one_of_the_inventory(tmp_path: Path) -> None:
+    directory = healthy.partition(tmp_path / "metro-0")
+    listed, told = list_partition(str(directory)).segments[-1], plain_last_segment(str(directory))
+    assert told is not None
+    assert told.base_offset == listed.base_offset
+    assert told.log.path == listed.log.path
+    assert told.offset_index is not None
+    assert listed.offset_index is not None
+    assert told.offset_index.path == listed.offset_index.path
+    assert told.time_index is not None
+    assert listed.time_index is not None
+    assert told.time_index.path == listed.time_index.path
+
+
+@pytest.mark.parametrize(
+    "oddity", ["spelling", "no time index", "a link", "a directory", "nothing", "no offset"]
+)
+def test_what_is_no_plain_last_segment_is_left_to_the_inventory(oddity: str, tmp_path: Path) -> None:
+    directory = healthy.partition(tmp_path / "metro-0")
+    last = list_partition(str(directory)).segments[-1]
+    log, times = Path(last.log.path), Path(last.time_index.path if last.time_index else "")
+    match oddity:
+        case "spelling":
+            (directory / "1000.log").write_bytes(b"")
+        case "no time index":
+            times.unlink()
+        case "a link":
+            log.rename(tmp_path / "log")
+            log.symlink_to(tmp_path / "log")
+        case "a directory":
+            times.unlink()
+            times.mkdir()
+        case "nothing":
+            shutil.rmtree(directory)
+        case "no offset":
+            for path in (last.log.path, times, log.with_suffix(".index")):
+                Path(path).rename(directory / f"{'9' * 20}{Path(path).suffix}")
+    assert plain_last_segment(str(directory)) is None
+
+
+def test_bytes_in_a_directory_are_those_of_the_inventory(tmp_path: Path) -> None:
+    directory = healthy.partition(tmp_path / "metro-0")
+    (directory / "nowhere").symlink_to("missing")
+    (directory / "linked").symlink_to(directory / "partition.metadata")
+    (directory / ".kseg").mkdir()
+    assert bytes_in(str(directory)) == sum(
+        entry.size_bytes for entry in list_partition(str(directory)).entries
+    )
+    assert bytes_in(str(tmp_path / "nowhere")) == 0
