@@ -80,6 +80,10 @@ class DyingDisk:
         os.truncate(self._image, KEPT_BYTES)
         self._mount()
 
+    def make_read_only(self) -> None:
+        """As the system does with a file system that it has found errors in."""
+        _run("mount", "-o", "remount,ro", str(self.root))
+
     def _mount(self) -> None:
         _run("mount", self._device, str(self.root))
         self._is_mounted = True

@@ -38,6 +38,11 @@ class Case:
         return not self.purges and self.words[0] != "export"
 
     @property
+    def has_workers(self) -> bool:
+        """A kill can end one of them, which costs its target, and not the command."""
+        return "2" in self.words
+
+    @property
     def is_undo(self) -> bool:
         return self.words[0] == "undo"
 
@@ -106,6 +111,7 @@ _APPEND = (
 
 CASES = {
     "recover": Case(RECOVER.lay, (*_RECOVER, "--apply", "DATA")),
+    "recover, two workers": Case(RECOVER.lay, (*RECOVER.words, "--jobs", "2", "--apply", "DATA")),
     "recover as a broker": Case(_unclean, (*_RECOVER, "--policy", "kafka", "--apply", "DATA")),
     "recover --rebuild": Case(_rolled(RECOVER.lay), (*_RECOVER, "--rebuild", "--apply", "DATA")),
     "recover --mark-clean": Case(RECOVER.lay, (*_RECOVER, "--mark-clean", "--apply", "DATA")),

@@ -20,7 +20,6 @@ from tests.segment.plain_reader import batches
 
 CASES = int(os.environ.get("KSEG_BAD_SECTOR_RUNS", "8"))
 SEED = int(os.environ.get("KSEG_BAD_SECTOR_RUNS_SEED", "1"))
-LOG = f"{0:020}.log"
 RECORDS = 1200
 
 

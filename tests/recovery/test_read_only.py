@@ -1,0 +1,113 @@
+"""A file system that the system has made read-only: whoever would change something says so in a sentence, all else works."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from tests.changing import NOW, hurt_logs
+from tests.dying_disk import DyingDisk, dying_disk
+from tests.trees import tree_state
+
+LOG = f"{0:020}.log"
+READ_ONLY = os.strerror(errno.EROFS)
+
+
+@pytest.fixture(scope="module")
+def disk(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingDisk]:
+    """A data directory with two hurt partitions, a repaired one that can be undone, and a purge that is due."""
+    place = tmp_path_factory.mktemp("read-only")
+    with dying_disk(place) as disk:
+        hurt_logs(capture_small, disk.root / "data")
+        shutil.copytree(capture_small / "data" / "metro-lz4-0", disk.root / "repaired" / "metro-lz4-0")
+        log = disk.root / "repaired" / "metro-lz4-0" / LOG
+        data = bytearray(log.read_bytes())
+        data[600] ^= 0x55
+        log.write_bytes(data)
+        assert run(["recover", "--quiet", "--apply", str(log.parent)]) == 0
+        marked = disk.root / "marked" / "metro-zstd-0"
+        shutil.copytree(capture_small / "data" / "metro-zstd-0", marked)
+        (marked / LOG).rename(f"{marked / LOG}.deleted")
+        disk.make_read_only()
+        yield disk
+
+
+CHANGING = [
+    "recover --apply DATA",
+    "recover --policy kafka --apply DATA",
+    "recover --apply DATA/metro-zstd-0",
+    "recover --mark-clean --apply REPAIRED",
+    "recover --output DATA/../out DATA/fares-0",
+    "compact --cleanup-policy compact --include-active --apply DATA/fares-0",
+    f"retain --cleanup-policy delete --retention-ms 1d --now {NOW} --apply DATA/fares-0",
+    f"retain --cleanup-policy delete --purge --now {NOW} --apply MARKED",
+    "append --apply --from LINES DATA/fares-0",
+    "append --apply --from LINES --topic-id Pm0fXkDvQ0yTn7Qq3uXJ8A DATA/new-0",
+    "undo REPAIRED/metro-lz4-0",
+    "export --to csv --output DATA/../tables DATA/fares-0",
+]
+READING = [
+    "verify DATA",
+    "dump DATA/fares-0",
+    "dump --json --deep-iteration DATA/metro-zstd-0",
+    "list DATA",
+    "lookup --offset 100 DATA/fares-0",
+    "read --offset 50 DATA/fares-0",
+    "recover DATA",
+    f"retain --cleanup-policy delete --retention-ms 1d --now {NOW} DATA",
+]
+
+
+def words(line: str, root: Path, tmp_path: Path) -> list[str]:
+    places = {"DATA": root / "data", "REPAIRED": root / "repaired", "MARKED": root / "marked"}
+    for name, path in (places | {"LINES": tmp_path / "lines"}).items():
+        line = line.replace(name, str(path))
+    return (
+        [*line.split(), "--jobs", "1"]
+        if not line.startswith(("append", "undo", "read ", "lookup"))
+        else line.split()
+    )
+
+
+@pytest.mark.evidence("read-only")
+@pytest.mark.parametrize("line", CHANGING)
+def test_what_would_change_something_says_why_it_does_not(
+    disk: DyingDisk, line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lines").write_text('{"value":"x"}\n')
+    before = tree_state(disk.root)
+    status = run(words(line, disk.root, tmp_path))
+    said = capfd.readouterr()
+    assert status in (3, 4, 5), said
+    assert READ_ONLY in said.err and "bug in kseg" not in said.err
+    assert "Traceback" not in said.err
+    assert tree_state(disk.root) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["lines"]
+
+
+@pytest.mark.parametrize("line", READING)
+def test_what_only_reads_answers_as_ever(
+    disk: DyingDisk, line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(disk.root / "data", tmp_path / "data")
+    answers = []
+    for root in (disk.root, tmp_path):
+        status = run(words(line, root, tmp_path))
+        said = capfd.readouterr()
+        answers.append((status, *(each.replace(str(root), "ROOT") for each in said)))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("command", ["recover", "compact --cleanup-policy compact"])
+def test_a_repaired_copy_can_be_made_elsewhere(disk: DyingDisk, command: str, tmp_path: Path) -> None:
+    output = tmp_path / "copy"
+    line = f"{command} --quiet --output {output} DATA/{'metro-zstd-0' if command == 'recover' else 'fares-0'}"
+    assert run(words(line, disk.root, tmp_path)) in (0, 1)
+    assert run(["verify", "--quiet", str(output)]) in (0, 1)
+    assert list(output.rglob("*.log"))
