@@ -29,6 +29,7 @@ from kseg.segment.sidecar.checkpoint import (
 
 Values = dict[str, Any]
 _MOST_NAMED = 10
+_UNKNOWN = "policy-unknown"
 
 Entries = dict[tuple[str, int], int | None]  # by topic and partition; None: no entry
 
@@ -68,12 +69,20 @@ class CheckpointRun(Around[O]):
         return True
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        yield from super().through(events)
+        told = set[tuple[str, str]]()
+        for event in super().through(events):
+            if isinstance(event, Finding) and event.id == _UNKNOWN:
+                name = own_partition_name(event.path)
+                about = event.path if name is None else name.topic, event.message
+                if about in told:
+                    continue  # once for each topic, for the same reason
+                told.add(about)
+            yield event
         if self._unknown:
             yield self._left_alone()
 
     def note(self, event: Event) -> None:
-        if isinstance(event, Finding) and event.id == "policy-unknown":
+        if isinstance(event, Finding) and event.id == _UNKNOWN:
             self._unknown.append(event.path)
         if isinstance(event, Row) and event.values.get("type") == "result":
             self._note(event.values)

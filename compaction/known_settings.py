@@ -46,7 +46,7 @@ def unknown_policy(target: PartitionTarget, known: TopicSettings) -> Finding | N
     if not known.unknown:
         return None
     settles = f"; {known.settles} settles it" if known.settles else ""
-    message = f"its cleanup.policy is not known, so it is left alone: {known.unknown}{settles}"
+    message = f"nobody knows its topic's cleanup.policy, so it is left alone: {known.unknown}{settles}"
     return Finding("policy-unknown", target.path, message)
 
 

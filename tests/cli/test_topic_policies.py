@@ -136,6 +136,17 @@ def test_without_any_evidence_nothing_is_touched(
         assert "1 partition was left alone, because nobody knows the cleanup.policy: stations" in err
 
 
+def test_a_topic_that_nobody_knows_is_named_once(data: Path, say: Say) -> None:
+    """Of `gates-append` there are two partitions, and one sentence settles both."""
+    shutil.rmtree(data / LOG)
+    for words in (["compact"], ["retain", "--retention-ms", "1"]):
+        status, rows = say(*words, *ON_THE_CLOCK, "--topic", "gates-append", data)
+        told = [row for row in rows if row.get("id") == "policy-unknown"]
+        assert (status, [Path(row["path"]).name for row in told]) == (4, ["gates-append-0"])
+        (failure,) = (row for row in rows if row["type"] == "error")
+        assert "2 partitions were left alone" in failure["message"] and "gates-append" in failure["message"]
+
+
 def test_internal_topics_are_known_without_evidence(data: Path, say: Say) -> None:
     shutil.rmtree(data / LOG)
     (data / "cleaner-offset-checkpoint").unlink()
