@@ -7,17 +7,20 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from tests import trees
-from tests.marked_tests import ROOT, TestsById
+from tests.marked_tests import ROOT, TestsById, is_whole_suite, marks_of
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 ALONE = "tests/spark/"
+# in minutes: Spark in one process, then the brokers, then the other real Kafka and the failing disks, file by file
+LONGEST = ("tests/spark/", "tests/kafka/", "tests/faults/", "tests/test_fuzz.py")
+SUITE = pytest.StashKey[list[pytest.Item]]()
 PAGES = (
     "tests/test_behaviours.py",
     "tests/test_data_directory_page.py",
@@ -29,6 +32,21 @@ def pytest_configure() -> None:
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep what was collected, and begin with what takes longest, so that no process is left alone with it at the end.
+
+    The order within a file stays. `tryfirst`: nothing has been deselected so far.
+    """
+    if is_whole_suite(config):
+        config.stash[SUITE] = [*items]
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    return next((rank for rank, name in enumerate(LONGEST) if item.nodeid.startswith(name)), len(LONGEST))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -44,6 +62,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             file = nodeid.partition("::")[0]
             return PAGES[0] if file in PAGES else file
 
+    config.option.loadscopereorder = (
+        False  # by the number of tests it would be, and not by how long they take
+    )
     return OneClusterAtATime(config, log)
 
 
@@ -79,8 +100,11 @@ def unchanged() -> Callable[..., AbstractContextManager[None]]:
 
 
 @pytest.fixture(scope="session")
-def marked_tests() -> dict[str, TestsById]:
+def marked_tests(pytestconfig: pytest.Config) -> Mapping[str, TestsById]:
     """Marker → id → the tests of the suite that carry it."""
+    suite = pytestconfig.stash.get(SUITE, None)
+    if suite is not None:
+        return marks_of(suite)
     command = [sys.executable, "-m", "tests.marked_tests"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

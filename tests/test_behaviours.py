@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from tests import behaviours
@@ -9,7 +11,7 @@ from tests.marked_tests import TestsById
 
 
 @pytest.fixture(scope="module")
-def written(marked_tests: dict[str, TestsById]) -> str:
+def written(marked_tests: Mapping[str, TestsById]) -> str:
     """The page as it should be."""
     return behaviours.page(marked_tests["behaviour"])
 

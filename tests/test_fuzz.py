@@ -19,6 +19,8 @@ from fixtures import healthy
 from kseg.segment.state.kraft_messages import KINDS
 from tests.fuzzing import Stage
 
+pytestmark = pytest.mark.slow
+
 FILES = int(os.environ.get("KSEG_FUZZ_FILES", "2000"))
 FIRST_SEED = int(os.environ.get("KSEG_FUZZ_SEED", "0"))
 PARTS = 8

@@ -12,7 +12,7 @@ from typing import Any
 
 from kseg.cli.main import run
 from kseg.segment.apply.disk import Disk
-from tests.segment.disks import CHANGES, Held, QuickDisk, assert_no_byte_is_lost, held
+from tests.segment.disks import CHANGES, Held, QuickDisk, assert_no_byte_is_lost, held, rounds
 
 Command = Callable[[Path], int]
 
@@ -62,7 +62,7 @@ def undo_all(log_dir: Path) -> None:
 
 
 def goes_on_and_goes_back(command: Command, original: Path, data: Path) -> int:
-    """Kill the command at each of its changes: given again it reaches the planned end, undone the start, and no byte is
+    """Kill the command at its changes (`rounds`): given again it reaches the planned end, undone the start, and no byte is
     lost meanwhile. data: where a copy of `original` is made. How many changes there were."""
     found = state(original)
     shutil.copytree(original, data)
@@ -71,7 +71,7 @@ def goes_on_and_goes_back(command: Command, original: Path, data: Path) -> int:
     assert planned != contents(found)
     assert run(["verify", "--quiet", str(data)]) == 0
 
-    for round_number in itertools.count():
+    for round_number in rounds(getattr(command, "__name__", "")):
         shutil.rmtree(data)
         shutil.copytree(original, data)
         was_killed = killed_at(round_number, command, data)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kseg.cli.main import run
 from tests.changing import COMPACT
 from tests.cli.killed_runs import goes_on_and_goes_back
+
+pytestmark = pytest.mark.slow
 
 
 def compact(log_dir: Path) -> int:

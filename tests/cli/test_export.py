@@ -23,7 +23,7 @@ pytest.importorskip("pyarrow")
 from kseg.cli.main import run
 from tests.cli.test_command_line import imported
 from tests.exports import dumped, exported, files_of
-from tests.segment.disks import CHANGES, QuickDisk
+from tests.segment.disks import CHANGES, QuickDisk, rounds
 
 Unchanged = Callable[..., AbstractContextManager[None]]
 
@@ -226,7 +226,7 @@ def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Pa
     words = ["export", "--quiet", "--to", "json", "--jobs", "1", "--partition-by", "timestampType"]
     assert run([*words, "--output", str(template), str(data / "stations-0")]) == 0
     old = [] if mode == "errorifexists" else _told(template)
-    for number in itertools.count():
+    for number in rounds(mode):
         shutil.rmtree(output, ignore_errors=True)
         if old:
             shutil.copytree(template, output)

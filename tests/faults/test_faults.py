@@ -20,7 +20,10 @@ from tests.faults.cases import CASES
 from tests.faults.incident import Bench
 from tests.faults.shim import Fault, Kind, Machine, Mode
 
-pytestmark = pytest.mark.skipif(shim.compiler() is None, reason="faults of a file system need a C compiler")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shim.compiler() is None, reason="faults of a file system need a C compiler"),
+]
 
 STRIDE = int(os.environ.get("KSEG_FAULT_STRIDE", "0"))
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.EMFILE, errno.EDQUOT)

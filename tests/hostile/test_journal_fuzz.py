@@ -30,6 +30,8 @@ from tests.segment.changes import CASES, COMMAND, ID, LOG, LOG_9, QUICK, Case, s
 from tests.segment.disks import Held, QuickDisk, Stopped, StoppingDisk, held
 from tests.segment.test_guard import write_stream
 
+pytestmark = pytest.mark.slow
+
 DRAWS = int(os.environ.get("KSEG_JOURNALS", "200"))
 SEED = int(os.environ.get("KSEG_JOURNALS_SEED", "12"))
 MEMORY = "/dev/shm"  # thousands of small directories are made: not worth a disk

@@ -27,6 +27,8 @@ from kseg.segment.targets import PartitionTarget
 from tests.kafka.cleaning import config_of, random_case, records_of
 from tests.kafka.oracle import Oracle
 
+pytestmark = pytest.mark.kafka
+
 SEEDS = (1, 2, 3, 5, 10, 16, 18, 19)
 STATES = 40
 

@@ -13,6 +13,8 @@ import pytest
 from tests.kafka.cleaning import assert_same, marked, random_case, rounds
 from tests.kafka.oracle import Oracle
 
+pytestmark = pytest.mark.kafka
+
 CASES = int(os.environ.get("KSEG_CLEAN_CASES", "80"))
 FIRST = int(os.environ.get("KSEG_CLEAN_SEED", "0"))
 

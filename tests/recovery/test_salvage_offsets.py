@@ -17,6 +17,8 @@ from kseg.segment.model import NewBatch, Record
 from kseg.segment.writing.batch_writer import encode_batch
 from tests.recovery.salvaging import batches, lay_down, logs, plan, salvaged
 
+pytestmark = pytest.mark.slow
+
 
 class Place(NamedTuple):
     """Where a batch lies, and its offsets."""

@@ -22,6 +22,8 @@ from kseg.recovery.policy import Circumstances, Repair
 from kseg.segment.layout import HEADER_TO_MAGIC
 from tests.recovery.salvaging import all_batches, is_at_peace, lay_down, logs, offsets, plan, salvaged
 
+pytestmark = pytest.mark.slow
+
 DAMAGES = int(os.environ.get("KSEG_SALVAGE_DAMAGES", "150"))
 FIRST_SEED = int(os.environ.get("KSEG_SALVAGE_SEED", "904000"))
 # Damages that were salvaged wrongly once: batches that changed places were renumbered, an intact batch made room for

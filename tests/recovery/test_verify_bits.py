@@ -19,6 +19,8 @@ from kseg.segment.model import NewBatch, Record
 from kseg.segment.targets import PartitionTarget
 from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 
+pytestmark = pytest.mark.slow
+
 T0 = 1_700_000_000_000
 OPTIONS = VerifyOptions(now_ms=1_800_000_000_000)
 FIELDS = {  # position in the header, bits, kind

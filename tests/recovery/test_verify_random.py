@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from tests.recovery.judging import judge
 
+pytestmark = pytest.mark.slow
+
 LEVEL = st.sampled_from(("quick", "default", "deep"))
 CHANGE = st.tuples(
     st.sampled_from(("flip", "set", "cut", "insert", "remove", "zero", "repeat")),

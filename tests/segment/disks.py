@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kseg.segment.apply.disk import Disk
+
+STRIDE = int(os.environ.get("KSEG_KILL_STRIDE", "5"))  # 1: killed at every change
 
 CHANGES = (
     "create",
@@ -27,6 +31,11 @@ CHANGES = (
     "remove_directory",
 )
 LOOKS = ("status", "names", "open_to_read", "open_to_write", "read", "clone", "sync", "sync_directory")
+
+
+def rounds(name: str) -> Iterator[int]:
+    """At which change each round of a test ends, without an end: every STRIDE-th, of each name from another one on."""
+    return itertools.count(zlib.crc32(name.encode()) % STRIDE, STRIDE)
 
 
 class QuickDisk(Disk):

@@ -1,4 +1,7 @@
-"""Killed at every change it makes, an apply or undo can go on and go back, and no byte is lost meanwhile."""
+"""Killed at any change it makes, an apply or undo can go on and go back, and no byte is lost meanwhile.
+
+By default every fifth change is tried, of each case from another one on; KSEG_KILL_STRIDE=1 tries all.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,17 @@ from kseg.segment.apply.settle import half_done, settle
 from kseg.segment.apply.undo import undo
 from kseg.segment.errors import KsegError
 from tests.segment.changes import CASES, COMMAND, Case
-from tests.segment.disks import FailingDisk, QuickDisk, assert_no_byte_is_lost, held, outlives, survives
+from tests.segment.disks import (
+    FailingDisk,
+    QuickDisk,
+    assert_no_byte_is_lost,
+    held,
+    outlives,
+    rounds,
+    survives,
+)
+
+pytestmark = pytest.mark.slow
 
 ID = "20260101T000000Z-00000001"
 QUICK = QuickDisk()
@@ -31,10 +44,11 @@ SEVERAL = [pytest.param(case, id=name) for name, case in CASES.items()]
 class Bench:
     """One case, laid out anew for each kill."""
 
-    def __init__(self, case: Case, root: Path) -> None:
+    def __init__(self, case: Case, root: Path, name: str) -> None:
         self._case = case
         self._root = root
-        self._rounds = itertools.count()
+        self._name = name
+        self._places = itertools.count()
         self.fresh()
         self.start = held(self.directory)
         self.apply()
@@ -44,9 +58,12 @@ class Bench:
     def fresh(self) -> None:
         """The directory as found, in a place of its own (its inodes are nobody else's)."""
         shutil.rmtree(self._root, ignore_errors=True)
-        self.place = self._root / str(next(self._rounds))
+        self.place = self._root / str(next(self._places))
         self.directory = self._case.lay(self.place)
         self.shared = held(self.place / "backup") if self._case.shared else {}
+
+    def rounds(self) -> Iterator[int]:
+        return rounds(self._name)
 
     def apply(self, disk: Disk = QUICK, journal_id: str = ID) -> None:
         quarantine = str(self.place / "elsewhere") if self._case.elsewhere else None
@@ -112,11 +129,11 @@ def _is_staging(path: Path) -> bool:
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as root:
-        yield Bench(request.param, Path(root) / "bench")
+        yield Bench(request.param, Path(root) / "bench", request.node.name)
 
 
 def test_a_killed_apply_goes_on(bench: Bench) -> None:
-    for number in itertools.count():
+    for number in bench.rounds():
         bench.fresh()
         survived = survives(bench.apply, number)
         bench.assert_nothing_lost()
@@ -131,7 +148,7 @@ def test_a_killed_apply_goes_on(bench: Bench) -> None:
 
 
 def test_a_killed_apply_goes_back(bench: Bench) -> None:
-    for number in itertools.count():
+    for number in bench.rounds():
         bench.fresh()
         survived = outlives(bench.apply, number)
         bench.undo()
@@ -141,7 +158,7 @@ def test_a_killed_apply_goes_back(bench: Bench) -> None:
 
 
 def test_a_killed_undo_goes_on(bench: Bench) -> None:
-    for number in itertools.count():
+    for number in bench.rounds():
         bench.fresh()
         bench.apply()
         survived = survives(bench.undo, number)
@@ -162,7 +179,7 @@ def test_a_killed_finish_and_the_undo_of_a_half_done_change_go_on(bench: Bench) 
     middle = _first_kill_behind_the_decision(bench) + 2
     for first_kill in (middle - 2, middle):
         for way in (go_on, bench.undo):
-            for number in itertools.count():
+            for number in bench.rounds():
                 bench.fresh()
                 assert not outlives(bench.apply, first_kill)
                 survived = outlives(way, number)
@@ -187,7 +204,7 @@ def _first_kill_behind_the_decision(bench: Bench) -> int:
 
 
 def test_an_error_of_the_system_is_one_sentence_and_loses_nothing(bench: Bench) -> None:
-    for at in itertools.count():
+    for at in bench.rounds():
         bench.fresh()
         number = ERRORS[at % len(ERRORS)]
         disk = FailingDisk(at, number)
@@ -211,7 +228,7 @@ def test_an_error_of_the_system_is_one_sentence_and_loses_nothing(bench: Bench) 
 
 
 def test_an_error_of_the_system_while_undoing_is_one_sentence_too(bench: Bench) -> None:
-    for at in itertools.count():
+    for at in bench.rounds():
         bench.fresh()
         number = ERRORS[at % len(ERRORS)]
         bench.apply()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import shutil
 from functools import partial
@@ -17,9 +16,11 @@ from kseg.segment.events import Event, Failure, Row
 from tests.changing import CHANGINGS, Changing
 from tests.cli.killed_runs import contents, state, undo_all
 from tests.segment.attempting import both_at_once, killed_first
+from tests.segment.disks import STRIDE
+
+pytestmark = pytest.mark.slow
 
 RUN = "20260101T000000Z-00000001"
-STRIDE = int(os.environ.get("KSEG_KILL_STRIDE", "5"))  # 1: killed at every change
 
 
 @pytest.fixture(params=CHANGINGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 from kseg import __version__
 from kseg.cli.main import run
-from kseg.spark import session, shipping
+from kseg.spark import shipping
 from tests.spark.conftest import LOCAL, require_spark
 from tests.spark.standalone import SPARK_HOME, Standalone
 
@@ -81,7 +82,10 @@ def test_a_java_that_does_not_run(tmp_path: Path, partition: str) -> None:
 def test_no_pyspark(
     partition: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(session.importlib.util, "find_spec", lambda _name: None)  # type: ignore[attr-defined]
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "pyspark" else found(name, *rest)
+    )
     assert run(["verify", "--spark", partition]) == 2
     assert capfd.readouterr().err == (
         "kseg: --spark needs pyspark, which is not installed: pip install 'kseg[spark]'\n"
