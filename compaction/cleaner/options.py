@@ -1,7 +1,7 @@
 """What `compact` was asked for: the settings of topic and broker that decide what goes, and what to do."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Self
 
@@ -11,6 +11,7 @@ from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.topic_settings import SettingsByPath
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
+from kseg.segment.values import dataclass
 
 DAY_MS = 86_400_000
 DEFAULT_SEGMENT_BYTES = 1 << 30

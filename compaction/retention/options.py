@@ -1,7 +1,7 @@
 """What `retain` was asked for: limits, what the broker would know, and what to do."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Self
 
@@ -15,6 +15,7 @@ from kseg.segment.partition.names import (
     TRANSACTION_STATE_TOPIC,
 )
 from kseg.segment.partition.topic_settings import SettingsByPath
+from kseg.segment.values import dataclass
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
 

@@ -15,6 +15,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kseg.recovery.policy import Policy
 from kseg.recovery.repair.checkpoints import AlignedCheckpoint, PartitionOutcome, align
@@ -27,7 +28,6 @@ from kseg.recovery.repair.marker import (
     listed,
     why_it_goes,
 )
-from kseg.segment.apply.carried import Carried, entries_of
 from kseg.segment.errors import FormatError, Refused, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -53,6 +53,9 @@ from kseg.segment.sidecar.checkpoint import (
     offsets_by_partition,
 )
 from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.segment.apply.carried import Carried
 
 COMMAND = "recover"
 
@@ -221,8 +224,10 @@ def _marking(
     return _Marking(True, marker.content, "what it says of the data directory holds again", is_left=is_there)
 
 
-def carried_entries(log_dir: str, plan: Plan, outcomes: Sequence[PartitionOutcome]) -> Carried:
+def carried_entries(log_dir: str, plan: Plan, outcomes: Sequence[PartitionOutcome]) -> "Carried":
     """What the checkpoints say of the partitions of this run, once they are as the closing plan has them."""
+    from kseg.segment.apply.carried import entries_of
+
     wanted = {outcome.key for outcome in outcomes if outcome.has_checkpoints}
     carried = entries_of(log_dir, wanted)
     for role in OFFSET_CHECKPOINT_ROLES:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.recovery.loading.throws import KafkaThrows
 from kseg.recovery.loading.walk import LogWalk
+from kseg.recovery.repair.rows import Unread
 from kseg.recovery.salvage.standing import ImageReader
 from kseg.segment import columns as C
 from kseg.segment import layout as L
@@ -29,17 +30,6 @@ from kseg.segment.sidecar.index import OffsetIndex
 from kseg.segment.values import dataclass
 
 Range = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """ranges: offsets in valid batches that no fetch finds, in order. records: in these, None when nobody can tell."""
-
-    ranges: tuple[Range, ...] = ()
-    records: int | None = 0
-
-
-NOTHING_UNREAD = Unread()
 
 
 @dataclass(frozen=True, slots=True)

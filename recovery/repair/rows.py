@@ -5,15 +5,26 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.recovery.policy import Policy, Removed, Repair
-from kseg.recovery.repair.reach import NOTHING_UNREAD, Unread
 from kseg.segment import layout as L
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.plan.pieces import Fresh, Span
 from kseg.segment.plan.steps import Plan, Remove, Write
 from kseg.segment.scanning.lost_range import plus
+from kseg.segment.values import dataclass
 
 Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """ranges: offsets in valid batches that no fetch finds, in order (`reach`). records: in these, None when nobody can tell."""
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    records: int | None = 0
+
+
+NOTHING_UNREAD = Unread()
 
 
 def result_row(partition: str, policy: Policy, repair: Repair, plan: Plan, costs: dict[str, Row]) -> Row:

@@ -14,7 +14,7 @@ and comes back behind it.
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kseg.recovery.repair import log_dir as own_files
@@ -23,7 +23,6 @@ from kseg.recovery.repair.identity import AskedIdentity, IdentityRepair, Registe
 from kseg.recovery.repair.marker import MARKER, Marker, marker_of
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.work import recover
-from kseg.recovery.verify.side_by_side import against_others
 from kseg.segment.apply.around import Around, around_files
 from kseg.segment.apply.prepared import copies_of, copy_path, refuse_unreadable, settle_before
 from kseg.segment.apply.probe import has_journal
@@ -34,6 +33,7 @@ from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.plan.steps import Plan, step_rows
 from kseg.segment.targets import FileTarget, PartitionTarget, Target, directory_of
 from kseg.segment.unreadable import findings_of
+from kseg.segment.values import dataclass
 
 Values = dict[str, Any]
 
@@ -256,6 +256,10 @@ class Run(Around[RecoverOptions]):
             options.settings.now_ms,
             self._registered,
         )
+        if not before:
+            return identity, ()
+        from kseg.recovery.verify.side_by_side import against_others
+
         return identity, tuple(against_others(log_dir, before))
 
     def _is_whole(self, log_dir: str) -> bool:

@@ -19,7 +19,6 @@ from kseg.recovery.repair import rows
 from kseg.recovery.repair.circumstances import circumstances_of
 from kseg.recovery.repair.obstacles import obstacles, refuse_obstructed, with_obstacles
 from kseg.recovery.repair.options import RecoverOptions
-from kseg.recovery.repair.reach import NOTHING_UNREAD, unread
 from kseg.recovery.repair.remaining import with_what_remains
 from kseg.recovery.repair.subject import Subject, subject_of
 from kseg.recovery.salvage.left_alone import left_alone
@@ -167,8 +166,10 @@ def _costs(
         salvaged = repair if repair.is_orderly else _repair(subject, Policy.SALVAGE, around, options)
     if salvaged is loaded:
         return salvaged, {policy.value: rows.cost_row(salvaged) for policy in Policy}
-    left = NOTHING_UNREAD
+    left = rows.NOTHING_UNREAD
     if loaded.death is None and salvaged.death is None and not subject.is_ancient:
+        from kseg.recovery.repair.reach import unread
+
         left = unread(subject.directory, loaded.image, salvaged.image, loaded.log_end_offset)
     return salvaged, {
         Policy.SALVAGE.value: rows.cost_row(salvaged),

@@ -20,7 +20,7 @@ copy: one that lies there, was not there when the run began, and looks as planne
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from kseg.segment.apply.disk import DISK, Disk
@@ -31,6 +31,7 @@ from kseg.segment.errors import Refused
 from kseg.segment.events import Advance, Event, Failure, Row
 from kseg.segment.findings import Finding
 from kseg.segment.plan.steps import Plan
+from kseg.segment.values import dataclass
 
 Values = Mapping[str, Any]
 T = TypeVar("T", Finding, Failure)

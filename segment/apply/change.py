@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from kseg.segment.apply.anchors import anchored, open_without_links
@@ -19,6 +18,7 @@ from kseg.segment.errors import FormatError, Refused
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
 from kseg.segment.terminal import shell_quoted
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

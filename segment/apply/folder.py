@@ -15,12 +15,12 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kseg.segment.apply.disk import DISK, Disk, make_directories, remove_if_empty, remove_quietly
 from kseg.segment.apply.lock import claimed, is_claimed
 from kseg.segment.errors import Refused
+from kseg.segment.values import dataclass
 
 SUCCESS = "_SUCCESS"
 _INSIDE = "_kseg-"

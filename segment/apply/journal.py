@@ -29,7 +29,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from kseg.segment.apply import elsewhere
@@ -62,6 +62,7 @@ from kseg.segment.partition.directory import (
 )
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.partition.recognition import list_directory
+from kseg.segment.values import dataclass
 
 _FILE = elsewhere.JOURNAL
 SUFFIX = ".jsonl"

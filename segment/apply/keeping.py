@@ -1,6 +1,6 @@
 """Where a run leaves its journals and what it takes out, as a value that travels with its options."""
 
-from dataclasses import dataclass
+from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

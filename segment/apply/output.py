@@ -14,7 +14,6 @@ import errno
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 
 from kseg.segment import unreadable
 from kseg.segment.apply.copies import aside, note_copy, set_aside
@@ -38,6 +37,7 @@ from kseg.segment.errors import Refused
 from kseg.segment.partition.names import parse_file_name
 from kseg.segment.plan.pieces import Content, Span, length_of
 from kseg.segment.plan.steps import Plan, Write
+from kseg.segment.values import dataclass
 
 _OWN_FILES = ".own-files"
 

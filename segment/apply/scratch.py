@@ -11,7 +11,6 @@ and `found` there; it loses that name when whoever found it closes it.
 import errno
 import mmap
 import os
-import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
@@ -155,6 +154,8 @@ class ScratchFile:
 
 def temporary_directory() -> str:
     """Where large temporary files go: $TMPDIR, else /var/tmp, which is on a disk where /tmp is often memory."""
+    import tempfile  # and shutil, and what that knows of archives
+
     is_chosen = tempfile.tempdir is not None or any(
         os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")
     )
@@ -169,6 +170,8 @@ def _nameless(directory: str) -> int:
     except OSError as error:
         if error.errno not in _NO_NAMELESS or not os.path.isdir(directory):
             raise
+    import tempfile
+
     descriptor, path = tempfile.mkstemp(prefix=".kseg-", dir=directory)
     os.unlink(path)
     return descriptor

@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from kseg.segment import unreadable
@@ -34,6 +34,7 @@ from kseg.segment.errors import Refused
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.plan.pieces import Content, Made, Span, length_of
 from kseg.segment.plan.steps import FileIdentity, Rename, Step, Truncate, Write
+from kseg.segment.values import dataclass
 
 OURS = (Role.LOCK, Role.KSEG_JOURNAL)
 _SYNCED_TOGETHER = 32  # of each of the writers in a process, whose open files are limited

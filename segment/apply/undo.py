@@ -18,7 +18,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ParamSpec, Protocol, TypeVar
 
 from kseg.segment.apply.change import (
@@ -47,6 +47,7 @@ from kseg.segment.apply.proof import check_removable, has_other_names, is_copy, 
 from kseg.segment.apply.staging import Staged, look, tail_path
 from kseg.segment.errors import Refused
 from kseg.segment.undisturbed import undisturbed
+from kseg.segment.values import dataclass
 
 P = ParamSpec("P")
 R = TypeVar("R")

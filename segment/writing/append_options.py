@@ -1,10 +1,11 @@
 """What the user can ask of `append`."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kseg.segment.apply.keeping import BESIDE, Keeping
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
+from kseg.segment.values import dataclass
 from kseg.segment.writing.batching import BatchRules
 from kseg.segment.writing.flush import FlushRules
 from kseg.segment.writing.segment_writer import RollRules

@@ -19,7 +19,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -34,6 +34,7 @@ from kseg.segment.apply.journal import new_run_id
 from kseg.segment.errors import Refused, UnreadableInput, UsageError
 from kseg.segment.files import read_small
 from kseg.segment.partition.names import STREAM_PREFIX
+from kseg.segment.values import dataclass
 from kseg.segment.writing.delivery import (
     Delivery,
     LogDirLock,
