@@ -19,6 +19,7 @@ import subprocess
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 JAVA_PROJECT = Path(__file__).resolve().parent / "java"
@@ -50,12 +51,18 @@ def tool(name: str) -> str:
 
 def check_tools() -> None:
     """Raise MissingTool unless Java >= 17, its compiler and Maven are there."""
-    said = subprocess.run([tool("java"), "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', said)
-    if version is None or int(version[1]) < LEAST_JAVA:
+    if _version(tool("java")) < LEAST_JAVA:
         raise MissingTool(f"the real Kafka is not asked: java is older than {LEAST_JAVA}")
     tool("javac")
     tool("mvn")
+
+
+@cache
+def _version(java: str) -> int:
+    """0 when it says none."""
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', said)
+    return int(version[1]) if version else 0
 
 
 def class_path() -> str:

@@ -1,6 +1,7 @@
 """Spark for the tests of this room: one session at a time, on this machine alone or on a real standalone cluster.
 
 All tests of this room run in one process, one after the other (`tests/conftest.py`): they share the sessions and the cluster.
+The tests on this machine alone come first and those on the cluster last: a change between the two costs a session, and two executors.
 When the room is left everything is stopped, JVM and threads included, since what comes next may want to fork.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -31,7 +33,31 @@ CONF = (
     ("spark.driver.host", "127.0.0.1"),
     ("spark.driver.bindAddress", "127.0.0.1"),
 )
+# of a Java that lives for seconds: it compiles once, quickly, and collects with one thread
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+ROOM = Path(__file__).resolve().parent
 Use = Callable[[str], "SparkSession"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests of this room, at the places that they have, by the session that they use."""
+    places = [number for number, item in enumerate(items) if ROOM in item.path.parents]
+    ordered = sorted((items[place] for place in places), key=_session_of)
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+def _session_of(item: pytest.Item) -> int:
+    """0: none, or one of its own; 1: on this machine alone; 2: on the cluster; 3: on the cluster, with settings of its own."""
+    names = getattr(item, "fixturenames", ())
+    if "any_spark" in names and isinstance(item, pytest.Function):
+        return 2 if item.callspec.params["any_spark"] == "standalone" else 1
+    if "local_spark" in names:
+        return 1
+    if "cluster_spark" in names:
+        return 2
+    return 3 if "use_master" in names else 0
 
 
 def _absent(what: str) -> NoReturn:
@@ -48,6 +74,19 @@ def require_spark() -> None:
         session.check_java()
     except UsageError as error:
         _absent(f"no Spark: {error}")
+
+
+@pytest.fixture(scope="package", autouse=True)
+def brief_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Every Java that a test starts, of kseg's command line too, is told to be quick to start."""
+    place = tmp_path_factory.mktemp("conf")
+    names = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+    (place / "spark-defaults.conf").write_text("".join(f"{name} {BRIEF}\n" for name in names))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(place))
+        for name in ("SPARK_DAEMON_JAVA_OPTS", "SPARK_LAUNCHER_OPTS"):
+            patch.setenv(name, BRIEF)
+        yield
 
 
 @pytest.fixture(scope="package")

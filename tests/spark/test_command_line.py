@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -203,14 +204,31 @@ def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
 # --- nodes that see something else
 
 
+# all in one process, and so in one session: status, stdout and stderr of command lines, then the sentences of the source
 BLIND = """
-import sys
+import json, os, sys, tempfile
+from kseg.cli.main import run
 from kseg.spark import session
 from kseg.spark.cluster import ClusterOptions
 from kseg.spark.source import register
 from kseg.spark.trouble import reason
-master, data, checkpoint = sys.argv[1:]
+master, data, checkpoint, out = sys.argv[1:]
 spark = session.get(ClusterOptions(master=master, conf=(("spark.executor.memory", "512m"),)))
+
+def told(*words):
+    streams, before = [tempfile.TemporaryFile() for _ in range(2)], [os.dup(1), os.dup(2)]
+    for number, stream in enumerate(streams, 1):
+        os.dup2(stream.fileno(), number)
+    status = run([*words, "--spark", "--master", master, data])
+    for number, descriptor in enumerate(before, 1):
+        os.dup2(descriptor, number)
+    said = []
+    for stream in streams:
+        stream.seek(0)
+        said.append(stream.read().decode())
+    return [status, *said]
+
+print(json.dumps([told("verify"), told("export", "--to", "json", "--output", out)]), flush=True)
 register(spark)
 source = spark.read.format("kafka-log")
 rows = spark.createDataFrame([("k", "v")], "key string, value string")
@@ -240,45 +258,22 @@ def test_a_node_that_does_not_see_the_files_is_named(capture_small: Path, tmp_pa
     if shutil.which("unshare") is None or os.geteuid() != 0:
         pytest.skip("no unshare, or not root: nodes cannot be given another view of the files")
     data = tmp_path / "data"
+    out = tmp_path / "out"
     shutil.copytree(capture_small / "data", data)
     with Standalone(tmp_path / "cluster", workers=1, hidden=data) as cluster:
-        said = kseg(
-            "verify",
-            "--spark",
-            "--master",
-            cluster.url,
-            "--spark-conf",
-            "spark.executor.memory=512m",
-            str(data),
-        )
-        export = kseg(
-            *(
-                "export",
-                "--to",
-                "json",
-                "--output",
-                str(tmp_path / "out"),
-                "--spark",
-                "--master",
-                cluster.url,
-            ),
-            *("--spark-conf", "spark.executor.memory=512m", str(data)),
-        )
         source = subprocess.run(
-            [sys.executable, "-c", BLIND, cluster.url, str(data), str(tmp_path / "checkpoint")],
+            [sys.executable, "-c", BLIND, cluster.url, *map(str, (data, tmp_path / "checkpoint", out))],
             capture_output=True,
             text=True,
             timeout=600,
             check=True,
         )
-    assert (said.returncode, said.stdout) == (3, "")
-    assert said.stderr.startswith("kseg: the node ") and said.stderr.count("\n") == 1
-    assert f" does not see {data}/" in said.stderr
-    assert (export.returncode, export.stdout) == (3, "")
-    assert export.stderr.startswith("kseg: the node ") and f" does not see {data}/" in export.stderr
-    assert export.stderr.count("\n") == 1 and "failOnDataLoss" not in export.stderr
-    assert not list((tmp_path / "out").glob("_SUCCESS"))
-    answers = source.stdout.splitlines()
+    commands, *answers = source.stdout.splitlines()
+    for status, stdout, stderr in json.loads(commands):
+        assert (status, stdout) == (3, "")
+        assert stderr.startswith("kseg: the node ") and stderr.count("\n") == 1
+        assert f" does not see {data}/" in stderr and "failOnDataLoss" not in stderr
+    assert not list(out.glob("_SUCCESS"))
     assert len(answers) == 5
     for answer in answers:
         assert f" does not see {data}/" in answer and "every node must see the same files" in answer, answer
