@@ -72,8 +72,14 @@ def read_pointer(name: str) -> tuple[str, str] | None:
 
 
 def check_place(path: str, directory: str, what: str) -> None:
-    """what: a journal or a quarantine of `directory`. Raises Refused when it may not lie there, because a broker would die of it."""
+    """what: a journal or a quarantine of `directory`. Raises Refused when it may not lie there, because a broker would die of it,
+    and when it cannot, below something that is no directory."""
     inside = os.path.realpath(path)
+    there = inside
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        raise Refused(f"{path} is no place for a {what}: {there} is no directory; nothing was changed")
     if inside == os.path.realpath(directory) or _is_data_directory(inside):
         raise Refused(f"{path} is Kafka's and no place for a {what}")
     while inside != os.path.dirname(inside):

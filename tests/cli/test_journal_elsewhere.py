@@ -65,3 +65,20 @@ def test_append_too(
     assert all_held(data) != start
     assert run(["undo", row["journal"]]) == 0
     assert all_held(data) == start and not list(away.iterdir())
+
+
+def test_a_quarantine_that_cannot_be_is_refused_and_leaves_nothing_in_the_way(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data, file = tmp_path / "data", tmp_path / "file"
+    file.touch()
+    CHANGINGS["recover"].lay(capture_small, data)
+    start = all_held(data)
+    words = [*CHANGINGS["recover"].words, "--apply", "--quarantine", str(file / "kept"), str(data)]
+    assert run(words) == 4
+    said = capfd.readouterr().err
+    assert (
+        f"{file / 'kept'} is no place for a quarantine: {file} is no directory; nothing was changed" in said
+    )
+    assert run(["undo", str(data)]) == 0
+    assert all_held(data) == start
