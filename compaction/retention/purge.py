@@ -8,10 +8,11 @@ On a cluster all of them leave the directory as one change with a journal, which
 the journal and what it kept are dropped, and the space is free. A purge that was killed before that is dropped by the next.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kseg.compaction.retention.ages import duration_words
 from kseg.compaction.retention.options import RetainOptions
@@ -21,12 +22,14 @@ from kseg.segment.apply.disk import DISK, Disk, remove_quietly
 from kseg.segment.apply.executor import apply_plan
 from kseg.segment.apply.journal import Journal, Place, State, as_pointed, discard, place_for, read_journal
 from kseg.segment.apply.journals import journals_in
-from kseg.segment.apply.lock import claimed
+from kseg.segment.apply.lock import claimed, claimed_by_command
+from kseg.segment.apply.staging import check_inputs
 from kseg.segment.errors import Refused
+from kseg.segment.layout import DELETED_SUFFIX
 from kseg.segment.partition.marks import Mark, marks_in
 from kseg.segment.partition.names import FileState, parse_file_name
 from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.steps import Plan, Remove
+from kseg.segment.plan.steps import FileIdentity, Plan, Remove, Rename, Step
 
 _ID_SUFFIX = "-purge"
 
@@ -95,6 +98,52 @@ def _delete(directory: str, names: Sequence[str], disk: Disk) -> None:
             raise Refused(
                 f"cannot delete {where}: {error.strerror}; the same command deletes what is still marked"
             ) from error
+
+
+def delete_at_once(plan: Plan, disk: Disk) -> tuple[Plan, list[FileIdentity]]:
+    """Delete what a plan only marks; what is left of it, and the files that are gone. A plan that makes files first (a log of
+    which nothing else would be left) stays as it is: what it deletes must not go before.
+
+    Every file is marked before the first is deleted, so killed on the way the next purge deletes the rest; where the name for a
+    mark does not fit into a full directory, the file itself goes. Raises Refused."""
+    marks = [step for step in plan.steps if _is_mark(step)]
+    if not marks or not _is_mark(plan.steps[0]):
+        return plan, []
+    names = [step.name for step in marks]
+    path = plan.directory
+    with claimed_by_command(plan.directory, disk.follow_links):
+        clear_the_way(plan.directory, disk)
+        check_inputs(plan.directory, plan.inputs, disk)
+        try:
+            for name in names:
+                path = os.path.join(plan.directory, name)
+                _mark_or_delete(path, disk)
+            disk.sync_directory(plan.directory)
+            for name in names:
+                path = os.path.join(plan.directory, name + DELETED_SUFFIX)
+                remove_quietly(disk, path)
+            disk.sync_directory(plan.directory)
+        except OSError as error:
+            raise Refused(
+                f"cannot delete {path}: {error.strerror}; the same command deletes what is still due"
+            ) from error
+    gone = {*names, *(name + DELETED_SUFFIX for name in names)}
+    inputs = tuple(file for file in plan.inputs if file.name not in gone)
+    rest = replace(plan, inputs=inputs, steps=tuple(step for step in plan.steps if step not in marks))
+    return rest, [file for file in plan.inputs if file.name in set(names)]
+
+
+def _is_mark(step: Step) -> bool:
+    return isinstance(step, Rename) and step.new_name == step.name + DELETED_SUFFIX
+
+
+def _mark_or_delete(path: str, disk: Disk) -> None:
+    try:
+        disk.rename(path, path + DELETED_SUFFIX)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG):
+            raise
+        disk.unlink(path)
 
 
 def purge_id(run_id: str) -> str:

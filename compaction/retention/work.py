@@ -3,7 +3,10 @@
 1. A half-done change of `retain` is brought to its end first (--apply); without --apply it is in the way.
 2. What lies there (`evidence`), what goes (`rules`), why (`verdicts`), and which files change (`marking`); with
    --unmark what comes back instead (`unmark`).
-3. --apply hands the plan to the executor. Then marks that are old enough are purged, if that was asked for.
+3. --apply hands the plan to the executor. With --purge, marks that are old enough are purged before, which may make room for that,
+   and those made now behind it, once their delay has passed. Without a delay nothing could be taken back anyway: what goes is
+   deleted first and needs no journal, so a disk without a free byte can be freed; then the leader epochs follow. (On a cluster the
+   marks are made first, with a journal: it tells a later attempt what has gone.)
 
 Yields a row for each segment, one for each marked file where marks are concerned, and one result. Whoever runs this
 with `apply` holds the lock of the data directory, and writes its checkpoint afterwards (`whole`).
@@ -12,6 +15,7 @@ with `apply` holds the lock of the data directory, and writes its checkpoint aft
 import os
 from collections.abc import Generator, Iterator
 from dataclasses import replace
+from typing import TypedDict
 
 from kseg.compaction.known_settings import (
     as_config,
@@ -51,6 +55,7 @@ from kseg.segment.events import Event
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.largest import record_of
+from kseg.segment.partition.marks import marks_in
 from kseg.segment.partition.names import SHARE_GROUP_STATE_TOPIC, PartitionState, Role, parse_file_name
 from kseg.segment.partition.topic_settings import TopicSettings
 from kseg.segment.plan.inputs import inputs_of
@@ -150,11 +155,51 @@ def carry_out(prepared: Prepared | None, options: RetainOptions) -> Iterator[Eve
     """The second half: the result, once the files are as planned. Raises Refused."""
     if prepared is None:
         return
-    marked = carried_out(prepared, options)
-    done = {"applied": options.apply, "journal": marked.get("journal")}
-    if options.purge:
-        done |= yield from _purged(prepared, options)
+    if not (options.apply and options.purge) or options.shared is not None:
+        marked = carried_out(prepared, options)
+        done: Row = {"applied": options.apply, "journal": marked.get("journal")}
+        if options.purge:
+            done |= dict((yield from _purged(prepared, options)))
+    else:
+        done = yield from _purged_around(prepared, options)
     yield events.Row(prepared.result | done)
+
+
+def _purged_around(prepared: Prepared, options: RetainOptions) -> Generator[Event, None, Row]:
+    """What is marked already goes first: it may make the room that marking needs. Then what is marked now, once its delay has
+    passed."""
+    from kseg.compaction.retention.purge import delete_at_once
+    from kseg.segment.apply.disk import disk_for
+
+    purged = yield from _purged(prepared, options)
+    directory = prepared.plan.directory
+    gone = frozenset(purged["purged"])
+    inputs = tuple(file for file in prepared.plan.inputs if file.name not in gone)
+    rest = replace(prepared, plan=replace(prepared.plan, inputs=inputs))
+    is_readable = options.accept_unreadable or not prepared.unreadable
+    if is_readable and not _with_delay(directory, options).file_delete_delay_ms:
+        plan, deleted = delete_at_once(rest.plan, disk_for(options.follow_links))
+        rest = replace(rest, plan=plan)
+        for file in deleted:
+            path = os.path.join(directory, file.name)
+            why = "it goes at once, the delay is 0"
+            row = rows.mark_row(
+                str(prepared.result["partition"]), path, file.size_bytes, options.now_ms, "purge", why
+            )
+            yield events.Row(row)
+        marked = carried_out(rest, options)
+        names, size_bytes = [file.name for file in deleted], sum(file.size_bytes for file in deleted)
+        again = _Purged(purged=names, bytes_purged=size_bytes)
+    else:
+        waiting = frozenset(mark.name.name for mark in marks_in(directory))
+        marked = carried_out(rest, options)
+        again = yield from _purged(prepared, options, but=waiting)
+    return {
+        "applied": True,
+        "journal": marked.get("journal"),
+        "purged": [*purged["purged"], *again["purged"]],
+        "bytes_purged": purged["bytes_purged"] + again["bytes_purged"],
+    }
 
 
 def _name(target: PartitionTarget) -> str:
@@ -343,14 +388,28 @@ def _unmarked(
     return Prepared(plan=_plan(target, inputs, back.steps), result=result)
 
 
-def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None, Row]:
+class _Purged(TypedDict):
+    """What a result says of it: the names, and their bytes."""
+
+    purged: list[str]
+    bytes_purged: int
+
+
+def _with_delay(directory: str, options: RetainOptions) -> RetainOptions:
+    """The options with what the topic is configured to."""
+    target = PartitionTarget(directory)
+    return configured(target, settings_for(target, options.topics), options)[0]
+
+
+def _purged(
+    prepared: Prepared, options: RetainOptions, but: frozenset[str] = frozenset()
+) -> Generator[Event, None, _Purged]:
+    """but: marks that stay, and that were spoken of."""
     from kseg.compaction.retention.purge import free_purged, purge, purge_id, ripeness
     from kseg.segment.apply.disk import disk_for
 
     directory = prepared.plan.directory
-    options, _ = configured(
-        PartitionTarget(directory), settings_for(PartitionTarget(directory), options.topics), options
-    )
+    options = _with_delay(directory, options)
     if options.apply and options.shared is not None:
         from kseg.segment.apply.attempts import earlier_attempt
 
@@ -360,11 +419,14 @@ def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None
         if earlier is not None:
             yield from earlier.events
             free_purged(directory, options)
-            return earlier.prepared.result
+            told = earlier.prepared.result
+            return _Purged(purged=list(told["purged"]), bytes_purged=int(told["bytes_purged"]))
     name = str(prepared.result["partition"])
     judged, gone = [], []
     for ripe in ripeness(directory, options):
         mark, verdict = ripe.mark, "purge" if ripe.is_ripe else "wait"
+        if mark.name.name in but:
+            continue
         path = os.path.join(directory, mark.name.name)
         row = rows.mark_row(name, path, mark.size_bytes, mark.marked_at_ms, verdict, ripe.reason)
         judged.append(events.Row(row))
@@ -372,7 +434,7 @@ def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None
             gone.append(mark)
     yield from judged
     names = [mark.name.name for mark in gone]
-    done: Row = {"purged": names, "bytes_purged": sum(mark.size_bytes for mark in gone)}
+    done = _Purged(purged=names, bytes_purged=sum(mark.size_bytes for mark in gone))
     if options.apply:
         purge(
             directory,
@@ -385,7 +447,7 @@ def _purged(prepared: Prepared, options: RetainOptions) -> Generator[Event, None
 
 
 def _told(
-    directory: str, judged: list[events.Row], done: Row, options: RetainOptions
+    directory: str, judged: list[events.Row], done: _Purged, options: RetainOptions
 ) -> dict[str, object] | None:
     if options.shared is None:
         return None

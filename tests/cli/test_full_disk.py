@@ -1,4 +1,4 @@
-"""A file system without a free byte is freed: `retain --purge --apply` needs none."""
+"""A file system without a free byte is freed: `retain --purge --apply` needs none, and says what else needs how much."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.changing import NOW, OLD_NS, RETAIN
+from tests.compaction.compacting import Topic
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 
@@ -62,3 +63,70 @@ def test_marked_files_are_deleted_without_a_free_byte(disk: Path, capture_small:
     assert run([*words, *map(str, sorted({path.parent for path in marked}))]) in (0, 5)
     assert not [path for path in marked if path.exists()]
     assert os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize >= MARKED_BYTES - 64 * 1024
+
+
+def _fill_up(disk: Path) -> None:
+    for name in ("others", "last block"):
+        _fill(disk / name)
+    assert os.statvfs(disk).f_bavail == 0
+
+
+def _free_bytes(disk: Path) -> int:
+    status = os.statvfs(disk)
+    return status.f_bavail * status.f_frsize
+
+
+def test_limits_with_a_purge_free_it_first(disk: Path, capture_small: Path) -> None:
+    """The marks that lie there make the room that marking more needs."""
+    data = disk / "data"
+    RETAIN.lay(capture_small, data)
+    for directory in data.glob("*-[01]"):
+        marked = directory / f"{80:020}.log.deleted"
+        marked.write_bytes(bytes(MARKED_BYTES // 8))
+        os.utime(marked, ns=(OLD_NS, OLD_NS))
+    _fill_up(disk)
+    assert run([*RETAIN.words, "--apply", "--quiet", "--jobs", "1", str(data)]) == 0
+    assert not list(data.glob("*/*.deleted"))
+    assert not (data / "orders-0" / f"{0:020}.log").exists() and list((data / "fresh-0").glob("*.log"))
+    assert _free_bytes(disk) >= MARKED_BYTES // 8
+    assert run(["verify", "--quiet", str(data)]) == 0
+
+
+@pytest.mark.parametrize(
+    "words", [["--free", "200KiB"], ["--retention-ms", "1d", "--file-delete-delay-ms", "0"]]
+)
+def test_what_is_chosen_goes_without_a_free_byte_and_without_marks(
+    disk: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = disk / "data"
+    data.mkdir()
+    for name in ("orders-0", "orders-1"):
+        topic = Topic(data, name=name)
+        for number in range(40):
+            topic.send((number, "x" * 9000))
+            topic.roll()
+        topic.close()
+    (data / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+    (data / "log-start-offset-checkpoint").write_text("0\n0\n")
+    (data / ".lock").touch()
+    before = len(list(data.glob("*/*.log")))
+    _fill_up(disk)
+    command = [
+        "retain",
+        "--cleanup-policy",
+        "delete",
+        *words,
+        "--purge",
+        "--now",
+        NOW,
+        "--jobs",
+        "1",
+        str(data),
+    ]
+    assert run([*command, "--apply"]) == 0
+    said = capfd.readouterr()
+    assert "No space" not in said.err
+    assert not list(data.glob("*/*.deleted"))
+    gone = before - len(list(data.glob("*/*.log")))
+    assert 10 <= gone < before and _free_bytes(disk) >= 200 * 1024
+    assert run(["verify", "--quiet", str(data)]) == 0
