@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kseg.cli.carried_words import carried_words
+from kseg.cli.room_words import room_words
 from kseg.cli.tally import counted
 from kseg.segment.terminal import shell_quoted, visible
 
@@ -52,6 +53,7 @@ def _result(values: Values) -> Iterator[str]:
                 yield f"  policy {policy} {_cost(costs[policy])}"
         yield from _choice(costs)
     yield from carried_words(values)
+    yield from room_words(values)
     for key, label in (("quarantine", "what was taken out"), ("journal", "undo with: kseg undo")):
         if values.get(key):
             yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kseg.cli.room_words import room_words
 from kseg.cli.settings_words import settings_words
 from kseg.cli.tally import counted
 from kseg.segment.terminal import shell_quoted, visible
@@ -86,6 +87,7 @@ def _result(values: Values) -> Iterator[str]:
         offsets = f"; offsets {values['log_start_offset']} to {values['log_end_offset']}"
     yield f"{name}: {', '.join(words) or 'nothing goes'}{offsets}"
     yield from settings_words(values, _SETTINGS)
+    yield from room_words(values)
     if values["rolled"]:
         yield "  nothing else would be left, so an empty segment is begun at the log end"
     yield from _way_back(values)

@@ -100,50 +100,50 @@ def _delete(directory: str, names: Sequence[str], disk: Disk) -> None:
             ) from error
 
 
-def delete_at_once(plan: Plan, disk: Disk) -> tuple[Plan, list[FileIdentity]]:
-    """Delete what a plan only marks; what is left of it, and the files that are gone. A plan that makes files first (a log of
-    which nothing else would be left) stays as it is: what it deletes must not go before.
+def mark_at_once(plan: Plan, disk: Disk) -> tuple[Plan, list[FileIdentity]]:
+    """Mark what a plan marks, without a journal, since all of it is about to be deleted; what is left of the plan. A plan that
+    makes files first (a log of which nothing else would be left) stays as it is: what it deletes must not go before.
 
-    Every file is marked before the first is deleted, so killed on the way the next purge deletes the rest; where the name for a
-    mark does not fit into a full directory, the file itself goes. Raises Refused."""
+    Where the name for a mark does not fit into a full directory, the file itself goes: these are given too. Raises Refused."""
     marks = [step for step in plan.steps if _is_mark(step)]
     if not marks or not _is_mark(plan.steps[0]):
         return plan, []
-    names = [step.name for step in marks]
-    path = plan.directory
+    path, deleted = plan.directory, set[str]()
     with claimed_by_command(plan.directory, disk.follow_links):
         clear_the_way(plan.directory, disk)
         check_inputs(plan.directory, plan.inputs, disk)
         try:
-            for name in names:
-                path = os.path.join(plan.directory, name)
-                _mark_or_delete(path, disk)
-            disk.sync_directory(plan.directory)
-            for name in names:
-                path = os.path.join(plan.directory, name + DELETED_SUFFIX)
-                remove_quietly(disk, path)
+            for step in marks:
+                path = os.path.join(plan.directory, step.name)
+                if not _was_marked(path, disk):
+                    deleted.add(step.name)
             disk.sync_directory(plan.directory)
         except OSError as error:
             raise Refused(
-                f"cannot delete {path}: {error.strerror}; the same command deletes what is still due"
+                f"cannot mark {path}: {error.strerror}; the same command goes on with what is still due"
             ) from error
-    gone = {*names, *(name + DELETED_SUFFIX for name in names)}
-    inputs = tuple(file for file in plan.inputs if file.name not in gone)
-    rest = replace(plan, inputs=inputs, steps=tuple(step for step in plan.steps if step not in marks))
-    return rest, [file for file in plan.inputs if file.name in set(names)]
+    names = {step.name for step in marks}
+    rest = replace(
+        plan,
+        inputs=tuple(file for file in plan.inputs if file.name not in names),
+        steps=tuple(step for step in plan.steps if step not in marks),
+    )
+    return rest, [file for file in plan.inputs if file.name in deleted]
 
 
 def _is_mark(step: Step) -> bool:
     return isinstance(step, Rename) and step.new_name == step.name + DELETED_SUFFIX
 
 
-def _mark_or_delete(path: str, disk: Disk) -> None:
+def _was_marked(path: str, disk: Disk) -> bool:
     try:
         disk.rename(path, path + DELETED_SUFFIX)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG):
             raise
         disk.unlink(path)
+        return False
+    return True
 
 
 def purge_id(run_id: str) -> str:

@@ -5,7 +5,7 @@
    --unmark what comes back instead (`unmark`).
 3. --apply hands the plan to the executor. With --purge, marks that are old enough are purged before, which may make room for that,
    and those made now behind it, once their delay has passed. Without a delay nothing could be taken back anyway: what goes is
-   deleted first and needs no journal, so a disk without a free byte can be freed; then the leader epochs follow. (On a cluster the
+   marked and deleted first and needs no journal, so a disk without a free byte can be freed; then the leader epochs follow. (On a cluster the
    marks are made first, with a journal: it tells a later attempt what has gone.)
 
 Yields a row for each segment, one for each marked file where marks are concerned, and one result. Whoever runs this
@@ -158,6 +158,7 @@ def carry_out(prepared: Prepared | None, options: RetainOptions) -> Iterator[Eve
     if not (options.apply and options.purge) or options.shared is not None:
         marked = carried_out(prepared, options)
         done: Row = {"applied": options.apply, "journal": marked.get("journal")}
+        done |= {"room": marked["room"]} if "room" in marked else {}
         if options.purge:
             done |= dict((yield from _purged(prepared, options)))
     else:
@@ -167,39 +168,53 @@ def carry_out(prepared: Prepared | None, options: RetainOptions) -> Iterator[Eve
 
 def _purged_around(prepared: Prepared, options: RetainOptions) -> Generator[Event, None, Row]:
     """What is marked already goes first: it may make the room that marking needs. Then what is marked now, once its delay has
-    passed."""
-    from kseg.compaction.retention.purge import delete_at_once
+    passed. The rows come by the names of the files, as those of one purge."""
+    said: list[Event] = []
+    try:
+        return _marked_and_purged(prepared, options, said)
+    finally:
+        yield from sorted(said, key=_file_of)
+
+
+def _marked_and_purged(prepared: Prepared, options: RetainOptions, said: list[Event]) -> Row:
+    from kseg.compaction.retention.purge import mark_at_once
     from kseg.segment.apply.disk import disk_for
 
-    purged = yield from _purged(prepared, options)
     directory = prepared.plan.directory
-    gone = frozenset(purged["purged"])
+    passes = [_listened_to(_purged(prepared, options), said)]
+    gone = frozenset(passes[0]["purged"])
     inputs = tuple(file for file in prepared.plan.inputs if file.name not in gone)
     rest = replace(prepared, plan=replace(prepared.plan, inputs=inputs))
+    waiting = frozenset(mark.name.name for mark in marks_in(directory))
     is_readable = options.accept_unreadable or not prepared.unreadable
     if is_readable and not _with_delay(directory, options).file_delete_delay_ms:
-        plan, deleted = delete_at_once(rest.plan, disk_for(options.follow_links))
+        plan, unmarked = mark_at_once(rest.plan, disk_for(options.follow_links))
         rest = replace(rest, plan=plan)
-        for file in deleted:
-            path = os.path.join(directory, file.name)
-            why = "it goes at once, the delay is 0"
-            row = rows.mark_row(
-                str(prepared.result["partition"]), path, file.size_bytes, options.now_ms, "purge", why
-            )
-            yield events.Row(row)
-        marked = carried_out(rest, options)
-        names, size_bytes = [file.name for file in deleted], sum(file.size_bytes for file in deleted)
-        again = _Purged(purged=names, bytes_purged=size_bytes)
-    else:
-        waiting = frozenset(mark.name.name for mark in marks_in(directory))
-        marked = carried_out(rest, options)
-        again = yield from _purged(prepared, options, but=waiting)
+        names, size_bytes = [file.name for file in unmarked], sum(file.size_bytes for file in unmarked)
+        passes.append(_Purged(purged=names, bytes_purged=size_bytes))
+        passes.append(_listened_to(_purged(prepared, options, but=waiting), said))
+    marked = carried_out(rest, options)
+    passes.append(_listened_to(_purged(prepared, options, but=waiting), said))
     return {
         "applied": True,
         "journal": marked.get("journal"),
-        "purged": [*purged["purged"], *again["purged"]],
-        "bytes_purged": purged["bytes_purged"] + again["bytes_purged"],
+        "purged": sorted(name for each in passes for name in each["purged"]),
+        "bytes_purged": sum(each["bytes_purged"] for each in passes),
     }
+
+
+def _listened_to(work: "Generator[Event, None, _Purged]", said: list[Event]) -> "_Purged":
+    """The value of `work`, its events noted in `said`."""
+    while True:
+        try:
+            said.append(next(work))
+        except StopIteration as stop:
+            done: _Purged = stop.value
+            return done
+
+
+def _file_of(event: Event) -> str:
+    return str(event.values["file"]) if isinstance(event, events.Row) else ""
 
 
 def _name(target: PartitionTarget) -> str:

@@ -110,7 +110,7 @@ class _Begun:
     def clear_others(self, disk: Disk) -> list[str]:
         """Remove what killed runs left; what was removed. Raises OSError."""
         parent = os.path.dirname(self.top)
-        names = disk.names(parent) if disk.status(self.top) is None else ()
+        names = disk.names(parent)
         begun = [name for name in names if name.startswith(self._before) and name.endswith("-begun")]
         left = [os.path.join(parent, name) for name in begun]
         for folder in left:

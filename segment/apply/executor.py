@@ -1,6 +1,7 @@
 """Carry out a plan, such that a kill at any instant loses nothing and leaves a way on and a way back.
 
-1. Check that the directory is as the planner found it, and that no half-done change lies there.
+1. Check that the directory is as the planner found it, that no half-done change lies there, and that there is room (module
+   room).
 2. Begin the journal: the whole plan and the files as found.
 3. Stage (module staging): make all new files, give all files that will move a second name in the quarantine, copy
    what will be cut off. Check the inputs once more.
@@ -41,8 +42,10 @@ from kseg.segment.apply.journal import (
     read_journal,
 )
 from kseg.segment.apply.journal_lines import COPY, PLAN
+from kseg.segment.apply.keeping import Keeping
 from kseg.segment.apply.lock import claimed_by_command
 from kseg.segment.apply.proof import check_steps, is_second_name
+from kseg.segment.apply.room import Room, out_of_room, refuse_without, rooms_of
 from kseg.segment.apply.staging import Staged, Staging, check_inputs, look, unshared
 from kseg.segment.errors import Refused
 from kseg.segment.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
@@ -90,7 +93,7 @@ def apply_plan(
     with claimed_by_command(plan.directory, disk.follow_links):
         clear_the_way(plan.directory, disk)
         others = {"partitions": list(partitions), "after": after} | ({} if told is None else {"told": told})
-        change = _decided(plan, place, quarantine, others, disk)
+        change = _decided(plan, place, Keeping(journal_dir, quarantine), others, disk)
         return _carried_out(change, 0, disk)
 
 
@@ -114,18 +117,19 @@ def finish(place: Place, disk: Disk = DISK) -> list[Applied]:
 # --- up to the decision
 
 
-def _decided(
-    plan: Plan, place: Place, quarantine: str | None, others: Mapping[str, object], disk: Disk
-) -> Change:
+def _decided(plan: Plan, place: Place, keeping: Keeping, others: Mapping[str, object], disk: Disk) -> Change:
     inputs = check_inputs(plan.directory, plan.inputs, disk)
+    rooms: tuple[Room, ...] = ()
     try:
         steps = unshared(plan.directory, plan.steps, disk)
         course = Course(inputs, steps)
+        rooms = rooms_of(plan, keeping, steps)
+        refuse_without(rooms, plan.directory, keeping)
         if disk.status(place.journal) is not None:
             raise Refused(f"{place.journal} is there already")
         status = disk.status(plan.directory)
         assert status is not None  # it is claimed
-        elsewhere = None if quarantine is None else _elsewhere(place, quarantine, disk)
+        elsewhere = None if keeping.quarantine is None else _elsewhere(place, keeping.quarantine, disk)
         header = {
             "id": place.id,
             **header_of(plan, steps, inputs, status.st_mtime_ns),
@@ -143,7 +147,7 @@ def _decided(
     except BaseException as error:
         _roll_back(place, disk)
         if isinstance(error, OSError):
-            raise _nothing_changed(plan.directory, error) from error
+            raise _nothing_changed(plan.directory, error, out_of_room(error, rooms, keeping)) from error
         raise
     return Change(journal, course, staged, elsewhere)
 
@@ -164,8 +168,10 @@ def _roll_back(place: Place, disk: Disk) -> None:
         return
 
 
-def _nothing_changed(directory: str, error: OSError) -> Refused:
-    return Refused(f"cannot change {_place_of(error, directory)}: {error.strerror}; nothing was changed")
+def _nothing_changed(directory: str, error: OSError, more: str = "") -> Refused:
+    return Refused(
+        f"cannot change {_place_of(error, directory)}: {error.strerror}; nothing was changed{more}"
+    )
 
 
 def _place_of(error: OSError, otherwise: str) -> str:
@@ -238,6 +244,7 @@ def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
         raise Refused(
             f"cannot change {_place_of(error, change.journal.place.directory)}: {error.strerror}; the change is half "
             f"done and nothing is lost: `{undo_command(path, finish=True)}` goes on, `{undo_command(path)}` goes back"
+            f"{out_of_room(error, (), Keeping())}"
         ) from error
     return _applied(change, change.staged)
 

@@ -48,8 +48,10 @@ from kseg.segment.apply.journal import (
     sync_names,
 )
 from kseg.segment.apply.journal_lines import GUARD
+from kseg.segment.apply.keeping import Keeping
 from kseg.segment.apply.lock import claimed_by_command
 from kseg.segment.apply.proof import check_disposable, has_other_names, is_copy
+from kseg.segment.apply.room import out_of_room
 from kseg.segment.apply.staging import look
 from kseg.segment.errors import FormatError, KsegError, Refused
 
@@ -109,7 +111,8 @@ class Guard:
         except BaseException as error:
             self._stack.close()
             if isinstance(error, OSError):
-                raise _refused(directory, error, "nothing was changed") from error
+                more = out_of_room(error, (), Keeping(journal_dir, quarantine))
+                raise _refused(directory, error, f"nothing was changed{more}") from error
             raise
 
     @property

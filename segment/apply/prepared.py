@@ -129,7 +129,7 @@ def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
             _copied(prepared, prepared.copy, options)
             return {"applied": True, "output": prepared.copy}
         if not options.apply:
-            return {}
+            return _room(prepared, options)
         if prepared.plan.is_empty:
             return {"applied": True}
         if not options.accept_unreadable:
@@ -150,6 +150,15 @@ def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
     finally:
         for source in prepared.sources:
             source.close()
+
+
+def _room(prepared: Prepared, options: ChangeOptions) -> Values:
+    """What the result of a plan says of the room that carrying it out needs."""
+    if prepared.plan.is_empty:
+        return {}
+    from kseg.segment.apply.room import rooms_of
+
+    return {"room": [room.as_row() for room in rooms_of(prepared.plan, options.keeping)]}
 
 
 def _applied(done: "Applied") -> Values:

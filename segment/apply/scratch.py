@@ -82,7 +82,7 @@ class ScratchFile:
         try:
             write_all(self._disk, self._descriptor, data, self.size_bytes)
         except OSError as error:
-            raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+            raise self._refused(error, memoryview(data).nbytes) from error
         self._count(memoryview(data))
 
     def copy(self, path: str, view: memoryview, position: int, length: int) -> None:
@@ -91,8 +91,14 @@ class ScratchFile:
             self._open(path)
             copy(self._disk, self._source, position, length, self._descriptor, self.size_bytes)
         except OSError as error:
-            raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+            raise self._refused(error, length) from error
         self._count(view[position : position + length])
+
+    def _refused(self, error: OSError, more_bytes: int) -> Refused:
+        from kseg.segment.apply.room import out_of_room_writing  # only where there is none
+
+        room = out_of_room_writing(error, self._where, self.size_bytes + more_bytes)
+        return Refused(f"cannot write {self._where}: {error.strerror}{room}")
 
     def _open(self, path: str) -> None:
         if path != self._source_path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
-from tests.changing import NOW, OLD_NS, RETAIN
+from tests import trees
+from tests.changing import CHANGINGS, NOW, OLD_NS, RETAIN
 from tests.compaction.compacting import Topic
+from tests.segment.disks import held
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 
@@ -27,7 +31,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     image = tmp_path / "image"
     image.write_bytes(b"")
     os.truncate(image, SIZE)
-    make = ["mkfs.ext4", "-q", "-m", "0", str(image)] if request.param == "ext4" else ["true"]
+    make = ["mkfs.ext4", "-q", "-b", "4096", "-m", "0", str(image)] if request.param == "ext4" else ["true"]
     mount = ["mount", "-o", "loop", str(image), str(place)]
     if request.param == "tmpfs":
         mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)]
@@ -130,3 +134,59 @@ def test_what_is_chosen_goes_without_a_free_byte_and_without_marks(
     gone = before - len(list(data.glob("*/*.log")))
     assert 10 <= gone < before and _free_bytes(disk) >= 200 * 1024
     assert run(["verify", "--quiet", str(data)]) == 0
+
+
+@pytest.mark.parametrize("command", list(CHANGINGS))
+def test_what_needs_room_says_how_much_and_touches_nothing(
+    disk: Path, command: str, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = disk / "data"
+    changing = CHANGINGS[command]
+    changing.lay(capture_small, data)
+    words = [word for word in changing.words if word != "--purge"]
+    _fill_up(disk)
+    with trees.unchanged(data):
+        assert run([*words, "--json", "--jobs", "1", str(data)]) in (1, 4, 5)
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rooms = [room for row in rows for room in row.get("room") or ()]
+        short = [room for room in rooms if not room["fits"]]
+        assert all(room["free"] == 0 < room["needed"] for room in short)
+        assert run([*words, "--apply", "--jobs", "1", str(data)]) in (4, 5)
+        said = capfd.readouterr().err
+        assert re.search(r"[1-9][\d,]* bytes (or more )?are needed .* and 0 are free", said), said
+        assert "kseg retain --purge --apply" in said and "--free SIZE" in said
+        assert command == "compact" or "--journal DIR" in said
+
+
+def test_marks_are_made_with_a_journal_on_another_disk(
+    disk: Path, capture_small: Path, tmp_path: Path
+) -> None:
+    """A log whose leader epochs stay as they are needs no new file: renames and an empty one are all."""
+    data = disk / "data"
+    RETAIN.lay(capture_small, data)
+    for path in (
+        *data.glob("*/leader-epoch-checkpoint"),
+        *data.glob("*/*.deleted"),
+        data / "meta.properties",
+    ):
+        path.unlink()
+    partition = data / "orders-0"
+    start = held(partition)
+    words = [
+        "retain",
+        "--cleanup-policy",
+        "delete",
+        "--retention-bytes",
+        "100",
+        "--now",
+        NOW,
+        "--quiet",
+        "--apply",
+    ]
+    _fill_up(disk)
+    assert run([*words, str(partition)]) == 4
+    assert held(partition) == start
+    assert run([*words, "--journal", str(tmp_path / "away"), str(partition)]) in (0, 5)
+    assert list(partition.glob("*.deleted")), "marked with 0 bytes free"
+    assert run(["undo", str(partition)]) == 0
+    assert held(partition) == start and os.statvfs(disk).f_bavail == 0

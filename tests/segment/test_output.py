@@ -7,10 +7,12 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from kseg.segment.apply.copies import begin_copies, end_copies
 from kseg.segment.apply.disk import Disk
 from kseg.segment.apply.executor import apply_plan
 from kseg.segment.apply.output import write_copy
@@ -18,7 +20,7 @@ from kseg.segment.apply.work import undo_journal
 from kseg.segment.errors import KsegError, Refused
 from kseg.segment.events import Failure, Row
 from tests.segment.changes import CASES, COMMAND, EPOCHS, LOG, PARTITION, Case
-from tests.segment.disks import CountingDisk, FailingDisk, QuickDisk, held, survives
+from tests.segment.disks import CountingDisk, FailingDisk, QuickDisk, Stopped, StoppingDisk, held, survives
 from tests.trees import tree_state, unchanged
 
 QUICK = QuickDisk()
@@ -173,3 +175,24 @@ def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(root: 
     assert [path.name for path in root.iterdir()] == ["other"]
     (again,) = undo_journal(str(root / output), False)
     assert isinstance(again, Failure) and again.exit_status == 3
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_output_whose_making_was_killed_is_cleared_away_by_the_next(
+    tmp_path: Path, is_there: bool
+) -> None:
+    """Also where somebody has made a directory of that name since."""
+    output = tmp_path / "out"
+    for number in range(100):
+        disk = StoppingDisk(number)
+        with suppress(Stopped):
+            begin_copies(str(output), "recover", "20260101T000000Z-00000001", disk)
+        if [path for path in tmp_path.iterdir() if path.name.endswith("-begun")]:
+            break
+    assert not output.exists()
+    if is_there:
+        output.mkdir()
+    place = begin_copies(str(output), "recover", "20260101T000001Z-00000001")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    end_copies(place, is_complete=False)
+    assert output.exists() == is_there
