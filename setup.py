@@ -11,10 +11,20 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-ROOMS = ("cli", "spark", "recovery", "compaction", "internal_topics", "segment")
+ROOMS = (
+    "cli",
+    "spark",
+    "recovery",
+    "compaction",
+    "inspection",
+    "internal_topics",
+    "change",
+    "jobs",
+    "segment",
+)
 KERNEL = Path("segment/kernel")
 SHARED = "kseg.segment.kernel._shared"
-INLINED = {"__init__", "search", "views"}
+INLINED = {"__init__", "keymap_probe", "buffer_access"}
 # Cython 3.3 leaves out their definition where `bytearray.append` stands in a module that shares its helper code. They matter to
 # free-threaded builds only, which kseg does not make.
 CRITICAL_SECTION = [("__Pyx_BEGIN_CRITICAL_SECTION(object)", "{"), ("__Pyx_END_CRITICAL_SECTION()", "}")]

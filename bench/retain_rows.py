@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.contest import SECONDS, Row
 from bench.tools import Tools
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 
 SEGMENTS = 10_000
 RECORDS = 3

@@ -89,7 +89,7 @@ def _print_into_file(tools: Tools) -> Row:
 
 
 def _many(tools: Tools) -> Row:
-    from kseg.segment.targets import Expansion, resolve_targets
+    from kseg.segment.partition.targets import Expansion, resolve_targets
 
     many = tools.corpus / "many"
     files = [Path(target.path) for target in resolve_targets([str(many)], expand=Expansion.FILES)]

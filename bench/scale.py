@@ -39,11 +39,11 @@ from bench.measure import MIB, Machine, machine
 from bench.race import tools
 from bench.tools import Tools, clean_environment
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.work import verify
-from kseg.segment.targets import PartitionTarget
-from kseg.spark import fanout, session, tasks
-from kseg.spark.cluster import ClusterOptions
-from kseg.spark.tasks import MOST_SHARE_BYTES, MOST_SHARES, SHARES_PER_CORE
+from kseg.recovery.verify.verify import verify
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.spark import cluster_fanout, scheduling, session
+from kseg.spark.options import ClusterOptions
+from kseg.spark.scheduling import MOST_SHARE_BYTES, MOST_SHARES, SHARES_PER_CORE
 
 GIB, TIB = 1 << 30, 1 << 40
 CORES = 2  # of the session that is measured
@@ -193,12 +193,12 @@ def _unit() -> float:
     """What one more partition costs the driver before its task is under way."""
     targets = [PartitionTarget(f"/data/logs/topic-{number:06}") for number in range(UNITS)]
     options = VerifyOptions(now_ms=0)
-    run = fanout.described(verify, targets[:1], options)
+    run = cluster_fanout.described(verify, targets[:1], options)
 
     def send_out() -> None:
-        units = tasks.weigh(targets, lambda paths: [GIB] * len(paths))
-        for group in tasks.plan(verify, units, options, CORES):
-            pickle.dumps(tasks.Share(run, group), pickle.HIGHEST_PROTOCOL)
+        units = scheduling.weigh(targets, lambda paths: [GIB] * len(paths))
+        for group in scheduling.plan(verify, units, options, CORES):
+            pickle.dumps(scheduling.Share(run, group), pickle.HIGHEST_PROTOCOL)
 
     return _best(send_out) / UNITS
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kseg.spark import session
-from kseg.spark.cluster import ClusterOptions
+from kseg.spark.options import ClusterOptions
 from kseg.spark.source import register
 from tests.kafka import jars
 from tests.kafka.broker import Broker

@@ -17,8 +17,8 @@ from bench import measure
 from bench.contest import TIMES, Row, Turn
 from bench.measure import MIB, Sample
 from bench.tools import Tools, clean_environment
+from kseg.change.append.partition_writer import PartitionWriter
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.writing.segment_writer import PartitionWriter
 
 PARTITIONS = 200
 PARTITION_MIB = 32

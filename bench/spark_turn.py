@@ -15,9 +15,9 @@ import time
 from itertools import pairwise
 
 from kseg.cli.main import run
-from kseg.cli.stream import complain
-from kseg.spark import fanout
-from kseg.spark.cluster import ClusterOptions
+from kseg.cli.streams import complain
+from kseg.spark import cluster_fanout
+from kseg.spark.options import ClusterOptions
 
 CORES = 2
 
@@ -27,7 +27,7 @@ def main() -> None:
     words = ["verify", "--quiet", *sys.argv[1:], "--spark"]
     master = f"local[{CORES}]"
     marks = [time.perf_counter()]
-    fanout.ready(ClusterOptions(master=master, light=True), complain)
+    cluster_fanout.ready(ClusterOptions(master=master, light=True), complain)
     marks.append(time.perf_counter())
     for _ in range(2):
         status = run([*words, "--master", master])

@@ -13,9 +13,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.sidecar.index_writer import OffsetIndexBuilder, TimeIndexBuilder
-from kseg.segment.writing.batch_writer import encode_batch
 
 SEGMENTS = 1000
 SEGMENT_BYTES = 1 << 30

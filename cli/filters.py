@@ -3,11 +3,11 @@
 import os
 from typing import Annotated, NamedTuple
 
-from kseg.cli.declare import FILTER, Option
+from kseg.cli.option_schema import FILTER, Option
 from kseg.cli.options import Isolation, KeyEncoding, key_bytes, read_count, read_epoch
+from kseg.inspection.record_filter import Selection
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import read_time
-from kseg.segment.selection import Selection
 
 
 class Filters(NamedTuple):

@@ -10,8 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from kseg.cli.commands import COMMANDS, function_of
-from kseg.cli.stream import Output, complain, silence
+from kseg.cli.registry import COMMANDS, function_of
+from kseg.cli.streams import Output, complain, silence
 from kseg.segment.errors import KsegError
 
 BUG = 70
@@ -62,16 +62,16 @@ def _dispatch(words: Sequence[str]) -> int:
             status = _run_quickly(words[0], words[1:])
             if status is not None:
                 return status
-    from kseg.cli import app
+    from kseg.cli import typer_app
 
     if not words and COMPLETING not in os.environ:
-        app.run(["--help"], print_version)
+        typer_app.run(["--help"], print_version)
         return 2
-    return app.run(words, print_version)
+    return typer_app.run(words, print_version)
 
 
 def _run_quickly(name: str, words: Sequence[str]) -> int | None:
-    from kseg.cli.declare import bind, parameters, quick_read
+    from kseg.cli.option_schema import bind, parameters, quick_read
 
     command = function_of(name)
     known = parameters(command)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kseg import __version__
-from kseg.cli.advice import hint_of
-from kseg.cli.app import HELP, STATUS, help_text
-from kseg.cli.commands import COMMANDS, function_of, module_of
-from kseg.cli.declare import Argument, Option, Parameter, parameters
+from kseg.cli.next_command import hint_of
+from kseg.cli.option_schema import Argument, Option, Parameter, parameters
+from kseg.cli.registry import COMMANDS, function_of, module_of
+from kseg.cli.typer_app import HELP, STATUS, help_text
 from kseg.segment.findings import CATALOGUE, ERROR, INFO, WARNING
 
 MEANING = {

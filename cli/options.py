@@ -4,13 +4,13 @@ import os
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from kseg.cli.declare import CLUSTER, FILTER, INPUT, RUN, Argument, Option
+from kseg.cli.option_schema import CLUSTER, FILTER, INPUT, RUN, Argument, Option
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT32_MAX, INT64_MAX
 from kseg.segment.quantities import DURATIONS_MS, SIZES, amount, read_time
 
 if TYPE_CHECKING:
-    from kseg.spark.cluster import ClusterOptions
+    from kseg.spark.options import ClusterOptions
 
 
 def read_size(text: str) -> int:
@@ -257,7 +257,7 @@ class OnCluster(NamedTuple):
             if stray:
                 raise UsageError(f"{stray[0]} goes with --spark")
             return None
-        from kseg.spark.cluster import LOCAL_MASTER, ClusterOptions
+        from kseg.spark.options import LOCAL_MASTER, ClusterOptions
 
         return ClusterOptions(
             master=self.master or LOCAL_MASTER,

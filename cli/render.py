@@ -16,16 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kseg.cli.progress import Progress
-from kseg.cli.stream import Output, complain, silence
-from kseg.cli.tally import Tally, counted
+from kseg.cli.run_summary import RunSummary, counted
+from kseg.cli.streams import Output, complain, silence
+from kseg.jobs.events import Advance, Event, Failure, Row, Text
 from kseg.segment.errors import KsegError
-from kseg.segment.events import Advance, Event, Failure, Row, Text
 from kseg.segment.findings import ERROR, INFO, Finding
 from kseg.segment.terminal import visible
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.cli.table import Table
+    from kseg.cli.text.table import Table
 
 SUMMED = ("summary", "verified")
 
@@ -52,14 +52,14 @@ class Style:
     table: bool = False
     findings_are_result: bool = False
     words: Words | None = None
-    summary: Callable[[Tally], str] | None = None
+    summary: Callable[[RunSummary], str] | None = None
     missed: Callable[[Values], bool] | None = None
     remains: Callable[[Values], bool] | None = None
-    advice: Callable[[Tally], str] | None = None
+    advice: Callable[[RunSummary], str] | None = None
     raw: bool = False
 
 
-def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: Tally) -> int:
+def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: RunSummary) -> int:
     """Show all events and return the exit status. paths: what is worked on, for the progress bar's total."""
     out = Output()
     progress = Progress(paths, style.progress and not style.quiet, out.is_terminal)
@@ -95,7 +95,7 @@ def _close(events: Iterator[Event]) -> None:
 class _Screen:
     """Where each kind of event goes in one run."""
 
-    def __init__(self, out: Output, progress: Progress, style: Style, tally: Tally) -> None:
+    def __init__(self, out: Output, progress: Progress, style: Style, tally: RunSummary) -> None:
         self._out = out
         self._progress = progress
         self._style = style
@@ -144,7 +144,7 @@ class _Screen:
             return self._style.advice(self._tally)
         if self._worst is None:
             return ""
-        from kseg.cli.advice import next_command
+        from kseg.cli.next_command import next_command
 
         return next_command(self._worst, self._style.command)
 
@@ -222,7 +222,7 @@ class _Screen:
         self._out.write(json_line(values))
 
     def _tabulate(self, values: Values) -> None:
-        from kseg.cli.table import Table
+        from kseg.cli.text.table import Table
 
         if self._table is None:
             self._table = Table(self._out)

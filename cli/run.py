@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kseg.change.apply.journal_probe import half_done_around
 from kseg.cli.options import default_jobs
 from kseg.cli.render import Style, show
-from kseg.cli.stream import complain
-from kseg.cli.tally import Tally
-from kseg.segment import fanout
-from kseg.segment.apply.probe import half_done_around
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.streams import complain
+from kseg.jobs import fanout
+from kseg.jobs.events import Event, Failure, Work
 from kseg.segment.errors import KsegError, UnreadableInput, UsageError
-from kseg.segment.events import Event, Failure, Work
-from kseg.segment.targets import Expansion, ListFiles, Target, resolve_targets
+from kseg.segment.partition.targets import Expansion, ListFiles, Target, resolve_targets
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from kseg.spark.cluster import ClusterOptions
+    from kseg.spark.options import ClusterOptions
 
     AtOnce = Callable[[Sequence[Target], ClusterOptions, Callable[[str], None]], Iterator[Event]]
 
@@ -58,7 +58,7 @@ def over_targets(
         raise UsageError(f"kseg {style.command} needs at least one PATH")
     list_files = None
     if cluster is not None:
-        from kseg.spark.listing import lister
+        from kseg.spark.task_listing import lister
 
         list_files = lister(cluster, _notice(style))
     targets, failures = _resolve(paths, expand, topics, partition, list_files)
@@ -68,7 +68,7 @@ def over_targets(
             "--topic or --partition match nothing there" if is_narrowed else "nothing of this kind lies there"
         )
         raise UsageError(f"no target is left in {', '.join(paths)}: {why}")
-    tally = Tally(len(targets) + len(failures), errors_settle=style.remains is None)
+    tally = RunSummary(len(targets) + len(failures), errors_settle=style.remains is None)
     jobs = jobs or default_jobs()
     if alone is not None and len(targets) == 1 and cluster is None:
         options = alone(jobs)
@@ -117,7 +117,7 @@ def workers(
     say: told what is worth knowing about the cluster."""
     if cluster is None:
         return partial(fanout.run, jobs=jobs or default_jobs())
-    from kseg.spark import ways as on_cluster
+    from kseg.spark import dispatch as on_cluster
 
     return partial(on_cluster.run, cluster=cluster, say=say, in_place=in_place)
 

@@ -5,15 +5,15 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from kseg.cli.declare import Option
+from kseg.cli.option_schema import Option
+from kseg.segment.partition.targets import PartitionTarget, Target
 from kseg.segment.partition.topic_settings import Source, TopicSettings
-from kseg.segment.targets import PartitionTarget, Target
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.metadata.finding import MetadataFinder
-    from kseg.internal_topics.metadata.image import MetadataImage
-    from kseg.internal_topics.topic_settings import Evidence, Layer
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+    from kseg.internal_topics.metadata.metadata_image import MetadataImage
+    from kseg.internal_topics.topic_configs import Layer, TopicEvidence
     from kseg.segment.findings import Finding
     from kseg.segment.partition.names import PartitionName
     from kseg.segment.partition.topic_identity import TopicIdentity
@@ -71,7 +71,7 @@ def finder_for(
     targets: Sequence[Target], metadata: str | None, server: Mapping[str, str] | None = None
 ) -> "MetadataFinder":
     """Whoever knows the metadata log of each target's log dir."""
-    from kseg.internal_topics.metadata.finding import MetadataFinder
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 
     places = [(server or {}).get(name, "") for name in ("metadata.log.dir", "log.dirs", "log.dir")]
     named = [place.strip() for text in places for place in text.split(",") if place.strip()]
@@ -148,7 +148,7 @@ class _Settings:
         return found, told_of(self._images.values())
 
     def _of(self, target: PartitionTarget) -> TopicSettings:
-        from kseg.internal_topics.topic_settings import settings_of
+        from kseg.internal_topics.topic_configs import settings_of
         from kseg.segment.partition.directory import own_partition_name
 
         log_dir, name = log_dir_of(target), own_partition_name(target.path)
@@ -163,13 +163,13 @@ class _Settings:
 
     def _evidence(
         self, log_dir: str, name: "PartitionName | None", image: "MetadataImage | None", doubt: str
-    ) -> "Evidence":
-        from kseg.internal_topics.topic_settings import Evidence
+    ) -> "TopicEvidence":
+        from kseg.internal_topics.topic_configs import TopicEvidence
 
         topic = None if name is None else name.topic
         if image is None or doubt or topic is None:
             is_compacted = image is None and topic is not None and _is_compacted(log_dir, topic)
-            return Evidence(
+            return TopicEvidence(
                 topic=topic,
                 given=self._layers,
                 doubt=doubt,
@@ -178,7 +178,7 @@ class _Settings:
             )
         node_id = self._finder.node_of(log_dir).node_id
         own = {} if node_id is None else image.broker_configs(node_id)
-        return Evidence(
+        return TopicEvidence(
             topic=topic,
             given=self._layers,
             topic_configs=image.topic_configs(topic),
@@ -211,8 +211,8 @@ def _topic_id(path: str) -> str | None:
 
 def _is_compacted(log_dir: str, topic: str) -> bool:
     """Whether the cleaner's checkpoint lists the topic."""
+    from kseg.segment.partition.log_dir_state import surroundings
     from kseg.segment.partition.names import Role
-    from kseg.segment.partition.surroundings import surroundings
 
     noted = surroundings(log_dir).checkpoints.get(Role.CLEANER_OFFSETS, {})
     return any(listed == topic for listed, _ in noted)

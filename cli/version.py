@@ -12,8 +12,8 @@ from kseg import __version__
 
 INLINED = (
     "__init__",
-    "search",
-    "views",
+    "keymap_probe",
+    "buffer_access",
 )  # no extension of their own: their C stands in the .pxd and goes into the others
 DEPENDENCIES = (
     "typer",

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.files import read_small
+from kseg.segment.java.java_text import LONG_BITS, parse_integer
 from kseg.segment.java.properties import decode_properties
-from kseg.segment.java.text import LONG_BITS, parse_integer
 
 # What ConfigCommand writes behind each value: where it comes from, and what would hold without it.
 _SHOWN_BEHIND = re.compile(r"\s+sensitive=(?:true|false)\s+synonyms=\{.*\}\s*", re.DOTALL)

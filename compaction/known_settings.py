@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from kseg.compaction.config import TopicConfig
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.partition.topic_settings import (
     CLEANUP_POLICY,
     Setting,
@@ -16,7 +17,6 @@ from kseg.segment.partition.topic_settings import (
     Source,
     TopicSettings,
 )
-from kseg.segment.targets import PartitionTarget
 
 
 def settings_for(target: PartitionTarget, topics: SettingsByPath | None) -> TopicSettings | None:

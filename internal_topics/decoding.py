@@ -26,7 +26,7 @@ from typing import Any
 from kseg.internal_topics.schemas import Field, Message, message
 from kseg.segment.errors import FormatError
 from kseg.segment.java import uuids
-from kseg.segment.java.output import decode_utf8
+from kseg.segment.java.java_output import decode_utf8
 from kseg.segment.values import dataclass
 
 CLUSTER_METADATA = "__cluster_metadata"

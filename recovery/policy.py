@@ -10,9 +10,9 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Self
 
+from kseg.change.plan.directory_image import DirectoryImage
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
-from kseg.segment.plan.image import DirectoryImage
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
 from kseg.segment.values import dataclass
 

@@ -25,8 +25,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kseg.segment.errors import UnreadableInput, UsageError
-from kseg.spark.cluster import ClusterOptions
-from kseg.spark.trouble import reason
+from kseg.spark.options import ClusterOptions
+from kseg.spark.task_errors import reason
 
 if TYPE_CHECKING:
     from typing import IO

@@ -1,7 +1,7 @@
 """A disk with bad sectors in this process: what the system calls answer where some of a file's sectors cannot be read.
 
 The file layer asks the system by os.pread (through the page cache, a page at least), os.preadv (straight from the disk, a
-sector at least) and MADV_POPULATE_READ; maps are not watched here, as in plain Python (`tests.dying_disk` has real ones). Every
+sector at least) and MADV_POPULATE_READ; maps are not watched here, as in plain Python (`tests.support.bad_sectors` has real ones). Every
 question is counted, by sector.
 """
 
@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from kseg.change.apply.disk import Disk
 from kseg.segment import unreadable
-from kseg.segment.apply.disk import Disk
 from kseg.segment.kernel import bad_pages
 
 PAGE_BYTES = 4096

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from tests.marked_tests import ROOT, TestsById, collected
+from tests.support.marked_tests import TestsById, collected
+from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "behaviours.md"
 

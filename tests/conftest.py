@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import trees
-from tests.marked_tests import ROOT, TestsById, is_whole_suite, marks_of
+from tests.support import trees
+from tests.support.marked_tests import TestsById, is_whole_suite, marks_of
+from tests.support.paths import ROOT
 
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+FIXTURES = ROOT / "fixtures"
 ALONE = "tests/spark/"
 # in minutes: Spark in one process, then the brokers, then the other real Kafka and the failing disks, file by file
 LONGEST = ("tests/spark/", "tests/kafka/", "tests/faults/", "tests/test_fuzz.py")
@@ -105,7 +106,7 @@ def marked_tests(pytestconfig: pytest.Config) -> Mapping[str, TestsById]:
     suite = pytestconfig.stash.get(SUITE, None)
     if suite is not None:
         return marks_of(suite)
-    command = [sys.executable, "-m", "tests.marked_tests"]
+    command = [sys.executable, "-m", "tests.support.marked_tests"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     marked: dict[str, TestsById] = json.loads(done.stdout)

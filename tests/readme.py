@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.paths import ROOT
+
 PAGE = ROOT / "README.md"
 BEGIN = "<!-- demo: made by ./demo -->\n```\n"
 END = "```\n<!-- end of demo -->\n"

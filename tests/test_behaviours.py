@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests import behaviours
-from tests.marked_tests import TestsById
+from tests.support.marked_tests import TestsById
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from tests.marked_tests import ROOT, TestsById
+from tests.support.marked_tests import TestsById
+from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "data-directory.md"
 HEADER = ["id", "Evidence", "kseg concludes", "A broker would"]

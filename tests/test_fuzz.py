@@ -17,7 +17,7 @@ import pytest
 
 from fixtures import healthy
 from kseg.segment.state.kraft_messages import KINDS
-from tests.fuzzing import Stage
+from tests.support.fuzzing import Stage
 
 pytestmark = pytest.mark.slow
 

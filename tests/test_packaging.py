@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from kseg.cli import version
+from tests.support.paths import ROOT
+from tests.test_rooms import ROOMS
 
-ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("cli", "segment", "spark", "recovery", "compaction", "internal_topics")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -71,10 +71,10 @@ def test_version_names_every_dependency() -> None:
 
 def test_version_says_what_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     names = version.kernels()
-    assert "walk" in names and "__init__" not in names
+    assert "batch_walk" in names and "__init__" not in names
     monkeypatch.setattr(version, "_is_compiled", lambda name: True)
     assert version.kernel_state() == "compiled"
-    monkeypatch.setattr(version, "_is_compiled", lambda name: name != "walk")
-    assert version.kernel_state() == "compiled, but interpreted: walk"
+    monkeypatch.setattr(version, "_is_compiled", lambda name: name != "batch_walk")
+    assert version.kernel_state() == "compiled, but interpreted: batch_walk"
     monkeypatch.setattr(version, "_is_compiled", lambda name: False)
     assert version.kernel_state().startswith("interpreted (")

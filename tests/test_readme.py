@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kseg.cli.commands import COMMANDS, function_of
-from kseg.cli.declare import bind, parameters, quick_read
+from kseg.cli.option_schema import bind, parameters, quick_read
+from kseg.cli.registry import COMMANDS, function_of
 from tests import readme
+from tests.support.paths import ROOT
 
 SCRIPT = Path(sys.prefix) / "bin" / "kseg"
 
@@ -43,5 +44,5 @@ def test_it_names_every_command() -> None:
 
 
 def test_the_json_contract_names_every_command() -> None:
-    page = (readme.ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"| `{name}` | " not in page] == []

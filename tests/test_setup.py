@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.paths import ROOT
+
 NEEDED = ("sh", "dirname", "cat", "cksum", "echo")
 
 

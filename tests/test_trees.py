@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trees import copy_tree, differences, tree_state, unchanged
+from tests.support.trees import copy_tree, differences, tree_state, unchanged
 
 
 def test_captures_unpack_completely(capture_small: Path, legacy_small: Path, ancient_small: Path) -> None:

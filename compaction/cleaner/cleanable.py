@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from kseg.compaction.cleaner.options import CleanSettings
-from kseg.compaction.cleaner.segments import Segment, between
+from kseg.compaction.cleaner.segments import CleanerSegment, between
 from kseg.segment.values import dataclass
 
 
@@ -17,11 +17,11 @@ class Bound(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LogToClean:
     """What the rules go by. segments: the last one is the active one. noted_dirty_offset: of the cleaner checkpoint or
     the user, None when neither says; first_batch_timestamps are asked only for max.compaction.lag.ms."""
 
-    segments: Sequence[Segment]
+    segments: Sequence[CleanerSegment]
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
@@ -54,7 +54,7 @@ class Cleanable:
         return is_overdue or self.dirty_ratio > settings.min_cleanable_dirty_ratio
 
 
-def cleanable(standing: Standing, settings: CleanSettings) -> Cleanable:
+def cleanable(standing: LogToClean, settings: CleanSettings) -> Cleanable:
     """Needs one segment at least."""
     first_dirty, is_reset = _first_dirty(standing)
     active = standing.segments[-1]
@@ -80,7 +80,7 @@ def cleanable(standing: Standing, settings: CleanSettings) -> Cleanable:
     )
 
 
-def _first_dirty(standing: Standing) -> tuple[int, bool]:
+def _first_dirty(standing: LogToClean) -> tuple[int, bool]:
     noted = standing.noted_dirty_offset
     if noted is None:
         return standing.log_start_offset, False
@@ -89,7 +89,7 @@ def _first_dirty(standing: Standing) -> tuple[int, bool]:
     return standing.log_start_offset, True
 
 
-def _lagging(standing: Standing, settings: CleanSettings, first_dirty: int) -> int | None:
+def _lagging(standing: LogToClean, settings: CleanSettings, first_dirty: int) -> int | None:
     if settings.min_compaction_lag_ms <= 0:
         return None
     youngest_ms = settings.now_ms - settings.min_compaction_lag_ms

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from kseg.compaction.cleaner.segments import Segment
-from kseg.segment import columns as C
+from kseg.compaction.cleaner.segments import CleanerSegment
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import check
-from kseg.segment.kernel.walk import FULL, walk
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records
+from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.scanning.scan import Damage, Scanner, rows_for
 
 OFFSETS = "offset-not-monotonic"
@@ -37,7 +37,7 @@ class _Header(NamedTuple):
     leader_epoch: int
 
 
-def contradictions(segment: Segment, next_base_offset: int | None) -> list[Finding]:
+def contradictions(segment: CleanerSegment, next_base_offset: int | None) -> list[Finding]:
     """The batches of one segment that contradict their neighbours, the first of each kind.
 
     next_base_offset: of the segment behind it, None when there is none.
@@ -52,30 +52,32 @@ def contradictions(segment: Segment, next_base_offset: int | None) -> list[Findi
 def _is_suspicious(view: memoryview, base_offset: int, next_base_offset: int | None) -> bool:
     table = Columns(C.BATCH_WIDTH, rows_for(len(view)))
     state = memoryview(array("q", [0, 0]))
-    seen = memoryview(array("q", bytes(8 * check.SEEN_WIDTH)))
-    seen[check.SEEN_LAST], seen[check.SEEN_EPOCH] = base_offset - 1, L.NO_LEADER_EPOCH
+    seen = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
+    seen[verify_records.SEEN_LAST], seen[verify_records.SEEN_EPOCH] = base_offset - 1, L.NO_LEADER_EPOCH
     reason = FULL
     while reason == FULL:
         reason = walk(view, len(view), table.cells, table.capacity, state)
         table.count = state[1]
         row = 0
         while row < table.count:
-            first, former_epoch = row, seen[check.SEEN_EPOCH]
-            row = check.next_suspect(table.cells, table.capacity, row, table.count, seen)
+            first, former_epoch = row, seen[verify_records.SEEN_EPOCH]
+            row = verify_records.next_suspect(table.cells, table.capacity, row, table.count, seen)
             if row >= table.count:
                 break
-            reasons, epoch = seen[check.SEEN_REASONS], seen[check.SEEN_EPOCH]
-            if reasons & check.EPOCH:
+            reasons, epoch = seen[verify_records.SEEN_REASONS], seen[verify_records.SEEN_EPOCH]
+            if reasons & verify_records.EPOCH:
                 former_epoch = max((former_epoch, *table.column(C.LEADER_EPOCH)[first:row]))
-            if reasons & check.OFFSET or (reasons & check.EPOCH and (epoch < 0 or epoch < former_epoch)):
+            if reasons & verify_records.OFFSET or (
+                reasons & verify_records.EPOCH and (epoch < 0 or epoch < former_epoch)
+            ):
                 return True
             row += 1
     if state[0] < len(view):
         return True  # damage: what lies behind it has not been seen
-    return next_base_offset is not None and seen[check.SEEN_LAST] >= next_base_offset
+    return next_base_offset is not None and seen[verify_records.SEEN_LAST] >= next_base_offset
 
 
-def _headers(view: memoryview, segment: Segment) -> Iterator[_Header]:
+def _headers(view: memoryview, segment: CleanerSegment) -> Iterator[_Header]:
     """Of the batches with a right checksum."""
     for block in Scanner(view, segment.base_offset, file=segment.file).blocks():
         if isinstance(block, Damage):
@@ -92,7 +94,9 @@ def _headers(view: memoryview, segment: Segment) -> Iterator[_Header]:
             )
 
 
-def _offsets(segment: Segment, headers: list[_Header], next_base_offset: int | None) -> Iterator[Finding]:
+def _offsets(
+    segment: CleanerSegment, headers: list[_Header], next_base_offset: int | None
+) -> Iterator[Finding]:
     before = segment.base_offset - 1
     for header in headers:
         first, last = header.first_offset, header.last_offset
@@ -108,7 +112,7 @@ def _offsets(segment: Segment, headers: list[_Header], next_base_offset: int | N
         return
 
 
-def _epochs(segment: Segment, headers: list[_Header]) -> Iterator[Finding]:
+def _epochs(segment: CleanerSegment, headers: list[_Header]) -> Iterator[Finding]:
     known = [header for header in headers if header.leader_epoch != L.NO_LEADER_EPOCH]
     epochs = [header.leader_epoch for header in known]
     sinking = sum(former > following for former, following in pairwise(epochs))

@@ -11,16 +11,16 @@ Without a scratch file everything is done but for the writing: that is how a pla
 from array import array
 from collections.abc import Iterable
 
-from kseg.segment import columns as C
+from kseg.change.apply.scratch_file import ScratchFile
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.codecs.codec import compress
-from kseg.segment.columns import Columns
 from kseg.segment.crc import crc32c
-from kseg.segment.kernel import rewrite as W
-from kseg.segment.kernel import sealing
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import filter_batches as W
+from kseg.segment.kernel import seal_crc
+from kseg.segment.scanning.crc_verdicts import SMALL_BATCH_BYTES, crc_tables
 from kseg.segment.scanning.decode import Chunk
-from kseg.segment.scanning.judge import SMALL_BATCH_BYTES, crc_tables
 from kseg.segment.sidecar.index_builder import IndexRefusal, SegmentIndexes
 from kseg.segment.values import dataclass
 
@@ -250,12 +250,12 @@ class NewLog:
         state, buffers, table = self.state, self._buffers, self._buffers.table
         table.count = rows = state[W.S_ROWS]
         if rows:
-            left = sealing.seal_small(
+            left = seal_crc.seal_small(
                 buffers.out, table.cells, table.capacity, rows, SMALL_BATCH_BYTES, buffers.castagnoli
             )
             with memoryview(buffers.out) as view:
                 if left:
-                    sealing.seal_large(view, buffers.out, table.cells, table.capacity, rows, crc32c)
+                    seal_crc.seal_large(view, buffers.out, table.cells, table.capacity, rows, crc32c)
                 if self._log is not None and state[W.S_OUT]:
                     with view[: state[W.S_OUT]] as filled:
                         self._log.write(filled)

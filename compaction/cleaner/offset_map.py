@@ -15,12 +15,12 @@ from array import array
 from typing import Protocol
 
 from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
-from kseg.segment import columns as C
-from kseg.segment.columns import Columns
+from kseg.segment import header_tables as C
 from kseg.segment.files import PrivateMemory
+from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import keymap as K
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
-from kseg.segment.scanning.packed import PackedRun
+from kseg.segment.scanning.decompressed_runs import PackedRun
 from kseg.segment.values import dataclass
 
 _NOTHING_PUT = -1

@@ -5,9 +5,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Self
 
+from kseg.change.apply.keeping import BESIDE, Keeping
+from kseg.change.run.shared_run import Shared
 from kseg.segment import layout as L
-from kseg.segment.apply.keeping import BESIDE, Keeping
-from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.topic_settings import SettingsByPath
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS

@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Protocol
 
-from kseg.compaction.cleaner.cleaning import Cleaning
-from kseg.compaction.cleaner.group import clean_group, pass_over
-from kseg.compaction.cleaner.grouping import groups
-from kseg.compaction.cleaner.latest import LatestOffsets, quicker
-from kseg.compaction.cleaner.mapping import Mapping
+from kseg.change.apply.scratch_file import ScratchFile
+from kseg.compaction.cleaner.active_producers import LastRecords
+from kseg.compaction.cleaner.cleaner_totals import Sums
+from kseg.compaction.cleaner.first_pass import Mapping
+from kseg.compaction.cleaner.latest_offsets import LatestOffsets, quicker
 from kseg.compaction.cleaner.offset_map import OffsetMap
 from kseg.compaction.cleaner.options import CleanSettings
-from kseg.compaction.cleaner.producers import LastRecords
-from kseg.compaction.cleaner.reading import survey
-from kseg.compaction.cleaner.segments import Segment, aborted_in, floor_at
-from kseg.compaction.cleaner.sums import Sums
+from kseg.compaction.cleaner.rewrite_group import clean_group, pass_over
+from kseg.compaction.cleaner.second_pass import Cleaning
+from kseg.compaction.cleaner.segment_groups import groups
+from kseg.compaction.cleaner.segment_reader import survey
+from kseg.compaction.cleaner.segments import CleanerSegment, aborted_in, floor_at
 from kseg.compaction.cleaner.top_keys import KeySketch, TopKey
-from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.findings import Finding
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.values import dataclass
@@ -30,12 +30,12 @@ from kseg.segment.values import dataclass
 class LogAtWork:
     """A log between two passes. segments: all of it. records: of its producers."""
 
-    segments: Sequence[Segment]
+    segments: Sequence[CleanerSegment]
     start_offset: int
     records: LastRecords
     settings: CleanSettings
 
-    def aborted_in(self, segment: Segment) -> list[AbortedTxn]:
+    def aborted_in(self, segment: CleanerSegment) -> list[AbortedTxn]:
         """What a second pass knows of a segment that is not the active one before it reads it."""
         behind = self.segments[floor_at(self.segments, segment.base_offset) + 1].base_offset
         return aborted_in(self.segments, self.start_offset, segment.base_offset, behind)
@@ -54,7 +54,7 @@ class SecondPass:
     is_written: bool
     top_keys: int
 
-    def groups(self, log: LogAtWork) -> list[list[Segment]]:
+    def groups(self, log: LogAtWork) -> list[list[CleanerSegment]]:
         """The segments that are cleaned, each group becoming one."""
         work = [segment for segment in log.segments if segment.base_offset < self.end_offset]
         return groups(work, log.settings, self.upper_offset)
@@ -65,7 +65,7 @@ class Second:
     """What a second pass has made: the segments in the place of those that it was to clean. groups_skipped: left alone
     because of damage."""
 
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[CleanerSegment] = field(default_factory=list)
     sums: Sums = field(default_factory=Sums)
     groups_skipped: int = 0
     top_keys: list[TopKey] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Passes(Protocol):
         """Make new segments by what the first pass has learned. Segments marked as damaged, and those that would be
         joined with them, are left alone. Raises DamagedSegment, Overflowed; then nothing is kept."""
 
-    def survey(self, segments: Sequence[Segment]) -> list[Finding]:
+    def survey(self, segments: Sequence[CleanerSegment]) -> list[Finding]:
         """All damage of these segments, which are marked."""
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class LocalPasses:
         judge = quicker(self._map, log.segments[0].base_offset)
         cleaning = Cleaning(judge, log.settings, log.records, work.upper_offset, horizon_ms, sketch)
         done = Second()
-        cleaned: list[Segment] = []
+        cleaned: list[CleanerSegment] = []
         try:
             for group in work.groups(log):
                 cleaned += group
@@ -132,8 +132,8 @@ class LocalPasses:
         return done
 
     def _group(
-        self, cleaning: Cleaning, group: list[Segment], log: LogAtWork, work: SecondPass, done: Second
-    ) -> list[Segment]:
+        self, cleaning: Cleaning, group: list[CleanerSegment], log: LogAtWork, work: SecondPass, done: Second
+    ) -> list[CleanerSegment]:
         """The new segment; the old ones when they are left alone, or nothing would be different."""
         aborted = [log.aborted_in(segment) for segment in group]
         if any(segment.is_damaged for segment in group):
@@ -144,14 +144,14 @@ class LocalPasses:
         made = clean_group(cleaning, group, aborted, log.settings.index_interval_bytes, scratch)
         return group if made is None else [made]
 
-    def survey(self, segments: Sequence[Segment]) -> list[Finding]:
+    def survey(self, segments: Sequence[CleanerSegment]) -> list[Finding]:
         return [finding for segment in segments for finding in survey(segment)]
 
     def close(self) -> None:
         self._map.close()
 
 
-def discard(segments: Sequence[Segment], kept: Sequence[Segment]) -> None:
+def discard(segments: Sequence[CleanerSegment], kept: Sequence[CleanerSegment]) -> None:
     """Let go of scratch files that nobody will read."""
     still = {id(segment) for segment in kept}
     for segment in segments:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import field
 
+from kseg.compaction.cleaner.active_producers import LastRecords
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.passes import (
     LocalPasses,
@@ -27,19 +28,18 @@ from kseg.compaction.cleaner.passes import (
     SecondPass,
     discard,
 )
-from kseg.compaction.cleaner.producers import LastRecords
-from kseg.compaction.cleaner.reading import DamagedSegment
-from kseg.compaction.cleaner.segments import Segment
-from kseg.compaction.cleaner.splitting import Overflowed, split
+from kseg.compaction.cleaner.segment_reader import DamagedSegment
+from kseg.compaction.cleaner.segment_splitting import Overflowed, split
+from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.compaction.cleaner.top_keys import TopKey
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import keyjudge as K
-from kseg.segment.kernel import rewrite as W
+from kseg.segment.kernel import filter_batches as W
+from kseg.segment.kernel import key_verdicts as K
 from kseg.segment.values import dataclass
 
 
 @dataclass(slots=True)
-class Tally:
+class CleanerTally:
     """What one round or several did. Bytes are of logs; records of what was read and what stays of it."""
 
     rounds: int = 0
@@ -77,9 +77,9 @@ class Cleaned:
     """The log after all rounds. next_dirty_offset: what the cleaner checkpoint says then. horizons: tombstones that
     stay by when they may go. top_keys: those whose old values took most room, when that was asked for."""
 
-    segments: list[Segment]
+    segments: list[CleanerSegment]
     next_dirty_offset: int
-    tally: Tally
+    tally: CleanerTally
     findings: list[Finding] = field(default_factory=list)
     horizons: Counter[int] = field(default_factory=Counter)
     top_keys: list[TopKey] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Rounds:
 
     def __init__(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[CleanerSegment],
         settings: CleanSettings,
         log_start_offset: int,
         records: LastRecords,
@@ -114,7 +114,7 @@ class Rounds:
         self._top_keys: list[TopKey] = []
         self._horizons: Counter[int] = Counter()
         self._findings: list[Finding] = []
-        self._tally = Tally()
+        self._tally = CleanerTally()
         self._first_skipped: int | None = None
 
     def run(self, first_dirty_offset: int, upper_offset: int, dirty_bytes: int) -> Cleaned:
@@ -130,7 +130,7 @@ class Rounds:
             passes.close()
 
     def _all_rounds(self, passes: Passes, dirty: int, upper: int) -> Cleaned:
-        self._tally = tally = Tally(bytes_before=_bytes_below(self._segments, upper))
+        self._tally = tally = CleanerTally(bytes_before=_bytes_below(self._segments, upper))
         end, self._first_skipped = dirty, None
         while end < upper:
             end = self._round(passes, end, upper)
@@ -175,13 +175,13 @@ class Rounds:
         self._segments[: len(old)] = done.segments
         return done
 
-    def _note_skipped(self, groups: Sequence[Sequence[Segment]]) -> None:
+    def _note_skipped(self, groups: Sequence[Sequence[CleanerSegment]]) -> None:
         for group in groups:
             if any(segment.is_damaged for segment in group):
                 base = group[0].base_offset
                 self._first_skipped = base if self._first_skipped is None else min(base, self._first_skipped)
 
-    def _survey(self, passes: Passes, damaged: DamagedSegment, work: Sequence[Segment]) -> None:
+    def _survey(self, passes: Passes, damaged: DamagedSegment, work: Sequence[CleanerSegment]) -> None:
         """Find all damage there is: the second pass begins again just once."""
         damaged.segment.is_damaged = True
         known = {(finding.path, finding.position) for finding in self._findings}
@@ -218,7 +218,7 @@ class Rounds:
 
     # --- segments whose offsets do not fit
 
-    def _split(self, segment: Segment) -> None:
+    def _split(self, segment: CleanerSegment) -> None:
         at = self._segments.index(segment)
         parts = split(segment, self._settings, self._directory)
         if not _are_ascending(parts):
@@ -230,7 +230,7 @@ class Rounds:
         self._findings.append(Finding("offset-overflow", segment.path, message))
         self._segments[at : at + 1] = parts
 
-    def _leave_unsplit(self, segment: Segment) -> None:
+    def _leave_unsplit(self, segment: CleanerSegment) -> None:
         """Kafka: LogSegment.hasOverflow is false, and the split dies of it. Raises DamagedSegment unless it is skipped."""
         message = "its batches go back below its first offset, so it can be neither cleaned nor split"
         finding = Finding("offset-not-monotonic", segment.path, message)
@@ -240,10 +240,10 @@ class Rounds:
         self._findings.append(finding)
 
 
-def _are_ascending(parts: Sequence[Segment]) -> bool:
+def _are_ascending(parts: Sequence[CleanerSegment]) -> bool:
     bases = [part.base_offset for part in parts]
     return len(parts) > 1 and bases == sorted(set(bases))
 
 
-def _bytes_below(segments: Sequence[Segment], offset: int) -> int:
+def _bytes_below(segments: Sequence[CleanerSegment], offset: int) -> int:
     return sum(segment.size_bytes for segment in segments if segment.base_offset < offset)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from kseg.compaction.cleaner.cleanable import Cleanable
-from kseg.compaction.cleaner.evidence import Evidence
+from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence
 from kseg.compaction.cleaner.rounds import Cleaned
-from kseg.compaction.retention.ages import duration_words
-from kseg.segment.dump.rows import show_bytes
+from kseg.compaction.retention.units import duration_words
+from kseg.segment.json_rows import show_bytes
 
 Row = dict[str, object]
 
@@ -14,7 +14,7 @@ COMMAND = "compact"
 _MOST_HORIZONS = 100
 
 
-def result_row(partition: str, directory: str, evidence: Evidence, range_: Cleanable | None) -> Row:
+def result_row(partition: str, directory: str, evidence: CleaningEvidence, range_: Cleanable | None) -> Row:
     """The line `{"type":"result","command":"compact", …}` of a log of which nothing is cleaned."""
     segments = evidence.segments
     size_bytes = sum(segment.size_bytes for segment in segments)
@@ -78,7 +78,7 @@ def result_row(partition: str, directory: str, evidence: Evidence, range_: Clean
     return row
 
 
-def cleaned_row(evidence: Evidence, cleaned: Cleaned) -> Row:
+def cleaned_row(evidence: CleaningEvidence, cleaned: Cleaned) -> Row:
     """What cleaning changes in the result. Records are those of the cleaned segments; bytes and segments of the log."""
     tally = cleaned.tally
     return {

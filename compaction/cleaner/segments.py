@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 
+from kseg.change.apply.scratch_file import ScratchFile
 from kseg.segment import layout as L
-from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.partition.names import segment_file_name
 from kseg.segment.sidecar.txn_index import AbortedTxn, collect_aborted
@@ -42,7 +42,7 @@ class SideFiles:
 
 
 @dataclass(slots=True, kw_only=True)
-class Segment:
+class CleanerSegment:
     """base_offset: from its name. path: of its log. log: the scratch file of one that was made. index_bytes,
     time_index_bytes: of used entries. largest_timestamp_ms: as a broker knows it, the modification time where there is
     no timestamp. is_whole: every batch was seen to be sound. like: the file that new files are
@@ -97,16 +97,16 @@ class Segment:
         )
 
 
-def _base_offset(segment: Segment) -> int:
+def _base_offset(segment: CleanerSegment) -> int:
     return segment.base_offset
 
 
-def floor_at(segments: Sequence[Segment], offset: int) -> int:
+def floor_at(segments: Sequence[CleanerSegment], offset: int) -> int:
     """Where the segment with the greatest base not above `offset` is; −1 when all begin above."""
     return bisect_right(segments, offset, key=_base_offset) - 1
 
 
-def between(segments: Sequence[Segment], from_offset: int, to_offset: int) -> list[Segment]:
+def between(segments: Sequence[CleanerSegment], from_offset: int, to_offset: int) -> list[CleanerSegment]:
     """The segments that can hold the range: from the floor of its start (Kafka: LogSegments.values)."""
     if from_offset >= to_offset:
         return []
@@ -115,7 +115,7 @@ def between(segments: Sequence[Segment], from_offset: int, to_offset: int) -> li
 
 
 def aborted_in(
-    segments: Sequence[Segment], log_start_offset: int, from_offset: int, to_offset: int
+    segments: Sequence[CleanerSegment], log_start_offset: int, from_offset: int, to_offset: int
 ) -> list[AbortedTxn]:
     """What a broker's cleaner takes for the aborted transactions of a range: a superset, since it compares markers with
     the log start and not with the start of the range (Kafka: LocalLog.collectAbortedTransactions)."""

@@ -15,17 +15,19 @@ A broker that opens the directory between any two steps finds the old segments, 
 
 from collections.abc import Iterator, Sequence
 
-from kseg.compaction.cleaner.evidence import Evidence, Roll
-from kseg.compaction.cleaner.segments import Segment
+from kseg.change.plan.content import Content, Fresh, Made, content_of
+from kseg.change.plan.steps import Remove, Rename, Step, Write
+from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence, Roll
+from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.segment import layout as L
 from kseg.segment.partition.names import SEGMENT_ROLES, FileState, parse_file_name, segment_file_name
-from kseg.segment.plan.pieces import Content, Fresh, Made, content_of
-from kseg.segment.plan.steps import Remove, Rename, Step, Write
 
 _SUFFIXES = (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.TXN_INDEX_SUFFIX)
 
 
-def swap_steps(evidence: Evidence, segments: Sequence[Segment], *, marks: bool) -> tuple[Step, ...]:
+def swap_steps(
+    evidence: CleaningEvidence, segments: Sequence[CleanerSegment], *, marks: bool
+) -> tuple[Step, ...]:
     """The steps that put the made ones among `segments` in the place of the old ones; none when there are none.
 
     marks: old files stay as `.deleted`; else they are taken out (for a copy, in which marks have no sense).
@@ -42,9 +44,9 @@ def swap_steps(evidence: Evidence, segments: Sequence[Segment], *, marks: bool) 
     return tuple(steps)
 
 
-def _sets(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+def _sets(segments: Sequence[CleanerSegment]) -> Iterator[list[CleanerSegment]]:
     """Segments that were made, those together that share a found one."""
-    current: list[Segment] = []
+    current: list[CleanerSegment] = []
     for segment in segments:
         if segment.side_files is None:
             continue
@@ -56,7 +58,7 @@ def _sets(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
         yield current
 
 
-def _leftovers(evidence: Evidence) -> Iterator[Step]:
+def _leftovers(evidence: CleaningEvidence) -> Iterator[Step]:
     for file in evidence.inputs:
         name = parse_file_name(file.name)
         if name.state is FileState.CLEANED and name.role in SEGMENT_ROLES:
@@ -73,7 +75,7 @@ def _roll_steps(roll: Roll, like: str) -> list[Step]:
     ]
 
 
-def _set_steps(new: Sequence[Segment], kept_bases: set[int], *, marks: bool) -> Iterator[Step]:
+def _set_steps(new: Sequence[CleanerSegment], kept_bases: set[int], *, marks: bool) -> Iterator[Step]:
     contents = [_files(segment) for segment in new]
     for segment, files in zip(new, contents, strict=True):
         for name, content in files:
@@ -102,7 +104,7 @@ def _away(name: str, why: str, *, marks: bool) -> Step:
     return Rename(name, f"{name}{L.DELETED_SUFFIX}", why) if marks else Remove(name, why)
 
 
-def _files(segment: Segment) -> list[tuple[str, Content]]:
+def _files(segment: CleanerSegment) -> list[tuple[str, Content]]:
     side = segment.side_files
     assert side is not None
     log = Made(-1, segment.size_bytes, 0) if segment.log is None else segment.log.piece
@@ -114,6 +116,6 @@ def _files(segment: Segment) -> list[tuple[str, Content]]:
     ]
 
 
-def _listed(segment: Segment) -> str:
+def _listed(segment: CleanerSegment) -> str:
     names = [origin.log_name for origin in segment.origins]
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if names else "the one before"

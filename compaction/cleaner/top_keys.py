@@ -11,12 +11,12 @@ decides what stays has a secret instead: there, two keys that are made to meet w
 from array import array
 from collections.abc import Iterator, Sequence
 
-from kseg.compaction.cleaner.segments import Segment
-from kseg.segment import columns as C
-from kseg.segment.columns import Columns
-from kseg.segment.kernel import keyjudge as K
+from kseg.compaction.cleaner.segments import CleanerSegment
+from kseg.segment import header_tables as C
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import key_verdicts as K
+from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.kernel.keymap import hash_rows
-from kseg.segment.kernel.walk import walk
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder, record_at
 from kseg.segment.values import dataclass
 
@@ -59,7 +59,7 @@ class KeySketch:
             _PLACES,
         )
 
-    def top(self, most: int, segments: Sequence[Segment]) -> Iterator[TopKey]:
+    def top(self, most: int, segments: Sequence[CleanerSegment]) -> Iterator[TopKey]:
         """The weightiest first. segments: those that were counted, as they were."""
         weights = self._column(_BYTES)
         by_base = {segment.base_offset: segment for segment in segments}
@@ -81,7 +81,7 @@ class KeySketch:
         return self._cells[field * _PLACES : (field + 1) * _PLACES]
 
 
-def _key_at(segment: Segment, position: int, offset: int) -> bytes | None:
+def _key_at(segment: CleanerSegment, position: int, offset: int) -> bytes | None:
     """The key of a record, from the batch at `position`."""
     with segment.opened() as view:
         table = Columns(C.BATCH_WIDTH, 1)

@@ -40,7 +40,7 @@ class Hold(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Freeable:
     """One segment that may go after those before it. upper_bound: the offset behind it. stamp_ms: the greatest timestamp up to
     its end. is_due: the topic's own limits delete it."""
 
@@ -59,7 +59,7 @@ class Survey:
     log_dir: str
     topic: str
     device: int
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[Freeable, ...] = ()
     marked_bytes: int = 0
     held: Mapping[Hold, int] = field(default_factory=dict)
 
@@ -140,13 +140,13 @@ def refuse_unreached(choice: Choice) -> None:
             )
 
 
-def _oldest(surveys: Iterable[Survey], needed_bytes: int) -> dict[str, list[Piece]]:
+def _oldest(surveys: Iterable[Survey], needed_bytes: int) -> dict[str, list[Freeable]]:
     """By partition what goes. Ties go to the partition that comes first."""
     heap = [
         _Head(survey.pieces[0], number, 0, survey) for number, survey in enumerate(surveys) if survey.pieces
     ]
     heapq.heapify(heap)
-    taken: dict[str, list[Piece]] = {}
+    taken: dict[str, list[Freeable]] = {}
     while heap and needed_bytes > 0:
         head = heap[0]
         taken.setdefault(head.survey.path, []).append(head.piece)
@@ -163,7 +163,7 @@ def _oldest(surveys: Iterable[Survey], needed_bytes: int) -> dict[str, list[Piec
 class _Head:
     """The oldest segment that is left of a partition."""
 
-    piece: Piece
+    piece: Freeable
     number: int
     at: int
     survey: Survey
@@ -177,7 +177,7 @@ class _Head:
 
 
 def _summed_up(
-    surveys: Sequence[Survey], taken: Mapping[str, Sequence[Piece]], wanted_bytes: int
+    surveys: Sequence[Survey], taken: Mapping[str, Sequence[Freeable]], wanted_bytes: int
 ) -> FileSystemChoice:
     held: dict[Hold, int] = {}
     for survey in surveys:
@@ -196,8 +196,8 @@ def _summed_up(
     )
 
 
-def _shares(surveys: Sequence[Survey], taken: Mapping[str, Sequence[Piece]]) -> Iterator[TopicShare]:
-    by_topic: dict[str, list[Sequence[Piece]]] = {}
+def _shares(surveys: Sequence[Survey], taken: Mapping[str, Sequence[Freeable]]) -> Iterator[TopicShare]:
+    by_topic: dict[str, list[Sequence[Freeable]]] = {}
     for survey in surveys:
         if survey.path in taken:
             by_topic.setdefault(survey.topic, []).append(taken[survey.path])

@@ -10,24 +10,26 @@
 
 from collections.abc import Iterator, Sequence
 
-from kseg.compaction.retention.evidence import Evidence
+from kseg.change.plan.content import Fresh, content_of
+from kseg.change.plan.steps import Remove, Rename, Step, Write
+from kseg.compaction.retention.retention_evidence import RetentionEvidence
 from kseg.compaction.retention.rules import Decision
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, Refused
 from kseg.segment.findings import ERROR, Finding
-from kseg.segment.partition.log_state import producer_state
+from kseg.segment.partition.derived_state import producer_state
 from kseg.segment.partition.names import NAME_BY_ROLE, Role, segment_file_name
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.plan.pieces import Fresh, content_of
-from kseg.segment.plan.steps import Remove, Rename, Step, Write
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
+from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.sidecar.snapshot import encode_snapshot
-from kseg.segment.state.epochs import EpochHistory
 
 _EPOCHS = NAME_BY_ROLE[Role.LEADER_EPOCHS]
 
 
-def marking_steps(evidence: Evidence, decision: Decision, reasons: Sequence[str]) -> tuple[Step, ...]:
+def marking_steps(
+    evidence: RetentionEvidence, decision: Decision, reasons: Sequence[str]
+) -> tuple[Step, ...]:
     """By the plan above. reasons: of each segment that goes. Raises Refused when nobody can tell where the new
     segment would begin."""
     steps: list[Step] = []
@@ -40,7 +42,7 @@ def marking_steps(evidence: Evidence, decision: Decision, reasons: Sequence[str]
     return tuple(steps)
 
 
-def _rolled(evidence: Evidence) -> Iterator[Step]:
+def _rolled(evidence: RetentionEvidence) -> Iterator[Step]:
     log, end = evidence.log, evidence.standing.log_end_offset
     damage = next((finding for finding in log.findings if finding.severity == ERROR), None)
     if damage is not None:

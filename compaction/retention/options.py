@@ -5,9 +5,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Self
 
+from kseg.change.apply.keeping import BESIDE, Keeping
+from kseg.change.run.shared_run import Shared
 from kseg.compaction.config import TopicConfig
-from kseg.segment.apply.keeping import BESIDE, Keeping
-from kseg.segment.apply.shared import Shared
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.names import (
     CONSUMER_OFFSETS_TOPIC,
@@ -38,7 +38,7 @@ _COMPACTED_BY_BROKER = frozenset((CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPI
 _KEPT_BY_BROKER = SHARE_GROUP_STATE_TOPIC  # retention.ms=-1
 
 
-class Policy(StrEnum):
+class RetentionPolicy(StrEnum):
     """A word of cleanup.policy."""
 
     DELETE = "delete"
@@ -52,16 +52,16 @@ class Limits:
 
     retention_ms: int | None = None
     retention_bytes: int | None = None
-    policies: frozenset[Policy] = frozenset((Policy.DELETE,))
+    policies: frozenset[RetentionPolicy] = frozenset((RetentionPolicy.DELETE,))
 
     def for_topic(self, topic: str) -> "Limits":
         """As they hold for a topic that a broker makes itself, with properties that go before the broker's own
         (Kafka: GroupCoordinatorService.groupMetadataTopicConfigs, TransactionStateManager.transactionStateTopicConfigs,
         ShareCoordinatorService.shareGroupStateTopicConfigs); those of other topics nobody here knows."""
         if topic in _COMPACTED_BY_BROKER:
-            return replace(self, policies=frozenset((Policy.COMPACT,)))
+            return replace(self, policies=frozenset((RetentionPolicy.COMPACT,)))
         if topic == _KEPT_BY_BROKER:
-            return replace(self, retention_ms=None, policies=frozenset((Policy.DELETE,)))
+            return replace(self, retention_ms=None, policies=frozenset((RetentionPolicy.DELETE,)))
         return self
 
     @property
@@ -74,7 +74,7 @@ class Limits:
 
     @property
     def deletes(self) -> bool:
-        return Policy.DELETE in self.policies
+        return RetentionPolicy.DELETE in self.policies
 
     @property
     def policy_text(self) -> str:
@@ -134,10 +134,10 @@ class RetainOptions:
 NO_LIMITS = Limits(policies=frozenset())
 
 
-def policies_of(words: tuple[str, ...]) -> frozenset[Policy]:
+def policies_of(words: tuple[str, ...]) -> frozenset[RetentionPolicy]:
     """The value of cleanup.policy. Raises UsageError for a word that is none of Kafka's."""
     try:
-        return frozenset(Policy(word) for word in words)
+        return frozenset(RetentionPolicy(word) for word in words)
     except ValueError:
         raise UsageError(f"cleanup.policy takes delete, compact or both, not {','.join(words)}") from None
 
@@ -151,7 +151,7 @@ def configured_limits(config: TopicConfig) -> Limits:
     return Limits(
         retention_ms=_retention_ms(config),
         retention_bytes=retention_bytes,
-        policies=frozenset((Policy.DELETE,)) if words is None else policies_of(words),
+        policies=frozenset((RetentionPolicy.DELETE,)) if words is None else policies_of(words),
     )
 
 

@@ -1,6 +1,6 @@
 """Deleting marked files for good (Kafka: the `delete-file` task, `file.delete.delay.ms` after the mark).
 
-A file goes when it was marked at least the delay ago (`segment/partition/marks` says how that is known). The files are
+A file goes when it was marked at least the delay ago (`segment/partition/deletion_marks` says how that is known). The files are
 unlinked one after another and nothing is written, so that a disk without a free byte can be freed; killed on the way, the
 next purge deletes the rest.
 
@@ -14,22 +14,30 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kseg.compaction.retention.ages import duration_words
+from kseg.change.apply.disk import DISK, Disk, remove_quietly
+from kseg.change.apply.executor import apply_plan
+from kseg.change.apply.journal import (
+    Journal,
+    JournalPlace,
+    JournalState,
+    as_pointed,
+    discard,
+    place_for,
+    read_journal,
+)
+from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.lock import claimed, claimed_by_command
+from kseg.change.apply.recorded_change import clear_the_way
+from kseg.change.apply.staging import check_inputs
+from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.steps import FileIdentity, Plan, Remove, Rename, Step
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rows import COMMAND
-from kseg.segment.apply.change import clear_the_way
-from kseg.segment.apply.disk import DISK, Disk, remove_quietly
-from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.journal import Journal, Place, State, as_pointed, discard, place_for, read_journal
-from kseg.segment.apply.journals import journals_in
-from kseg.segment.apply.lock import claimed, claimed_by_command
-from kseg.segment.apply.staging import check_inputs
+from kseg.compaction.retention.units import duration_words
 from kseg.segment.errors import Refused
 from kseg.segment.layout import DELETED_SUFFIX
-from kseg.segment.partition.marks import Mark, marks_in
+from kseg.segment.partition.deletion_marks import Mark, marks_in
 from kseg.segment.partition.names import FileState, parse_file_name
-from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.steps import FileIdentity, Plan, Remove, Rename, Step
 
 _ID_SUFFIX = "-purge"
 
@@ -156,7 +164,7 @@ def free_purged(directory: str, options: RetainOptions, disk: Disk = DISK) -> No
     Refused when that cannot be."""
     kept = None if options.shared is None else purge_id(options.run_id)
     for journal in journals_in(directory, disk):
-        if journal.place.id.endswith(_ID_SUFFIX) and journal.state is State.DONE:
+        if journal.place.id.endswith(_ID_SUFFIX) and journal.state is JournalState.DONE:
             _check(journal, disk)
             _drop(journal.place, disk, with_journal=journal.place.id != kept)
 
@@ -165,7 +173,7 @@ def drop_purge(directory: str, run_id: str, disk: Disk = DISK) -> None:
     """Nobody will look for the journal of a run's purge any more. Raises Refused."""
     place = as_pointed(place_for(directory, purge_id(run_id)), disk)
     journal = read_journal(place, disk)
-    if journal.state is State.DONE:
+    if journal.state is JournalState.DONE:
         _check(journal, disk)
         _drop(place, disk, with_journal=True)
 
@@ -185,7 +193,7 @@ def _check(journal: Journal, disk: Disk) -> None:
             raise Refused(f"{path} was kept by no purge; look at it, then move it away")
 
 
-def _drop(place: Place, disk: Disk, *, with_journal: bool) -> None:
+def _drop(place: JournalPlace, disk: Disk, *, with_journal: bool) -> None:
     try:
         if with_journal:
             discard(place, disk)

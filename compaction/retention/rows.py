@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from kseg.compaction.retention.ages import bytes_words, duration_words
 from kseg.compaction.retention.freeing import Choice
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rules import Rule, Threshold, WhatIf
+from kseg.compaction.retention.units import bytes_words, duration_words
 from kseg.compaction.retention.verdicts import HeldBy, Verdict
 
 Row = dict[str, object]

@@ -41,7 +41,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LogToRetain:
     """A log as the rules see it. candidates: all segments, oldest first. The offsets are the log's."""
 
     candidates: tuple[Candidate, ...]
@@ -77,7 +77,7 @@ class Decision:
     log_start_offset: int
 
 
-def decide(standing: Standing, limits: Limits) -> Decision:
+def decide(standing: LogToRetain, limits: Limits) -> Decision:
     """What goes, by the plan above."""
     rules = [Rule.LOG_START] * _breached_by_start(standing)
     if limits.deletes:
@@ -90,7 +90,7 @@ def decide(standing: Standing, limits: Limits) -> Decision:
     return Decision(tuple(rules), rolls, max(first, standing.log_start_offset))
 
 
-def decide_to_free(standing: Standing, due: Decision, cut: int | None) -> Decision:
+def decide_to_free(standing: LogToRetain, due: Decision, cut: int | None) -> Decision:
     """What goes of the oldest segments below the offset `cut`, None for nothing. due: what the topic's own limits delete, which gives
     those their rule. The last segment stays, and so does what reaches above the high watermark."""
     rules: list[Rule] = []
@@ -107,12 +107,12 @@ def decide_to_free(standing: Standing, due: Decision, cut: int | None) -> Decisi
     return Decision(tuple(rules), False, max(first, standing.log_start_offset))
 
 
-def may_go(standing: Standing, index: int) -> bool:
+def may_go(standing: LogToRetain, index: int) -> bool:
     """Whether nothing but its age or the size of the log keeps a segment."""
     return standing.is_below_high_watermark(index) and not standing.is_empty_last(index)
 
 
-def _breached_by_start(standing: Standing) -> int:
+def _breached_by_start(standing: LogToRetain) -> int:
     count = 0
     while (
         count + 1 < len(standing.candidates)
@@ -131,7 +131,7 @@ def excess_bytes(candidates: Sequence[Candidate], limits: Limits) -> int:
     )
 
 
-def _breached_by_size(standing: Standing, limits: Limits, start: int) -> int:
+def _breached_by_size(standing: LogToRetain, limits: Limits, start: int) -> int:
     excess = excess_bytes(standing.candidates[start:], limits)
     if excess < 0:
         return 0
@@ -144,14 +144,14 @@ def _breached_by_size(standing: Standing, limits: Limits, start: int) -> int:
     return index - start
 
 
-def is_expired(standing: Standing, limits: Limits, candidate: Candidate) -> bool:
+def is_expired(standing: LogToRetain, limits: Limits, candidate: Candidate) -> bool:
     """Strictly older than the limit."""
     if not limits.has_time or limits.retention_ms is None:
         return False
     return standing.now_ms - candidate.stamp_ms > limits.retention_ms
 
 
-def _breached_by_time(standing: Standing, limits: Limits, start: int) -> int:
+def _breached_by_time(standing: LogToRetain, limits: Limits, start: int) -> int:
     index = start
     while (
         index < len(standing.candidates)
@@ -173,7 +173,7 @@ class Threshold:
     retention_bytes: int | None
 
 
-def thresholds(standing: Standing) -> tuple[Threshold, ...]:
+def thresholds(standing: LogToRetain) -> tuple[Threshold, ...]:
     """For each segment. Linear in their number."""
     found = []
     youngest_ms: int | None = None
@@ -205,14 +205,14 @@ _LADDER_MS = tuple(
 _LADDER_PERCENT = (0, 10, 25, 50, 75, 90)
 
 
-def what_if(standing: Standing, limits: Limits) -> tuple[WhatIf, ...]:
+def what_if(standing: LogToRetain, limits: Limits) -> tuple[WhatIf, ...]:
     """A ladder of ages from an hour to a year, and of shares of what is there now."""
     ladder = [(Rule.TIME, value) for value in _LADDER_MS]
     ladder += [(Rule.SIZE, standing.size_bytes * percent // 100) for percent in _LADDER_PERCENT]
     return tuple(_if(standing, limits, rule, value) for rule, value in ladder)
 
 
-def _if(standing: Standing, limits: Limits, rule: Rule, value: int) -> WhatIf:
+def _if(standing: LogToRetain, limits: Limits, rule: Rule, value: int) -> WhatIf:
     alone = replace(
         limits,
         retention_ms=value if rule is Rule.TIME else None,

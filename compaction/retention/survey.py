@@ -4,20 +4,20 @@ import os
 import stat
 from collections.abc import Iterable
 
-from kseg.compaction.retention.ancient import decide_ancient, gather_ancient
-from kseg.compaction.retention.evidence import gather, open_log
-from kseg.compaction.retention.freeing import Hold, Piece, Survey
+from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.steps import FileIdentity
+from kseg.compaction.retention.freeing import Freeable, Hold, Survey
 from kseg.compaction.retention.options import RetainOptions
-from kseg.compaction.retention.rules import Standing, decide, may_go, thresholds
-from kseg.compaction.retention.work import configured, is_ancient, known_for, untouched
+from kseg.compaction.retention.retain import configured, is_ancient, known_for, untouched
+from kseg.compaction.retention.retain07 import decide_ancient, gather_ancient
+from kseg.compaction.retention.retention_evidence import gather, open_log
+from kseg.compaction.retention.rules import LogToRetain, decide, may_go, thresholds
 from kseg.segment import layout as L
 from kseg.segment.errors import KsegError, UnreadableInput, cannot_read
+from kseg.segment.partition.deletion_marks import marks_in
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.marks import marks_in
 from kseg.segment.partition.names import INTERNAL_TOPICS, KSEG_DIRECTORY, PartitionState
-from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.steps import FileIdentity
-from kseg.segment.targets import PartitionTarget
+from kseg.segment.partition.targets import PartitionTarget
 
 
 def survey(target: PartitionTarget, options: RetainOptions) -> Survey:
@@ -30,7 +30,7 @@ def survey(target: PartitionTarget, options: RetainOptions) -> Survey:
         device = os.stat(target.path).st_dev
     except OSError as error:
         raise cannot_read(target.path, error) from error
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[Freeable, ...] = ()
     marked_bytes = 0
     held: dict[Hold, int] = {}
     try:
@@ -74,7 +74,7 @@ def _hold(
 
 def _pieces(
     target: PartitionTarget, inputs: tuple[FileIdentity, ...], options: RetainOptions
-) -> tuple[tuple[Piece, ...], dict[Hold, int]]:
+) -> tuple[tuple[Freeable, ...], dict[Hold, int]]:
     """What may go, oldest first, and what holds the rest of the partition."""
     options, _ = configured(target, known_for(target, inputs, options), options)
     if is_ancient(inputs):
@@ -89,9 +89,9 @@ def _pieces(
 
 
 def _judged(
-    directory: str, standing: Standing, names: list[tuple[str, ...]], due: int
-) -> tuple[tuple[Piece, ...], dict[Hold, int]]:
-    pieces: list[Piece] = []
+    directory: str, standing: LogToRetain, names: list[tuple[str, ...]], due: int
+) -> tuple[tuple[Freeable, ...], dict[Hold, int]]:
+    pieces: list[Freeable] = []
     held: dict[Hold, int] = {}
     limits = thresholds(standing)
     stamp_ms = standing.candidates[0].stamp_ms if standing.candidates else 0
@@ -105,7 +105,7 @@ def _judged(
         else:
             stamp_ms = max(stamp_ms, candidate.stamp_ms)
             upper_bound = standing.upper_bound(index)
-            pieces.append(Piece(upper_bound, occupied, stamp_ms, index < due, limits[index]))
+            pieces.append(Freeable(upper_bound, occupied, stamp_ms, index < due, limits[index]))
             _add(held, Hold.HARD_LINK, _linked(directory, names[index]))
     return tuple(pieces), held
 

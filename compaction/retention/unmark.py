@@ -16,18 +16,18 @@ What `kseg undo` of the journal restores is the same and more: the former checkp
 import os
 from collections.abc import Iterator
 
+from kseg.change.plan.content import Fresh, content_of
+from kseg.change.plan.steps import Rename, Step, Write
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
+from kseg.segment.partition.deletion_marks import Mark, marks_in
+from kseg.segment.partition.derived_state import epochs_of_batches, first_batch
 from kseg.segment.partition.log_segment import LogSegment
-from kseg.segment.partition.log_state import epochs_of_batches, first_batch
-from kseg.segment.partition.marks import Mark, marks_in
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.plan.pieces import Fresh, content_of
-from kseg.segment.plan.steps import Rename, Step, Write
+from kseg.segment.partition.targets import FileTarget
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
-from kseg.segment.state.epochs import EpochHistory
-from kseg.segment.targets import FileTarget
+from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.values import dataclass
 
 _EPOCHS = NAME_BY_ROLE[Role.LEADER_EPOCHS]
@@ -35,7 +35,7 @@ _WHY = "its mark for deletion is taken back"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class MarkVerdict:
     """A marked file, whether it comes back, and why not."""
 
     mark: Mark
@@ -47,7 +47,7 @@ class Judged:
 class Return:
     """What comes back. bases: of the segments, ascending. bytes: of their logs."""
 
-    judged: tuple[Judged, ...]
+    judged: tuple[MarkVerdict, ...]
     bases: tuple[int, ...]
     bytes_back: int
     steps: tuple[Step, ...]
@@ -79,7 +79,7 @@ def take_back(directory: str, log: PartitionLog | None, names: frozenset[str], f
     if log is not None and back:
         steps += _epochs(directory, log, sorted(back, key=_base))
     judged = tuple(
-        Judged(mark, mark.name.name in renamed, reasons.get(_base(mark)) or _reason(mark, renamed))
+        MarkVerdict(mark, mark.name.name in renamed, reasons.get(_base(mark)) or _reason(mark, renamed))
         for mark in marks
     )
     return Return(judged, tuple(sorted(map(_base, back))), sum(m.size_bytes for m in back), tuple(steps))

@@ -7,9 +7,9 @@ modification time of a file without timestamps.
 
 from collections.abc import Callable, Iterator
 
-from kseg.compaction.retention.ages import bytes_words, duration_words
 from kseg.compaction.retention.options import Limits, RetainOptions
-from kseg.compaction.retention.rules import Decision, Rule, Standing, excess_bytes, is_expired
+from kseg.compaction.retention.rules import Decision, LogToRetain, Rule, excess_bytes, is_expired
+from kseg.compaction.retention.units import bytes_words, duration_words
 from kseg.segment.values import dataclass
 
 DELETE, KEEP = "delete", "keep"
@@ -63,7 +63,7 @@ StampOf = Callable[[int, bool], Stamp]
 
 
 def verdicts(
-    standing: Standing, options: RetainOptions, decision: Decision, stamp_of: StampOf
+    standing: LogToRetain, options: RetainOptions, decision: Decision, stamp_of: StampOf
 ) -> Iterator[Verdict]:
     """One for each segment, in order. stamp_of: where the age of a segment by number comes from; asked with True for
     the one that holds the others, whose record is worth looking for."""
@@ -80,7 +80,7 @@ def verdicts(
         yield verdict
 
 
-def _deleted(standing: Standing, limits: Limits, rule: Rule, index: int, excess: int) -> Verdict:
+def _deleted(standing: LogToRetain, limits: Limits, rule: Rule, index: int, excess: int) -> Verdict:
     candidate = standing.candidates[index]
     match rule:
         case Rule.LOG_START:
@@ -107,7 +107,7 @@ class _Stays:
     """One segment that stays. excess: bytes above the limit when the passes come to it. first: the verdict of the
     first one that stays, None for itself."""
 
-    standing: Standing
+    standing: LogToRetain
     limits: Limits
     index: int
     excess: int

@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterable, Mapping
 
-from kseg.internal_topics.metadata.finding import METADATA_DIRECTORY
-from kseg.internal_topics.metadata.image import MetadataImage
-from kseg.internal_topics.metadata.reading import read_metadata_log
+from kseg.internal_topics.metadata.metadata_finder import METADATA_DIRECTORY
+from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from kseg.segment.errors import KsegError
 
 

@@ -13,7 +13,7 @@ is loaded, and the partition that it is named after is not served (InconsistentT
 
 import shlex
 
-from kseg.internal_topics.metadata.image import MetadataImage, Topic
+from kseg.internal_topics.metadata.metadata_image import MetadataImage, Topic
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import PartitionName, PartitionState
 from kseg.segment.partition.topic_identity import TopicIdentity

@@ -14,8 +14,8 @@ import struct
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
-from kseg.recovery.loading.workplace import Workplace
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
+from kseg.recovery.loading.load_state import LoadState
 from kseg.segment import layout as L
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex, TimeIndexEntry
 from kseg.segment.sidecar.txn_index import CURRENT_VERSION, AbortedTxn, TxnIndex, encode_aborted
@@ -36,7 +36,7 @@ class IndexFile(Generic[I]):
     """An offset or time index. kind: its reader. max_bytes: Kafka's segment.index.bytes."""
 
     def __init__(
-        self, place: Workplace, name: str, base_offset: int, max_bytes: int, kind: type[I], slot_bytes: int
+        self, place: LoadState, name: str, base_offset: int, max_bytes: int, kind: type[I], slot_bytes: int
     ) -> None:
         self.name = name
         self.base_offset = base_offset
@@ -160,7 +160,7 @@ class IndexFile(Generic[I]):
 
 
 def offset_index_file(
-    place: Workplace, name: str, base_offset: int, max_bytes: int
+    place: LoadState, name: str, base_offset: int, max_bytes: int
 ) -> IndexFile[OffsetIndex]:
     return IndexFile(place, name, base_offset, max_bytes, OffsetIndex, L.OFFSET_INDEX_ENTRY)
 
@@ -168,7 +168,7 @@ def offset_index_file(
 class TimeIndexFile(IndexFile[TimeIndex]):
     """A time index."""
 
-    def __init__(self, place: Workplace, name: str, base_offset: int, max_bytes: int) -> None:
+    def __init__(self, place: LoadState, name: str, base_offset: int, max_bytes: int) -> None:
         super().__init__(place, name, base_offset, max_bytes, TimeIndex, L.TIME_INDEX_ENTRY)
 
     def append_at_close(self, entry: TimeIndexEntry) -> None:
@@ -186,7 +186,7 @@ class TimeIndexFile(IndexFile[TimeIndex]):
 class TxnIndexFile:
     """A transaction index."""
 
-    def __init__(self, place: Workplace, name: str, base_offset: int) -> None:
+    def __init__(self, place: LoadState, name: str, base_offset: int) -> None:
         self.name = name
         self.base_offset = base_offset
         self._place = place

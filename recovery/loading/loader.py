@@ -23,23 +23,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from kseg.recovery.loading.epochs import FILE_NAME as EPOCHS_FILE
-from kseg.recovery.loading.epochs import LoadedEpochs
-from kseg.recovery.loading.leftovers import settle_leftovers
-from kseg.recovery.loading.losses import kept_ranges, report_cut, report_whole, without_kept
-from kseg.recovery.loading.metadata import check_partition_metadata
+from kseg.change.plan.directory_image import DirectoryImage
+from kseg.change.plan.steps import FileIdentity
+from kseg.recovery.loading.epoch_cache import FILE_NAME as EPOCHS_FILE
+from kseg.recovery.loading.epoch_cache import LoadedEpochs
+from kseg.recovery.loading.kafka_exceptions import OUT_OF_ORDER, OVERFLOW, KafkaThrows
+from kseg.recovery.loading.load_state import LoadState, numbered, offset_in_name
+from kseg.recovery.loading.loss_report import kept_ranges, report_cut, report_whole, without_kept
 from kseg.recovery.loading.overflow import split_overflowed
-from kseg.recovery.loading.producers import LoadedProducers
+from kseg.recovery.loading.partition_metadata_check import check_partition_metadata
+from kseg.recovery.loading.producer_snapshots import LoadedProducers
 from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments
 from kseg.recovery.loading.segment_recovery import recover
-from kseg.recovery.loading.throws import OUT_OF_ORDER, OVERFLOW, KafkaThrows
-from kseg.recovery.loading.workplace import Workplace, numbered, offset_in_name
+from kseg.recovery.loading.swap_files import settle_leftovers
 from kseg.recovery.policy import Circumstances, Death, LoadSettings, Removed, Repair
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import PartitionState
-from kseg.segment.plan.image import DirectoryImage
-from kseg.segment.plan.steps import FileIdentity
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ def load_as_broker(
     rebuild: as if all side files were missing and the stop had not been clean, with recovery point 0. Where the load
     would throw, `death` of the answer says so. Raises UnreadableInput when a file cannot be read.
     """
-    with Workplace(directory, inputs) as place:
+    with LoadState(directory, inputs) as place:
         if rebuild:
             circumstances = _forget_side_files(place, circumstances)
         try:
@@ -84,7 +84,7 @@ def load_as_broker(
         )
 
 
-def _forget_side_files(place: Workplace, circumstances: Circumstances) -> Circumstances:
+def _forget_side_files(place: LoadState, circumstances: Circumstances) -> Circumstances:
     for name in place.listing():
         if name.endswith((*_SIDE_SUFFIXES, L.SNAPSHOT_SUFFIX)) or name == EPOCHS_FILE:
             place.remove(name, "to be rebuilt from the log")
@@ -98,7 +98,7 @@ class _Load:
     """
 
     def __init__(
-        self, place: Workplace, circumstances: Circumstances, settings: LoadSettings, *, is_rebuild: bool
+        self, place: LoadState, circumstances: Circumstances, settings: LoadSettings, *, is_rebuild: bool
     ) -> None:
         self._place = place
         self._circumstances = circumstances

@@ -8,8 +8,9 @@
    replaced; one that is not, like a transaction index, stays.
 """
 
-from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments
-from kseg.recovery.loading.throws import (
+from kseg.change.plan.content import Span
+from kseg.recovery.loading.broker_walk import LogWalk
+from kseg.recovery.loading.kafka_exceptions import (
     CORRUPT,
     ILLEGAL_ARGUMENT,
     ILLEGAL_STATE,
@@ -17,12 +18,11 @@ from kseg.recovery.loading.throws import (
     NO_SUCH_FILE,
     KafkaThrows,
 )
-from kseg.recovery.loading.walk import LogWalk
-from kseg.segment import columns as C
+from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
-from kseg.segment.plan.pieces import Span
+from kseg.segment.header_tables import Columns
 from kseg.segment.sidecar.index import TimeIndexEntry
 from kseg.segment.sidecar.index_builder import OVERFLOW, SegmentIndexes
 

@@ -9,10 +9,10 @@ import bisect
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kseg.recovery.loading.broker_walk import LogWalk, WalkedBatch
 from kseg.recovery.loading.index_files import TimeIndexFile, TxnIndexFile, offset_index_file
-from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
-from kseg.recovery.loading.walk import LogWalk, WalkedBatch
-from kseg.recovery.loading.workplace import Workplace, numbered
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
+from kseg.recovery.loading.load_state import LoadState, numbered
 from kseg.recovery.policy import LoadSettings
 from kseg.segment import layout as L
 from kseg.segment.partition.names import SUFFIX_BY_ROLE, Role
@@ -45,7 +45,7 @@ class LoadedSegment:
     looked.
     """
 
-    def __init__(self, place: Workplace, base_offset: int, settings: LoadSettings, suffix: str = "") -> None:
+    def __init__(self, place: LoadState, base_offset: int, settings: LoadSettings, suffix: str = "") -> None:
         self.place = place
         self.base_offset = base_offset
         self.settings = settings

@@ -14,18 +14,18 @@ Nothing is decompressed, counted or compared with its neighbours.
 from array import array
 from collections.abc import Iterator
 
-from kseg.recovery.loading.epochs import LoadedEpochs
-from kseg.recovery.loading.losses import report_cut
-from kseg.recovery.loading.producers import LoadedProducers
-from kseg.recovery.loading.replaying import apply_rows, read_marker, rows_of_producers
+from kseg.recovery.loading.epoch_cache import LoadedEpochs
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, KafkaThrows
+from kseg.recovery.loading.loss_report import report_cut
+from kseg.recovery.loading.producer_replay import apply_rows, read_marker, rows_of_producers
+from kseg.recovery.loading.producer_snapshots import LoadedProducers
 from kseg.recovery.loading.segment import LoadedSegment, Rising
-from kseg.recovery.loading.throws import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, KafkaThrows
-from kseg.segment import columns as C
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import check
-from kseg.segment.kernel.walk import FULL, first_invalid, walk
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records
+from kseg.segment.kernel.batch_walk import FULL, first_invalid, walk
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.sidecar.index import TimeIndexEntry
 from kseg.segment.sidecar.index_builder import IndexRefusal, SegmentIndexes
@@ -56,8 +56,8 @@ class _Recovery:
         self._next_offset: int | None = None
         self._cause: Finding | None = None
         self._first: tuple[int, int] | None = None  # offset and leader epoch
-        self._seen = memoryview(array("q", bytes(8 * check.SEEN_WIDTH)))
-        self._seen[check.SEEN_LAST] = segment.base_offset - 1
+        self._seen = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
+        self._seen[verify_records.SEEN_LAST] = segment.base_offset - 1
         self._is_rising = True
 
     def run(self) -> int:
@@ -76,7 +76,7 @@ class _Recovery:
         removed = self._cut()
         if not removed and self._is_rising:
             first, epoch = (segment.base_offset, L.NO_LEADER_EPOCH) if self._first is None else self._first
-            last, last_epoch = self._seen[check.SEEN_LAST], self._seen[check.SEEN_EPOCH]
+            last, last_epoch = self._seen[verify_records.SEEN_LAST], self._seen[verify_records.SEEN_EPOCH]
             segment.rising = Rising(first, last, epoch, last_epoch)
         segment.offset_index.trim()
         refusal = self._indexes.finish()
@@ -132,13 +132,14 @@ class _Recovery:
         if self._first is None:
             epoch = table.at(C.LEADER_EPOCH, 0) if table.at(C.MAGIC, 0) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
             self._first = table.at(C.BASE_OFFSET, 0), epoch
-            self._seen[check.SEEN_EPOCH] = epoch
+            self._seen[verify_records.SEEN_EPOCH] = epoch
         row, seen = 0, self._seen
         while self._is_rising and row < stop:
-            epoch = seen[check.SEEN_EPOCH]
-            row = check.next_suspect(table.cells, table.capacity, row, stop, seen)
+            epoch = seen[verify_records.SEEN_EPOCH]
+            row = verify_records.next_suspect(table.cells, table.capacity, row, stop, seen)
             is_wrong = (
-                seen[check.SEEN_REASONS] & (check.OFFSET | check.COUNT) or seen[check.SEEN_EPOCH] < epoch
+                seen[verify_records.SEEN_REASONS] & (verify_records.OFFSET | verify_records.COUNT)
+                or seen[verify_records.SEEN_EPOCH] < epoch
             )
             self._is_rising = row >= stop or not is_wrong
             row += 1

@@ -17,10 +17,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kseg.change.plan.content import Fresh, content_of
+from kseg.change.plan.directory_image import DirectoryImage, steps_between
+from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.steps import Plan, Remove, Step, Write
 from kseg.recovery.policy import Policy
-from kseg.recovery.repair.checkpoints import AlignedCheckpoint, PartitionOutcome, align
-from kseg.recovery.repair.identity import META_PROPERTIES, IdentityRepair
-from kseg.recovery.repair.marker import (
+from kseg.recovery.repair.aligned_checkpoints import AlignedCheckpoint, PartitionOutcome, align
+from kseg.recovery.repair.clean_shutdown_marker import (
     MARKER,
     Marker,
     content_of_new,
@@ -28,10 +31,12 @@ from kseg.recovery.repair.marker import (
     listed,
     why_it_goes,
 )
+from kseg.recovery.repair.meta_properties_repair import META_PROPERTIES, IdentityRepair
 from kseg.segment.errors import FormatError, Refused, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.log_start import log_start_trace
+from kseg.segment.partition.log_dir_state import surroundings
+from kseg.segment.partition.log_start_trace import log_start_trace
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
@@ -42,11 +47,6 @@ from kseg.segment.partition.names import (
     parse_file_name,
     parse_partition_directory,
 )
-from kseg.segment.partition.surroundings import surroundings
-from kseg.segment.plan.image import DirectoryImage, steps_between
-from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Fresh, content_of
-from kseg.segment.plan.steps import Plan, Remove, Step, Write
 from kseg.segment.sidecar.checkpoint import (
     decode_offset_checkpoint,
     encode_offset_checkpoint,
@@ -55,7 +55,7 @@ from kseg.segment.sidecar.checkpoint import (
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.segment.apply.carried import Carried
+    from kseg.change.run.copied_checkpoints import Carried
 
 COMMAND = "recover"
 
@@ -226,7 +226,7 @@ def _marking(
 
 def carried_entries(log_dir: str, plan: Plan, outcomes: Sequence[PartitionOutcome]) -> "Carried":
     """What the checkpoints say of the partitions of this run, once they are as the closing plan has them."""
-    from kseg.segment.apply.carried import entries_of
+    from kseg.change.run.copied_checkpoints import entries_of
 
     wanted = {outcome.key for outcome in outcomes if outcome.has_checkpoints}
     carried = entries_of(log_dir, wanted)

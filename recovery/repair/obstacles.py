@@ -3,11 +3,11 @@
 import os
 from dataclasses import replace
 
+from kseg.change.plan.steps import Plan, Rename, Write
 from kseg.recovery.policy import Repair
 from kseg.segment.errors import Refused, cannot_read
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import Role, parse_file_name
-from kseg.segment.plan.steps import Plan, Rename, Write
 
 
 def obstacles(directory: str) -> list[str]:

@@ -2,10 +2,10 @@
 
 import os
 
+from kseg.change.apply.keeping import BESIDE, Keeping
+from kseg.change.run.shared_run import Shared
 from kseg.recovery.policy import LoadSettings, Policy
-from kseg.recovery.repair.identity import AskedIdentity
-from kseg.segment.apply.keeping import BESIDE, Keeping
-from kseg.segment.apply.shared import Shared
+from kseg.recovery.repair.meta_properties_repair import AskedIdentity
 from kseg.segment.partition.topic_identity import WithIdentities
 from kseg.segment.values import dataclass
 

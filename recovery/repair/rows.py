@@ -4,13 +4,13 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from kseg.change.plan.content import Fresh, Span
+from kseg.change.plan.directory_image import DirectoryImage
+from kseg.change.plan.steps import Plan, Remove, Write
 from kseg.recovery.policy import Policy, Removed, Repair
 from kseg.segment import layout as L
 from kseg.segment.partition.names import Role, parse_file_name
-from kseg.segment.plan.image import DirectoryImage
-from kseg.segment.plan.pieces import Fresh, Span
-from kseg.segment.plan.steps import Plan, Remove, Write
-from kseg.segment.scanning.lost_range import plus
+from kseg.segment.scanning.lost_offsets import plus
 from kseg.segment.values import dataclass
 
 Row = dict[str, object]

@@ -1,6 +1,6 @@
 """What interrupted cleanings, splits and deletions left behind: as a broker settles it, except that nothing is lost by it.
 
-As a broker does (fact sheet §6.2, steps 1 to 5; policy kafka acts it out in `recovery.loading.leftovers`):
+As a broker does (fact sheet §6.2, steps 1 to 5; policy kafka acts it out in `recovery.loading.swap_files`):
 
 1. `.cleaned` files go: unfinished by definition.
 2. `.swap` files with a number at or above that of a `.cleaned` file belong to a replacement that was not finished.
@@ -24,8 +24,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from kseg.recovery.salvage.draft import Draft
-from kseg.segment import columns as C
+from kseg.recovery.salvage.working_image import Draft
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import FileName, FileState, Role, parse_file_name

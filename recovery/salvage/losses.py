@@ -1,6 +1,6 @@
 """What is lost, in ranges: bytes that leave a log, and the offsets that go with them.
 
-Which offsets damage stands for is said once, where it is found (`segment.scanning.lost_range`); here those are taken out that
+Which offsets damage stands for is said once, where it is found (`segment.scanning.lost_offsets`); here those are taken out that
 stay somewhere else. At the end of the log that may leave the last offset open; then witnesses know, files beside the
 log that tell of a greater one. Valid batches that no log can hold stand for the offsets between their neighbours, and
 several of them between the same neighbours share one range, which is told with the first.
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from kseg.recovery.policy import Removed
-from kseg.recovery.salvage.found import Logs, Stretch
 from kseg.recovery.salvage.leftovers import SetAside
+from kseg.recovery.salvage.logs import Logs, ValidRun
 from kseg.recovery.salvage.overlaps import Beaten
-from kseg.recovery.salvage.watch import Loss, Watch
+from kseg.recovery.salvage.valid_runs import Loss, Watch
 from kseg.segment.findings import Finding
 from kseg.segment.values import dataclass
 
@@ -40,7 +40,7 @@ class Kept:
         self._firsts = [first for first, _ in self.ranges]
 
     @classmethod
-    def of(cls, stretches: Iterable[Stretch]) -> Self:
+    def of(cls, stretches: Iterable[ValidRun]) -> Self:
         return cls((stretch.first_offset, stretch.last_offset) for stretch in stretches)
 
     def without(self, first: int, last: int) -> Range | None:

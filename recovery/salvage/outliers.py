@@ -15,10 +15,15 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kseg.recovery.salvage.found import HeaderFix, Logs, Stretch, stretch_of
-from kseg.recovery.salvage.watch import Doubtful, Watch
-from kseg.recovery.verify.neighbours import altered_base_offset, fit_offset, flipped_bit, one_bit_away
-from kseg.segment import columns as C
+from kseg.recovery.salvage.logs import HeaderFix, Logs, ValidRun, stretch_of
+from kseg.recovery.salvage.valid_runs import Doubtful, Watch
+from kseg.recovery.verify.header_plausibility import (
+    altered_base_offset,
+    fit_offset,
+    flipped_bit,
+    one_bit_away,
+)
+from kseg.segment import header_tables as C
 
 # An end is believed when no more offsets than these are missing before it.
 BELIEVABLE_GAP = 1 << 24
@@ -81,9 +86,9 @@ def _doubt_run(logs: Logs, watch: Watch, number: int, before: int) -> bool:
     return True
 
 
-def _parted(logs: Logs, stretch: Stretch, before: int) -> tuple[Stretch | None, list[Stretch]]:
+def _parted(logs: Logs, stretch: ValidRun, before: int) -> tuple[ValidRun | None, list[ValidRun]]:
     """What lies before the first jump that few batches follow (None: nothing), and these batches."""
-    ending = deque[tuple[Stretch, int, int]](maxlen=MOST_IN_A_RUN)
+    ending = deque[tuple[ValidRun, int, int]](maxlen=MOST_IN_A_RUN)
     last, epoch = before, stretch.first_epoch
     for table in logs.tables(stretch):
         for row in range(table.count):
@@ -97,7 +102,7 @@ def _parted(logs: Logs, stretch: Stretch, before: int) -> tuple[Stretch | None, 
     return stretch, []
 
 
-def _explained(run: Sequence[Stretch], lower: int, upper: int | None) -> Iterator[Doubtful]:
+def _explained(run: Sequence[ValidRun], lower: int, upper: int | None) -> Iterator[Doubtful]:
     """A doubt for each batch of a run between `lower` and `upper`, with the value that it must have had."""
     widths = [batch.last_offset - batch.first_offset + 1 for batch in run]
     is_full = upper is not None and upper - lower - 1 == sum(widths)
@@ -120,7 +125,7 @@ def _explained(run: Sequence[Stretch], lower: int, upper: int | None) -> Iterato
 
 
 def _outlier(
-    logs: Logs, watch: Watch, lower: int, outlier: Stretch, behind: Stretch | None
+    logs: Logs, watch: Watch, lower: int, outlier: ValidRun, behind: ValidRun | None
 ) -> Doubtful | None:
     """The doubt about a batch above `lower`, None when there is none."""
     first, width = outlier.first_offset, outlier.last_offset - outlier.first_offset + 1
@@ -140,12 +145,12 @@ def _outlier(
     return Doubtful(outlier, corrected, is_one_bit=True)
 
 
-def moved_to(batch: Stretch, first: int) -> Stretch:
+def moved_to(batch: ValidRun, first: int) -> ValidRun:
     """A batch with other offsets."""
     return replace(batch, first_offset=first, last_offset=batch.last_offset - batch.first_offset + first)
 
 
-def set_altered_offset(logs: Logs, watch: Watch, batch: Stretch, first: int, why: str) -> Stretch:
+def set_altered_offset(logs: Logs, watch: Watch, batch: ValidRun, first: int, why: str) -> ValidRun:
     """Let a batch begin at `first`, and say so; the batch as it is then."""
     fix = HeaderFix(base_offset=first)
     logs.set_fix(batch.log, batch.position, fix.over(watch.log.fixes.get(batch.position)))
@@ -156,7 +161,7 @@ def set_altered_offset(logs: Logs, watch: Watch, batch: Stretch, first: int, why
     return moved_to(batch, first)
 
 
-def _front(stretch: Stretch, position: int, last: int, epoch: int, batches: int) -> Stretch | None:
+def _front(stretch: ValidRun, position: int, last: int, epoch: int, batches: int) -> ValidRun | None:
     """The part of a stretch before `position`, None when that is nothing."""
     if not batches:
         return None
@@ -164,7 +169,7 @@ def _front(stretch: Stretch, position: int, last: int, epoch: int, batches: int)
     return replace(stretch, length=length, last_offset=last, last_epoch=epoch, batches=batches)
 
 
-def _without_last(logs: Logs, stretch: Stretch) -> tuple[Stretch | None, Stretch]:
+def _without_last(logs: Logs, stretch: ValidRun) -> tuple[ValidRun | None, ValidRun]:
     """A stretch without its last batch (None when there is no other), and that batch."""
     last, epoch = stretch.first_offset, stretch.first_epoch
     for table in logs.tables(stretch):

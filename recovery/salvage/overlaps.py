@@ -22,11 +22,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from kseg.recovery.salvage.found import Logs, Stretch, stretch_of
-from kseg.segment import columns as C
+from kseg.recovery.salvage.logs import Logs, ValidRun, stretch_of
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
-from kseg.segment.state.epochs import EpochEntry, EpochHistory
+from kseg.segment.header_tables import Columns
+from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
 from kseg.segment.values import dataclass
 
 COPY, EPOCH, OWN_SEGMENT, FIRST = "equal-copy", "leader-epoch", "own-segment", "first-copy"
@@ -51,9 +51,9 @@ class Held(NamedTuple):
     is_inner: bool
 
     @property
-    def stretch(self) -> Stretch:
+    def stretch(self) -> ValidRun:
         epochs = self.leader_epoch, self.leader_epoch
-        return Stretch(
+        return ValidRun(
             self.log, self.position, self.size_bytes, self.first_offset, self.last_offset, 1, *epochs
         )
 
@@ -63,7 +63,7 @@ class Beaten:
     """Batches that go, one behind the other in one log, because others hold their offsets. rule: by which. keeper:
     number of the log that holds the copy which stays."""
 
-    stretch: Stretch
+    stretch: ValidRun
     rule: str
     keeper: int
 
@@ -72,21 +72,21 @@ class Joiner:
     """Collects what stays in order and what goes."""
 
     def __init__(self) -> None:
-        self.kept: list[Stretch] = []
+        self.kept: list[ValidRun] = []
         self.beaten: list[Beaten] = []
 
     @property
     def last_offset(self) -> int:
         return self.kept[-1].last_offset if self.kept else -1
 
-    def keep(self, stretch: Stretch) -> None:
+    def keep(self, stretch: ValidRun) -> None:
         before = self.kept[-1] if self.kept else None
         if before is not None and _follows(before, stretch):
             self.kept[-1] = before.joined(stretch)
         else:
             self.kept.append(stretch)
 
-    def beat(self, stretch: Stretch, rule: str, keeper: int) -> None:
+    def beat(self, stretch: ValidRun, rule: str, keeper: int) -> None:
         before = self.beaten[-1] if self.beaten else None
         if (
             before is not None
@@ -98,11 +98,11 @@ class Joiner:
             self.beaten.append(Beaten(stretch, rule, keeper))
 
 
-def _follows(before: Stretch, after: Stretch) -> bool:
+def _follows(before: ValidRun, after: ValidRun) -> bool:
     return before.log == after.log and before.end_position == after.position
 
 
-def in_order(logs: Logs, stretches: Sequence[Stretch], epochs: EpochHistory | None) -> Joiner:
+def in_order(logs: Logs, stretches: Sequence[ValidRun], epochs: EpochHistory | None) -> Joiner:
     """What stays of all these stretches, and what goes. epochs: the leader-epoch checkpoint, None when there is none to
     trust."""
     result = Joiner()
@@ -125,7 +125,7 @@ def in_order(logs: Logs, stretches: Sequence[Stretch], epochs: EpochHistory | No
 class _Stream:
     """The batches of one stretch, from the front."""
 
-    def __init__(self, logs: Logs, stretch: Stretch) -> None:
+    def __init__(self, logs: Logs, stretch: ValidRun) -> None:
         self._logs = logs
         self.stretch = stretch
         self._tables: Iterator[Columns] | None = None
@@ -145,7 +145,7 @@ class _Stream:
         self.head = self._logs.first_offset(self.stretch.log, self._table, self._row)
         return True
 
-    def pop_below(self, limit: int) -> Stretch | None:
+    def pop_below(self, limit: int) -> ValidRun | None:
         """The next batches that end below `limit`, up to the end of a table."""
         table, row = self._table, self._row
         stop = _first_reaching(table, row, limit)
@@ -188,7 +188,7 @@ def _first_reaching(table: Columns, row: int, limit: int) -> int:
 class _Epochs:
     """Which leader epochs are possible at an offset: they never sink."""
 
-    def __init__(self, logs: Logs, by_offset: Sequence[Stretch], history: EpochHistory | None) -> None:
+    def __init__(self, logs: Logs, by_offset: Sequence[ValidRun], history: EpochHistory | None) -> None:
         self._entries = () if history is None else history.entries
         self._starts: list[int] = []
         self._least: list[int] = []  # epoch of the stretches from there on
@@ -227,7 +227,7 @@ class _Merge:
         self._epochs = epochs
         self._waiting: list[tuple[int, int, _Stream]] = []
 
-    def run(self, stretches: Sequence[Stretch]) -> None:
+    def run(self, stretches: Sequence[ValidRun]) -> None:
         self._waiting = [
             (stretch.first_offset, number, _Stream(self._logs, stretch))
             for number, stretch in enumerate(stretches)

@@ -23,12 +23,10 @@ A batch under a right checksum stays even when it does harm: a data batch outsid
 with the position, and left to the operator. Transactions whose end may lie among the lost bytes are named.
 """
 
+from kseg.change.plan.steps import FileIdentity
 from kseg.recovery.policy import Circumstances, LoadSettings, Repair
-from kseg.recovery.salvage.draft import Draft
-from kseg.recovery.salvage.found import Logs
-from kseg.recovery.salvage.judgement import Judgement, judge
-from kseg.recovery.salvage.leftovers import Leftovers
-from kseg.segment.plan.steps import FileIdentity
+from kseg.recovery.salvage.one_pass import look
+from kseg.recovery.salvage.working_image import Draft
 
 
 def salvage(
@@ -47,37 +45,6 @@ def salvage(
     repair = look(draft, circumstances, settings, rebuild=rebuild)
     if repair.image == draft.found:
         return repair
-    from kseg.recovery.salvage.rounds import settled  # most partitions need none
+    from kseg.recovery.salvage.fixpoint import settled  # most partitions need none
 
     return settled(repair, draft, circumstances, settings)
-
-
-def look(draft: Draft, circumstances: Circumstances, settings: LoadSettings, *, rebuild: bool) -> Repair:
-    """The steps 1 to 6, once."""
-    leftovers = Leftovers(draft)
-    may_stay = leftovers.are_marks_only and not rebuild
-    if not may_stay:
-        leftovers.settle()
-    judgement = judge(draft.directory, draft.sources(), circumstances, settings, draft.reader)
-    if may_stay:
-        if judgement.is_at_peace:
-            return _as_it_is(draft, judgement, circumstances)
-        leftovers.settle()
-    judgement.forget_leftovers()
-    from kseg.recovery.salvage.planning import Planning  # most partitions need none
-
-    with Logs(judgement.logs, draft.reader) as logs:
-        return Planning(draft, leftovers, judgement, logs, circumstances, settings, rebuild).repair()
-
-
-def _as_it_is(draft: Draft, judgement: Judgement, circumstances: Circumstances) -> Repair:
-    end_offset = judgement.facts[-1].end_offset
-    log_start_offset = min(max(circumstances.log_start_offset, judgement.facts[0].base_offset), end_offset)
-    return Repair(
-        image=draft.image,
-        log_start_offset=log_start_offset,
-        log_end_offset=end_offset,
-        last_stable_offset=judgement.producers.last_stable_offset(end_offset, log_start_offset),
-        recovery_point=circumstances.safe_point(end_offset),
-        findings=tuple(judgement.findings),
-    )

@@ -15,17 +15,17 @@ with their offsets, but nothing comes back that was deleted on purpose:
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from kseg.recovery.salvage.draft import Draft
-from kseg.recovery.salvage.found import FoundLog, Logs, Stretch, stretch_of
 from kseg.recovery.salvage.leftovers import SetAside
-from kseg.recovery.salvage.watch import Loss, Watch
+from kseg.recovery.salvage.logs import FoundLog, Logs, ValidRun, stretch_of
+from kseg.recovery.salvage.valid_runs import Loss, Watch
+from kseg.recovery.salvage.working_image import Draft
 from kseg.recovery.verify.segment_check import SegmentFacts
-from kseg.segment import columns as C
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
 from kseg.segment.partition.names import FileState, parse_file_name
-from kseg.segment.scanning.lost_range import plus, records_of
+from kseg.segment.scanning.lost_offsets import plus, records_of
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
@@ -36,14 +36,14 @@ RESTORED = "lost-records-restored"
 class Restored:
     """Batches of a leftover that take the place of damage. stretch: in the leftover; loss: the damage."""
 
-    stretch: Stretch
+    stretch: ValidRun
     loss: Loss
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    stretch: Stretch
+    stretch: ValidRun
     crc: int
     records: int | None
 
@@ -57,7 +57,7 @@ class Sources:
         draft: Draft,
         logs: Logs,
         watches: Sequence[Watch],
-        kept: Sequence[Stretch],
+        kept: Sequence[ValidRun],
         facts: Iterable[SegmentFacts],
         log_start_offset: int,
     ) -> None:
@@ -160,7 +160,7 @@ class Sources:
         return (first, last) == (loss.first_offset, loss.last_offset)
 
 
-def with_restored(kept: Sequence[Stretch], restored: Sequence[Restored]) -> list[Stretch]:
+def with_restored(kept: Sequence[ValidRun], restored: Sequence[Restored]) -> list[ValidRun]:
     """All of it in the order of offsets; damage lies between two stretches, never in one."""
     return sorted([*kept, *(each.stretch for each in restored)], key=lambda each: each.first_offset)
 

@@ -8,13 +8,13 @@ for the next table. The rules are those of `neighbours`.
 from array import array
 from collections.abc import Iterator
 
-from kseg.recovery.verify import neighbours as N
-from kseg.recovery.verify.neighbours import FormerBatch, Place
-from kseg.segment import columns as C
+from kseg.recovery.verify import header_plausibility as N
+from kseg.recovery.verify.header_plausibility import FormerBatch, HeaderPlace
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import check
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE
 
 _HELD = 2
@@ -28,7 +28,7 @@ class Chain:
     is_gapless: set by the owner, whether nothing it has taken so far had a gap or a trace of cleaning.
     """
 
-    def __init__(self, place: Place, rows_per_block: int = BATCHES_PER_TABLE) -> None:
+    def __init__(self, place: HeaderPlace, rows_per_block: int = BATCHES_PER_TABLE) -> None:
         self.place = place
         self.table = Columns(C.BATCH_WIDTH, rows_per_block + _HELD)
         self.ready = 0
@@ -41,15 +41,15 @@ class Chain:
         self._is_misnamed = False
         self._judged = 0
         self._suspects = 0
-        self._state = memoryview(array("q", bytes(8 * check.SEEN_WIDTH)))
-        self._state[check.SEEN_LAST] = self._before_last
-        self._state[check.SEEN_EPOCH] = self._before_epoch
+        self._state = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
+        self._state[verify_records.SEEN_LAST] = self._before_last
+        self._state[verify_records.SEEN_EPOCH] = self._before_epoch
         self._found: list[Finding] = []
 
     @property
     def last_epoch(self) -> int:
         """The leader epoch after everything judged so far."""
-        return self._state[check.SEEN_EPOCH]
+        return self._state[verify_records.SEEN_EPOCH]
 
     def last_batch(self) -> FormerBatch | None:
         """After `close`, before `carry`: what the next segment must know of this one's last batch."""
@@ -108,22 +108,22 @@ class Chain:
             self._is_misnamed = all(first < self.place.base_offset for first in firsts)
         row = stop if self._suspects > MOST_SUSPECTS else self._judged
         while row < stop:
-            row = check.next_suspect(table.cells, table.capacity, row, stop, state)
+            row = verify_records.next_suspect(table.cells, table.capacity, row, stop, state)
             if row >= stop:
                 break
-            reasons = state[check.SEEN_REASONS]
+            reasons = state[verify_records.SEEN_REASONS]
             self._suspects += 1
             if self._suspects > MOST_SUSPECTS:
                 self._give_up(row)
                 break
-            if reasons & (check.COUNT | check.ATTRIBUTES | check.MAGIC):
+            if reasons & (verify_records.COUNT | verify_records.ATTRIBUTES | verify_records.MAGIC):
                 self._header(row, reasons)
-            if reasons & check.OFFSET:
+            if reasons & verify_records.OFFSET:
                 self._offset(row, upper)
-            if reasons & check.EPOCH:
+            if reasons & verify_records.EPOCH:
                 self._epoch(row, row + 1 >= table.count)
-                state[check.SEEN_EPOCH] = self._epoch_at(row)
-            state[check.SEEN_LAST] = table.at(C.LAST_OFFSET, row)
+                state[verify_records.SEEN_EPOCH] = self._epoch_at(row)
+            state[verify_records.SEEN_LAST] = table.at(C.LAST_OFFSET, row)
             row += 1
         self._judged = max(self._judged, stop)
 
@@ -136,14 +136,14 @@ class Chain:
         at = self.table.at
         position, size = at(C.POSITION, row), at(C.SIZE, row)
         first, last = at(C.BASE_OFFSET, row), at(C.LAST_OFFSET, row)
-        if reasons & check.MAGIC:
+        if reasons & verify_records.MAGIC:
             magic = at(C.MAGIC, row)
             message = f"the batch at position {position} has magic {magic}; with 2 it is whole"
             self._say("bad-magic", message, position, size, first, last, {"magic": magic})
-        if reasons & check.COUNT:
+        if reasons & verify_records.COUNT:
             message = f"the batch at position {position} declares {at(C.COUNT, row)} records in {last - first + 1} offsets"
             self._say("record-count-mismatch", message, position, size, first, last)
-        if reasons & check.ATTRIBUTES:
+        if reasons & verify_records.ATTRIBUTES:
             attributes = at(C.ATTRIBUTES, row)
             message = f"the batch at position {position} has attributes {attributes & 0xFFFF:#06x}"
             self._say("unknown-attributes", message, position, size, first, last, {"attributes": attributes})

@@ -8,12 +8,12 @@ of an old format clears it), so offsets below its first entry are not judged; it
 from collections.abc import Iterator, Sequence
 
 from kseg.recovery.verify.segment_check import SegmentFacts
-from kseg.segment import columns as C
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import check
-from kseg.segment.state.epochs import EpochEntry, EpochHistory
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records
+from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
 
 
 class EpochCheck:
@@ -30,7 +30,7 @@ class EpochCheck:
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         row = first
         while True:
-            row = check.next_epoch(table.cells, table.capacity, row, stop, self._epoch)
+            row = verify_records.next_epoch(table.cells, table.capacity, row, stop, self._epoch)
             if row > first and table.at(C.LEADER_EPOCH, row - 1) == self._epoch:
                 self._last = table.at(C.BASE_OFFSET, row - 1)
             if row >= stop:

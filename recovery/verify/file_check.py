@@ -1,63 +1,32 @@
 """One file alone. An index is held against the `.log` beside it when there is one; nothing else is looked at."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify import names_check
+from kseg.recovery.verify.header_plausibility import HeaderPlace
 from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck, TimeIndexCheck
-from kseg.recovery.verify.ledger import Ledger
-from kseg.recovery.verify.neighbours import Place
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.producer_check import Replay
+from kseg.recovery.verify.producer_check import ProducerReplay
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck
+from kseg.recovery.verify.small_files import _SMALL_FILES, clean_shutdown, small_file
+from kseg.recovery.verify.totals import Ledger
 from kseg.recovery.verify.txn_check import TxnIndexCheck
-from kseg.segment.errors import FormatError, UnreadableInput
-from kseg.segment.events import Advance, Event
-from kseg.segment.files import MappedFile, read_small
+from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry
 from kseg.segment.partition.names import (
     INDEX_ROLES,
-    OFFSET_CHECKPOINT_ROLES,
     FileName,
     Role,
     parse_given_name,
     segment_file_name,
 )
-from kseg.segment.scanning.trust import trust_in
-from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
+from kseg.segment.partition.targets import FileTarget
+from kseg.segment.scanning.prevalidated import trust_in
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
-from kseg.segment.sidecar.metadata_files import (
-    decode_clean_shutdown,
-    decode_meta_properties,
-    decode_partition_metadata,
-    decode_quorum_state,
-)
-from kseg.segment.sidecar.snapshot import decode_snapshot
-from kseg.segment.state.epochs import EpochHistory
-from kseg.segment.targets import FileTarget
-
-
-def _decode_identity(data: bytes) -> object:
-    identity = decode_meta_properties(data)
-    if identity.node_id is None:
-        raise FormatError("there is no node id in it; a broker does not start (node ID not found)")
-    return identity
-
-
-def _decode_epochs(data: bytes) -> object:
-    return EpochHistory(decode_leader_epochs(data))
-
-
-_SMALL_FILES: dict[Role, tuple[Callable[[bytes], object], str]] = {
-    Role.PRODUCER_SNAPSHOT: (decode_snapshot, "snapshot-corrupt"),
-    Role.LEADER_EPOCHS: (_decode_epochs, "leader-epoch-file-corrupt"),
-    Role.PARTITION_METADATA: (decode_partition_metadata, "partition-metadata-corrupt"),
-    Role.QUORUM_STATE: (decode_quorum_state, "quorum-state-corrupt"),
-    Role.META_PROPERTIES: (_decode_identity, "meta-properties-corrupt"),
-    **dict.fromkeys(OFFSET_CHECKPOINT_ROLES, (decode_offset_checkpoint, "checkpoint-corrupt")),
-}
 
 
 def verify_file(target: FileTarget, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
@@ -75,7 +44,7 @@ def verify_file(target: FileTarget, options: VerifyOptions, ledger: Ledger) -> I
 
         yield from snapshot_file(path, options, ledger)
     elif name.role is Role.ANCIENT_LOG:
-        from kseg.recovery.verify.ancient_check import ancient_file
+        from kseg.recovery.verify.check07 import ancient_file
 
         yield from ancient_file(path, options, ledger)
     elif name.role in _SMALL_FILES:
@@ -95,31 +64,11 @@ def log_file(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) 
         records = RecordsCheck(path, file.view, trust) if is_deep else None
         base = name.base_offset
         consumers: list[Consumer] = [records] if records is not None else []
-        check = SegmentCheck(file, Place(path, base or 0), options, ledger, consumers, trust)
+        check = SegmentCheck(file, HeaderPlace(path, base or 0), options, ledger, consumers, trust)
         yield from check.events()
         if records is not None:
             ledger.records += records.records - check.facts.records
             ledger.sets_not_opened -= check.facts.sets_not_opened
-
-
-def small_file(path: str, role: Role, ledger: Ledger) -> Iterator[Finding]:
-    """A file that is read at once: its decoder's verdict."""
-    decode, kind = _SMALL_FILES[role]
-    data = read_small(path)
-    try:
-        decode(data)
-    except FormatError as error:
-        ledger.account(path, len(data), len(data))
-        yield Finding(kind, path, str(error), 0, len(data))
-        return
-    ledger.account(path, len(data))
-
-
-def clean_shutdown(path: str, ledger: Ledger) -> Iterator[Finding]:
-    data = read_small(path)
-    ledger.account(path, len(data))
-    if data and decode_clean_shutdown(data).broker_epoch is None:
-        yield Finding("clean-shutdown-corrupt", path, "no broker epoch can be read from it", 0, len(data))
 
 
 def _index(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
@@ -159,22 +108,14 @@ def _beside_log(
         place = IndexPlace(path, base)
         consumers: list[Consumer] = []
         if name.role is Role.TXN_INDEX:
-            replay = Replay(None, is_exact=False)
+            replay = ProducerReplay(None, is_exact=False)
             replay.begin(log_path, log.view)
             consumers = [replay, TxnIndexCheck(path, view, base, replay, ledger)]
         elif name.role is Role.OFFSET_INDEX:
             consumers = [OffsetIndexCheck(place, view, ledger)]
         else:
             consumers = [TimeIndexCheck(place, view, ledger)]
-        check = SegmentCheck(log, Place(log_path, base), options, Ledger(), consumers)
+        check = SegmentCheck(log, HeaderPlace(log_path, base), options, Ledger(), consumers)
         for event in check.events():
             if isinstance(event, Advance) or (isinstance(event, Finding) and event.path == path):
                 yield event
-
-
-def readable(path: str, check: Iterator[Event]) -> Iterator[Event]:
-    """The events of `check`; a file that cannot be read becomes a finding, for those who go on with others."""
-    try:
-        yield from check
-    except UnreadableInput as error:
-        yield Finding("unreadable-file", path, str(error))

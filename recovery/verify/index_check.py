@@ -16,12 +16,12 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.recovery.verify.totals import Ledger
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import check
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records
 from kseg.segment.values import dataclass
 
 _PIECE_BYTES = 64 * 1024
@@ -61,9 +61,9 @@ class _IndexCheck:
         self.view = view
         self.slots = used_slots(view, self.WIDTH)
         self._ledger = ledger
-        self._state = memoryview(array("q", bytes(8 * check.I_WIDTH)))
-        self._state[check.I_FORMER_SLOT] = -1
-        self._state[check.I_SEEN] = place.base_offset - 1
+        self._state = memoryview(array("q", bytes(8 * verify_records.I_WIDTH)))
+        self._state[verify_records.I_FORMER_SLOT] = -1
+        self._state[verify_records.I_SEEN] = place.base_offset - 1
         self._pending: list[tuple[int, int]] = []
         self._bad_slots = 0
 
@@ -86,14 +86,14 @@ class _IndexCheck:
     ) -> Iterator[tuple[int, int]]:
         """The kernel's verdicts (code, slot) for rows first … stop - 1."""
         state = self._state
-        state[check.I_ROW] = first
+        state[verify_records.I_ROW] = first
         while True:
             code = kernel(
                 self.view, self.slots, self.place.base_offset, table.cells, table.capacity, stop, state
             )
-            if code in (check.IN_ORDER, check.MORE):
+            if code in (verify_records.IN_ORDER, verify_records.MORE):
                 return
-            yield code, state[check.I_SLOT] - 1
+            yield code, state[verify_records.I_SLOT] - 1
 
     def _set_aside(self, slot: int, place: int) -> None:
         # whether damage explains it is known at the end only; of very many, the first ones tell enough
@@ -105,7 +105,7 @@ class _IndexCheck:
     def _homeless(self, place_of: Callable[[int], int]) -> Iterator[tuple[int, int]]:
         """The entries that met no batch: those set aside, and those behind the last batch."""
         yield from self._pending
-        for slot in range(self._state[check.I_SLOT], self.slots):
+        for slot in range(self._state[verify_records.I_SLOT], self.slots):
             yield slot, place_of(slot)
 
     def _sizes(self) -> Iterator[Finding]:
@@ -140,8 +140,8 @@ class OffsetIndexCheck(_IndexCheck):
     WIDTH = L.OFFSET_INDEX_ENTRY
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
-        for code, slot in self._walk(check.next_offset_entry, table, first, stop):
-            if code == check.NO_BATCH:
+        for code, slot in self._walk(verify_records.next_offset_entry, table, first, stop):
+            if code == verify_records.NO_BATCH:
                 self._set_aside(slot, self._position(slot))
             else:
                 yield self._verdict(code, slot)
@@ -151,10 +151,10 @@ class OffsetIndexCheck(_IndexCheck):
         if self._offset(slot) < self.place.base_offset and slot + 1 == self.slots:
             message = f"the last entry names offset {self._offset(slot)}, below the base offset"
             return self._say("index-below-base", slot, message, self._offset(slot))
-        if code == check.UNSORTED:
+        if code == verify_records.UNSORTED:
             return self._say("index-not-sorted", slot, f"entry {slot} does not increase", self._offset(slot))
-        if code == check.FORMER_TOO_HIGH:
-            slot = self._state[check.I_FORMER_LAST]
+        if code == verify_records.FORMER_TOO_HIGH:
+            slot = self._state[verify_records.I_FORMER_LAST]
             message = (
                 f"entry {slot} names offset {self._offset(slot)}, which lies behind the next entry's batch"
             )
@@ -180,9 +180,9 @@ class OffsetIndexCheck(_IndexCheck):
         state = self._state
         yield from self._old_style(
             {
-                "name the first offset of their batch": state[check.I_FIRST],
-                "name an offset inside it": state[check.I_INNER],
-                "name the last offset of several batches": state[check.I_BEYOND],
+                "name the first offset of their batch": state[verify_records.I_FIRST],
+                "name an offset inside it": state[verify_records.I_INNER],
+                "name the last offset of several batches": state[verify_records.I_BEYOND],
             }
         )
         yield from self._sizes()
@@ -210,7 +210,7 @@ class OffsetIndexCheck(_IndexCheck):
         return self._say(kind, first, message, self._offset(first), (last - first + 1) * self.WIDTH)
 
     def _last_entry(self, facts: SegmentFacts) -> Iterator[Finding]:
-        slot = self._state[check.I_FORMER_SLOT]
+        slot = self._state[verify_records.I_FORMER_SLOT]
         if slot < 0 or facts.damage or facts.last_offset is None or self._offset(slot) <= facts.last_offset:
             return
         self._bad_slots += 1
@@ -234,14 +234,14 @@ class TimeIndexCheck(_IndexCheck):
         super().__init__(place, view, ledger)
         if len(view) == self.WIDTH:
             self.slots = 1  # trimmed: an all-zero entry says timestamp 0
-        self._state[check.I_FORMER] = L.NO_TIMESTAMP
+        self._state[verify_records.I_FORMER] = L.NO_TIMESTAMP
         self._without_timestamp = 0
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
-        for code, slot in self._walk(check.next_time_entry, table, first, stop):
-            if code == check.NO_BATCH:
+        for code, slot in self._walk(verify_records.next_time_entry, table, first, stop):
+            if code == verify_records.NO_BATCH:
                 self._set_aside(slot, self._offset(slot))
-            elif code == check.OLD_TIMESTAMP:
+            elif code == verify_records.OLD_TIMESTAMP:
                 self._without_timestamp += 1
             else:
                 self._bad_slots += 1
@@ -249,7 +249,7 @@ class TimeIndexCheck(_IndexCheck):
 
     def _verdict(self, code: int, slot: int) -> Finding:
         timestamp, offset = self._timestamp(slot), self._offset(slot)
-        if code == check.UNSORTED:
+        if code == verify_records.UNSORTED:
             message = f"entry {slot} (timestamp {timestamp}, offset {offset}) is out of order"
             return self._say("time-index-out-of-order", slot, message, offset)
         message = f"entry {slot} says {timestamp} is the greatest timestamp up to offset {offset}; it is not"
@@ -265,7 +265,7 @@ class TimeIndexCheck(_IndexCheck):
         yield from self._completeness(facts)
         yield from self._old_style(
             {
-                "name a record that is not the last of its batch": self._state[check.I_INNER],
+                "name a record that is not the last of its batch": self._state[verify_records.I_INNER],
                 "name a message without a timestamp": self._without_timestamp,
             }
         )

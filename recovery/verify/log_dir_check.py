@@ -8,26 +8,19 @@ when that segment lacks an index, has preallocated ones, or does not end with a 
 import os
 from collections.abc import Iterator
 
+from kseg.jobs.events import Event
 from kseg.recovery.verify import names_check
 from kseg.recovery.verify.clean_stop import lies_in
-from kseg.recovery.verify.file_check import clean_shutdown, readable, small_file
-from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.small_files import clean_shutdown, readable, small_file
 from kseg.recovery.verify.topic_ids import METADATA_FILE, topic_ids
-from kseg.segment.events import Event
+from kseg.recovery.verify.totals import Ledger
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import (
-    LogDirectory,
-)
-from kseg.segment.partition.names import (
-    NAME_BY_ROLE,
-    OFFSET_CHECKPOINT_ROLES,
-    PartitionState,
-    Role,
-)
+from kseg.segment.partition.directory import LogDirectory
+from kseg.segment.partition.log_dir_state import surroundings
+from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, PartitionState, Role
 from kseg.segment.partition.recognition import list_log_directory
-from kseg.segment.partition.surroundings import surroundings
-from kseg.segment.targets import LogDirTarget
+from kseg.segment.partition.targets import LogDirTarget
 
 _SHOWN_REASONS = 3
 _SMALL_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)

@@ -6,7 +6,7 @@ from kseg.segment.partition.topic_identity import WithIdentities
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.segment.scanning.trust import Claim
+    from kseg.segment.scanning.prevalidated import Claim
 
 LEVELS = ("quick", "default", "deep")
 

@@ -13,29 +13,29 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
+from kseg.jobs.events import Event
 from kseg.recovery.verify import names_check, partition_files
 from kseg.recovery.verify.epoch_check import EpochCheck
+from kseg.recovery.verify.header_plausibility import FormerBatch, HeaderPlace, Witness, no_index
 from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck, TimeIndexCheck
-from kseg.recovery.verify.ledger import Ledger
-from kseg.recovery.verify.neighbours import FormerBatch, Place, Witness, no_index
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.producer_check import Replay
+from kseg.recovery.verify.producer_check import ProducerReplay
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts
+from kseg.recovery.verify.totals import Ledger
 from kseg.recovery.verify.txn_check import TxnIndexCheck
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput
-from kseg.segment.events import Event
 from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
+from kseg.segment.partition.log_dir_state import Surroundings, surroundings
 from kseg.segment.partition.names import INTERNAL_TOPICS, Role
-from kseg.segment.partition.surroundings import Surroundings, surroundings
-from kseg.segment.scanning.trust import trust_in
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.scanning.prevalidated import trust_in
+from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
-from kseg.segment.state.epochs import EpochHistory
 from kseg.segment.state.producer import ProducerState
-from kseg.segment.targets import PartitionTarget
 
 
 class PartitionCheck:
@@ -56,7 +56,7 @@ class PartitionCheck:
         reader: Reader = DISK,
     ) -> None:
         self.facts: list[SegmentFacts] = []
-        self.replay = Replay(None, True)
+        self.replay = ProducerReplay(None, True)
         self._options = options
         self._ledger = ledger
         self._directory = directory
@@ -80,7 +80,7 @@ class PartitionCheck:
             raise UnreadableInput(directory.problem)
         yield from names_check.partition_names(directory)
         if directory.ancient_files:
-            from kseg.recovery.verify.ancient_check import ancient_partition
+            from kseg.recovery.verify.check07 import ancient_partition
 
             yield from ancient_partition(directory, self._options, self._ledger)
         if directory.segments:
@@ -113,13 +113,13 @@ class PartitionCheck:
         lasts = partition_files.known_last_offsets(self._directory, self._around, self._reader)
         self._witness = Witness(lasts, history)
         first = segments[0].base_offset
-        self.replay = Replay(ProducerState(first), is_exact=first == 0)
+        self.replay = ProducerReplay(ProducerState(first), is_exact=first == 0)
         if first and self._wants_side_files and segments[0].snapshot is not None:
             loaded, finding = self._snapshot(segments[0].snapshot)
             if finding is not None:
                 yield finding
             if loaded is not None:
-                self.replay = Replay(ProducerState.load(loaded, first), is_exact=True)
+                self.replay = ProducerReplay(ProducerState.load(loaded, first), is_exact=True)
         if name is not None and name.topic in INTERNAL_TOPICS:
             self.replay.is_exact = False
 
@@ -146,7 +146,7 @@ class PartitionCheck:
                 yield from self._side_files(stack, segment, view, is_last, consumers)
             offset_indexes = (found for found in consumers if isinstance(found, OffsetIndexCheck))
             indexed = next((found.offset_for for found in offset_indexes), no_index)
-            place = Place(
+            place = HeaderPlace(
                 segment.log.path,
                 segment.base_offset,
                 None if is_last else segments[at + 1].base_offset,

@@ -4,20 +4,20 @@ import os
 from collections.abc import Iterator
 
 from kseg.recovery.verify.index_check import used_slots
-from kseg.recovery.verify.ledger import Ledger
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.recovery.verify.topic_ids import missing_metadata
+from kseg.recovery.verify.totals import Ledger
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
-from kseg.segment.partition.log_start import log_start_trace
+from kseg.segment.partition.log_dir_state import Surroundings
+from kseg.segment.partition.log_start_trace import log_start_trace
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
-from kseg.segment.partition.surroundings import Surroundings
 from kseg.segment.partition.topic_identity import NOBODY_SAYS, TopicIdentity
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.leader_epochs import EpochEntry
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
-from kseg.segment.state.epochs import EpochEntry
 
 # How many entries at the end of an index are asked where the last batch ends.
 _ASKED_ENTRIES = 3

@@ -15,11 +15,11 @@ what no deletion, compaction or expiration can explain does.
 from collections.abc import Iterable, Iterator
 
 from kseg.recovery.verify.segment_check import SegmentFacts
-from kseg.segment import columns as C
-from kseg.segment.columns import Columns
+from kseg.segment import header_tables as C
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import check
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records
 from kseg.segment.model import Batch
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import batch_at
@@ -47,7 +47,7 @@ class _Breaks:
     first: SequenceBreak | None = None
 
 
-class Replay:
+class ProducerReplay:
     """A `Consumer` that lives as long as its partition; `begin` before each segment.
 
     aborted: transactions that markers of this segment ended. markers: offset → (producer id, aborted) of the markers
@@ -75,13 +75,13 @@ class Replay:
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         cells, capacity = table.cells, table.capacity
-        row = check.next_producer(cells, capacity, first, stop)
+        row = verify_records.next_producer(cells, capacity, first, stop)
         while row < stop:
             yield from self._apply(table, row, False)
-            run_end = check.steady_run(cells, capacity, row, stop)
+            run_end = verify_records.steady_run(cells, capacity, row, stop)
             if run_end > row:
                 yield from self._apply(table, run_end, True)
-            row = check.next_producer(cells, capacity, run_end + 1, stop)
+            row = verify_records.next_producer(cells, capacity, run_end + 1, stop)
 
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
         if (

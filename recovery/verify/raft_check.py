@@ -7,18 +7,18 @@ start.
 
 from collections.abc import Iterator
 
-from kseg.recovery.verify.ledger import Ledger
-from kseg.recovery.verify.neighbours import Place
+from kseg.jobs.events import Event
+from kseg.recovery.verify.header_plausibility import HeaderPlace
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts
-from kseg.segment import columns as C
+from kseg.recovery.verify.totals import Ledger
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.errors import FormatError
-from kseg.segment.events import Event
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
 from kseg.segment.partition.directory import PartitionDirectory
 from kseg.segment.partition.names import Role
 from kseg.segment.scanning.decode import Decoder, record_at
@@ -70,12 +70,12 @@ def snapshot_file(path: str, options: VerifyOptions, ledger: Ledger) -> Iterator
         consumers: list[Consumer] = [_Frame(path, file.view)]
         if options.level == "deep":
             consumers.append(RecordsCheck(path, file.view))
-        yield from SegmentCheck(file, Place(path, 0), options, ledger, consumers).events()
+        yield from SegmentCheck(file, HeaderPlace(path, 0), options, ledger, consumers).events()
 
 
 def raft_files(directory: PartitionDirectory, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
     """The files of a metadata log that other partitions do not have."""
-    from kseg.recovery.verify.file_check import readable, small_file
+    from kseg.recovery.verify.small_files import readable, small_file
 
     snapshots = [
         entry

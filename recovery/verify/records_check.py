@@ -13,23 +13,26 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from kseg.recovery.verify.segment_check import SegmentFacts
-from kseg.segment import columns as C
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import check
-from kseg.segment.kernel import records as R
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import record_walk as R
+from kseg.segment.kernel import verify_records
 from kseg.segment.scanning.decode import Chunk, Decoder, Problem, record_at
-from kseg.segment.scanning.sound import sound_until
-from kseg.segment.scanning.trust import Trust
+from kseg.segment.scanning.prevalidated import Trust
+from kseg.segment.scanning.record_validation import sound_until
 from kseg.segment.state.control import parse_control_record
 
 _COUNT_PROBLEMS = (R.NEGATIVE_COUNT, R.TOO_FEW_RECORDS, R.BYTES_LEFT_OVER)
 _RULES = {
-    check.OUTSIDE: ("offset-outside-batch", "lies outside the offsets of its batch"),
-    check.NOT_INCREASING: ("offset-not-increasing-in-batch", "does not lie above the record before it"),
-    check.BAD_MESSAGE_CRC: ("bad-crc", "has a wrong checksum of its own"),
+    verify_records.OUTSIDE: ("offset-outside-batch", "lies outside the offsets of its batch"),
+    verify_records.NOT_INCREASING: (
+        "offset-not-increasing-in-batch",
+        "does not lie above the record before it",
+    ),
+    verify_records.BAD_MESSAGE_CRC: ("bad-crc", "has a wrong checksum of its own"),
 }
 
 
@@ -52,7 +55,7 @@ class RecordsCheck:
         self._view = view
         self._trust = trust
         self._decoder = Decoder(view)
-        self._state = memoryview(array("q", bytes(8 * check.R_STATE_WIDTH)))
+        self._state = memoryview(array("q", bytes(8 * verify_records.R_STATE_WIDTH)))
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         if self._trust is None:
@@ -81,22 +84,22 @@ class RecordsCheck:
 
     def _look(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         state = self._state
-        state[check.R_BATCH] = -1
+        state[verify_records.R_BATCH] = -1
         for chunk in self._decoder.chunks(table, first, stop):
             count = chunk.records.count
             self.records += count
             if count:
                 yield from self._walk(table, chunk, count)
             if chunk.problem is not None:
-                begun = state[check.R_BATCH] == chunk.problem.row
+                begun = state[verify_records.R_BATCH] == chunk.problem.row
                 if begun:
-                    state[check.R_BATCH] = -1
+                    state[verify_records.R_BATCH] = -1
                 yield from self._problem(table, chunk.problem, begun)
             elif chunk.control:
                 yield from self._control(table, chunk)
-        if state[check.R_BATCH] >= 0:
-            row = state[check.R_BATCH]
-            if not check.max_reached(table.cells, table.capacity, row, state[check.R_MAX]):
+        if state[verify_records.R_BATCH] >= 0:
+            row = state[verify_records.R_BATCH]
+            if not verify_records.max_reached(table.cells, table.capacity, row, state[verify_records.R_MAX]):
                 yield self._max_timestamp(table, row)
 
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
@@ -106,15 +109,15 @@ class RecordsCheck:
         records, state = chunk.records, self._state
         at = 0
         while True:
-            at = check.next_record(
+            at = verify_records.next_record(
                 records.cells, records.capacity, at, count, table.cells, table.capacity, state
             )
             if at >= count:
                 return
-            if state[check.R_RULE] == check.MAX_TIMESTAMP:
-                yield self._max_timestamp(table, state[check.R_MISSED])
+            if state[verify_records.R_RULE] == verify_records.MAX_TIMESTAMP:
+                yield self._max_timestamp(table, state[verify_records.R_MISSED])
                 continue
-            kind, words = _RULES[state[check.R_RULE]]
+            kind, words = _RULES[state[verify_records.R_RULE]]
             row, offset = records.at(C.R_BATCH, at), records.at(C.R_OFFSET, at)
             position = table.at(C.POSITION, row)
             message = f"the record with offset {offset} in the batch at position {position} {words}"

@@ -15,21 +15,21 @@ from dataclasses import field
 from operator import itemgetter
 from typing import Protocol
 
+from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify.chain import Chain
-from kseg.recovery.verify.ledger import Ledger
-from kseg.recovery.verify.neighbours import FormerBatch, Place
+from kseg.recovery.verify.header_plausibility import FormerBatch, HeaderPlace
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.segment import columns as C
+from kseg.recovery.verify.parallel_scan import blocks_by_many
+from kseg.recovery.verify.totals import Ledger
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
-from kseg.segment.dump.damage import damage_finding
-from kseg.segment.events import Advance, Event
 from kseg.segment.files import OpenFile
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import check
-from kseg.segment.scanning.by_many import blocks_by_many
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records
+from kseg.segment.scanning.damage_findings import damage_finding
+from kseg.segment.scanning.prevalidated import Trust
 from kseg.segment.scanning.scan import Damage, Scanner, rows_for
-from kseg.segment.scanning.trust import Trust
 from kseg.segment.values import dataclass
 
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
@@ -104,7 +104,7 @@ class SegmentCheck:
     def __init__(
         self,
         file: OpenFile,
-        place: Place,
+        place: HeaderPlace,
         options: VerifyOptions,
         ledger: Ledger,
         consumers: Sequence[Consumer] = (),
@@ -120,8 +120,8 @@ class SegmentCheck:
         self._consumers = consumers
         self._trust = trust
         self._chain = Chain(place, rows_for(size_bytes))
-        self._sums = memoryview(array("q", bytes(8 * check.T_WIDTH)))
-        self._sums[check.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
+        self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
+        self._sums[verify_records.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
         self._seen_position = 0
         self._wrong_magic_bytes = 0
         self._is_ordered = True
@@ -147,7 +147,7 @@ class SegmentCheck:
                 yield from self._consume()
             yield Advance(path, done - self._seen_position)
             self._seen_position = done
-        chain.is_gapless = not self._sums[check.T_GAPS] and not self._sums[check.T_CLEANED]
+        chain.is_gapless = not self._sums[verify_records.T_GAPS] and not self._sums[verify_records.T_CLEANED]
         yield from self._counted(chain.close(is_damaged=False))
         self.last_batch = chain.last_batch()
         yield from self._consume()
@@ -169,7 +169,7 @@ class SegmentCheck:
         table, stop = chain.table, chain.ready
         if stop:
             future_ms = self._options.now_ms + FUTURE_TOLERANCE_MS
-            check.tally(table.cells, table.capacity, 0, stop, future_ms, self._sums)
+            verify_records.tally(table.cells, table.capacity, 0, stop, future_ms, self._sums)
             if facts.first_offset is None:
                 facts.first_offset = table.at(C.BASE_OFFSET, 0)
             facts.last_offset = table.at(C.LAST_OFFSET, stop - 1)
@@ -180,7 +180,7 @@ class SegmentCheck:
         chain.carry()
 
     def _note_damage(self, damage: Damage) -> None:
-        self._sums[check.T_CONTIGUOUS] = 0
+        self._sums[verify_records.T_CONTIGUOUS] = 0
         if damage.kind == "zero-tail":
             self.facts.padding_bytes += damage.length
         else:
@@ -189,11 +189,11 @@ class SegmentCheck:
 
     def _sum_up(self) -> None:
         facts, sums = self.facts, self._sums
-        facts.records, facts.sets_not_opened = sums[check.T_RECORDS], sums[check.T_WRAPPERS]
-        facts.max_timestamp_ms = sums[check.T_MAX_TIMESTAMP]
-        facts.gaps, facts.missing_offsets = sums[check.T_GAPS], sums[check.T_MISSING]
-        facts.cleaned, facts.producers = sums[check.T_CLEANED], sums[check.T_PRODUCERS]
-        facts.magics = sums[check.T_MAGICS]
+        facts.records, facts.sets_not_opened = sums[verify_records.T_RECORDS], sums[verify_records.T_WRAPPERS]
+        facts.max_timestamp_ms = sums[verify_records.T_MAX_TIMESTAMP]
+        facts.gaps, facts.missing_offsets = sums[verify_records.T_GAPS], sums[verify_records.T_MISSING]
+        facts.cleaned, facts.producers = sums[verify_records.T_CLEANED], sums[verify_records.T_PRODUCERS]
+        facts.magics = sums[verify_records.T_MAGICS]
         facts.last_epoch = self._chain.last_epoch
         damaged = facts.damaged_bytes + self._wrong_magic_bytes
         self._ledger.account(facts.path, facts.size_bytes, damaged, facts.padding_bytes)
@@ -204,27 +204,27 @@ class SegmentCheck:
     def _conclusions(self) -> Iterator[Finding]:
         facts, sums, path = self.facts, self._sums, self._place.path
         if facts.gaps and self._is_ordered:  # out of order, what is missing cannot be told
-            where = sums[check.T_GAP_OFFSET]
+            where = sums[verify_records.T_GAP_OFFSET]
             places = "1 place" if facts.gaps == 1 else f"{facts.gaps} places"
             yield Finding(
                 "offset-gap",
                 path,
                 f"{facts.missing_offsets} offsets are missing at {places}, first at offset {where}",
-                position=sums[check.T_GAP_POSITION],
+                position=sums[verify_records.T_GAP_POSITION],
                 length=0,
                 first_offset=where,
                 numbers={"gaps": facts.gaps, "missing_offsets": facts.missing_offsets},
             )
-        if sums[check.T_FUTURE]:
-            timestamp, offset = sums[check.T_FUTURE_TIMESTAMP], sums[check.T_FUTURE_OFFSET]
+        if sums[verify_records.T_FUTURE]:
+            timestamp, offset = sums[verify_records.T_FUTURE_TIMESTAMP], sums[verify_records.T_FUTURE_OFFSET]
             yield Finding(
                 "future-timestamp",
                 path,
-                f"{sums[check.T_FUTURE]} batches have timestamps in the future, the first of them {timestamp} ms at "
+                f"{sums[verify_records.T_FUTURE]} batches have timestamps in the future, the first of them {timestamp} ms at "
                 f"offset {offset}",
-                position=sums[check.T_FUTURE_POSITION],
+                position=sums[verify_records.T_FUTURE_POSITION],
                 first_offset=offset,
-                numbers={"batches": sums[check.T_FUTURE], "timestamp": timestamp},
+                numbers={"batches": sums[verify_records.T_FUTURE], "timestamp": timestamp},
             )
         magics = [magic for magic in range(3) if facts.magics >> magic & 1]
         if len(magics) > 1:

@@ -12,13 +12,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import islice
 
-from kseg.recovery.verify.ledger import Ledger
-from kseg.recovery.verify.producer_check import Replay, covering_row
+from kseg.recovery.verify.producer_check import ProducerReplay, covering_row
 from kseg.recovery.verify.segment_check import SegmentFacts
-from kseg.segment import columns as C
+from kseg.recovery.verify.totals import Ledger
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
 from kseg.segment.sidecar.txn_index import CURRENT_VERSION, AbortedTxn, TxnIndex
 
 # No log has so many aborted transactions; what lies behind is not judged one by one.
@@ -32,7 +32,7 @@ class TxnIndexCheck:
     """
 
     def __init__(
-        self, path: str, view: memoryview | None, base_offset: int, replay: Replay, ledger: Ledger
+        self, path: str, view: memoryview | None, base_offset: int, replay: ProducerReplay, ledger: Ledger
     ) -> None:
         self._path = path
         self._replay = replay

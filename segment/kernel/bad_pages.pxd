@@ -1,5 +1,5 @@
 cimport cython
-from kseg.segment.kernel cimport views
+from kseg.segment.kernel cimport buffer_access
 from kseg.segment.kernel.in_c cimport faults
 
 cpdef int start() except -1

@@ -5,7 +5,7 @@ An area, as `area` gives it: device, inode, time of the last change (ns), positi
 shorter), and how many reads failed there.
 """
 
-from kseg.segment.kernel import views
+from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel.in_c import faults
 
 AREA_WIDTH = 7
@@ -22,7 +22,7 @@ def watch(view, descriptor, block, device, inode, mtime):
     descriptor: of the file, open as long as it is watched. block: bytes that the file system reads at least. Returns
     a number for `unwatch`; -1 when it cannot be watched, and whoever touches a bad page ends the process.
     """
-    return faults.watch(views.bytes_in(view), len(view), descriptor, block, device, inode, mtime)
+    return faults.watch(buffer_access.bytes_in(view), len(view), descriptor, block, device, inode, mtime)
 
 
 def unwatch(number):
@@ -45,7 +45,7 @@ def area(number, out):
     """Put area `number` into seven numbers."""
     if number < 0 or number >= faults.count() or len(out) < 7:
         raise ValueError("there is no such area")
-    faults.tell(number, views.table_in(out))
+    faults.tell(number, buffer_access.table_in(out))
     return 0
 
 

@@ -1,5 +1,5 @@
 cimport cython
-from kseg.segment.kernel cimport text, views
+from kseg.segment.kernel cimport buffer_access, dump_text
 
 @cython.locals(short=cython.int, low=cython.int)
 cdef Py_ssize_t put_escaped(unsigned char* out, Py_ssize_t o, int byte) noexcept

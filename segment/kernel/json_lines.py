@@ -8,7 +8,7 @@ base64 under AUTO, and text with replacement characters under TEXT.
 Bounds checks are off for the reason given in `kernel.text`: room for a line's longest form is checked before it.
 """
 
-from kseg.segment.kernel import text, views
+from kseg.segment.kernel import buffer_access, dump_text
 
 AUTO, TEXT = range(2)
 
@@ -33,7 +33,7 @@ def put_escaped(out, o, byte):
     if short:
         out[o + 1] = short
         return o + 2
-    o = views.put(out, o + 1, b"u00", 3)
+    o = buffer_access.put(out, o + 1, b"u00", 3)
     low = byte & 15
     out[o] = 48 + (byte >> 4)
     out[o + 1] = 48 + low if low < 10 else 87 + low
@@ -48,9 +48,9 @@ def put_string(buf, p, length, out, o):
     while p < end:
         byte = buf[p]
         if byte >= 128:
-            n = text.sequence_length(buf, p, end)
+            n = dump_text.sequence_length(buf, p, end)
             if n < 0:
-                o = views.put(out, o, b"\xef\xbf\xbd", 3)
+                o = buffer_access.put(out, o, b"\xef\xbf\xbd", 3)
                 p = p - n
             else:
                 while n > 0:
@@ -78,7 +78,7 @@ def is_utf8(buf, p, end):
     if seen < 128:
         return 1
     while p < end:
-        n = text.sequence_length(buf, p, end)
+        n = dump_text.sequence_length(buf, p, end)
         if n < 0:
             return 0
         p = p + n
@@ -110,7 +110,7 @@ def put_base64(buf, p, length, out, o):
 def put_bytes(buf, p, length, mode, out, o):
     """A key or value; null for a negative length."""
     if length < 0 or p < 0:
-        return views.put(out, o, b"null", 4)
+        return buffer_access.put(out, o, b"null", 4)
     if mode == 1 or is_utf8(buf, p, p + length):
         return put_string(buf, p, length, out, o)
     return put_base64(buf, p, length, out, o)
@@ -118,10 +118,10 @@ def put_bytes(buf, p, length, mode, out, o):
 
 def put_encoding(buf, p, length, mode, out, o):
     if length < 0 or p < 0:
-        return views.put(out, o, b"null", 4)
+        return buffer_access.put(out, o, b"null", 4)
     if mode == 1 or is_utf8(buf, p, p + length):
-        return views.put(out, o, b'"utf8"', 6)
-    return views.put(out, o, b'"base64"', 8)
+        return buffer_access.put(out, o, b'"utf8"', 6)
+    return buffer_access.put(out, o, b'"base64"', 8)
 
 
 def put_headers(buf, p, count, mode, out, o):
@@ -134,16 +134,16 @@ def put_headers(buf, p, count, mode, out, o):
             out[o] = 44
             o = o + 1
         out[o] = 91
-        length = text.small_varint(buf, p)
-        p = text.skip_varint(buf, p)
+        length = dump_text.small_varint(buf, p)
+        p = dump_text.skip_varint(buf, p)
         o = put_string(buf, p, length, out, o + 1)
         out[o] = 44
         o = o + 1
         p = p + length
-        length = text.small_varint(buf, p)
-        p = text.skip_varint(buf, p)
+        length = dump_text.small_varint(buf, p)
+        p = dump_text.skip_varint(buf, p)
         if length >= 0 and mode == 0 and not is_utf8(buf, p, p + length):
-            o = views.put(out, o, b'{"base64":', 10)
+            o = buffer_access.put(out, o, b'{"base64":', 10)
             o = put_base64(buf, p, length, out, o)
             out[o] = 125
             o = o + 1
@@ -159,9 +159,9 @@ def put_headers(buf, p, count, mode, out, o):
 
 
 def put_file(out, o, file, file_length):
-    o = views.put(out, o, b',"file":', 8)
-    o = views.put(out, o, file, file_length)
-    return views.put(out, o, b',"position":', 12)
+    o = buffer_access.put(out, o, b',"file":', 8)
+    o = buffer_access.put(out, o, file, file_length)
+    return buffer_access.put(out, o, b',"position":', 12)
 
 
 def put_batch_line(out, o, cells, capacity, row, file, file_length):
@@ -172,52 +172,52 @@ def put_batch_line(out, o, cells, capacity, row, file, file_length):
     last_offset = cells[4 * capacity + row]
     count = cells[5 * capacity + row]
     sequence = cells[13 * capacity + row]
-    o = views.put(out, o, b'{"type":"batch"', 15)
+    o = buffer_access.put(out, o, b'{"type":"batch"', 15)
     o = put_file(out, o, file, file_length)
-    o = text.put_number(out, o, cells[row])
-    o = views.put(out, o, b',"size":', 8)
-    o = text.put_number(out, o, cells[capacity + row])
-    o = views.put(out, o, b',"magic":', 9)
-    o = text.put_number(out, o, magic)
-    o = views.put(out, o, b',"base_offset":', 15)
-    o = text.put_number(out, o, base_offset)
-    o = views.put(out, o, b',"last_offset":', 15)
-    o = text.put_number(out, o, last_offset)
-    o = views.put(out, o, b',"count":', 9)
+    o = dump_text.put_number(out, o, cells[row])
+    o = buffer_access.put(out, o, b',"size":', 8)
+    o = dump_text.put_number(out, o, cells[capacity + row])
+    o = buffer_access.put(out, o, b',"magic":', 9)
+    o = dump_text.put_number(out, o, magic)
+    o = buffer_access.put(out, o, b',"base_offset":', 15)
+    o = dump_text.put_number(out, o, base_offset)
+    o = buffer_access.put(out, o, b',"last_offset":', 15)
+    o = dump_text.put_number(out, o, last_offset)
+    o = buffer_access.put(out, o, b',"count":', 9)
     if magic < 2 and count < 0:
-        o = views.put(out, o, b"null", 4)
+        o = buffer_access.put(out, o, b"null", 4)
     else:
-        o = text.put_number(out, o, count)
-    o = views.put(out, o, b',"base_sequence":', 17)
-    o = text.put_number(out, o, sequence)
-    o = views.put(out, o, b',"last_sequence":', 17)
-    o = text.put_number(out, o, text.last_sequence(sequence, base_offset, last_offset))
-    o = views.put(out, o, b',"producer_id":', 15)
-    o = text.put_number(out, o, cells[11 * capacity + row])
-    o = views.put(out, o, b',"producer_epoch":', 18)
-    o = text.put_number(out, o, cells[12 * capacity + row])
-    o = views.put(out, o, b',"leader_epoch":', 16)
-    o = text.put_number(out, o, cells[7 * capacity + row])
-    o = views.put(out, o, b',"transactional":', 17)
-    o = text.put_bool(out, o, flags & 16)
-    o = views.put(out, o, b',"control":', 11)
-    o = text.put_bool(out, o, flags & 32)
-    o = views.put(out, o, b',"delete_horizon_ms":', 21)
+        o = dump_text.put_number(out, o, count)
+    o = buffer_access.put(out, o, b',"base_sequence":', 17)
+    o = dump_text.put_number(out, o, sequence)
+    o = buffer_access.put(out, o, b',"last_sequence":', 17)
+    o = dump_text.put_number(out, o, dump_text.last_sequence(sequence, base_offset, last_offset))
+    o = buffer_access.put(out, o, b',"producer_id":', 15)
+    o = dump_text.put_number(out, o, cells[11 * capacity + row])
+    o = buffer_access.put(out, o, b',"producer_epoch":', 18)
+    o = dump_text.put_number(out, o, cells[12 * capacity + row])
+    o = buffer_access.put(out, o, b',"leader_epoch":', 16)
+    o = dump_text.put_number(out, o, cells[7 * capacity + row])
+    o = buffer_access.put(out, o, b',"transactional":', 17)
+    o = dump_text.put_bool(out, o, flags & 16)
+    o = buffer_access.put(out, o, b',"control":', 11)
+    o = dump_text.put_bool(out, o, flags & 32)
+    o = buffer_access.put(out, o, b',"delete_horizon_ms":', 21)
     if flags & 64:
-        o = text.put_number(out, o, cells[9 * capacity + row])
+        o = dump_text.put_number(out, o, cells[9 * capacity + row])
     else:
-        o = views.put(out, o, b"null", 4)
-    o = views.put(out, o, b',"timestamp_type":"', 19)
-    o = text.put_type(out, o, magic, attributes)
-    o = views.put(out, o, b'","max_timestamp":', 18)
-    o = text.put_number(out, o, cells[10 * capacity + row])
-    o = views.put(out, o, b',"compression":"', 16)
-    o = text.put_codec(out, o, attributes & 7)
-    o = views.put(out, o, b'","crc":', 8)
-    o = text.put_number(out, o, cells[8 * capacity + row])
-    o = views.put(out, o, b',"valid":', 9)
-    o = text.put_bool(out, o, cells[14 * capacity + row] == 1)
-    return views.put(out, o, b"}\n", 2)
+        o = buffer_access.put(out, o, b"null", 4)
+    o = buffer_access.put(out, o, b',"timestamp_type":"', 19)
+    o = dump_text.put_type(out, o, magic, attributes)
+    o = buffer_access.put(out, o, b'","max_timestamp":', 18)
+    o = dump_text.put_number(out, o, cells[10 * capacity + row])
+    o = buffer_access.put(out, o, b',"compression":"', 16)
+    o = dump_text.put_codec(out, o, attributes & 7)
+    o = buffer_access.put(out, o, b'","crc":', 8)
+    o = dump_text.put_number(out, o, cells[8 * capacity + row])
+    o = buffer_access.put(out, o, b',"valid":', 9)
+    o = dump_text.put_bool(out, o, cells[14 * capacity + row] == 1)
+    return buffer_access.put(out, o, b"}\n", 2)
 
 
 def put_record_line(buf, batches, batch_capacity, row, cells, capacity, at, mode, file, file_length, out, o):
@@ -226,33 +226,33 @@ def put_record_line(buf, batches, batch_capacity, row, cells, capacity, at, mode
     value_start = cells[5 * capacity + at]
     value_length = cells[6 * capacity + at]
     magic = batches[2 * batch_capacity + row]
-    o = views.put(out, o, b'{"type":"record"', 16)
+    o = buffer_access.put(out, o, b'{"type":"record"', 16)
     o = put_file(out, o, file, file_length)
-    o = text.put_number(out, o, batches[row])
-    o = views.put(out, o, b',"offset":', 10)
-    o = text.put_number(out, o, cells[capacity + at])
-    o = views.put(out, o, b',"timestamp":', 13)
-    o = text.put_number(out, o, cells[2 * capacity + at])
-    o = views.put(out, o, b',"timestamp_type":"', 19)
-    o = text.put_type(out, o, magic, batches[6 * batch_capacity + row])
-    o = views.put(out, o, b'","sequence":', 13)
-    o = text.put_number(out, o, cells[9 * capacity + at])
-    o = views.put(out, o, b',"key":', 7)
+    o = dump_text.put_number(out, o, batches[row])
+    o = buffer_access.put(out, o, b',"offset":', 10)
+    o = dump_text.put_number(out, o, cells[capacity + at])
+    o = buffer_access.put(out, o, b',"timestamp":', 13)
+    o = dump_text.put_number(out, o, cells[2 * capacity + at])
+    o = buffer_access.put(out, o, b',"timestamp_type":"', 19)
+    o = dump_text.put_type(out, o, magic, batches[6 * batch_capacity + row])
+    o = buffer_access.put(out, o, b'","sequence":', 13)
+    o = dump_text.put_number(out, o, cells[9 * capacity + at])
+    o = buffer_access.put(out, o, b',"key":', 7)
     o = put_bytes(buf, key_start, key_length, mode, out, o)
-    o = views.put(out, o, b',"value":', 9)
+    o = buffer_access.put(out, o, b',"value":', 9)
     o = put_bytes(buf, value_start, value_length, mode, out, o)
-    o = views.put(out, o, b',"headers":', 11)
+    o = buffer_access.put(out, o, b',"headers":', 11)
     o = put_headers(buf, cells[7 * capacity + at], cells[8 * capacity + at], mode, out, o)
-    o = views.put(out, o, b',"key_encoding":', 16)
+    o = buffer_access.put(out, o, b',"key_encoding":', 16)
     o = put_encoding(buf, key_start, key_length, mode, out, o)
-    o = views.put(out, o, b',"value_encoding":', 18)
+    o = buffer_access.put(out, o, b',"value_encoding":', 18)
     o = put_encoding(buf, value_start, value_length, mode, out, o)
     if magic < 2:
-        o = views.put(out, o, b',"crc":', 7)
-        o = text.put_number(out, o, cells[10 * capacity + at])
-        o = views.put(out, o, b',"valid":', 9)
-        o = text.put_bool(out, o, cells[11 * capacity + at] == 1)
-    return views.put(out, o, b"}\n", 2)
+        o = buffer_access.put(out, o, b',"crc":', 7)
+        o = dump_text.put_number(out, o, cells[10 * capacity + at])
+        o = buffer_access.put(out, o, b',"valid":', 9)
+        o = dump_text.put_bool(out, o, cells[11 * capacity + at] == 1)
+    return buffer_access.put(out, o, b"}\n", 2)
 
 
 def line_room(buf, cells, capacity, at, file_length):
@@ -260,7 +260,7 @@ def line_room(buf, cells, capacity, at, file_length):
     room = 500 + file_length
     if cells[8 * capacity + at] > 0:
         room = room + 16 * cells[8 * capacity + at]
-        room = room + 6 * text.headers_length(buf, cells[7 * capacity + at], cells[8 * capacity + at])
+        room = room + 6 * dump_text.headers_length(buf, cells[7 * capacity + at], cells[8 * capacity + at])
     if cells[4 * capacity + at] > 0:
         room = room + 6 * cells[4 * capacity + at]
     if cells[6 * capacity + at] > 0 and cells[5 * capacity + at] >= 0:
@@ -280,11 +280,11 @@ def format_json(
         raise ValueError("the table of batches is too small")
     if capacity * 12 > len(cells):
         raise ValueError("the table of records is too small")
-    body = views.bytes_in(buf)
-    rows = views.cells_in(batches)
-    table = views.cells_in(cells)
-    room_of = views.room_in(out)
-    name = views.bytes_in(file)
+    body = buffer_access.bytes_in(buf)
+    rows = buffer_access.cells_in(batches)
+    table = buffer_access.cells_in(cells)
+    room_of = buffer_access.room_in(out)
+    name = buffer_access.bytes_in(file)
     name_length = len(file)
     o = start
     limit = len(out)

@@ -1,5 +1,5 @@
 cimport cython
-from kseg.segment.kernel cimport search, views
+from kseg.segment.kernel cimport buffer_access, keymap_probe
 
 @cython.locals(half=cython.ulonglong)
 cdef inline long long as_long(unsigned long long word) noexcept

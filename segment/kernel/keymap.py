@@ -15,7 +15,7 @@ first, which the processor does for many of them at once.
 over tables of records (`columns`). A secret is two unsigned numbers of 64 bits. Who asks the map: `keyjudge`.
 """
 
-from kseg.segment.kernel import search, views
+from kseg.segment.kernel import buffer_access, keymap_probe
 
 P_SIZE, P_OFFSET, P_ROW, P_TOUCHED, P_STOPPED, P_TURNS = range(6)  # the state of `put_rows` and `map_rows`
 P_WIDTH = 6
@@ -102,7 +102,7 @@ def hash_rows(body, cells, capacity, count, first, second, hashes):
     """
     if count > capacity or 12 * capacity > len(cells) or 2 * count > len(hashes):
         raise ValueError("a table is smaller than its capacity says")
-    source = views.bytes_in(body)
+    source = buffer_access.bytes_in(body)
     size = len(body)
     row = 0
     while row < count:
@@ -111,7 +111,7 @@ def hash_rows(body, cells, capacity, count, first, second, hashes):
         if length >= 0:
             if start < 0 or start > size - length:
                 return row
-            hash_key(source, start, start + length, first, second, views.table_in(hashes), 2 * row)
+            hash_key(source, start, start + length, first, second, buffer_access.table_in(hashes), 2 * row)
         length = cells[6 * capacity + row]
         if length > 0:
             start = cells[5 * capacity + row]
@@ -133,22 +133,22 @@ def put_rows(cells, capacity, row, count, hashes, start_offset, slots, slot_coun
         raise ValueError("a table is smaller than its capacity says")
     if row < 0 or slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots):
         raise ValueError("the map is smaller than its capacity says")
-    table = views.table_in(slots)
-    words = views.table_in(hashes)
+    table = buffer_access.table_in(slots)
+    words = buffer_access.table_in(hashes)
     touched_to = row
     while row < count:
         if row == touched_to:
             touched_to = row + 32
             if touched_to > count:
                 touched_to = count
-            state[3] = search.touched(
-                table, slot_count, views.table_in(cells), capacity, row, touched_to, words
+            state[3] = keymap_probe.touched(
+                table, slot_count, buffer_access.table_in(cells), capacity, row, touched_to, words
             )
         offset = cells[capacity + row]
         if cells[4 * capacity + row] >= 0 and offset >= start_offset:
             if state[0] >= limit:
                 return row
-            at = search.find_slot(table, slot_count, words[2 * row], words[2 * row + 1])
+            at = keymap_probe.find_slot(table, slot_count, words[2 * row], words[2 * row + 1])
             if table[at + 2] == 0:
                 table[at] = words[2 * row]
                 table[at + 1] = words[2 * row + 1]
@@ -168,12 +168,12 @@ def move_slots(slots, slot_count, larger, larger_count):
         raise ValueError("the other map is not larger")
     if 3 * slot_count > len(slots) or 3 * larger_count > len(larger):
         raise ValueError("the map is smaller than its capacity says")
-    old = views.table_in(slots)
-    new = views.table_in(larger)
+    old = buffer_access.table_in(slots)
+    new = buffer_access.table_in(larger)
     at = 0
     while at < 3 * slot_count:
         if old[at + 2] != 0:
-            place = search.find_slot(new, larger_count, old[at], old[at + 1])
+            place = keymap_probe.find_slot(new, larger_count, old[at], old[at + 1])
             new[place] = old[at]
             new[place + 1] = old[at + 1]
             new[place + 2] = old[at + 2]
@@ -186,7 +186,7 @@ def put_pending(pending, count, slots, slot_count, limit, state):
     total = 0
     at = 0
     while at < count:
-        total = total ^ slots[3 * search.home_of(pending[4 * at], slot_count) + 2]
+        total = total ^ slots[3 * keymap_probe.home_of(pending[4 * at], slot_count) + 2]
         at = at + 1
     state[3] = total
     at = 0
@@ -194,7 +194,7 @@ def put_pending(pending, count, slots, slot_count, limit, state):
         if state[0] >= limit:
             state[4] = pending[4 * at + 3]
             return 1
-        place = search.find_slot(slots, slot_count, pending[4 * at], pending[4 * at + 1])
+        place = keymap_probe.find_slot(slots, slot_count, pending[4 * at], pending[4 * at + 1])
         if slots[place + 2] == 0:
             slots[place] = pending[4 * at]
             slots[place + 1] = pending[4 * at + 1]
@@ -245,10 +245,10 @@ def map_rows(
     is_packed = len(bounds) > 0
     if is_packed and 2 * (stop - first_row) > len(bounds):
         raise ValueError("there are fewer bodies than that")
-    source = views.bytes_in(body)
-    table = views.table_in(slots)
-    waiting = views.table_in(pending)
-    at_work = views.table_in(state)
+    source = buffer_access.bytes_in(body)
+    table = buffer_access.table_in(slots)
+    waiting = buffer_access.table_in(pending)
+    at_work = buffer_access.table_in(state)
     count = 0
     while row < stop:
         if is_packed:
@@ -265,7 +265,7 @@ def map_rows(
         base = batches[3 * capacity + row]
         is_bad = records < 0
         while records > 0:
-            packed = views.varint(source, p, end)
+            packed = buffer_access.varint(source, p, end)
             after = p + (packed & 15) + (packed >> 4)
             p = p + (packed & 15) + 1
             if packed == 0 or after < p or after > end:
@@ -274,13 +274,13 @@ def map_rows(
             while p < after and source[p] > 127:  # the timestamp
                 p = p + 1
             p = p + 1
-            packed = views.varint(source, p, after)
+            packed = buffer_access.varint(source, p, after)
             if packed == 0:
                 is_bad = True
                 break
-            offset = views.add_long(base, packed >> 4)
+            offset = buffer_access.add_long(base, packed >> 4)
             p = p + (packed & 15)
-            packed = views.varint(source, p, after)
+            packed = buffer_access.varint(source, p, after)
             length = packed >> 4
             p = p + (packed & 15)
             if packed == 0 or length > after - p:

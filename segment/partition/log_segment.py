@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from kseg.segment import columns as C
-from kseg.segment.columns import Columns
-from kseg.segment.dump.damage import damage_finding, undecodable
+from kseg.segment import header_tables as C
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
-from kseg.segment.kernel.walk import highest_offset
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import highest_offset
 from kseg.segment.model import Batch, Record
-from kseg.segment.partition.batch_walk import BatchWalk, Meter
+from kseg.segment.partition.header_walk import BatchWalk, Meter
 from kseg.segment.partition.names import Role
+from kseg.segment.scanning.damage_findings import damage_finding, undecodable
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Damage
 from kseg.segment.sidecar.index import OffsetIndex, OffsetIndexEntry, TimeIndex

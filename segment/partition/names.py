@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
-from kseg.segment.java.text import INT_BITS, LONG_BITS, parse_integer
+from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer
 from kseg.segment.values import dataclass
 
 MAX_DIRECTORY_NAME = 255

@@ -19,6 +19,7 @@ from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.model import Batch
+from kseg.segment.partition.log_dir_state import checkpointed_offsets
 from kseg.segment.partition.log_segment import LogSegment, Notes
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
@@ -32,8 +33,7 @@ from kseg.segment.partition.names import (
     parse_file_name,
     parse_partition_directory,
 )
-from kseg.segment.partition.surroundings import checkpointed_offsets
-from kseg.segment.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
 
 _ROLE_OF_SUFFIX = {suffix: role for role, suffix in SUFFIX_BY_ROLE.items()}
 

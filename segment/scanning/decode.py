@@ -11,16 +11,16 @@ from array import array
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
-from kseg.segment import columns as C
 from kseg.segment import crc
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import MAX_BODY_BYTES, decompress
-from kseg.segment.columns import Columns
 from kseg.segment.errors import CodecError
-from kseg.segment.kernel import records as R
-from kseg.segment.kernel.walk import packed_run, plain_run
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import record_walk as R
+from kseg.segment.kernel.batch_walk import packed_run, plain_run
 from kseg.segment.model import Headers, Record
-from kseg.segment.scanning.packed import BODY_BYTES, MAX_BODIES, PackedBodies, PackedRun
+from kseg.segment.scanning.decompressed_runs import BODY_BYTES, MAX_BODIES, PackedBodies, PackedRun
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -306,9 +306,9 @@ class Decoder:
 
 
 def _messages() -> "ModuleType":
-    from kseg.segment.kernel import messages  # here, so that nobody else waits for the old formats
+    from kseg.segment.kernel import legacy_messages  # here, so that nobody else waits for the old formats
 
-    return messages
+    return legacy_messages
 
 
 def record_at(chunk: Chunk, at: int) -> Record:

@@ -27,13 +27,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from kseg.segment import columns as C
 from kseg.segment import crc
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
-from kseg.segment.kernel.walk import FULL, first_candidate, first_invalid, highest_offset, walk, zero_run
-from kseg.segment.scanning.judge import BatchJudge
-from kseg.segment.scanning.lost_range import UNKNOWN, LostRange, lost_range
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import (
+    FULL,
+    first_candidate,
+    first_invalid,
+    highest_offset,
+    walk,
+    zero_run,
+)
+from kseg.segment.scanning.crc_verdicts import BatchJudge
+from kseg.segment.scanning.lost_offsets import UNKNOWN, LostRange, lost_range
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -41,7 +48,7 @@ if TYPE_CHECKING:
 
     from kseg.segment.files import OpenFile
     from kseg.segment.model import Batch
-    from kseg.segment.scanning.trust import Trust
+    from kseg.segment.scanning.prevalidated import Trust
     from kseg.segment.unreadable import BadArea
 
 BATCHES_PER_TABLE = 4096

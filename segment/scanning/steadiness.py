@@ -7,10 +7,10 @@ logs of which nothing needs to be asked.
 
 from array import array
 
-from kseg.segment import columns as C
-from kseg.segment.columns import Columns
-from kseg.segment.kernel import check
-from kseg.segment.kernel.walk import FULL, walk
+from kseg.segment import header_tables as C
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records
+from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.layout import INT64_MAX
 
 _ROWS = 4096
@@ -21,7 +21,7 @@ class Steadiness:
 
     def __init__(self) -> None:
         self.batches = 0
-        self._sums = memoryview(array("q", bytes(8 * check.T_WIDTH)))
+        self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
         self._first = self._last = self._epoch = -1
         self._is_cut = self._has_epochs = False
 
@@ -32,8 +32,10 @@ class Steadiness:
             return
         if not self.batches:
             self._first, self._epoch = table.at(C.BASE_OFFSET, 0), table.at(C.LEADER_EPOCH, 0)
-        self._has_epochs |= check.next_epoch(table.cells, table.capacity, 0, count, self._epoch) < count
-        check.tally(table.cells, table.capacity, 0, count, INT64_MAX, self._sums)
+        self._has_epochs |= (
+            verify_records.next_epoch(table.cells, table.capacity, 0, count, self._epoch) < count
+        )
+        verify_records.tally(table.cells, table.capacity, 0, count, INT64_MAX, self._sums)
         self._last = table.at(C.LAST_OFFSET, count - 1)
         self.batches += count
 
@@ -51,8 +53,8 @@ class Steadiness:
 
     def proves(self, base_offset: int) -> bool:
         """Whether nothing in a log of this base offset can be altered, or there is nothing in it."""
-        if self._is_cut or self._has_epochs or self._sums[check.T_GAPS]:
+        if self._is_cut or self._has_epochs or self._sums[verify_records.T_GAPS]:
             return False
-        records: int = self._sums[check.T_RECORDS]
+        records: int = self._sums[verify_records.T_RECORDS]
         is_full = self._first == base_offset and records == self._last - self._first + 1
         return not self.batches or (self.batches > 1 and is_full)

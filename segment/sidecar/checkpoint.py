@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from kseg.segment.errors import FormatError
-from kseg.segment.java.text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
-from kseg.segment.state.epochs import EpochEntry
+from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
+from kseg.segment.sidecar.leader_epochs import EpochEntry
 
 VERSION = 0
 E = TypeVar("E")

@@ -15,9 +15,9 @@ the segment (step 4) and counts bytes from its end (step 3); `reopen` is that.
 
 from array import array
 
-from kseg.segment import columns as C
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
+from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import indexing
 from kseg.segment.model import Batch
 from kseg.segment.sidecar.index_writer import OffsetIndexBuilder, TimeIndexBuilder, can_index_offset

@@ -14,8 +14,8 @@ import re
 
 from kseg.segment.errors import FormatError
 from kseg.segment.java import uuids
+from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
 from kseg.segment.java.properties import decode_properties, encode_properties
-from kseg.segment.java.text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
 from kseg.segment.values import dataclass
 
 _COLON = re.compile(":[ \t\n\x0b\f\r]+")

@@ -18,7 +18,7 @@ from dataclasses import field
 from typing import Final
 
 from kseg.segment import layout as L
-from kseg.segment.java.output import json_text
+from kseg.segment.java.java_output import json_text
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.state import kraft_messages as kraft
 from kseg.segment.state.kraft_messages import ControlRecordError

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kseg.segment.errors import FormatError
-from kseg.segment.java.output import decode_utf8
+from kseg.segment.java.java_output import decode_utf8
 from kseg.segment.values import dataclass
 
 LEADER_CHANGE: Final = "LEADER_CHANGE"

@@ -26,8 +26,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
-from kseg.segment.kernel.producers import (
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.follow_producers import (
     COORDINATOR_EPOCH,
     EPOCH,
     LAST_OFFSET,

@@ -7,9 +7,9 @@ which producers became known, as Java's HashMap does within a bucket.
 from array import array
 
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
-from kseg.segment.kernel import producers as P
-from kseg.segment.kernel.producers import (
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import follow_producers as P
+from kseg.segment.kernel.follow_producers import (
     COORDINATOR_EPOCH,
     EPOCH,
     FIRST_OFFSET,

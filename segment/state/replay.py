@@ -6,10 +6,10 @@ what it held cannot be replayed, and whoever reports damage reports it elsewhere
 
 from collections.abc import Iterator
 
-from kseg.segment import columns as C
-from kseg.segment.columns import Columns
+from kseg.segment import header_tables as C
 from kseg.segment.errors import FormatError
 from kseg.segment.files import OpenFile
+from kseg.segment.header_tables import Columns
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Damage, Scanner, batch_at
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker

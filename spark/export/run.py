@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kseg.segment.apply.folder import SUCCESS, Mode, check, is_taken, visible_files
+from kseg.inspection.export.options import TABLE_FORMS, ExportOptions, Form
+from kseg.inspection.export.output_folder import SUCCESS, Mode, check, is_taken, visible_files
+from kseg.inspection.export.run import DamageFound, refuse_own_input
+from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError, Refused, UnreadableInput
-from kseg.segment.events import Event, Failure, Row
-from kseg.segment.export.options import TABLE_FORMS, ExportOptions, Form
-from kseg.segment.export.run import Damaged, refuse_own_input
 from kseg.segment.findings import ERROR
-from kseg.segment.targets import Target
+from kseg.segment.partition.targets import Target
 from kseg.spark import session as sessions
-from kseg.spark.cluster import ClusterOptions
-from kseg.spark.export import tables
-from kseg.spark.fanout import ready
+from kseg.spark.cluster_fanout import ready
+from kseg.spark.export import table_formats
+from kseg.spark.options import ClusterOptions
 from kseg.spark.session import NoCluster
-from kseg.spark.trouble import blindness, reason
+from kseg.spark.task_errors import blindness, reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,15 +59,15 @@ def export(
         refuse_own_input(options.output, targets)
         if options.form not in TABLE_FORMS:
             check(options.output, options.mode)
-        elif is_taken(path) and not os.path.isdir(os.path.join(path, tables.NEEDS[options.form].log)):
+        elif is_taken(path) and not os.path.isdir(os.path.join(path, table_formats.NEEDS[options.form].log)):
             raise Refused(
-                f"{options.output} is there already and is no {tables.NEEDS[options.form].name} table"
+                f"{options.output} is there already and is no {table_formats.NEEDS[options.form].name} table"
             )
-    prepared = tables.prepared(cluster, options.form)
+    prepared = table_formats.prepared(cluster, options.form)
     ready(prepared, say)
     spark = sessions.get(prepared)
-    tables.check_jars(spark, options.form)
-    of_tables = tables.settings(options.form, url_of(options.output))
+    table_formats.check_jars(spark, options.form)
+    of_tables = table_formats.settings(options.form, url_of(options.output))
     with _set(spark, {**_SETTINGS, **of_tables}):
         yield from _Run(spark, targets, options).events()
 
@@ -129,7 +129,7 @@ class _Run:
         )
 
     def _damage(self) -> Iterator[Event]:
-        from kseg.spark.export.frame import findings
+        from kseg.spark.export.records_frame import findings
 
         damaged_to: dict[str, int] = {}
         with self._told():
@@ -143,7 +143,7 @@ class _Run:
                     continue
                 self._is_damaged = True
                 if self._options.fail_on_damage:
-                    raise Damaged(f"{finding.path} is damaged: nothing was exported (--fail-on-damage)")
+                    raise DamageFound(f"{finding.path} is damaged: nothing was exported (--fail-on-damage)")
                 position, length = finding.position or 0, finding.length or 0
                 begin = max(position, damaged_to.get(finding.path, 0))
                 self._damaged_bytes += max(0, position + length - begin)
@@ -153,8 +153,8 @@ class _Run:
         from pyspark.sql import Observation
         from pyspark.sql.functions import count, lit
 
-        from kseg.spark.export.frame import records
-        from kseg.spark.export.shape import shaped
+        from kseg.spark.export.records_frame import records
+        from kseg.spark.export.spark_columns import shaped
 
         options = self._options
         with self._told():
@@ -187,7 +187,7 @@ class _Run:
             mode = Mode.APPEND if options.form not in TABLE_FORMS else mode  # an empty directory is no output
         if options.form is Form.ICEBERG:
             codec = "uncompressed" if options.compression == "none" else options.compression
-            tables.save_iceberg(frame, url_of(options.output), mode, options.partition_by, codec)
+            table_formats.save_iceberg(frame, url_of(options.output), mode, options.partition_by, codec)
             return
         writer = frame.write.format(str(options.form)).mode(str(mode)).options(**_writing(options))
         if options.partition_by:
@@ -206,7 +206,7 @@ class _Run:
             blind = blindness(error)
             if blind is not None:
                 raise NoCluster(blind) from error
-            unfit = tables.misfit(error, options.form, self._spark.version)
+            unfit = table_formats.misfit(error, options.form, self._spark.version)
             if unfit is not None:
                 raise unfit from error
             if re.search("PATH_EXISTS|PATH_ALREADY_EXISTS|TABLE_OR_VIEW_ALREADY_EXISTS", str(error)):

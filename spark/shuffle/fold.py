@@ -12,8 +12,8 @@ from array import array
 from collections.abc import Iterable, Iterator
 
 from kseg.segment.files import PrivateMemory
-from kseg.segment.kernel import keyrows as R
-from kseg.spark.shuffle.plan import ROW_BYTES, Kind, Message, ShufflePlan, numbers
+from kseg.segment.kernel import key_exchange as R
+from kseg.spark.shuffle.task_messages import ROW_BYTES, Message, ShufflePlan, WorkKind, numbers
 
 _GONE = 1 << 19
 
@@ -21,25 +21,25 @@ _GONE = 1 << 19
 def verdicts_of(messages: Iterable[tuple[int, Message]], plan: ShufflePlan) -> Iterator[tuple[int, bytes]]:
     """(group, offsets), and for the place of the notes those that came by, and how many keys there are as a number."""
     router = _Router(plan)
-    blobs: dict[Kind, list[bytes]] = {Kind.PUT: [], Kind.ASK: []}
+    blobs: dict[WorkKind, list[bytes]] = {WorkKind.PUT: [], WorkKind.ASK: []}
     for _, (kind, data) in messages:
-        if kind is Kind.GONE:
+        if kind is WorkKind.GONE:
             offsets = memoryview(data).cast("q")
             yield from router.routed(offsets, len(offsets))
-        elif kind is Kind.NOTE:
+        elif kind is WorkKind.NOTE:
             yield plan.notes_place, data
         else:
             blobs[kind].append(data)
-    rows = sum(map(len, blobs[Kind.PUT])) // ROW_BYTES
+    rows = sum(map(len, blobs[WorkKind.PUT])) // ROW_BYTES
     if not rows:
         return
     memory = PrivateMemory(ROW_BYTES * (rows * 3 // 2 + 2), is_large=True)
     slots = memory.view.cast("q")
     try:
         state = numbers(3)
-        yield from _folded(blobs[Kind.PUT], slots, state, router)
+        yield from _folded(blobs[WorkKind.PUT], slots, state, router)
         yield plan.notes_place, pickle.dumps(state[R.F_SIZE])
-        yield from _asked(blobs[Kind.ASK], slots, state, router)
+        yield from _asked(blobs[WorkKind.ASK], slots, state, router)
     finally:
         slots.release()
         memory.close()

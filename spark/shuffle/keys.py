@@ -14,24 +14,24 @@ log is compacted otherwise.
 import pickle
 from collections.abc import Iterator
 
-from kseg.compaction.cleaner.mapping import start_position
-from kseg.compaction.cleaner.reading import DamagedSegment, control_kind, outside, problem_of, tables
-from kseg.segment import columns as C
+from kseg.compaction.cleaner.first_pass import start_position
+from kseg.compaction.cleaner.segment_reader import DamagedSegment, control_kind, outside, problem_of, tables
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
 from kseg.segment.files import PrivateMemory
 from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import key_exchange as R
 from kseg.segment.kernel import keymap as K
-from kseg.segment.kernel import keyrows as R
 from kseg.segment.kernel.batch_runs import plain_stop, same_transaction
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
-from kseg.spark.shuffle.plan import (
+from kseg.spark.shuffle.task_messages import (
     ROW_BYTES,
-    Kind,
     Message,
     Note,
     SegmentWork,
     ShufflePlan,
+    WorkKind,
     numbers,
 )
 
@@ -62,7 +62,7 @@ def keys_of(work: SegmentWork, plan: ShufflePlan) -> Iterator[tuple[int, Message
         sender.close()
     if found or is_irregular:
         note = Note(work.number, tuple(found), is_irregular)
-        yield work.number % plan.parts, (Kind.NOTE, pickle.dumps(note))
+        yield work.number % plan.parts, (WorkKind.NOTE, pickle.dumps(note))
 
 
 class _Walk:
@@ -220,17 +220,17 @@ class _Sender:
     def _send_map(self) -> None:
         size = self._fold_state[R.F_SIZE]
         if size:
-            self._send_rows(Kind.PUT, self._slots, self._slots_count, size)
+            self._send_rows(WorkKind.PUT, self._slots, self._slots_count, size)
             self._memory.forget()
             self._fold_state[R.F_SIZE] = 0
 
     def _send_asked(self) -> None:
         count = self._ask_state[R.S_AT]
         if count:
-            self._send_rows(Kind.ASK, self._asked, count, count)
+            self._send_rows(WorkKind.ASK, self._asked, count, count)
             self._ask_state[R.S_AT] = 0
 
-    def _send_rows(self, kind: Kind, rows: memoryview, count: int, filled: int) -> None:
+    def _send_rows(self, kind: WorkKind, rows: memoryview, count: int, filled: int) -> None:
         out, bounds, parts = numbers(3 * filled), self._bounds, self._plan.parts
         R.scatter_rows(rows, count, parts, bounds, out)
         for part in range(parts):
@@ -242,7 +242,7 @@ class _Sender:
         count = self._fold_state[R.F_GONE]
         if count:
             part = self._work.number % self._plan.parts  # whichever: they are on their way to a group
-            self._ready.append((part, (Kind.GONE, self._gone[:count].tobytes())))
+            self._ready.append((part, (WorkKind.GONE, self._gone[:count].tobytes())))
             self._fold_state[R.F_GONE] = 0
 
     def close(self) -> None:

@@ -8,19 +8,19 @@ import os
 from collections.abc import Iterable
 from dataclasses import field, replace
 
-from kseg.compaction.cleaner.cleaning import Cleaning
-from kseg.compaction.cleaner.group import clean_group
-from kseg.compaction.cleaner.reading import DamagedSegment
-from kseg.compaction.cleaner.segments import Segment
-from kseg.compaction.cleaner.splitting import Overflowed
-from kseg.compaction.cleaner.sums import Sums
+from kseg.change.apply.scratch_file import ScratchFile
+from kseg.compaction.cleaner.cleaner_totals import Sums
+from kseg.compaction.cleaner.rewrite_group import clean_group
+from kseg.compaction.cleaner.second_pass import Cleaning
+from kseg.compaction.cleaner.segment_reader import DamagedSegment
+from kseg.compaction.cleaner.segment_splitting import Overflowed
+from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.compaction.cleaner.top_keys import KeySketch, TopKey
-from kseg.segment.apply.scratch import ScratchFile
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.values import dataclass
-from kseg.spark.shuffle.plan import GroupWork, PassWork, ShufflePlan
-from kseg.spark.shuffle.survivors import Survivors
+from kseg.spark.shuffle.superseded_bitmap import Survivors
+from kseg.spark.shuffle.task_messages import GroupWork, PassWork, ShufflePlan
 
 _KEYS_FOR_ONE = 8  # keys that a group names for each that the whole is to name
 _LEAST_KEYS = 64
@@ -34,7 +34,7 @@ class Rewritten:
 
     number: int
     sums: Sums = field(default_factory=Sums)
-    made: Segment | None = None
+    made: CleanerSegment | None = None
     log_path: str | None = None
     crc: int = 0
     top_keys: tuple[TopKey, ...] = ()

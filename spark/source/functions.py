@@ -10,10 +10,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.errors import KsegError
 from kseg.segment.layout import CODEC_NAMES
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.writing.batch_writer import encode_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final, Literal
 
-from kseg.segment.arrow.pieces import INT64_MIN, Bounds
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT64_MAX
+from kseg.segment.partition.bounds import INT64_MIN, Bounds
 from kseg.segment.partition.names import INTERNAL_TOPICS, METADATA_TOPIC
 from kseg.segment.values import dataclass
-from kseg.spark.source.words import (
+from kseg.spark.source.option_parsing import (
     INT_MAX,
     LONG_MAX,
     Words,

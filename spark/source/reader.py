@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kseg.recovery.verify.headers import concerns, judge_headers
+from kseg.inspection.arrow.log_ranges import LogPiece, Reading, ValidatedRanges
+from kseg.recovery.verify.header_verdicts import concerns, judge_headers
 from kseg.segment import unreadable
-from kseg.segment.arrow.pieces import Judged, Piece, Reading
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding
-from kseg.spark.sight import Outlook, check_landmark, check_outlook, landmark, outlook
 from kseg.spark.source.options import FINDINGS, SourceOptions
 from kseg.spark.source.splits import DataLoss, tasks_of
+from kseg.spark.visibility import Outlook, check_landmark, check_outlook, landmark, outlook
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class LogPartition(InputPartition):
     """What one task reads, and what it must see of it: as the driver saw it when it planned."""
 
-    def __init__(self, pieces: Sequence[Piece], outlook: Outlook) -> None:
+    def __init__(self, pieces: Sequence[LogPiece], outlook: Outlook) -> None:
         super().__init__(None)
         self.pieces = tuple(pieces)
         self._outlook = outlook
@@ -90,7 +90,7 @@ class LogReader(DataSourceReader):
 
 
 def records_in(
-    pieces: Sequence[Piece], options: SourceOptions, schema: "StructType"
+    pieces: Sequence[LogPiece], options: SourceOptions, schema: "StructType"
 ) -> "Iterator[RecordBatch]":
     """The records of some pieces. Raises DataLoss at damage unless the options say to go on."""
     import pyarrow as pa
@@ -106,7 +106,7 @@ def records_in(
 
 
 def findings_in(
-    pieces: Sequence[Piece], options: SourceOptions, schema: "StructType"
+    pieces: Sequence[LogPiece], options: SourceOptions, schema: "StructType"
 ) -> Iterator[tuple[object, ...]]:
     """What is wrong with some pieces, as rows of `schema`."""
     from pyspark.sql.types import LongType, StructField, StructType
@@ -119,7 +119,7 @@ def findings_in(
                 yield tuple(row[name] for name in schema.names)
 
 
-def finding_row(finding: Finding, piece: Piece) -> dict[str, object]:
+def finding_row(finding: Finding, piece: LogPiece) -> dict[str, object]:
     """A finding by the names of its columns."""
     known = finding.as_row()
     numbers = {name: value for name, value in finding.numbers.items() if value is not None}
@@ -150,7 +150,7 @@ def reading_of(options: SourceOptions) -> Reading:
 
 
 def _results(
-    pieces: Sequence[Piece], options: SourceOptions, schema: "StructType"
+    pieces: Sequence[LogPiece], options: SourceOptions, schema: "StructType"
 ) -> "Iterator[RecordBatch | Finding]":
     columns, reading = columns_of(schema), reading_of(options)
     for piece in pieces:
@@ -161,7 +161,7 @@ def _results(
 
 
 def results_of(
-    piece: Piece, reading: Reading, columns: "Schema", *, checks_headers: bool
+    piece: LogPiece, reading: Reading, columns: "Schema", *, checks_headers: bool
 ) -> "Iterator[RecordBatch | Finding]":
     """What a piece holds, and what is wrong with it: first with its headers, as `verify` judges them, then byte by byte,
     at last which of its bytes cannot be read. Raises UnreadableInput."""
@@ -173,9 +173,9 @@ def results_of(
 
 
 def _results_of(
-    piece: Piece, reading: Reading, columns: "Schema", *, checks_headers: bool
+    piece: LogPiece, reading: Reading, columns: "Schema", *, checks_headers: bool
 ) -> "Iterator[RecordBatch | Finding]":
-    from kseg.segment.arrow.records import read_piece
+    from kseg.inspection.arrow.record_batches import read_piece
 
     if not checks_headers or piece.is_ancient or piece.bounds.is_empty:
         yield from read_piece(piece, reading, columns)
@@ -184,4 +184,4 @@ def _results_of(
     for finding in found.findings:
         if concerns(finding, piece.bounds):
             yield finding
-    yield from read_piece(piece, reading, columns, Judged(found.misplaced, found.spans))
+    yield from read_piece(piece, reading, columns, ValidatedRanges(found.misplaced, found.spans))

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 
 from kseg.segment.errors import UsageError
 from kseg.spark.source.options import SourceOptions, read_options
-from kseg.spark.source.schema import check_schema, default_schema
+from kseg.spark.source.source_schema import check_schema, default_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,13 +55,13 @@ class KafkaLog(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         _need("4.1", "writing")
-        from kseg.spark.source.writer import KafkaLogWriter
+        from kseg.spark.source.write.writer import KafkaLogWriter
 
         return KafkaLogWriter(schema, self.options, overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
         _need("4.1", "writing")
-        from kseg.spark.source.writer import KafkaLogStreamWriter
+        from kseg.spark.source.write.writer import KafkaLogStreamWriter
 
         return KafkaLogStreamWriter(schema, self.options, overwrite)
 

@@ -3,7 +3,7 @@
 1. Paths become partitions (`places`).
 2. Each partition's bounds become offsets: a time by a lookup as a broker answers it, `earliest` by the checkpoint of the
    log start.
-3. What is left of that within `fromOffset` … `toTimestamp` (`segment.arrow.planning` leaves segments out) is cut into parts of `maxPartitionBytes`, or smaller ones where
+3. What is left of that within `fromOffset` … `toTimestamp` (`inspection.arrow.planning` leaves segments out) is cut into parts of `maxPartitionBytes`, or smaller ones where
    `minPartitions`, or the cores of this machine, ask for more; small pieces that stand together share a task. With
    `maxRecordsPerPartition` it is cut by offsets, and each piece is a task.
 """
@@ -13,14 +13,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 
-from kseg.segment.arrow.pieces import Bounds, Piece
-from kseg.segment.arrow.planning import Stretch, Wish, stretches_of
+from kseg.inspection.arrow.log_ranges import LogPiece
+from kseg.inspection.arrow.planning import SegmentRead, Wish, stretches_of
+from kseg.inspection.lookup.by_time import by_timestamp
+from kseg.inspection.query import LookupQuery
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.layout import INT64_MAX
-from kseg.segment.lookup.by_time import by_timestamp
-from kseg.segment.partition.log_state import last_stable_offset
+from kseg.segment.partition.bounds import Bounds
+from kseg.segment.partition.derived_state import last_stable_offset
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.query import LookupQuery
 from kseg.spark.source.options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -33,7 +34,7 @@ from kseg.spark.source.options import (
     TopicPartition,
     shown,
 )
-from kseg.spark.source.places import places_of
+from kseg.spark.source.partitions import places_of
 
 OPENING_BYTES = 512 * 1024  # what a piece costs besides its bytes, in bytes read meanwhile
 MOST_TASKS = 1_000_000
@@ -44,7 +45,7 @@ class DataLoss(UnreadableInput):
     """What was asked for is not there, or not whole, and the query shall fail then."""
 
 
-def tasks_of(options: SourceOptions) -> list[tuple[Piece, ...]]:
+def tasks_of(options: SourceOptions) -> list[tuple[LogPiece, ...]]:
     """What each task reads, in order. Raises UsageError, UnreadableInput, DataLoss."""
     places = places_of(options)
     wish = Wish(
@@ -53,7 +54,7 @@ def tasks_of(options: SourceOptions) -> list[tuple[Piece, ...]]:
         use_indexes=options.use_indexes,
     )
     with ExitStack() as logs:
-        stretches: list[Stretch] = []
+        stretches: list[SegmentRead] = []
         for place in places:
             log = logs.enter_context(PartitionLog(place.target, use_index=options.use_indexes))
             bounds = bounds_of(log, place.where, options).within(options.wanted)
@@ -157,7 +158,7 @@ def _last_offset(log: PartitionLog, options: SourceOptions) -> int:
 # --- who reads what
 
 
-def _part_bytes(stretches: Sequence[Stretch], options: SourceOptions) -> int:
+def _part_bytes(stretches: Sequence[SegmentRead], options: SourceOptions) -> int:
     total = sum(each.piece.size_bytes for each in stretches)
     if options.min_partitions is not None:
         return max(1, min(options.partition_bytes, total // options.min_partitions))
@@ -165,7 +166,7 @@ def _part_bytes(stretches: Sequence[Stretch], options: SourceOptions) -> int:
     return min(options.partition_bytes, for_cores)
 
 
-def _pieces_by_offsets(stretches: Sequence[Stretch], most: int, options: SourceOptions) -> list[Piece]:
+def _pieces_by_offsets(stretches: Sequence[SegmentRead], most: int, options: SourceOptions) -> list[LogPiece]:
     """Pieces of at most `most` offsets, of fewer where `minPartitions` asks for more pieces. Raises UsageError."""
     least = options.min_partitions or 0
     while True:
@@ -190,8 +191,8 @@ def check_number(tasks: int, options: SourceOptions) -> None:
         raise UsageError(f"{said} would make more than {MOST_TASKS} tasks of the offsets that are read")
 
 
-def _packed(pieces: Iterator[Piece], part_bytes: int) -> Iterator[tuple[Piece, ...]]:
-    group: list[Piece] = []
+def _packed(pieces: Iterator[LogPiece], part_bytes: int) -> Iterator[tuple[LogPiece, ...]]:
+    group: list[LogPiece] = []
     filled = 0
     for piece in pieces:
         weight = piece.size_bytes + OPENING_BYTES

@@ -24,15 +24,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kseg.segment.arrow.pieces import Bounds, Piece
+from kseg.inspection.arrow.log_ranges import LogPiece
 from kseg.segment.errors import UnreadableInput, UsageError, cannot_read
 from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.bounds import Bounds
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.targets import PartitionTarget
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.values import dataclass
-from kseg.spark.sight import Outlook, check_outlook, outlook
-from kseg.spark.source.options import FINDINGS, SourceOptions, read_options, shown
-from kseg.spark.source.progress import (
+from kseg.spark.source.growing_logs import (
     ATTEMPTS,
     PAUSE_S,
     GrowingLogs,
@@ -44,10 +43,12 @@ from kseg.spark.source.progress import (
     missed,
     to_json,
 )
+from kseg.spark.source.option_parsing import Words
+from kseg.spark.source.options import FINDINGS, SourceOptions, read_options, shown
 from kseg.spark.source.reader import columns_of, reading_of, results_of
-from kseg.spark.source.schema import check_schema
+from kseg.spark.source.source_schema import check_schema
 from kseg.spark.source.splits import DataLoss, check_number
-from kseg.spark.source.words import Words
+from kseg.spark.visibility import Outlook, check_outlook, outlook
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -244,8 +245,8 @@ class _RangeReader:
                     raise
                 time.sleep(PAUSE_S)
 
-    def _pieces(self) -> list[tuple[Piece, tuple[int, int]]]:
-        from kseg.segment.arrow.planning import Wish, stretches_of
+    def _pieces(self) -> list[tuple[LogPiece, tuple[int, int]]]:
+        from kseg.inspection.arrow.planning import Wish, stretches_of
 
         work, options = self._work, self._options
         with PartitionLog(work.target, is_live=True) as log:
@@ -270,7 +271,7 @@ class _RangeReader:
             stretches = stretches_of(log, work.topic, work.partition, bounds, wish)
         return [(stretch.piece, before[stretch.piece.path]) for stretch in stretches]
 
-    def _read(self, piece: Piece, identity: tuple[int, int]) -> "Iterator[RecordBatch]":
+    def _read(self, piece: LogPiece, identity: tuple[int, int]) -> "Iterator[RecordBatch]":
         """What a piece holds, once it is known that its positions are of the file that was opened."""
         items = results_of(piece, self._reading, self._schema, checks_headers=self._options.check_headers)
         is_checked = False

@@ -190,10 +190,10 @@ def test_touching_takes_time(tmp_path: Path, way: str) -> None:
 
 
 def test_the_sparse_partition_is_what_it_claims(tmp_path: Path) -> None:
-    from kseg.segment.events import Row as Row_
-    from kseg.segment.lookup import lookup
-    from kseg.segment.query import LookupQuery
-    from kseg.segment.targets import Expansion, resolve_targets
+    from kseg.inspection.lookup import lookup
+    from kseg.inspection.query import LookupQuery
+    from kseg.jobs.events import Row as Row_
+    from kseg.segment.partition.targets import Expansion, resolve_targets
 
     partition = sparse.make(tmp_path, segments=3, segment_bytes=8 << 20)
     shape = sparse.grid(8 << 20)

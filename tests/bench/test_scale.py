@@ -7,19 +7,8 @@ import math
 import pytest
 
 from bench.measure import Machine
-from bench.scale import (
-    GIB,
-    TIB,
-    Costs,
-    Load,
-    Node,
-    alone_s,
-    break_even_bytes,
-    cluster_s,
-    report,
-    tasks_of,
-)
-from kseg.spark.tasks import MOST_SHARE_BYTES, MOST_SHARES, SHARES_PER_CORE
+from bench.scale import GIB, TIB, Costs, Load, Node, alone_s, break_even_bytes, cluster_s, report, tasks_of
+from kseg.spark.scheduling import MOST_SHARE_BYTES, MOST_SHARES, SHARES_PER_CORE
 
 COSTS = Costs(
     session_s=5,

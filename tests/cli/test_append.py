@@ -17,7 +17,7 @@ import pytest
 
 from fixtures import healthy
 from kseg.cli.main import run
-from tests import trees
+from tests.support import trees
 
 
 def test_a_pipe_from_dump_makes_an_equal_partition(capture_small: Path, tmp_path: Path) -> None:

@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kseg.cli import app, main
-from kseg.cli.commands import COMMANDS, function_of, module_of
-from kseg.cli.declare import Argument, Parameter, bind, parameters, quick_read
+from kseg.cli import main, typer_app
+from kseg.cli.option_schema import Argument, Parameter, bind, parameters, quick_read
 from kseg.cli.options import default_jobs, key_bytes, read_duration, read_size
+from kseg.cli.registry import COMMANDS, function_of, module_of
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import read_time
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
 
 SAMPLES = {
     "N": "7",
@@ -77,7 +76,7 @@ def test_both_readers_mean_the_same(line: tuple[str, list[str]]) -> None:
 
     typed = typer.Typer(add_completion=False)
     typed.callback()(lambda: None)
-    typed.command(name)(app._for_typer(spy))
+    typed.command(name)(typer_app._for_typer(spy))
     typed(args=[name, *words], prog_name="kseg", standalone_mode=False)
     assert seen == [bind(known, raw)]
 
@@ -244,7 +243,7 @@ def test_help_does_not_import_the_library() -> None:
     assert not [
         name for name in modules if name.startswith(("kseg.segment.kernel.", "kseg.segment.codecs.codec"))
     ]
-    assert "kseg.segment.fanout" not in modules and "kseg.segment.dump.work" not in modules
+    assert "kseg.jobs.fanout" not in modules and "kseg.inspection.dump.dump" not in modules
 
 
 @pytest.mark.parametrize(

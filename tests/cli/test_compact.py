@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from tests.compaction.compacting import T0, Topic, kept, log
-from tests.trees import unchanged
+from tests.support.compact_helpers import T0, Topic, kept, log
+from tests.support.trees import unchanged
 
 Say = Callable[..., tuple[int, str, str]]
 POLICY = ("--cleanup-policy", "compact")
@@ -178,7 +178,7 @@ def test_settings_that_no_broker_takes(line: str, partition: Path, tmp_path: Pat
     [
         ["--apply", "--output", "x"],
         ["--hard-link"],
-        ["--quarantine", "x"],
+        ["--quarantine", "x", "--output", "y"],
         ["--map-memory", "10"],
         ["--first-dirty-offset", "soon"],
         ["--min-cleanable-dirty-ratio", "1.5"],

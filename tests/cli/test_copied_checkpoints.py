@@ -11,7 +11,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
-from tests.trees import tree_state, unchanged
+from tests.support.trees import tree_state, unchanged
 
 FIRST = f"{0:020}"
 PARTITIONS = ("fares-0", "metro-none-0", "metro-zstd-0")

@@ -13,7 +13,7 @@ import pytest
 
 from fixtures import diseases, healthy
 from kseg.cli.main import run
-from tests import trees
+from tests.support import trees
 
 NOW = ("--now", "2030-01-01")
 # the made-up directory has no metadata log that would know the policies

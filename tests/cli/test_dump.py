@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 DECODED = ("__consumer_offsets-0", "__transaction_state-0", "__cluster_metadata-0")
 ODD = "00000000000000000000.log"
 
@@ -137,8 +137,8 @@ def on_a_terminal(*words: str) -> tuple[bytes, int]:
 
 
 def test_a_terminal_gets_no_control_characters_from_the_data(tmp_path: Path) -> None:
+    from kseg.segment.encoding.batch import encode_batch
     from kseg.segment.model import NewBatch, Record
-    from kseg.segment.writing.batch_writer import encode_batch
 
     log = tmp_path / ODD
     log.write_bytes(encode_batch(NewBatch(records=(Record(0, 1, b"\x1b[31mred\x07", b"a\x00b"),))))

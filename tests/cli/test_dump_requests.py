@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
-from kseg.segment.dump.options import DECODERS
-from tests import trees
+from kseg.inspection.dump.options import DECODERS
+from tests.support import trees
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.writing.batch_writer import encode_batch
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 KEY, VALUE, NAME = b"k\x1b[2Jy", "v\x07\r\n\x7f\u0085\u00e9".encode(), b"h\x08"
 EXACT = b"headerKeys: [" + NAME + b"] key: " + KEY + b" payload: " + VALUE

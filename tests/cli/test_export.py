@@ -22,8 +22,8 @@ pytest.importorskip("pyarrow")
 
 from kseg.cli.main import run
 from tests.cli.test_command_line import imported
-from tests.exports import dumped, exported, files_of
-from tests.segment.disks import CHANGES, QuickDisk, rounds
+from tests.support.expected_exports import dumped, exported, files_of
+from tests.support.failing_disks import CHANGES, QuickDisk, rounds
 
 Unchanged = Callable[..., AbstractContextManager[None]]
 
@@ -188,7 +188,7 @@ def test_without_pyarrow(
 def test_pyarrow_is_nobody_else_s(data: Path) -> None:
     for words in (["export", "--help"], ["dump", str(data / "fares-0")], ["list", str(data)]):
         modules = imported(f"from kseg.cli.main import run; run({words!r})")
-        assert not [name for name in modules if name.startswith(("pyarrow", "kseg.segment.arrow"))]
+        assert not [name for name in modules if name.startswith(("pyarrow", "kseg.inspection.arrow"))]
 
 
 # --- kills
@@ -196,7 +196,7 @@ def test_pyarrow_is_nobody_else_s(data: Path) -> None:
 
 def _die_at(number: int) -> None:
     """From now on the n-th change of the file system, or write to a file, is the last."""
-    from kseg.segment.apply.disk import Disk
+    from kseg.change.apply.disk import Disk
     from kseg.segment.files import NewFile
 
     left = itertools.count(number, -1)
@@ -285,7 +285,7 @@ def test_killed_at_any_time(data: Path, tmp_path: Path) -> None:
 
 
 def test_interrupted(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kseg.segment.export.writers import Writers
+    from kseg.inspection.export.writers import Writers
 
     def stop(self: Writers) -> None:
         raise KeyboardInterrupt

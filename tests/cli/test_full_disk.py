@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
-from tests import trees
-from tests.changing import CHANGINGS, NOW, OLD_NS, RETAIN
-from tests.compaction.compacting import Topic
-from tests.segment.disks import held
+from tests.support import trees
+from tests.support.change_cases import CHANGINGS, NOW, OLD_NS, RETAIN
+from tests.support.compact_helpers import Topic
+from tests.support.failing_disks import held
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
-from tests.changing import CHANGINGS, NOW
-from tests.segment.disks import Held, held
+from tests.support.change_cases import CHANGINGS, NOW
+from tests.support.failing_disks import Held, held
 
 
 def all_held(data: Path) -> dict[str, dict[str, Held]]:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from kseg.internal_topics.metadata.reading import read_metadata_log
+from kseg.internal_topics.metadata.metadata_log import read_metadata_log
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.writing.batch_writer import encode_batch
 from tests.internal_topics.metadata_logs import T0, record, topic, topic_id
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 Rows = list[dict[str, Any]]
 Say = Callable[..., tuple[int, Rows]]

@@ -16,7 +16,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.partition.recognition import MAX_LEVELS
-from kseg.segment.targets import Expansion, LogDirTarget, PartitionTarget, resolve_targets
+from kseg.segment.partition.targets import Expansion, LogDirTarget, PartitionTarget, resolve_targets
 
 PARTITIONS = ("fares-0", "gates-append-0", "metro-zstd-0")
 FIRST = f"{0:020}.log"

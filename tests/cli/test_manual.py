@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from kseg.cli import manual
-from kseg.cli.app import STATUS
-from kseg.cli.commands import COMMANDS, function_of, module_of
-from kseg.cli.declare import parameters
+from kseg.cli.option_schema import parameters
+from kseg.cli.registry import COMMANDS, function_of, module_of
+from kseg.cli.typer_app import STATUS
 from kseg.segment.findings import CATALOGUE
+from tests.support.paths import ROOT
 
-MAN = Path(__file__).resolve().parents[2] / "man"
+MAN = ROOT / "man"
 
 
 def test_the_pages_in_the_tree_are_fresh() -> None:

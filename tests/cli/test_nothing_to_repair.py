@@ -14,7 +14,7 @@ from fixtures import healthy
 from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from kseg.segment.crc import crc32c
-from tests.recovery.salvage_cases import log
+from tests.support.salvage_cases import log
 
 CASES = int(os.environ.get("KSEG_NOTHING_TO_REPAIR", "40"))
 SEED = int(os.environ.get("KSEG_NOTHING_TO_REPAIR_SEED", "20261122"))

@@ -14,7 +14,7 @@ import pytest
 from fixtures import healthy
 from fixtures.diseases import batch_spans
 from kseg.cli.main import run
-from tests.compaction.compacting import T0, Topic, clean
+from tests.support.compact_helpers import T0, Topic, clean
 
 CASES = int(os.environ.get("KSEG_ONE_ANSWER", "40"))
 SEED = int(os.environ.get("KSEG_ONE_ANSWER_SEED", "20261122"))
@@ -213,7 +213,7 @@ def test_a_steady_log_is_not_judged_twice(capture_small: Path, monkeypatch: pyte
     def judge(*_: object) -> None:
         raise AssertionError("there is nothing to judge")
 
-    monkeypatch.setattr("kseg.recovery.verify.headers.judge_headers", judge)
+    monkeypatch.setattr("kseg.recovery.verify.header_verdicts.judge_headers", judge)
     logs = [str(path) for path in sorted((capture_small / "data").glob("metro-*-0/*.log"))]
     for words in (
         ["dump"],

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.toys import toy_files
+from tests.support.paths import ROOT
+from tests.support.stub_commands import toy_files
 
-ROOT = Path(__file__).resolve().parents[2]
 SLOW = """
 import sys, time
 from kseg.cli.render import Style
 from kseg.cli.run import over_targets
-from kseg.segment.events import Advance
+from kseg.jobs.events import Advance
 from kseg.segment.findings import Finding
-from kseg.segment.targets import Expansion
+from kseg.segment.partition.targets import Expansion
 
 def work(target, options):
     for _ in range(8):

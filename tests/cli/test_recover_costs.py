@@ -12,13 +12,13 @@ import pytest
 
 from fixtures import healthy
 from fixtures.diseases import batch_spans, put
+from kseg.change.plan.inputs import inputs_of
 from kseg.cli.main import run
 from kseg.recovery.loading.loader import load_as_broker
 from kseg.recovery.policy import Circumstances, LoadSettings
-from kseg.segment.plan.inputs import inputs_of
-from tests.recovery.judging import NOW_MS
-from tests.recovery.salvage_cases import LAST, NEXT, log
-from tests.recovery.salvaging import batches, offsets
+from tests.support.salvage_cases import LAST, NEXT, log
+from tests.support.salvage_helpers import batches, offsets
+from tests.support.verify_helpers import NOW_MS
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
-from tests.changing import RECOVER
-from tests.cli.killed_runs import goes_on_and_goes_back
+from tests.support.change_cases import RECOVER
+from tests.support.killed_runs import goes_on_and_goes_back
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from tests.trees import copy_tree, unchanged
+from tests.support.trees import copy_tree, unchanged
 
 MARKER = ".kafka_cleanshutdown"
 FIRST = f"{0:020}"

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from kseg.compaction.retention.freeing import Hold, Piece, Survey, choose
+from kseg.compaction.retention.freeing import Freeable, Hold, Survey, choose
 from kseg.compaction.retention.rules import Threshold
-from tests import trees
 from tests.internal_topics.metadata_logs import config, topic, topic_id, write_log, write_meta_properties
+from tests.support import trees
 
 Rows = list[dict[str, Any]]
 Say = Callable[..., tuple[int, Rows]]
@@ -279,7 +279,7 @@ def test_without_a_partition_left_to_free_of(data: Path, say: Say) -> None:
 def test_each_file_system_gets_its_bytes() -> None:
     def on(device: int, number: int, stamps: list[int]) -> Survey:
         pieces = tuple(
-            Piece(100 * (at + 1), 1000, stamp, False, Threshold(1, 1)) for at, stamp in enumerate(stamps)
+            Freeable(100 * (at + 1), 1000, stamp, False, Threshold(1, 1)) for at, stamp in enumerate(stamps)
         )
         return Survey(f"/d{device}/t-{number}", f"/d{device}", "t", device, pieces, held={Hold.ACTIVE: 7})
 

@@ -18,10 +18,10 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.findings import CATALOGUE
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
+from kseg.segment.sidecar.leader_epochs import EpochEntry
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
 from kseg.segment.sidecar.snapshot import decode_snapshot
-from kseg.segment.state.epochs import EpochEntry
-from tests.trees import copy_tree
+from tests.support.trees import copy_tree
 
 CASES = int(os.environ.get("KSEG_SIDE_LOSSES", "6"))
 SEED = int(os.environ.get("KSEG_SIDE_LOSSES_SEED", "20261122"))

@@ -20,7 +20,7 @@ from tests.internal_topics.metadata_logs import (
     write_log,
     write_meta_properties,
 )
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 Rows = list[dict[str, Any]]
 Say = Callable[..., tuple[int, Rows]]

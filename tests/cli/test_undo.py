@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from kseg.change.apply.executor import Applied, apply_plan
+from kseg.change.apply.unfinished import half_done
+from kseg.change.plan.content import Span
+from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.steps import Plan, Remove, Truncate, Write
 from kseg.cli.main import run
-from kseg.segment.apply.executor import Applied, apply_plan
-from kseg.segment.apply.settle import half_done
-from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Span
-from kseg.segment.plan.steps import Plan, Remove, Truncate, Write
-from tests.segment.disks import QuickDisk, Stopped, StoppingDisk
-from tests.trees import copy_tree, differences, tree_state
+from tests.support.failing_disks import QuickDisk, Stopped, StoppingDisk
+from tests.support.trees import copy_tree, differences, tree_state
 
 ID = "20260101T000000Z-00000001"
 LOG, INDEX = f"{0:020}.log", f"{0:020}.index"
@@ -172,7 +172,7 @@ def test_undo_is_refused_while_somebody_holds_the_lock(data: Path, capfd: pytest
 
 
 def test_the_lock_is_held_while_working_and_gone_afterwards(data: Path) -> None:
-    from kseg.segment.apply.lock import locked
+    from kseg.change.apply.lock import locked
 
     with locked([str(data)]):
         with locked([str(data)]):  # the same process, once more

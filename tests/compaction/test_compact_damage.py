@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
+from kseg.change.plan.inputs import inputs_of
 from kseg.compaction.cleaner.options import Damaged
 from kseg.recovery.loading.loader import load_as_broker
 from kseg.recovery.policy import Circumstances, LoadSettings
-from kseg.segment.columns import Columns
-from kseg.segment.partition.log_state import producer_state
+from kseg.segment.header_tables import Columns
+from kseg.segment.partition.derived_state import producer_state
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.plan.inputs import inputs_of
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
-from kseg.segment.targets import PartitionTarget
-from tests.compaction.compacting import T0, Outcome, Topic, clean, log
-from tests.trees import unchanged
+from tests.support.compact_helpers import T0, Outcome, Topic, clean, log
+from tests.support.trees import unchanged
 
 CASES = int(os.environ.get("KSEG_COMPACT_DAMAGES", "60"))
 SEED = int(os.environ.get("KSEG_COMPACT_DAMAGES_SEED", "20261122"))

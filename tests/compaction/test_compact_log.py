@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from kseg.compaction.cleaner.cleanable import Standing, cleanable, is_overdue
-from kseg.compaction.cleaner.grouping import groups
+from kseg.compaction.cleaner.cleanable import LogToClean, cleanable, is_overdue
+from kseg.compaction.cleaner.compact import compact
 from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
-from kseg.compaction.cleaner.segments import Segment
-from kseg.compaction.cleaner.whole import Run
-from kseg.compaction.cleaner.work import compact
+from kseg.compaction.cleaner.run import CompactRun
+from kseg.compaction.cleaner.segment_groups import groups
+from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
-from kseg.segment.targets import FileTarget, PartitionTarget
-from tests.compaction.compacting import DAY_MS, SETTINGS, T0, Topic, batches, clean, kept, log, touch
-from tests.trees import unchanged
+from tests.support.compact_helpers import DAY_MS, SETTINGS, T0, Topic, batches, clean, kept, log, touch
+from tests.support.trees import unchanged
 
 CHECKPOINT = NAME_BY_ROLE[Role.CLEANER_OFFSETS]
 
 
-def segment(base: int, size: int = 100, index: int = 8, times: int = 12, largest: int = T0) -> Segment:
-    return Segment(
+def segment(base: int, size: int = 100, index: int = 8, times: int = 12, largest: int = T0) -> CleanerSegment:
+    return CleanerSegment(
         base_offset=base,
         path=f"{base}.log",
         size_bytes=size,
@@ -37,7 +37,7 @@ def segment(base: int, size: int = 100, index: int = 8, times: int = 12, largest
     )
 
 
-def grouped(segments: list[Segment], upper: int = 1000, **settings: int) -> list[list[int]]:
+def grouped(segments: list[CleanerSegment], upper: int = 1000, **settings: int) -> list[list[int]]:
     found = groups(segments, CleanSettings(now_ms=T0, **settings), upper)
     return [[each.base_offset for each in group] for group in found]
 
@@ -160,10 +160,10 @@ def test_the_active_segment_is_rolled_when_asked(tmp_path: Path) -> None:
 
 
 def standing(
-    segments: list[Segment], *, stable: int | None = None, noted: int | None = None, start: int = 0
-) -> Standing:
+    segments: list[CleanerSegment], *, stable: int | None = None, noted: int | None = None, start: int = 0
+) -> LogToClean:
     end = segments[-1].base_offset + 5
-    return Standing(segments, start, end, end if stable is None else stable, noted)
+    return LogToClean(segments, start, end, end if stable is None else stable, noted)
 
 
 @pytest.mark.behaviour("C51")
@@ -281,7 +281,7 @@ def data_directory(tmp_path: Path) -> Path:
 def run(directory: Path, **options: object) -> None:
     chosen = {"settings": SETTINGS, "apply": True, "run_id": "a-run", **options}
     target = PartitionTarget(str(directory), str(directory.parent))
-    whole = Run(CompactOptions(**chosen))  # type: ignore[arg-type]
+    whole = CompactRun(CompactOptions(**chosen))  # type: ignore[arg-type]
     with whole.held([target]):
         list(whole.through(compact(target, CompactOptions(**chosen))))  # type: ignore[arg-type]
 
@@ -308,7 +308,7 @@ def test_a_plan_and_a_copy_leave_the_log_alone(tmp_path: Path) -> None:
 
 
 def test_undo_brings_everything_back(tmp_path: Path) -> None:
-    from kseg.segment.apply.work import undo_journal
+    from kseg.change.apply.undo_command import undo_journal
 
     directory = data_directory(tmp_path)
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
@@ -363,7 +363,7 @@ def test_a_map_that_holds_no_key_is_refused() -> None:
 @pytest.mark.behaviour("C56")
 def test_retention_and_compaction_of_one_topic(tmp_path: Path) -> None:
     from kseg.compaction.retention.options import Limits, RetainOptions, policies_of
-    from kseg.compaction.retention.work import retain
+    from kseg.compaction.retention.retain import retain
 
     topic = Topic(tmp_path)
     topic.send(("only old", 1), ("a", 1))

@@ -10,7 +10,7 @@ import pytest
 from kseg.compaction.cleaner.options import Damaged
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch, Record
-from tests.compaction.compacting import (
+from tests.support.compact_helpers import (
     SETTINGS,
     T0,
     Topic,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kseg.segment import layout as L
-from tests.compaction.compacting import (
+from tests.support.compact_helpers import (
     DAY_MS,
     SETTINGS,
     T0,

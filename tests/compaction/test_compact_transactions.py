@@ -8,7 +8,7 @@ import pytest
 
 from kseg.segment.model import NewBatch
 from kseg.segment.state.control import control_key
-from tests.compaction.compacting import (
+from tests.support.compact_helpers import (
     DAY_MS,
     SETTINGS,
     T0,

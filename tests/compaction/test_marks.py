@@ -9,20 +9,21 @@ from typing import Any
 
 import pytest
 
+from kseg.change.apply.executor import apply_plan
+from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.lock import locked
+from kseg.change.apply.undo import undo
+from kseg.change.apply.unfinished import settle
+from kseg.change.plan.steps import Plan, Rename
 from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.compaction.retention.purge import purge
-from kseg.compaction.retention.work import prepare
-from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.journals import journals_in
-from kseg.segment.apply.lock import locked
-from kseg.segment.apply.settle import settle
-from kseg.segment.apply.undo import undo
+from kseg.compaction.retention.retain import prepare
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import Role
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.plan.steps import Plan, Rename
-from kseg.segment.targets import PartitionTarget
-from tests.compaction.retaining import (
+from kseg.segment.partition.targets import PartitionTarget
+from tests.support.failing_disks import QuickDisk, outlives, survives
+from tests.support.retain_helpers import (
     DAY_MS,
     NOW,
     Part,
@@ -34,8 +35,7 @@ from tests.compaction.retaining import (
     noted,
     run,
 )
-from tests.segment.disks import QuickDisk, outlives, survives
-from tests.trees import differences, tree_state, unchanged
+from tests.support.trees import differences, tree_state, unchanged
 
 OLD = Limits(retention_ms=1000)
 PURGING = RetainOptions(limits=Limits(), now_ms=NOW, apply=True, run_id="20260101T000000Z-00000009")

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from kseg.compaction.cleaner.latest import LatestOffsets, quicker
+from kseg.compaction.cleaner.latest_offsets import LatestOffsets, quicker
 from kseg.compaction.cleaner.offset_map import KeyJudge, OffsetMap
 from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
-from kseg.segment import columns as C
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.columns import Columns
-from kseg.segment.kernel import keyjudge as J
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import key_verdicts as J
 from kseg.segment.scanning.decode import Chunk
-from tests.compaction.compacting import Topic, clean, records
-from tests.segment.test_keymap_kernel import table_of
+from tests.segment.kernel.test_keymap import table_of
+from tests.support.compact_helpers import Topic, clean, records
 
 PIECE = 250
 

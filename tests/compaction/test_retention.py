@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kseg.compaction.retention.options import Limits, Policy
-from kseg.compaction.retention.rules import Candidate, Rule, Standing, decide, thresholds, what_if
+from kseg.compaction.retention.options import Limits, RetentionPolicy
+from kseg.compaction.retention.rules import Candidate, LogToRetain, Rule, decide, thresholds, what_if
 from kseg.segment.partition.names import Role
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.targets import PartitionTarget
-from tests.compaction.retaining import (
+from kseg.segment.partition.targets import PartitionTarget
+from tests.support.retain_helpers import (
     DAY_MS,
     NOW,
     Part,
@@ -24,22 +24,24 @@ from tests.compaction.retaining import (
     noted,
     run,
 )
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
-DELETE_AND_COMPACT = frozenset((Policy.DELETE, Policy.COMPACT))
-COMPACT = frozenset((Policy.COMPACT,))
+DELETE_AND_COMPACT = frozenset((RetentionPolicy.DELETE, RetentionPolicy.COMPACT))
+COMPACT = frozenset((RetentionPolicy.COMPACT,))
 
 
-def standing(*sizes_and_ages: tuple[int, int], start: int = 0, high_watermark: int | None = None) -> Standing:
+def standing(
+    *sizes_and_ages: tuple[int, int], start: int = 0, high_watermark: int | None = None
+) -> LogToRetain:
     """Segments of ten offsets each, with these sizes and ages."""
     candidates = tuple(
         Candidate(10 * number, size, NOW - age) for number, (size, age) in enumerate(sizes_and_ages)
     )
     end = 10 * len(candidates)
-    return Standing(candidates, start, end, end if high_watermark is None else high_watermark, NOW)
+    return LogToRetain(candidates, start, end, end if high_watermark is None else high_watermark, NOW)
 
 
-def gone(standing: Standing, limits: Limits) -> int:
+def gone(standing: LogToRetain, limits: Limits) -> int:
     return len(decide(standing, limits).rules)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.writing.batch_writer import encode_batch
 
 KEYS = 90_000  # more than the sample has places for
 NOW_MS = 1_717_200_000_000

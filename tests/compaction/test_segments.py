@@ -2,11 +2,11 @@
 
 import pytest
 
-from kseg.compaction.cleaner.segments import Segment, between, floor_at
+from kseg.compaction.cleaner.segments import CleanerSegment, between, floor_at
 
 
-def segment(base: int) -> Segment:
-    return Segment(
+def segment(base: int) -> CleanerSegment:
+    return CleanerSegment(
         base_offset=base,
         path="",
         size_bytes=0,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.changing import COMPACT, NOW, RECOVER, RETAIN
 from tests.faults.shim import Machine
+from tests.support.change_cases import COMPACT, NOW, RECOVER, RETAIN
 
 Lay = Callable[[Path, Path], None]
 Prepare = Callable[[Machine, Path], None]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.faults.cases import Case, lines_to_append, words_for
 from tests.faults.shim import NO_FAULT, Fault, Kind, Machine, Mode, Outcome
-from tests.trees import Entry, tree_state
+from tests.support.trees import Entry, tree_state
 
 _CONTRACT = (0, 1, 3, 4, 5)
 _OURS = re.compile(r"^aside$|(^|/)(kseg-|\.kseg(/|$)|\.kseg\.|\.[^/]*\.kseg-)")

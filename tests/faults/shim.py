@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from pathlib import Path
 
+from tests.support.paths import ROOT
+
 SOURCE = Path(__file__).with_name("shim.c")
 _HEAD = struct.Struct("<iiiiqqii512s1024s")  # struct control
-_TOP = Path(__file__).resolve().parent.parent.parent
+_TOP = ROOT
 
 
 class Mode(IntEnum):

@@ -19,16 +19,16 @@ from typing import Any
 
 import pytest
 
-from kseg.segment.apply.executor import apply_plan, finish
-from kseg.segment.apply.journal import read_journal
-from kseg.segment.apply.journal_lines import encoded
-from kseg.segment.apply.journals import journals_in
-from kseg.segment.apply.settle import half_done_findings, settle
-from kseg.segment.apply.undo import undo
+from kseg.change.apply.executor import apply_plan, finish
+from kseg.change.apply.journal import read_journal
+from kseg.change.apply.journal_lines import encoded
+from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.undo import undo
+from kseg.change.apply.unfinished import half_done_findings, settle
 from kseg.segment.errors import KsegError
-from tests.segment.changes import CASES, COMMAND, ID, LOG, LOG_9, QUICK, Case, stopped_in_the_middle
-from tests.segment.disks import Held, QuickDisk, Stopped, StoppingDisk, held
-from tests.segment.test_guard import write_stream
+from tests.change.test_append_journal import write_stream
+from tests.support.failing_disks import Held, QuickDisk, Stopped, StoppingDisk, held
+from tests.support.plan_cases import CASES, COMMAND, ID, LOG, LOG_9, QUICK, Case, stopped_in_the_middle
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.writing.batch_writer import encode_batch
 
 LOG = f"{0:020}.log"
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.guard import Guard
-from kseg.segment.apply.journal import Place
-from kseg.segment.apply.journal_lines import encoded
-from kseg.segment.apply.journals import journals_in
-from kseg.segment.apply.lock import claimed, locked
-from kseg.segment.apply.settle import half_done_findings, settle
-from kseg.segment.apply.undo import undo
-from kseg.segment.apply.workplace import Workplace
+from kseg.change.apply.append_journal import Guard
+from kseg.change.apply.executor import apply_plan
+from kseg.change.apply.journal import JournalPlace
+from kseg.change.apply.journal_lines import encoded
+from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.lock import claimed, locked
+from kseg.change.apply.undo import undo
+from kseg.change.apply.unfinished import half_done_findings, settle
 from kseg.segment.errors import KsegError, Refused
-from tests.segment.changes import CASES, COMMAND, ID, LATER, LOG, LOG_9, PARTITION, QUICK, Case, carry_out
+from kseg.spark.shuffle.exchange_dir import ExchangeDir
+from tests.support.plan_cases import CASES, COMMAND, ID, LATER, LOG, LOG_9, PARTITION, QUICK, Case, carry_out
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_workplace_that_is_a_link(partition: Path, outside: Path) -> None:
     before = contents(outside)
     (partition / ".kseg").mkdir()
     (partition / ".kseg" / ".work-x").symlink_to(outside)
-    place = Workplace(str(partition), LATER)
+    place = ExchangeDir(str(partition), LATER)
     assert Path(place.path).is_dir()
     place.close()
     assert contents(outside) == before
@@ -262,7 +262,7 @@ def test_an_undo_that_would_remove_what_no_step_has_written(partition: Path) -> 
     staged = {**STAGED, "files": [[0, status.st_ino, status.st_size, status.st_mtime_ns, 1]]}
     plant(partition, header(partition, inputs=others, steps=steps), staged, {"type": "done"})
     with pytest.raises(Refused, match="is not what was written there"):
-        undo(Place(str(partition), ID, in_log_dir=False), QUICK)
+        undo(JournalPlace(str(partition), ID, in_log_dir=False), QUICK)
     assert log.read_bytes() == PARTITION[LOG]
 
 
@@ -367,7 +367,7 @@ def test_the_ids_of_journals_do_not_overlap(tmp_path: Path) -> None:
     directory = case.lay(tmp_path)
     (directory / f"kseg-journal-{ID}-old-y.jsonl").write_bytes(b"evidence")
     places = {journal.place for journal in journals_in(str(directory))}
-    assert places == {Place(str(directory), ID, in_log_dir=True)}
+    assert places == {JournalPlace(str(directory), ID, in_log_dir=True)}
     with pytest.raises(Refused):
         settle(str(directory), COMMAND, QUICK)
     assert (directory / f"kseg-journal-{ID}-old-y.jsonl").read_bytes() == b"evidence"

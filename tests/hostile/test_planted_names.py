@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from kseg.inspection.export.partition_by import _escaped
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.export.places import _escaped
 from kseg.segment.files import MappedFile
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.terminal import for_terminal, shell_quoted, visible
-from kseg.segment.writing.batch_writer import encode_batch
 
 NAMES = (
     b"line\nfeed-0",

@@ -9,11 +9,11 @@ from typing import Any
 
 from kseg.internal_topics import schemas
 from kseg.internal_topics.schemas import Field
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.java.uuids import ZERO, uuid_bytes, uuid_text
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.state.control import control_key, control_value
 from kseg.segment.state.kraft_messages import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
-from kseg.segment.writing.batch_writer import encode_batch
 
 T0 = 1_795_250_580_883
 CLUSTER = "Mz9XvQe1R0mU7bTq2LkP5w"

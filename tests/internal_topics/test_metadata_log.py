@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kseg.internal_topics.metadata.finding import MetadataFinder
-from kseg.internal_topics.metadata.image import LOST, UNASSIGNED, MetadataImage, Placement
-from kseg.internal_topics.metadata.reading import read_metadata_file, read_metadata_log
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.metadata.metadata_image import LOST, UNASSIGNED, MetadataImage, Placement
+from kseg.internal_topics.metadata.metadata_log import read_metadata_file, read_metadata_log
 from kseg.segment.errors import FormatError, Refused, UnreadableInput, UsageError
 from tests.internal_topics.metadata_logs import (
     DIRECTORY,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fixtures import healthy
-from kseg.segment.writing.segment_writer import RollRules
+from kseg.change.append.partition_writer import RollRules
 from tests.kafka.oracle import Oracle
 
 

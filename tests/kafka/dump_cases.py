@@ -7,11 +7,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kseg.inspection.dump.dump import dump
+from kseg.inspection.dump.options import DumpOptions
+from kseg.jobs.events import Text
 from kseg.segment.crc import crc32, crc32c
-from kseg.segment.dump.options import DumpOptions
-from kseg.segment.dump.work import dump
-from kseg.segment.events import Text
-from kseg.segment.targets import FileTarget
+from kseg.segment.partition.targets import FileTarget
 from tests.kafka.oracle import Oracle
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")

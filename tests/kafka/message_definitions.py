@@ -14,12 +14,12 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tests.kafka import jars
+from tests.support.paths import ROOT
 
-TARGET = Path(__file__).resolve().parents[2] / "internal_topics" / "schemas" / "kafka-4.3.1.json"
+TARGET = ROOT / "internal_topics" / "schemas" / "kafka-4.3.1.json"
 TOPIC_BY_JAR = {
     "kafka-group-coordinator": "__consumer_offsets",
     "kafka-transaction-coordinator": "__transaction_state",

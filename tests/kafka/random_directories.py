@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.recovery.policy import Circumstances, LoadSettings
 from kseg.segment import layout as L
 from kseg.segment.errors import KsegError
-from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from tests.kafka import random_log_damage as logs
 from tests.kafka import random_side_damage as sides
 from tests.kafka.random_ground import EPOCHS, SIDE_SUFFIXES, Ground

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from fixtures.healthy import T0
-from kseg.compaction.retention.options import Limits, Policy, RetainOptions
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
+from kseg.compaction.retention.options import Limits, RetainOptions, RetentionPolicy
 from kseg.segment import layout as L
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_checkpoint
-from kseg.segment.writing.batch_writer import encode_batch
-from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_logs import DAY_MS, RandomLog
 
@@ -191,11 +191,11 @@ def _rounds(rng: random.Random, case: Retention) -> list[RetainOptions]:
         ),
         policies=rng.choice(
             (
-                frozenset((Policy.DELETE,)),
-                frozenset((Policy.DELETE,)),
-                frozenset((Policy.DELETE,)),
-                frozenset((Policy.DELETE, Policy.COMPACT)),
-                frozenset((Policy.COMPACT,)),
+                frozenset((RetentionPolicy.DELETE,)),
+                frozenset((RetentionPolicy.DELETE,)),
+                frozenset((RetentionPolicy.DELETE,)),
+                frozenset((RetentionPolicy.DELETE, RetentionPolicy.COMPACT)),
+                frozenset((RetentionPolicy.COMPACT,)),
                 frozenset(),
             )
         ),

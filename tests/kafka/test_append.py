@@ -15,17 +15,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fixtures import healthy
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
+from kseg.change.append.reopen import reopen_partition
 from kseg.cli.main import run
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.targets import PartitionTarget
-from kseg.segment.writing.batch_writer import encode_batch
-from kseg.segment.writing.reopen import reopen_partition
-from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
+from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka.appending import differing, kafka_appends
 from tests.kafka.conftest import require_kafka
 from tests.kafka.oracle import Oracle
-from tests.trees import content_of, unchanged
+from tests.support.trees import content_of, unchanged
 
 if TYPE_CHECKING:
     from tests.kafka.scenario import Written

@@ -13,7 +13,7 @@ if "CI" not in os.environ:  # there its absence is an error
 from tests.kafka.broker import Broker
 from tests.kafka.oracle import Oracle
 from tests.kafka.scenario import CODECS, COMPACTED_KEYS, FIRST_MS, SINGLE_TOPICS, Written
-from tests.trees import copy_tree
+from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
 

@@ -16,7 +16,7 @@ from tests.kafka.broker import Consumed
 from tests.kafka.dump_cases import compare, dumpable
 from tests.kafka.oracle import Oracle
 from tests.kafka.scenario import SINGLE_TOPICS, Written
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
 

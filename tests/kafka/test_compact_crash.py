@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from kseg.change.plan.content import Fresh, Made
+from kseg.change.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
+from kseg.change.run.prepared import Prepared
+from kseg.compaction.cleaner.compact import carry_out, prepare
 from kseg.compaction.cleaner.options import CompactOptions
-from kseg.compaction.cleaner.work import carry_out, prepare
+from kseg.jobs.events import Event
 from kseg.segment import layout as L
-from kseg.segment.apply.prepared import Prepared
-from kseg.segment.events import Event
 from kseg.segment.partition.names import Role, parse_file_name
-from kseg.segment.plan.pieces import Fresh, Made
-from kseg.segment.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
-from kseg.segment.targets import PartitionTarget
 from tests.kafka.cleaning import config_of, random_case, records_of
 from tests.kafka.oracle import Oracle
 

@@ -22,7 +22,7 @@ from kseg.segment.sidecar.checkpoint import (
     with_offsets,
 )
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
-from tests.trees import copy_tree
+from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
 

@@ -10,7 +10,7 @@ import pytest
 from bench import corpus
 from tests.kafka.conftest import require_kafka
 from tests.kafka.oracle import Oracle
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
 

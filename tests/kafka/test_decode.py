@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kseg.segment.columns import Columns
-from kseg.segment.java.output import decode_utf8
-from kseg.segment.kernel import records as R
+from kseg.segment.header_tables import Columns
+from kseg.segment.java.java_output import decode_utf8
+from kseg.segment.kernel import record_walk as R
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from tests.kafka.oracle import Oracle
-from tests.segment.bodies import CASES, Case, sealed
+from tests.support.raw_batches import CASES, Case, sealed
 
 pytestmark = pytest.mark.kafka
 shared_oracle = settings(

@@ -12,7 +12,7 @@ import pytest
 from kseg.cli.main import run
 from tests.kafka.dump_cases import LOG_FLAGS, compare, dumpable, hurt_copies, our_text
 from tests.kafka.oracle import Oracle
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
 

@@ -12,20 +12,20 @@ if "CI" not in os.environ:  # there its absence is an error
 
 from confluent_kafka.admin import AdminClient
 
+from kseg.change.apply.executor import Applied, apply_plan
+from kseg.change.apply.lock import locked
+from kseg.change.apply.unfinished import half_done
+from kseg.change.plan.content import Fresh
+from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.steps import Plan, Remove, Step, Write
 from kseg.cli.main import run
-from kseg.segment.apply.executor import Applied, apply_plan
-from kseg.segment.apply.lock import locked
-from kseg.segment.apply.settle import half_done
 from kseg.segment.errors import Refused
-from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Fresh
-from kseg.segment.plan.steps import Plan, Remove, Step, Write
 from tests.kafka.broker import Broker, BrokerFailed
 from tests.kafka.conftest import require_kafka
-from tests.segment.disks import QuickDisk, Stopped, StoppingDisk
-from tests.segment.seating import attempt, child
-from tests.segment.seating import run as run_of
-from tests.trees import differences, tree_state
+from tests.support.failing_disks import QuickDisk, Stopped, StoppingDisk
+from tests.support.lock_holders import attempt, child
+from tests.support.lock_holders import run as run_of
+from tests.support.trees import differences, tree_state
 
 pytestmark = pytest.mark.kafka
 

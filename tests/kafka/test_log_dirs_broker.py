@@ -14,7 +14,7 @@ if "CI" not in os.environ:  # there its absence is an error
 
 from kseg.cli.main import run
 from tests.kafka.broker import Broker, BrokerFailed
-from tests.trees import copy_tree
+from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
 

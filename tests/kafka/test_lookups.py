@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from fixtures import diseases, healthy
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.targets import FileTarget
-from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
+from kseg.segment.partition.targets import FileTarget
 from tests.kafka.oracle import Oracle
-from tests.segment.asking import ask, fetch
-from tests.trees import unchanged
+from tests.support.run_commands import ask, fetch
+from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
 

@@ -13,7 +13,7 @@ if "CI" not in os.environ:  # there its absence is an error
 from tests.kafka.broker import Broker, BrokerFailed
 from tests.kafka.killed import TOPICS, Killed
 from tests.kafka.recovering import hurt, recover, recovered_lines
-from tests.trees import copy_tree, unchanged
+from tests.support.trees import copy_tree, unchanged
 
 pytestmark = pytest.mark.kafka
 

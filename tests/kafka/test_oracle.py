@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.oracle import DumpAnswer, Oracle
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
 

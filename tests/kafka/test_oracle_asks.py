@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.oracle import KafkaRaised, Oracle
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
 

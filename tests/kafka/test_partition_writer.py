@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fixtures import healthy
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.writing.batch_writer import encode_batch
-from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from tests.kafka.appending import differing, kafka_appends
 from tests.kafka.oracle import Oracle
-from tests.trees import content_of
+from tests.support.trees import content_of
 
 pytestmark = pytest.mark.kafka
 WEEK_MS = 604_800_000

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kseg.segment.writing.partitioner import partition_for_key
+from kseg.segment.encoding.partitioner import partition_for_key
 from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka

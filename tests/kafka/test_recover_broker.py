@@ -21,7 +21,7 @@ from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.killed import TOPICS, Killed
 from tests.kafka.recovering import hurt, recover, recovered_lines
-from tests.trees import copy_tree
+from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from kseg.change.plan.content import Content, Fresh, Span
+from kseg.change.plan.directory_image import DirectoryImage, steps_between
+from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.steps import Remove, Rename, Truncate, Write
 from kseg.recovery.loading.loader import load_as_broker
 from kseg.recovery.policy import Repair
-from kseg.segment.plan.image import DirectoryImage, steps_between
-from kseg.segment.plan.inputs import inputs_of
-from kseg.segment.plan.pieces import Content, Fresh, Span
-from kseg.segment.plan.steps import Remove, Rename, Truncate, Write
 from tests.kafka.oracle import KafkaRaised, Oracle
 from tests.kafka.random_directories import Case, random_case
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
 COUNT = int(os.environ.get("KSEG_DIRECTORIES", "150"))

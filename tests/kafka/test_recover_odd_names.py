@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from fixtures import healthy
+from kseg.change.plan.inputs import inputs_of
 from kseg.recovery.loading.loader import load_as_broker
 from kseg.recovery.policy import Circumstances
-from kseg.segment.plan.inputs import inputs_of
 from tests.kafka.oracle import KafkaRaised, Oracle
-from tests.recovery.judging import NOW_MS, judge
-from tests.recovery.salvaging import SETTINGS, is_at_peace, plan
+from tests.support.salvage_helpers import SETTINGS, is_at_peace, plan
+from tests.support.verify_helpers import NOW_MS, judge
 
 pytestmark = pytest.mark.kafka
 

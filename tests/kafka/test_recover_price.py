@@ -17,7 +17,7 @@ from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from kseg.segment.crc import crc32c
 from tests.kafka.oracle import KafkaRaised, Oracle
-from tests.recovery.judging import NOW_MS
+from tests.support.verify_helpers import NOW_MS
 
 pytestmark = pytest.mark.kafka
 

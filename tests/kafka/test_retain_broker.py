@@ -16,7 +16,7 @@ if "CI" not in os.environ:  # there its absence is an error
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.recovering import recovered_lines
-from tests.trees import copy_tree
+from tests.support.trees import copy_tree
 
 if TYPE_CHECKING:
     from tests.kafka.scenario import Written

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from kseg.compaction.retention.whole import Run
-from kseg.compaction.retention.work import retain
-from kseg.segment.events import Failure, Row
+from kseg.compaction.retention.retain import retain
+from kseg.compaction.retention.run import RetainRun
+from kseg.jobs.events import Failure, Row
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
-from kseg.segment.targets import PartitionTarget
 from tests.kafka.oracle import Oracle
 from tests.kafka.retentions import Retention, kafka_steps, random_retention
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
 COUNT = int(os.environ.get("KSEG_RETENTIONS", "100"))
@@ -51,7 +51,7 @@ def by_kseg(case: Retention, number: int, apply: bool) -> dict[str, Any]:
     """The result row of one round, its checkpoints written."""
     options = replace(case.rounds[number], apply=apply, run_id=f"round-{number}" if apply else "")
     target = PartitionTarget(str(case.partition), str(case.log_dir))
-    run = Run(options)
+    run = RetainRun(options)
     with run.held([target]):
         events = list(run.through(retain(target, options)))
     failures = [event.sentence for event in events if isinstance(event, Failure)]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from kseg.change.plan.content import Fresh
+from kseg.change.plan.steps import Plan, Rename, Write
 from kseg.compaction.retention.options import Limits, RetainOptions
-from kseg.compaction.retention.work import prepare
-from kseg.segment.plan.pieces import Fresh
-from kseg.segment.plan.steps import Plan, Rename, Write
-from kseg.segment.targets import PartitionTarget
-from tests.compaction.retaining import NOW, Part, bases, lay
+from kseg.compaction.retention.retain import prepare
+from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka.oracle import Oracle
+from tests.support.retain_helpers import NOW, Part, bases, lay
 
 pytestmark = pytest.mark.kafka
 

@@ -13,11 +13,11 @@ import pytest
 
 from fixtures import healthy
 from tests.kafka.oracle import KafkaRaised, Oracle
-from tests.recovery.judging import NOW_MS
-from tests.recovery.salvage_cases import CASES
-from tests.recovery.salvaging import all_batches, lay_down, logs, offsets, plan
-from tests.recovery.test_salvage_random import FIRST_SEED
-from tests.recovery.test_salvage_random import hurt as damage
+from tests.recovery.salvage.test_salvage_random import FIRST_SEED
+from tests.recovery.salvage.test_salvage_random import hurt as damage
+from tests.support.salvage_cases import CASES
+from tests.support.salvage_helpers import all_batches, lay_down, logs, offsets, plan
+from tests.support.verify_helpers import NOW_MS
 
 pytestmark = pytest.mark.kafka
 
@@ -132,7 +132,7 @@ def test_a_batch_that_no_load_survives_stays_and_is_named(oracle: Oracle, tmp_pa
 
 
 def test_what_is_left_of_random_damage_is_loaded(oracle: Oracle, partition: Path, tmp_path: Path) -> None:
-    """The damages of tests/recovery/test_salvage_random.py, every third on a log of old formats."""
+    """The damages of tests/recovery/salvage/test_salvage_random.py, every third on a log of old formats."""
     old = healthy.mixed_partition(tmp_path / "gates.old-0")
     for seed in range(FIRST_SEED, FIRST_SEED + RANDOM_DAMAGES):
         source = old if seed % 3 == 0 else partition

@@ -19,7 +19,7 @@ from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
 from tests.kafka.recovering import recover
-from tests.trees import copy_tree
+from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
 

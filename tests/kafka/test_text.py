@@ -6,11 +6,11 @@ from array import array
 
 import pytest
 
-from kseg.segment.java.output import decode_utf8
-from kseg.segment.kernel import records, text
-from kseg.segment.kernel.walk import walk
+from kseg.segment.java.java_output import decode_utf8
+from kseg.segment.kernel import dump_text, record_walk
+from kseg.segment.kernel.batch_walk import walk
 from tests.kafka.oracle import Oracle
-from tests.segment.bodies import record, sealed
+from tests.support.raw_batches import record, sealed
 
 pytestmark = pytest.mark.kafka
 
@@ -25,13 +25,13 @@ def by_the_kernel(value: bytes) -> bytes:
     """The value as a dump prints it."""
     data = sealed(record(0, key=None, value=value), 1)
     batches, cells = array("q", bytes(8 * 15)), array("q", bytes(8 * 12))
-    at, state = array("q", [0, 0]), array("q", bytes(8 * records.STATE_WIDTH))
+    at, state = array("q", [0, 0]), array("q", bytes(8 * record_walk.STATE_WIDTH))
     walk(data, len(data), memoryview(batches), 1, memoryview(at))
-    records.read_plain(data, 0, memoryview(batches), 1, memoryview(cells), 1, memoryview(state))
+    record_walk.read_plain(data, 0, memoryview(batches), 1, memoryview(cells), 1, memoryview(state))
     out = bytearray(1000 + 4 * len(value))
     at[0] = at[1] = 0
-    flags = text.DEEP | text.CONTENTS
-    end = text.format_lines(
+    flags = dump_text.DEEP | dump_text.CONTENTS
+    end = dump_text.format_lines(
         data, memoryview(batches), 1, 0, memoryview(cells), 1, 1, flags, out, 0, memoryview(at)
     )
     return bytes(out[:end]).partition(b" payload: ")[2].removesuffix(b"\n")

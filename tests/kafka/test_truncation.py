@@ -8,9 +8,9 @@ import pytest
 
 from fixtures.healthy import T0
 from kseg.segment import layout as L
-from kseg.segment.writing.batch_writer import encode_batch
+from kseg.segment.encoding.batch import encode_batch
 from tests.kafka.oracle import Oracle
-from tests.recovery.loading import INTERVAL_BYTES, data, load, log_file, partition, remove
+from tests.support.load_helpers import INTERVAL_BYTES, data, load, log_file, partition, remove
 
 pytestmark = pytest.mark.kafka
 

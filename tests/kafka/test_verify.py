@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.recovery.judging import judge
+from tests.support.verify_helpers import judge
 
 if TYPE_CHECKING:
     from tests.kafka.scenario import Written

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kseg.segment import layout as L
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.errors import UsageError
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.writing.batch_writer import encode_batch
 from tests.kafka.oracle import KafkaRaised, Oracle
 
 pytestmark = pytest.mark.kafka

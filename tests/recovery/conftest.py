@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import healthy
-from tests.trees import copy_tree, unchanged
+from tests.support.trees import copy_tree, unchanged
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.kernel import bad_pages
 from tests.bad_sectors import BadSectors, bad_sectors
-from tests.segment.plain_reader import batches
+from tests.support.reference_reader import batches
 
 CASES = int(os.environ.get("KSEG_BAD_SECTOR_RUNS", "8"))
 SEED = int(os.environ.get("KSEG_BAD_SECTOR_RUNS_SEED", "1"))

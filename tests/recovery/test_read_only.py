@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
-from tests.changing import NOW, hurt_logs
-from tests.dying_disk import DyingDisk, dying_disk
-from tests.trees import tree_state
+from tests.support.bad_sectors import DyingDisk, dying_disk
+from tests.support.change_cases import NOW, hurt_logs
+from tests.support.trees import tree_state
 
 LOG = f"{0:020}.log"
 READ_ONLY = os.strerror(errno.EROFS)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.dying_disk import DyingDisk, dying_disk
+from tests.support.bad_sectors import DyingDisk, dying_disk
 
 Done = subprocess.CompletedProcess[str]
 LOG = "00000000000000000000.log"
@@ -276,8 +276,8 @@ def test_a_file_that_is_cut_off_while_it_is_mapped(tmp_path: Path) -> None:
 
 HANDED_OVER = """
 import os, sys
-from kseg.segment.apply.growing import LogFile
-from kseg.segment.apply.scratch import ScratchFile
+from kseg.change.apply.append_files import LogFile
+from kseg.change.apply.scratch_file import ScratchFile
 from kseg.segment.errors import Refused
 from kseg.segment.files import MappedFile, NewFile
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment import crc
+from tests.support.paths import ROOT
 
 CASTAGNOLI_REFLECTED = 0x82F63B78
 BINDINGS = [
@@ -76,7 +77,7 @@ def test_the_fallback_is_taken_when_a_library_is_missing() -> None:
         "assert crc.BACKEND == {'crc32c': 'crcmod', 'crc32': 'zlib'}, crc.BACKEND\n"
         "assert crc.crc32c(b'123456789') == 0xE3069283\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
 def test_the_module_loads_no_library_until_asked() -> None:
@@ -87,7 +88,7 @@ def test_the_module_loads_no_library_until_asked() -> None:
         "assert 'isal' not in sys.modules\n"
         "assert 'importlib.metadata' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
 def test_the_backend_is_named() -> None:

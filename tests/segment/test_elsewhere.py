@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from kseg.segment.apply.elsewhere import pointer_name, read_pointer
-from kseg.segment.apply.executor import apply_plan
-from kseg.segment.apply.guard import Guard
-from kseg.segment.apply.journal import Place, State
-from kseg.segment.apply.journals import journals_in, unfinished_in
-from kseg.segment.apply.settle import half_done, half_done_findings, refuse_half_done, settle
-from kseg.segment.apply.undo import undo
-from kseg.segment.apply.work import undo_journal
+from kseg.change.apply.append_journal import Guard
+from kseg.change.apply.elsewhere import pointer_name, read_pointer
+from kseg.change.apply.executor import apply_plan
+from kseg.change.apply.journal import JournalPlace, JournalState
+from kseg.change.apply.journal_scan import journals_in, unfinished_in
+from kseg.change.apply.undo import undo
+from kseg.change.apply.undo_command import undo_journal
+from kseg.change.apply.unfinished import half_done, half_done_findings, refuse_half_done, settle
+from kseg.jobs.events import Failure, Row
 from kseg.segment.errors import Refused
-from kseg.segment.events import Failure, Row
-from tests.segment.changes import CASES, COMMAND, EPOCHS, ID, INDEX, LATER, LOG_9, PARTITION, Case
-from tests.segment.disks import QuickDisk, Stopped, StoppingDisk, held
+from tests.support.failing_disks import QuickDisk, Stopped, StoppingDisk, held
+from tests.support.plan_cases import CASES, COMMAND, EPOCHS, ID, INDEX, LATER, LOG_9, PARTITION, Case
 
 QUICK = QuickDisk()
 CASE = CASES["truncate"]
@@ -91,7 +91,7 @@ def test_a_disk_that_is_not_mounted_is_in_the_way_only_of_what_is_unfinished(tmp
     middle = held(directory)
     around.rename(away)
     (journal,) = unfinished_in(str(directory))
-    assert journal.state is State.OUT_OF_REACH
+    assert journal.state is JournalState.OUT_OF_REACH
     for action in (
         lambda: refuse_half_done(str(directory)),
         lambda: settle(str(directory), COMMAND, QUICK),
@@ -118,13 +118,13 @@ def test_one_that_was_planted_is_followed_nowhere(tmp_path: Path) -> None:
     other = CASE.lay(tmp_path / "two")
     (other / pointer.name.replace(".done", ".open")).touch()
     (journal,) = unfinished_in(str(other))
-    assert journal.state is State.OUT_OF_REACH, "the journal is of another inode"
+    assert journal.state is JournalState.OUT_OF_REACH, "the journal is of another inode"
     # a link on the way
     home = next(around.glob("*/*"))
     home.rename(tmp_path / "victim")
     home.symlink_to(tmp_path / "victim")
     (journal,) = journals_in(str(directory))
-    assert journal.state is State.UNREADABLE and "link" in journal.fault
+    assert journal.state is JournalState.UNREADABLE and "link" in journal.fault
     with pytest.raises(Refused, match="link"):
         undo(journal.place, QUICK)
     assert len(list((tmp_path / "victim").iterdir())) == 1
@@ -209,4 +209,4 @@ def test_an_append_too(tmp_path: Path, apart: bool) -> None:
 
 
 def test_a_place_is_a_value() -> None:
-    assert Place("/d", ID, in_log_dir=False, home="/mnt/kseg-x/d.1").is_flat
+    assert JournalPlace("/d", ID, in_log_dir=False, home="/mnt/kseg-x/d.1").is_flat

@@ -17,7 +17,7 @@ import pytest
 
 from kseg.segment.errors import UsageError
 from kseg.spark import session
-from kseg.spark.cluster import ClusterOptions
+from kseg.spark.options import ClusterOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,9 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.paths import ROOT
+
 _PYSPARK = importlib.util.find_spec("pyspark")
 SPARK_HOME = Path(_PYSPARK.origin).parent if _PYSPARK is not None and _PYSPARK.origin else Path()
-ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"

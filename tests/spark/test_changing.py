@@ -12,9 +12,9 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.partition.names import KSEG_DIRECTORY
-from tests.changing import CHANGINGS, Changing
-from tests.cli.killed_runs import state, undo_all
-from tests.trees import copy_tree
+from tests.support.change_cases import CHANGINGS, Changing
+from tests.support.killed_runs import state, undo_all
+from tests.support.trees import copy_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kseg.segment import fanout
-from kseg.segment.apply.shared import Shared
-from kseg.segment.apply.together import TargetGroup
-from kseg.segment.events import Event
-from kseg.spark import fanout as on_cluster
+from kseg.change.run.pipeline import TargetGroup
+from kseg.change.run.shared_run import Shared
+from kseg.jobs import fanout
+from kseg.jobs.events import Event
+from kseg.spark import cluster_fanout as on_cluster
 from kseg.spark import session
-from kseg.spark.cluster import ClusterOptions
-from tests.changing import CHANGINGS, Changing
-from tests.cli.killed_runs import contents, state, undo_all
-from tests.segment.attempting import GroupWork
-from tests.segment.test_attempts import timeless
+from kseg.spark.options import ClusterOptions
+from tests.change.test_attempts import timeless
 from tests.spark.conftest import CONF, Use
-from tests.spark.mortal import End, Mortal
 from tests.spark.standalone import Standalone
+from tests.support.change_cases import CHANGINGS, Changing
+from tests.support.failing_work import End, Mortal
+from tests.support.killed_runs import contents, state, undo_all
+from tests.support.paths import ROOT
+from tests.support.retried_changes import GroupWork
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 RUN = "20260101T000000Z-00000001"
-ROOT = Path(__file__).resolve().parent.parent.parent
-SHIPPED = ("tests/segment/attempting.py", "tests/segment/disks.py", "tests/spark/mortal.py")
+SHIPPED = (
+    "tests/support/retried_changes.py",
+    "tests/support/failing_disks.py",
+    "tests/support/failing_work.py",
+)
 
 
 @pytest.fixture(params=CHANGINGS)

@@ -17,7 +17,7 @@ import pytest
 
 from kseg import __version__
 from kseg.cli.main import run
-from kseg.spark import shipping
+from kseg.spark import package_shipping
 from tests.spark.conftest import LOCAL, require_spark
 from tests.spark.standalone import SPARK_HOME, Standalone
 
@@ -170,9 +170,9 @@ def _without_kseg() -> dict[str, str]:
 
 def test_the_zip_is_the_whole_package(tmp_path: Path) -> None:
     path = tmp_path / "kseg.zip"
-    shipping.write_zip(str(path))
+    package_shipping.write_zip(str(path))
     script = (
-        "import sys, kseg, kseg.segment.kernel.walk as walk, kseg.recovery.verify.work, kseg.spark.tasks\n"
+        "import sys, kseg, kseg.segment.kernel.batch_walk as walk, kseg.recovery.verify.verify, kseg.spark.scheduling\n"
         "assert kseg.__file__.startswith(sys.argv[1]), kseg.__file__\n"
         "assert walk.__file__.endswith('.py')\n"
     )
@@ -187,14 +187,14 @@ def test_the_zip_is_the_whole_package(tmp_path: Path) -> None:
 
 def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
     """Spark puts shipped zips under `.`; what a task imports later comes from there too."""
-    shipping.write_zip(str(tmp_path / "kseg.zip"))
+    package_shipping.write_zip(str(tmp_path / "kseg.zip"))
     (tmp_path / "elsewhere").mkdir()
     script = (
         "import os, sys\n"
         "sys.path.insert(0, 'kseg.zip')\n"
-        "from kseg.spark.shuffle.plan import stand_in\n"
+        "from kseg.spark.shuffle.task_messages import stand_in\n"
         "stand_in(os.path.abspath('elsewhere'))\n"
-        "import kseg.recovery.verify.work as late\n"
+        "import kseg.recovery.verify.verify as late\n"
         "assert os.path.basename(os.getcwd()) == 'elsewhere' and 'kseg.zip' in late.__file__, late.__file__\n"
         "stand_in(os.path.abspath('nowhere'))\n"
     )
@@ -209,9 +209,9 @@ BLIND = """
 import json, os, sys, tempfile
 from kseg.cli.main import run
 from kseg.spark import session
-from kseg.spark.cluster import ClusterOptions
+from kseg.spark.options import ClusterOptions
 from kseg.spark.source import register
-from kseg.spark.trouble import reason
+from kseg.spark.task_errors import reason
 master, data, checkpoint, out = sys.argv[1:]
 spark = session.get(ClusterOptions(master=master, conf=(("spark.executor.memory", "512m"),)))
 

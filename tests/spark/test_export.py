@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kseg.cli.main import run
-from tests.exports import dumped, exported, files_of, odd_partition, text_of
+from tests.support.expected_exports import dumped, exported, files_of, odd_partition, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,10 +18,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.exports import Told, dumped
 from tests.kafka.jars import MissingTool
 from tests.spark.conftest import require_spark
 from tests.spark.jars import table_jars
+from tests.support.expected_exports import Told, dumped
 
 pytestmark = pytest.mark.spark
 
@@ -133,7 +133,7 @@ def test_an_iceberg_table_on_spark_4_1(capture_small: Path, jars: list[Path], tm
         return [*words, "--output", str(table), str(data)]
 
     def records(spark: str) -> list[tuple[str, int, int]]:
-        code = "import json, sys; from kseg.spark import session; from kseg.spark.cluster import ClusterOptions\n"
+        code = "import json, sys; from kseg.spark import session; from kseg.spark.options import ClusterOptions\n"
         code += "options = ClusterOptions(jars=(sys.argv[1],), conf=(('spark.driver.memory', '1g'),))\n"
         code += "spark = session.get(options); frame = spark.read.format('iceberg').load(sys.argv[2])\n"
         code += (

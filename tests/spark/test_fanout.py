@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kseg.segment import fanout as local
+from kseg.jobs import fanout as local
+from kseg.jobs.events import Advance, Event, Failure, Row, Text
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.events import Advance, Event, Failure, Row, Text
-from kseg.segment.targets import FileTarget
-from kseg.spark import fanout, session, sight, tasks
-from kseg.spark.cluster import ClusterOptions
+from kseg.segment.partition.targets import FileTarget
+from kseg.spark import cluster_fanout, scheduling, session, visibility
+from kseg.spark.options import ClusterOptions
 from tests.spark.standalone import executor_of
-from tests.spark.works import Asked, attempts, echo, moody, shown, wordy
+from tests.support.recording_work import Asked, attempts, echo, moody, shown, wordy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def test_events_come_in_the_order_of_the_targets(
 ) -> None:
     targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(100)))
     finished: list[FileTarget] = []
-    events = list(fanout.run(echo, targets, Asked(str(diary)), CLUSTER, finished.append))
+    events = list(cluster_fanout.run(echo, targets, Asked(str(diary)), CLUSTER, finished.append))
     assert shown(events) == shown(local.run(echo, targets, Asked(str(diary))))
     assert finished == targets
     progress = Counter(event.path for event in events if isinstance(event, Advance))
@@ -59,7 +59,7 @@ def test_events_come_in_the_order_of_the_targets(
 def test_small_targets_make_few_tasks(local_spark: SparkSession, tmp_path: Path, diary: Path) -> None:
     targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(100)))
     tracker = local_spark.sparkContext.statusTracker()
-    list(fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
+    list(cluster_fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
     assert not tracker.getActiveJobsIds()
     processes = {entry.read_text() for entry in diary.iterdir()}
     assert len(processes) == 2  # Python workers are used again
@@ -71,7 +71,7 @@ def test_relative_paths_are_the_drivers(
     files(tmp_path / "in", "a", "b")
     monkeypatch.chdir(tmp_path / "in")
     targets = [FileTarget("a"), FileTarget("b")]
-    assert shown(fanout.run(echo, targets, Asked(str(diary)), CLUSTER)) == shown(
+    assert shown(cluster_fanout.run(echo, targets, Asked(str(diary)), CLUSTER)) == shown(
         local.run(echo, targets, Asked(str(diary)))
     )
     assert attempts(diary, "a") == 2
@@ -82,7 +82,7 @@ def test_what_raises_in_a_target_is_a_failure_as_locally(
 ) -> None:
     targets = files(tmp_path / "in", "well", "refused", "unreadable", "bug", "odd", "end")
     asked = Asked(str(diary))
-    (fine, *others) = shown(fanout.run(moody, targets, asked, CLUSTER))
+    (fine, *others) = shown(cluster_fanout.run(moody, targets, asked, CLUSTER))
     alone = shown(local.run(moody, targets, asked, jobs=2))
     assert [fine, *others] == alone or _without_traces([fine, *others]) == _without_traces(alone)
     assert [each.exit_status for each in others if isinstance(each, Failure)] == [4, 3, 70, 70]
@@ -101,7 +101,7 @@ def test_a_task_that_dies_is_tried_again_and_speaks_once(
     any_spark: SparkSession, tmp_path: Path, diary: Path
 ) -> None:
     targets = files(tmp_path / "in", "first", "fragile", "last")
-    events = shown(fanout.run(moody, targets, Asked(str(diary)), CLUSTER))
+    events = shown(cluster_fanout.run(moody, targets, Asked(str(diary)), CLUSTER))
     assert attempts(diary, "fragile") >= 2
     lines = "".join(f"{name} begins\n{name} ends\n" for name in ("first", "fragile", "last"))
     assert events == [Text(lines.encode())]
@@ -112,7 +112,9 @@ def test_a_target_that_kills_every_worker_is_named_and_the_others_are_done(
 ) -> None:
     targets = files(tmp_path / "in", "first", "deadly", "last")
     finished: list[FileTarget] = []
-    first, failure, last = shown(fanout.run(moody, targets, Asked(str(diary)), CLUSTER, finished.append))
+    first, failure, last = shown(
+        cluster_fanout.run(moody, targets, Asked(str(diary)), CLUSTER, finished.append)
+    )
     assert isinstance(failure, Failure) and failure.path == targets[1].path and failure.exit_status == 3
     assert failure.sentence.startswith(f"the task working on {targets[1].path} failed on the cluster: ")
     assert "Python worker" in failure.sentence and "\n" not in failure.sentence
@@ -130,7 +132,7 @@ def test_a_lost_executor_costs_nothing(cluster_spark: SparkSession, tmp_path: Pa
 
     killer = threading.Thread(target=kill_one)
     killer.start()
-    events = shown(fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER))
+    events = shown(cluster_fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER))
     killer.join()
     assert sum(attempts(diary, target.path) for target in targets) > len(targets)  # some were begun again
     assert events == shown(local.run(echo, targets, Asked(str(diary))))
@@ -147,11 +149,11 @@ def _wait_for_entries(diary: Path, count: int) -> None:
 def test_too_much_for_one_answer_is_fetched_in_pieces(
     any_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "MOST_RESULT_BYTES", 200_000)
-    monkeypatch.setattr(tasks, "CHUNK_BYTES", 20_000)
+    monkeypatch.setattr(scheduling, "MOST_RESULT_BYTES", 200_000)
+    monkeypatch.setattr(scheduling, "CHUNK_BYTES", 20_000)
     targets = files(tmp_path / "in", "one", "two")
     finished: list[FileTarget] = []
-    events = list(fanout.run(wordy, targets, Asked(str(diary)), CLUSTER, finished.append))
+    events = list(cluster_fanout.run(wordy, targets, Asked(str(diary)), CLUSTER, finished.append))
     lines = b"".join(event.data for event in events if isinstance(event, Text)).splitlines()
     assert [line.rsplit(b" ", 1)[0].decode() for line in lines] == [
         f"{name} {line}" for name in ("one", "two") for line in range(1000)
@@ -166,13 +168,13 @@ def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
     local_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A target's answer is about 600 KB when packed: at most 10 may wait or be under way."""
-    monkeypatch.setattr(tasks, "SHARES_PER_CORE", 1000)
-    monkeypatch.setattr(tasks, "MOST_RESULT_BYTES", 1_000_000)
-    monkeypatch.setattr(fanout, "AHEAD_BYTES", 6_000_000)
+    monkeypatch.setattr(scheduling, "SHARES_PER_CORE", 1000)
+    monkeypatch.setattr(scheduling, "MOST_RESULT_BYTES", 1_000_000)
+    monkeypatch.setattr(cluster_fanout, "AHEAD_BYTES", 6_000_000)
     targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(30)))
     taken = 0
     most_ahead = 0
-    for event in fanout.run(wordy, targets, Asked(str(diary)), CLUSTER):
+    for event in cluster_fanout.run(wordy, targets, Asked(str(diary)), CLUSTER):
         if isinstance(event, Row):
             taken += 1
             time.sleep(0.1)  # a slow reader
@@ -187,14 +189,14 @@ def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job for each task, as if they were heavy."""
-    monkeypatch.setattr(fanout, "FLIGHT_BYTES", 0)
+    monkeypatch.setattr(cluster_fanout, "FLIGHT_BYTES", 0)
 
 
 def test_who_leaves_early_leaves_no_job_behind(
     local_spark: SparkSession, tmp_path: Path, diary: Path, one_by_one: None
 ) -> None:
     targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(40)))
-    events = fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER)
+    events = cluster_fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER)
     next(events)
     events.close()  # type: ignore[attr-defined]
     _wait_for_idleness(local_spark)
@@ -205,7 +207,7 @@ def test_ctrl_c_keeps_what_is_done_and_ends_the_jobs(
     local_spark: SparkSession, tmp_path: Path, diary: Path, one_by_one: None
 ) -> None:
     targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(40)))
-    events = fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER)
+    events = cluster_fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER)
 
     def interrupt() -> None:
         _wait_for_entries(diary, 12)
@@ -234,14 +236,14 @@ def test_nodes_that_do_not_see_the_files_are_named(
 ) -> None:
     targets = files(tmp_path / "in", "a")
 
-    def elsewhere(paths: list[str], **told: bool) -> tuple[sight.Landmark, ...]:
-        marks = sight.landmarks(paths, **told)
+    def elsewhere(paths: list[str], **told: bool) -> tuple[visibility.Landmark, ...]:
+        marks = visibility.landmarks(paths, **told)
         (tmp_path / "in" / "a").write_text("another file of this name")
         return marks
 
-    monkeypatch.setattr(fanout, "landmarks", elsewhere)
+    monkeypatch.setattr(cluster_fanout, "landmarks", elsewhere)
     with pytest.raises(UnreadableInput, match=rf"the node \S+ has another {targets[0].path}: every node"):
-        list(fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
+        list(cluster_fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
     assert session.NoCluster.exit_status == 3
     assert not list(diary.iterdir())
 
@@ -249,10 +251,10 @@ def test_nodes_that_do_not_see_the_files_are_named(
 def test_a_file_that_grows_from_nothing_is_still_the_same(tmp_path: Path) -> None:
     (target,) = files(tmp_path, "a")
     Path(target.path).write_bytes(b"")
-    marks = sight.landmarks([target.path])
-    assert sight.unseen(marks) is None
+    marks = visibility.landmarks([target.path])
+    assert visibility.unseen(marks) is None
     Path(target.path).write_bytes(b"the first batch")
-    assert sight.unseen(marks) is None
-    grown = sight.landmarks([target.path])
+    assert visibility.unseen(marks) is None
+    grown = visibility.landmarks([target.path])
     Path(target.path).write_bytes(b"another batch, and longer")
-    assert (blind := sight.unseen(grown)) is not None and blind.words == "has another"
+    assert (blind := visibility.unseen(grown)) is not None and blind.words == "has another"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fixtures import diseases, healthy
+from kseg.jobs import fanout as local
+from kseg.jobs.events import Failure, Row
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.work import verify
-from kseg.segment import fanout as local
-from kseg.segment.events import Failure, Row
+from kseg.recovery.verify.verify import verify
 from kseg.segment.findings import Finding
-from kseg.segment.targets import Expansion, FileTarget, resolve_targets
-from kseg.spark.cluster import ClusterOptions
-from kseg.spark.findings import EVENT_COLUMNS, FINDING_COLUMNS, events, findings
+from kseg.segment.partition.targets import Expansion, FileTarget, resolve_targets
+from kseg.spark.findings_frame import EVENT_COLUMNS, FINDING_COLUMNS, events, findings
+from kseg.spark.options import ClusterOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

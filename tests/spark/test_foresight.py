@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from fixtures import diseases
+from kseg.change.append.partition_writer import PartitionWriter
+from kseg.jobs import fanout as local
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.work import verify
-from kseg.segment import fanout as local
+from kseg.recovery.verify.verify import verify
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.targets import PartitionTarget
-from kseg.segment.writing.segment_writer import PartitionWriter
-from kseg.spark import fanout, session, tasks
-from kseg.spark.cluster import ClusterOptions
-from tests.spark.pretended import Pretended
-from tests.spark.works import shown
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.spark import cluster_fanout, scheduling, session
+from kseg.spark.options import ClusterOptions
+from tests.support.fake_spark import Pretended
+from tests.support.recording_work import shown
 
 OPTIONS = VerifyOptions(level="deep", now_ms=1)
 
@@ -25,9 +25,9 @@ OPTIONS = VerifyOptions(level="deep", now_ms=1)
 @pytest.fixture
 def context(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     pretended = Pretended()
-    monkeypatch.setattr(fanout, "ready", lambda _cluster, _say: pretended)
-    monkeypatch.setattr(tasks, "PIECE_BYTES", 50_000)
-    monkeypatch.setattr(tasks, "LEAST_FORESEEN_BYTES", 200_000)
+    monkeypatch.setattr(cluster_fanout, "ready", lambda _cluster, _say: pretended)
+    monkeypatch.setattr(scheduling, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(scheduling, "LEAST_FORESEEN_BYTES", 200_000)
     return pretended
 
 
@@ -42,13 +42,13 @@ def skewed(tmp_path: Path) -> list[PartitionTarget]:
     return [PartitionTarget(str(tmp_path / f"orders-{number}")) for number in range(10)]
 
 
-def described(targets: list[PartitionTarget]) -> tasks.Run[PartitionTarget, VerifyOptions]:
-    return fanout.described(verify, targets, OPTIONS)
+def described(targets: list[PartitionTarget]) -> scheduling.TaskRun[PartitionTarget, VerifyOptions]:
+    return cluster_fanout.described(verify, targets, OPTIONS)
 
 
 def test_the_heavy_partition_leaves_no_straggler(skewed: list[PartitionTarget], context: Pretended) -> None:
-    units = tasks.weigh(skewed)
-    looks = tasks.foresights(described(skewed), units, 2)
+    units = scheduling.weigh(skewed)
+    looks = scheduling.foresights(described(skewed), units, 2)
     loads = [sum(part.stop - part.start for _, part in look.parts) for look in looks]
     assert len(looks) >= 6 and max(loads) < sum(loads) / 4
     assert {number for look in looks for number, _ in look.parts} == {9}
@@ -59,8 +59,8 @@ def test_even_partitions_and_one_core_need_no_foresight(
     skewed: list[PartitionTarget], context: Pretended
 ) -> None:
     run = described(skewed)
-    assert tasks.foresights(run, tasks.weigh(skewed[:9]), 2) == []
-    assert tasks.foresights(run, tasks.weigh(skewed), 1) == []
+    assert scheduling.foresights(run, scheduling.weigh(skewed[:9]), 2) == []
+    assert scheduling.foresights(run, scheduling.weigh(skewed), 1) == []
 
 
 @pytest.mark.parametrize("disease", [None, diseases.bad_crc, diseases.undecodable_batch, diseases.torn_tail])
@@ -68,7 +68,7 @@ def test_nobody_can_tell(skewed: list[PartitionTarget], context: Pretended, dise
     if callable(disease):
         disease(next(Path(skewed[9].path).glob("*.log")))
     alone = shown(local.run(verify, skewed, OPTIONS))
-    assert shown(fanout.run(verify, skewed, OPTIONS, ClusterOptions())) == alone
+    assert shown(cluster_fanout.run(verify, skewed, OPTIONS, ClusterOptions())) == alone
     assert context.tasks[0] >= 6  # the job that looks ahead
 
 
@@ -78,7 +78,7 @@ def test_a_foresight_that_fails_costs_only_time(
     def fail(*_given: object) -> None:
         raise ValueError("nobody foresaw this")
 
-    monkeypatch.setattr("kseg.recovery.verify.beforehand.claim", fail)
+    monkeypatch.setattr("kseg.recovery.verify.precheck.claim", fail)
     monkeypatch.setattr(session, "is_over", lambda _context: False)
     alone = shown(local.run(verify, skewed, OPTIONS))
-    assert shown(fanout.run(verify, skewed, OPTIONS, ClusterOptions())) == alone
+    assert shown(cluster_fanout.run(verify, skewed, OPTIONS, ClusterOptions())) == alone

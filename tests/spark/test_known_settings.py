@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kseg.change.run.pipeline import groups_of
 from kseg.cli.main import run
 from kseg.cli.topic_evidence import Asked, topic_settings
 from kseg.compaction.retention.options import Limits, RetainOptions
-from kseg.compaction.retention.work import retain_group
-from kseg.segment.apply.together import groups_of
-from kseg.segment.targets import resolve_targets
-from kseg.spark import fanout, tasks
+from kseg.compaction.retention.retain import retain_group
+from kseg.segment.partition.targets import resolve_targets
+from kseg.spark import cluster_fanout, scheduling
 from tests.cli.test_known_topics import STRAYS
-from tests.trees import unchanged
+from tests.support.trees import unchanged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,8 +61,8 @@ def test_a_task_gets_what_it_needs(capture_small: Path) -> None:
     topics, _ = topic_settings(targets, Asked())
     options = RetainOptions(limits=Limits(), now_ms=0, topics=topics)
     groups = groups_of(targets, len(targets))
-    described = fanout.described(retain_group, groups, options)
-    for group, unit in zip(groups, tasks.weigh(groups, None), strict=True):
-        given = tasks.narrowed(described, (unit,)).options.topics
+    described = cluster_fanout.described(retain_group, groups, options)
+    for group, unit in zip(groups, scheduling.weigh(groups, None), strict=True):
+        given = scheduling.narrowed(described, (unit,)).options.topics
         assert given is not None and list(given) == [target.path for target in group.targets]
         assert pickle.loads(pickle.dumps(given)) == given

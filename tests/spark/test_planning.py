@@ -9,17 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from kseg.segment.dump.options import DumpOptions
-from kseg.segment.dump.work import Dump
-from kseg.segment.events import Event
+from kseg.change.append.partition_writer import PartitionWriter
+from kseg.inspection.dump.dump import Dump
+from kseg.inspection.dump.options import DumpOptions
+from kseg.inspection.record_filter import Selection
+from kseg.jobs.events import Event
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.selection import Selection
-from kseg.segment.targets import Expansion, FileTarget, PartitionTarget, resolve_targets
-from kseg.segment.writing.segment_writer import PartitionWriter
-from kseg.spark import errands, fanout, tasks
-from kseg.spark.cluster import ClusterOptions
-from kseg.spark.listing import lister
-from tests.spark.pretended import Pretended
+from kseg.segment.partition.targets import Expansion, FileTarget, PartitionTarget, resolve_targets
+from kseg.spark import cluster_fanout, path_probes, scheduling
+from kseg.spark.options import ClusterOptions
+from kseg.spark.task_listing import lister
+from tests.support.fake_spark import Pretended
 
 MIB = 1024 * 1024
 
@@ -41,7 +41,7 @@ def sparse(directory: Path, *sizes_bytes: int) -> list[FileTarget]:
 
 def test_each_target_is_in_one_group_and_all_stay_in_order(tmp_path: Path) -> None:
     targets = sparse(tmp_path, *(n * 100_000 for n in range(100)))
-    groups = tasks.plan(nothing, tasks.weigh(targets), None, 4)
+    groups = scheduling.plan(nothing, scheduling.weigh(targets), None, 4)
     assert [unit.number for group in groups for unit in group] == list(range(100))
     assert [unit.target for group in groups for unit in group] == targets
 
@@ -49,21 +49,23 @@ def test_each_target_is_in_one_group_and_all_stay_in_order(tmp_path: Path) -> No
 def test_there_are_never_more_tasks_than_a_driver_can_hand_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    targets = sparse(tmp_path, *[tasks.MOST_SHARE_BYTES] * 400)
-    assert len(tasks.plan(nothing, tasks.weigh(targets), None, 4)) == 400
-    monkeypatch.setattr(tasks, "MOST_SHARES", 50)
-    assert 25 <= len(tasks.plan(nothing, tasks.weigh(targets), None, 4)) <= 50
+    targets = sparse(tmp_path, *[scheduling.MOST_SHARE_BYTES] * 400)
+    assert len(scheduling.plan(nothing, scheduling.weigh(targets), None, 4)) == 400
+    monkeypatch.setattr(scheduling, "MOST_SHARES", 50)
+    assert 25 <= len(scheduling.plan(nothing, scheduling.weigh(targets), None, 4)) <= 50
 
 
 def test_small_targets_share_tasks_by_bytes(tmp_path: Path) -> None:
     targets = sparse(tmp_path, *[10_000] * 2000)
-    groups = tasks.plan(nothing, tasks.weigh(targets), None, 4)
-    assert len(groups) == 4 * tasks.SHARES_PER_CORE
+    groups = scheduling.plan(nothing, scheduling.weigh(targets), None, 4)
+    assert len(groups) == 4 * scheduling.SHARES_PER_CORE
     assert {len(group) for group in groups} == {2000 // len(groups)}
 
 
 def test_few_targets_get_a_task_each(tmp_path: Path) -> None:
-    assert [len(group) for group in tasks.plan(nothing, tasks.weigh(sparse(tmp_path, 5, 5, 5)), None, 8)] == [
+    assert [
+        len(group) for group in scheduling.plan(nothing, scheduling.weigh(sparse(tmp_path, 5, 5, 5)), None, 8)
+    ] == [
         1,
         1,
         1,
@@ -72,26 +74,26 @@ def test_few_targets_get_a_task_each(tmp_path: Path) -> None:
 
 def test_a_heavy_target_does_not_drag_small_ones_along(tmp_path: Path) -> None:
     targets = sparse(tmp_path, *[10_000] * 50, 900 * MIB, *[10_000] * 50)
-    groups = tasks.plan(nothing, tasks.weigh(targets), None, 2)
+    groups = scheduling.plan(nothing, scheduling.weigh(targets), None, 2)
     (heavy,) = (group for group in groups if any(unit.number == 50 for unit in group))
     assert len(heavy) == 1
 
 
 def test_no_task_has_more_than_so_many_bytes_of_several_targets(tmp_path: Path) -> None:
-    groups = tasks.plan(nothing, tasks.weigh(sparse(tmp_path, *[100 * MIB] * 200)), None, 1)
+    groups = scheduling.plan(nothing, scheduling.weigh(sparse(tmp_path, *[100 * MIB] * 200)), None, 1)
     loads = [sum(unit.weight_bytes for unit in group) for group in groups]
-    assert max(loads) <= tasks.MOST_SHARE_BYTES * 1.2
+    assert max(loads) <= scheduling.MOST_SHARE_BYTES * 1.2
     assert len(groups) > 60
 
 
 def test_what_cannot_be_read_has_a_task_all_the_same(tmp_path: Path) -> None:
-    groups = tasks.plan(nothing, tasks.weigh([FileTarget(str(tmp_path / "absent.log"))]), None, 2)
+    groups = scheduling.plan(nothing, scheduling.weigh([FileTarget(str(tmp_path / "absent.log"))]), None, 2)
     assert [unit.weight_bytes for group in groups for unit in group] == [0]
 
 
 def test_directories_weigh_what_lies_in_them(tmp_path: Path) -> None:
     sparse(tmp_path, 3000, 4000)
-    ((unit,),) = tasks.plan(nothing, tasks.weigh([PartitionTarget(str(tmp_path))]), None, 2)
+    ((unit,),) = scheduling.plan(nothing, scheduling.weigh([PartitionTarget(str(tmp_path))]), None, 2)
     assert unit.weight_bytes == 7000
 
 
@@ -118,9 +120,11 @@ def batch_starts(log: Path) -> set[int]:
 
 
 def test_a_large_log_is_cut_at_batches_by_its_index(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "PIECE_BYTES", 200_000)
+    monkeypatch.setattr(scheduling, "PIECE_BYTES", 200_000)
     (log,) = large.glob("*.log")
-    groups = tasks.plan(Dump(), tasks.weigh([FileTarget(str(log))]), DumpOptions(print_data_log=True), 2)
+    groups = scheduling.plan(
+        Dump(), scheduling.weigh([FileTarget(str(log))]), DumpOptions(print_data_log=True), 2
+    )
     units = [unit for group in groups for unit in group]
     size_bytes = log.stat().st_size
     assert len(units) == round(size_bytes / 200_000)
@@ -136,12 +140,12 @@ def test_a_large_log_is_cut_at_batches_by_its_index(large: Path, monkeypatch: py
 def test_a_skewed_directory_leaves_no_straggler_when_it_can_be_cut(
     large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "PIECE_BYTES", 200_000)
+    monkeypatch.setattr(scheduling, "PIECE_BYTES", 200_000)
     (log,) = large.glob("*.log")
     targets = [FileTarget(str(log)), *sparse(tmp_path, *[1000] * 20)]
     loads = [
         sum(unit.weight_bytes for unit in group)
-        for group in tasks.plan(Dump(), tasks.weigh(targets), DumpOptions(deep_iteration=True), 2)
+        for group in scheduling.plan(Dump(), scheduling.weigh(targets), DumpOptions(deep_iteration=True), 2)
     ]
     assert max(loads) < sum(loads) / 4  # twice as many tasks as cores could be kept busy by the one log
 
@@ -158,9 +162,9 @@ def test_a_skewed_directory_leaves_no_straggler_when_it_can_be_cut(
 def test_what_hangs_on_what_came_before_stays_whole(
     large: Path, options: DumpOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "PIECE_BYTES", 200_000)
+    monkeypatch.setattr(scheduling, "PIECE_BYTES", 200_000)
     (log,) = large.glob("*.log")
-    ((unit,),) = tasks.plan(Dump(), tasks.weigh([FileTarget(str(log))]), options, 2)
+    ((unit,),) = scheduling.plan(Dump(), scheduling.weigh([FileTarget(str(log))]), options, 2)
     assert unit.start is None and unit.is_last
 
 
@@ -170,9 +174,9 @@ def test_what_hangs_on_what_came_before_stays_whole(
 @pytest.fixture
 def context(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     pretended = Pretended()
-    monkeypatch.setattr(fanout, "ready", lambda _cluster, _say: pretended)
-    monkeypatch.setattr(errands, "FEW", 5)
-    monkeypatch.setattr(errands, "LOOKS_PER_TASK", 4)
+    monkeypatch.setattr(cluster_fanout, "ready", lambda _cluster, _say: pretended)
+    monkeypatch.setattr(path_probes, "FEW", 5)
+    monkeypatch.setattr(path_probes, "LOOKS_PER_TASK", 4)
     return pretended
 
 
@@ -202,12 +206,15 @@ def test_many_directories_are_listed_by_a_job(
 
 def test_many_targets_are_weighed_by_a_job(tmp_path: Path, context: Pretended) -> None:
     targets = [PartitionTarget(path) for path in crowd(tmp_path / "data", 10)]
-    assert list(fanout.run(nothing, targets, None, ClusterOptions())) == []
+    assert list(cluster_fanout.run(nothing, targets, None, ClusterOptions())) == []
     assert context.tasks[0] == 3
     look = partial(
-        errands.by_tasks, cast("Any", context), fanout.described(nothing, targets, None), tasks.weights
+        path_probes.by_tasks,
+        cast("Any", context),
+        cluster_fanout.described(nothing, targets, None),
+        scheduling.weights,
     )
-    assert tasks.weigh(targets, look) == tasks.weigh(targets)
+    assert scheduling.weigh(targets, look) == scheduling.weigh(targets)
 
 
 def test_a_partition_that_cannot_be_listed_stands_for_itself(tmp_path: Path, context: Pretended) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from fixtures import healthy
 from kseg.segment.errors import UnreadableInput
-from kseg.spark import session, sight
+from kseg.spark import session, visibility
 from kseg.spark.session import NoCluster
 
 
@@ -74,43 +74,43 @@ def test_other_masters_are_left_to_spark(master: str) -> None:
 
 def test_a_directory_that_is_not_that_of_the_driver(tmp_path: Path) -> None:
     home = healthy.log_dir(tmp_path / "data")
-    seen = sight.outlook(str(home))
-    sight.check_outlook(seen)
+    seen = visibility.outlook(str(home))
+    visibility.check_outlook(seen)
     (home / "later-0").mkdir()
     shutil.rmtree(home / "metro-0")
-    sight.check_outlook(seen)  # a broker at work
+    visibility.check_outlook(seen)  # a broker at work
     home.rename(tmp_path / "elsewhere")
     with pytest.raises(
         UnreadableInput, match=f"the node .* does not see {home}: every node must see the same"
     ):
-        sight.check_outlook(seen)
+        visibility.check_outlook(seen)
     home.mkdir()
     with pytest.raises(UnreadableInput, match=f"the node .* does not see {home}/"):
-        sight.check_outlook(seen)
+        visibility.check_outlook(seen)
 
 
 def test_a_directory_that_is_to_be_made(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / ".kseg").mkdir()
-    seen = sight.outlook(str(tmp_path / "shared" / "new" / "data"))
-    assert seen == sight.Outlook(str(tmp_path / "shared"), ())
-    sight.check_outlook(seen)
+    seen = visibility.outlook(str(tmp_path / "shared" / "new" / "data"))
+    assert seen == visibility.Outlook(str(tmp_path / "shared"), ())
+    visibility.check_outlook(seen)
     shutil.rmtree(tmp_path / "shared")
     with pytest.raises(UnreadableInput, match="does not see"):
-        sight.check_outlook(seen)
+        visibility.check_outlook(seen)
 
 
 def test_another_file_under_the_same_name(tmp_path: Path) -> None:
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(b"one" * 100)
-    mark = sight.landmark(str(log))
+    mark = visibility.landmark(str(log))
     log.write_bytes(b"one" * 200)
-    sight.check_landmark(mark)  # it has grown
+    visibility.check_landmark(mark)  # it has grown
     log.write_bytes(b"two" * 200)
     with pytest.raises(UnreadableInput, match=r"the node .* has another"):
-        sight.check_landmark(mark)
+        visibility.check_landmark(mark)
     log.unlink()
-    sight.check_landmark(mark)  # retention
+    visibility.check_landmark(mark)  # retention
 
 
 def test_overwrite_names_the_partitions_that_it_leaves_empty(
@@ -118,7 +118,7 @@ def test_overwrite_names_the_partitions_that_it_leaves_empty(
 ) -> None:
     pa = pytest.importorskip("pyarrow")
     types = pytest.importorskip("pyspark.sql.types")
-    from kseg.spark.source.writer import KafkaLogWriter
+    from kseg.spark.source.write.writer import KafkaLogWriter
 
     schema = types.StructType(
         [types.StructField("value", types.StringType()), types.StructField("partition", types.IntegerType())]

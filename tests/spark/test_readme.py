@@ -14,6 +14,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.spark.conftest import LOCAL, Use
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from tests.spark.standalone import Standalone
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def example(page: str, heading: str, language: str) -> str:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 PROGRAM = """
 import json, os, sys
 from kseg.spark import session
-from kseg.spark.cluster import ClusterOptions
+from kseg.spark.options import ClusterOptions
 spark = session.get(ClusterOptions(master=sys.argv[1], conf=tuple(json.loads(sys.argv[2]).items())))
 context = spark.sparkContext
 told = {name: context.getConf().get(f"spark.python.unix.domain.socket.{name}") for name in ("enabled", "dir")}

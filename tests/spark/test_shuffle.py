@@ -16,10 +16,10 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.compaction.cleaner.options import CompactOptions
-from kseg.spark.shuffle import passes
-from tests.compaction.compacting import SETTINGS, Topic
+from kseg.spark.shuffle import shuffled_passes
 from tests.kafka.cleaning import random_case
-from tests.spark.shuffling import assert_same, files, local, result_of, shuffled
+from tests.support.compact_helpers import SETTINGS, Topic
+from tests.support.shuffle_helpers import assert_same, files, local, result_of, shuffled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,9 +120,9 @@ def executor_of(pid: int) -> int:
 
 def hinder(monkeypatch: pytest.MonkeyPatch, marks: Path, step: str, *, is_deadly: bool = False) -> None:
     """The first task of a step fails; of however many runs."""
-    real = getattr(passes, step)
+    real = getattr(shuffled_passes, step)
     mark = str(marks / step)
-    monkeypatch.setattr(passes, step, lambda *told: OnceOnly(real(*told), mark, is_deadly))
+    monkeypatch.setattr(shuffled_passes, step, lambda *told: OnceOnly(real(*told), mark, is_deadly))
 
 
 @pytest.fixture

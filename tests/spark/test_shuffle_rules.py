@@ -14,22 +14,22 @@ from typing import Any
 
 import pytest
 
+from kseg.change.run.pipeline import TargetGroup
+from kseg.compaction.cleaner.compact import compact_group
 from kseg.compaction.cleaner.options import CompactOptions, Damaged
-from kseg.compaction.cleaner.work import compact_group
+from kseg.jobs.events import Row
 from kseg.segment import layout as L
-from kseg.segment.apply.together import TargetGroup
 from kseg.segment.crc import crc32c
-from kseg.segment.events import Row
 from kseg.segment.files import PrivateMemory
-from kseg.segment.targets import FileTarget, PartitionTarget
-from kseg.spark import fanout
-from kseg.spark.cluster import ClusterOptions
-from kseg.spark.shuffle import fold, keys, passes, rewriting, steps, work
-from kseg.spark.shuffle.plan import ShufflePlan
-from kseg.spark.shuffle.work import is_too_large
-from tests.compaction.compacting import SETTINGS, Topic, batches, kept, log
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.spark import cluster_fanout
+from kseg.spark.options import ClusterOptions
+from kseg.spark.shuffle import compact, fold, keys, rewriting, shuffled_passes, task_steps
+from kseg.spark.shuffle.compact import is_too_large
+from kseg.spark.shuffle.task_messages import ShufflePlan
 from tests.kafka.cleaning import Case, random_case
-from tests.spark.shuffling import (
+from tests.support.compact_helpers import SETTINGS, Topic, batches, kept, log
+from tests.support.shuffle_helpers import (
     InProcess,
     assert_same,
     has_failed,
@@ -106,14 +106,14 @@ def test_a_count_that_is_no_count_makes_no_tasks(tmp_path: Path, monkeypatch: py
         parts.append(count)
         return ShufflePlan(secret, count, *more)
 
-    monkeypatch.setattr(passes, "ShufflePlan", noted)
+    monkeypatch.setattr(shuffled_passes, "ShufflePlan", noted)
     options = CompactOptions(settings=replace(SETTINGS, map_bytes=1 << 20), damaged=Damaged.SKIP)
     plan, _ = assert_same(topic.directory, options)
     assert "undecodable-batch" in kinds(plan)
     far = L.INT32_MAX - 10
     for name in topic.directory.glob(f"{6:020}.*"):
         name.rename(name.with_name(name.name.replace(f"{6:020}", f"{far:020}")))
-    monkeypatch.setattr(passes, "MOST_SHARES", 70)
+    monkeypatch.setattr(shuffled_passes, "MOST_SHARES", 70)
     shuffled(topic.directory, options)
     assert set(parts[:-1]) == {2} and parts[-1] == 70
 
@@ -236,7 +236,7 @@ def test_attempts_write_to_files_of_their_own(tmp_path: Path, monkeypatch: pytes
         seen.append(sorted(os.listdir(passed.workplace)))
         return done
 
-    monkeypatch.setattr(steps, "rewritten", twice)
+    monkeypatch.setattr(task_steps, "rewritten", twice)
     shuffled(directory, CompactOptions(settings=SETTINGS, apply=True, run_id="run"))
     assert seen == [["0-0", "0-1"]]
     assert [path.name for path in (directory / ".kseg").iterdir()] == ["run"]
@@ -275,12 +275,12 @@ def test_only_large_partitions_are_shuffled_each_in_its_turn(
             yield from compacting(group, options)
             done.append(group)
 
-    monkeypatch.setattr(fanout, "run", on_cluster)
-    monkeypatch.setattr(fanout, "ready", lambda *_: InProcess())
+    monkeypatch.setattr(cluster_fanout, "run", on_cluster)
+    monkeypatch.setattr(cluster_fanout, "ready", lambda *_: InProcess())
     monkeypatch.setattr(
-        work, "compact_by_shuffle", lambda target, options, context: iter([Row({"by": target})])
+        compact, "compact_by_shuffle", lambda target, options, context: iter([Row({"by": target})])
     )
-    told = list(work.run(compact_group, groups, options, ClusterOptions(), done.append, in_place=False))
+    told = list(compact.run(compact_group, groups, options, ClusterOptions(), done.append, in_place=False))
     assert tasks == [groups[:1], groups[2:]] and done == groups
     rows = [event.values for event in told if isinstance(event, Row)]
     results = [row.get("partition", "by shuffle") for row in rows if row.get("type", "result") == "result"]
@@ -288,7 +288,7 @@ def test_only_large_partitions_are_shuffled_each_in_its_turn(
 
 
 def test_new_indexes_come_back_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "FLIGHT_BYTES", 40)
+    monkeypatch.setattr(shuffled_passes, "FLIGHT_BYTES", 40)
     case = random_case(18, tmp_path)
     jobs: list[list[int]] = []
 

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from kseg.spark.source import register
-from tests.segment.scanning import batch, plain_file
+from tests.support.scan_helpers import batch, plain_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

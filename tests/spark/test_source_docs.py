@@ -15,12 +15,13 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from kseg.spark.source.options import DEFAULT_BYTES_PER_BATCH, DEFAULT_RECORDS_PER_BATCH, READ_NAMES
-from kseg.spark.source.schema import FINDING_FIELDS, META_TYPE, RECORD_FIELDS
+from kseg.spark.source.source_schema import FINDING_FIELDS, META_TYPE, RECORD_FIELDS
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "data-source.md"
+PAGE = ROOT / "docs" / "data-source.md"
 READING = PAGE.read_text(encoding="utf-8").partition("## Following a directory")[0]
 PATH = "/var/lib/kafka/data"
 

@@ -19,13 +19,13 @@ pytest.importorskip("pyarrow")
 from pyarrow import RecordBatch
 
 from fixtures import healthy
+from kseg.change.append.partition_writer import RollRules
 from kseg.segment import layout as L
-from kseg.segment.writing.segment_writer import RollRules
 from kseg.spark.source.options import read_options
 from kseg.spark.source.reader import LogReader
-from kseg.spark.source.schema import default_schema
+from kseg.spark.source.source_schema import default_schema
 from kseg.spark.source.splits import DataLoss
-from tests.segment.scanning import batch, batch_positions
+from tests.support.scan_helpers import batch, batch_positions
 
 LAX = {"failOnDataLoss": "false"}
 

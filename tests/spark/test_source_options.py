@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from kseg.segment.arrow.pieces import Bounds
 from kseg.segment.errors import UsageError
+from kseg.segment.partition.bounds import Bounds
 from kseg.spark.source.options import (
     AtEnd,
     AtOffsets,

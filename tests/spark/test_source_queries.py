@@ -18,7 +18,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from kseg.spark.source import register
-from tests.segment.scanning import batch
+from tests.support.scan_helpers import batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 
 from kseg.segment.errors import UsageError
 from kseg.spark.source.options import SourceOptions
-from kseg.spark.source.schema import HEADERS_TYPE, check_schema, default_schema
+from kseg.spark.source.source_schema import HEADERS_TYPE, check_schema, default_schema
 
 PLAIN = SourceOptions(paths=("/data",))
 # what Spark's Kafka integration guide lists, with the types of its code

@@ -14,24 +14,25 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from kseg.inspection.arrow.log_ranges import LogPiece
 from kseg.segment import files
-from kseg.segment.arrow.pieces import Bounds, Piece
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.layout import TRANSACTIONAL_BIT
+from kseg.segment.partition.bounds import Bounds
 from kseg.spark.source import splits
 from kseg.spark.source.options import read_options
 from kseg.spark.source.splits import DataLoss, tasks_of
-from tests.segment.bodies import T0, record, sealed
-from tests.segment.scanning import batch
+from tests.support.raw_batches import T0, record, sealed
+from tests.support.scan_helpers import batch
 
 SEGMENTS, BATCHES = 10, 100  # of one record each
 
 
-def tasks(path: Path | str, **given: str) -> list[tuple[Piece, ...]]:
+def tasks(path: Path | str, **given: str) -> list[tuple[LogPiece, ...]]:
     return tasks_of(read_options({"path": str(path)} | given))
 
 
-def pieces(path: Path, **given: str) -> list[Piece]:
+def pieces(path: Path, **given: str) -> list[LogPiece]:
     return [piece for task in tasks(path, **given) for piece in task]
 
 
@@ -74,7 +75,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def bases(found: list[Piece]) -> list[int]:
+def bases(found: list[LogPiece]) -> list[int]:
     return [piece.base_offset // BATCHES for piece in found]
 
 
@@ -225,7 +226,7 @@ def many(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def names(found: list[Piece]) -> list[str]:
+def names(found: list[LogPiece]) -> list[str]:
     return [f"{piece.topic}-{piece.partition}" for piece in found]
 
 

@@ -18,17 +18,17 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from fixtures import healthy
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
+from kseg.change.append.reopen import take_up
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
-from kseg.segment.targets import PartitionTarget
-from kseg.segment.writing.reopen import take_up
-from kseg.segment.writing.segment_writer import PartitionWriter, RollRules
 from kseg.spark.source.options import read_options
-from kseg.spark.source.schema import default_schema
+from kseg.spark.source.source_schema import default_schema
 from kseg.spark.source.splits import DataLoss
 from kseg.spark.source.stream import KafkaLogStreamReader, OffsetRange, Triggers
-from tests.segment.scanning import batch
+from tests.support.scan_helpers import batch
 
 RULES = RollRules(segment_bytes=1500, index_interval_bytes=100)
 ALL = ReadAllAvailable()
@@ -365,7 +365,7 @@ def test_a_segment_that_a_cleaner_exchanges_under_the_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Positions that were found in the file that lay there before are of no use in the one that lies there now."""
-    from kseg.segment.arrow import planning
+    from kseg.inspection.arrow import planning
     from kseg.spark.source import stream
 
     log_dir = tmp_path / "data"

@@ -14,23 +14,23 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from kseg.segment import fanout as local
-from kseg.segment.dump.options import DumpOptions
-from kseg.segment.dump.work import Dump
-from kseg.segment.events import Event
+from kseg.change.append.partition_writer import PartitionWriter
+from kseg.inspection.dump.dump import Dump
+from kseg.inspection.dump.options import DumpOptions
+from kseg.jobs import fanout as local
+from kseg.jobs.events import Event
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import bad_pages
 from kseg.segment.model import NewBatch, Record
-from kseg.segment.targets import FileTarget
-from kseg.segment.writing.segment_writer import PartitionWriter
-from kseg.spark import fanout, tasks
-from kseg.spark.cluster import ClusterOptions
+from kseg.segment.partition.targets import FileTarget
+from kseg.spark import cluster_fanout, scheduling
+from kseg.spark.options import ClusterOptions
 from kseg.spark.source.splits import DataLoss
 from tests.bad_sectors import BadSectors, bad_sectors
-from tests.segment.plain_reader import batches
-from tests.spark.pretended import Pretended
 from tests.spark.test_source_judgement import LAX, findings, rows
-from tests.spark.works import shown
+from tests.support.fake_spark import Pretended
+from tests.support.recording_work import shown
+from tests.support.reference_reader import batches
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def intact(disk: BadSectors, log: Path) -> list[int]:
 def test_pieces_of_a_log_tell_each_bad_area_once(
     log: Path, disk: BadSectors, monkeypatch: pytest.MonkeyPatch, name: str, shape: str
 ) -> None:
-    monkeypatch.setattr(fanout, "ready", lambda _cluster, _say: Pretended())
-    monkeypatch.setattr(tasks, "PIECE_BYTES", 100_000)
+    monkeypatch.setattr(cluster_fanout, "ready", lambda _cluster, _say: Pretended())
+    monkeypatch.setattr(scheduling, "PIECE_BYTES", 100_000)
     disk.spoil(log, SECTORS[name])
     targets, options = [FileTarget(str(log))], DumpOptions(format=shape, print_data_log=True)
     alone = list(local.run(Dump(), targets, options))
@@ -83,7 +83,7 @@ def test_pieces_of_a_log_tell_each_bad_area_once(
     for knows_already in (False, True):  # a worker process of Spark's goes from task to task
         if not knows_already:
             bad_pages.forget()
-        events = list(fanout.run(Dump(), targets, options, ClusterOptions()))
+        events = list(cluster_fanout.run(Dump(), targets, options, ClusterOptions()))
         assert sorted(areas(events)) == disk.lost(log)
         assert {each.id for each in told(events)} == {each.id for each in told(alone)}
         assert shown([each for each in events if not isinstance(each, Finding)]) == shown(

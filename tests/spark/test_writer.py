@@ -27,13 +27,13 @@ from pyspark.sql.types import (
 )
 
 from kseg.cli.main import run
+from kseg.segment.encoding.partitioner import partition_for_key
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.model import Record
-from kseg.segment.writing.partitioner import partition_for_key
-from kseg.spark.source.schema import HEADERS_TYPE
-from kseg.spark.source.writer import KafkaLogStreamWriter, KafkaLogWriter, Written
-from tests import trees
-from tests.segment.test_delivery import contents_of, opens, records_of, visible
+from kseg.spark.source.source_schema import HEADERS_TYPE
+from kseg.spark.source.write.writer import KafkaLogStreamWriter, KafkaLogWriter, Written
+from tests.spark.test_commit import contents_of, opens, records_of, visible
+from tests.support import trees
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

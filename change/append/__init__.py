@@ -1,0 +1,1 @@
+"""The room `change/append`: writers: batches of every magic, segments, partitions."""

@@ -1,0 +1,363 @@
+"""The work of `append`: JSON lines become batches at the end of a partition, the way a broker writes them.
+
+1. What PATH is: a partition that is there, a new one, or one of Kafka 0.7. One that is there is taken up as a broker
+   takes it up after a clean stop (`reopen`), or refused.
+2. Rehearsal: all lines become batches (`from_json`, `batching`), each is encoded and appended to a partition in memory, whose
+   segments roll, but nothing is written. A line that means nothing ends the work here.
+3. With `apply` the same again, from the same input (`append_input`), into the files. The end is a clean stop: side files,
+   leader epochs, snapshot at the log end; the checkpoints of the log dir follow.
+
+What fails in 3, an interrupt too, takes back what was written (`protection`): all of the input is appended, or nothing.
+"""
+
+import os
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+from typing import Protocol
+
+from kseg.change.append.append_guard import COMMAND, Protection
+from kseg.change.append.append_input import AppendInput
+from kseg.change.append.batching import Batcher, BatchRules, MadeBatch, Producer
+from kseg.change.append.json_input import BadLine, base_offset_of_file, json_rows
+from kseg.change.append.json_input import Row as Line
+from kseg.change.append.options import AppendOptions
+from kseg.change.append.partition_writer import OpenPartition, PartitionWriter
+from kseg.change.append.reopen import TakenUp, take_up
+from kseg.change.apply.signals import listening, undisturbed
+from kseg.change.apply.unfinished import refuse_half_done
+from kseg.change.run.prepared import refuse_unreadable
+from kseg.jobs.events import Event, Row
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.files import is_directory
+from kseg.segment.partition.directory import is_log_directory, list_partition, own_partition_name
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.unreadable import findings_in
+
+COUNTED = ("batch", "record")  # the types of lines that are appended
+Numbered = tuple[int, Line]
+Numbers = dict[str, object]
+
+
+def append_target(path: str) -> PartitionTarget:
+    """The partition that PATH names, there or not yet, and its log dir. Raises UsageError for a file."""
+    path = path.rstrip(os.sep) or path
+    if os.path.lexists(path) and not is_directory(path):
+        raise UsageError(f"{path} is a file; append takes the directory of a partition")
+    head, tail = os.path.split(path)
+    parent = os.path.join(path, os.pardir) if tail in ("", os.curdir, os.pardir) else head or os.curdir
+    return PartitionTarget(path, parent if is_log_directory(parent) else None)
+
+
+def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
+    """Append the lines of `options.source` to one partition, or say what that would do; yields one result, and the progress
+    in its input.
+
+    Raises BadLine (a UsageError) naming the line, Refused or UnreadableInput, and then nothing was changed.
+    """
+    with (
+        listening(),
+        AppendInput(options.source, is_read_again=options.apply) as source,
+        _protected(target, options) as protection,
+    ):
+        rehearsal = yield from _rehearsed(target, options, source)
+        result, journal = rehearsal.result(), None
+        if protection is not None and rehearsal.changes_something:
+            if not options.accept_unreadable:
+                refuse_unreadable(target.path, findings_in(target.path))
+            result = yield from _carry_out(target, options, source, protection, result)
+            journal = protection.journal
+            yield from protection.findings
+        applied = options.apply and rehearsal.changes_something
+        yield Row(_head(target, options) | {"applied": applied} | result | {"journal": journal})
+
+
+def _protected(target: PartitionTarget, options: AppendOptions) -> AbstractContextManager[Protection | None]:
+    """What stands around a change; a plan only refuses to build on one that was left half done."""
+    if options.apply:
+        return Protection(target, options.run_id, options.follow_links, options.keeping)
+    for directory in (target.log_dir, target.path):
+        if directory is not None and os.path.isdir(directory):
+            refuse_half_done(directory)
+    return nullcontext()
+
+
+def _rehearsed(
+    target: PartitionTarget, options: AppendOptions, source: AppendInput
+) -> Generator[Event, None, "AppendJob"]:
+    """The job that was carried out without a byte being written; raises what it could not take."""
+    try:
+        job = yield from _taken(target, options, source, source.blocks(), None)
+        job.close()
+    except BadLine as error:
+        raise source.blamed(error) from None
+    return job
+
+
+def _carry_out(
+    target: PartitionTarget,
+    options: AppendOptions,
+    source: AppendInput,
+    protection: Protection,
+    rehearsed: Numbers,
+) -> Generator[Event, None, Numbers]:
+    """Write what was rehearsed, and give its result. Whatever fails takes everything back."""
+    try:
+        source.check_unchanged()
+        job = yield from _taken(target, options, source, source.again(), protection)
+        with undisturbed():
+            job.close()
+            result = job.result()
+            if _comparable(result) != _comparable(rehearsed):
+                raise source.changed()
+            protection.finish(job.log_end_offset)
+    except BadLine:
+        protection.take_back()
+        raise source.changed() from None
+    except BaseException:
+        with undisturbed():
+            protection.take_back()
+        raise
+    return result
+
+
+def _taken(
+    target: PartitionTarget,
+    options: AppendOptions,
+    source: AppendInput,
+    blocks: Iterator[bytes],
+    protection: Protection | None,
+) -> Generator[Event, None, "AppendJob"]:
+    """A job that has taken all lines, and is still open."""
+    rows = json_rows(blocks)
+    first = _first(rows)
+    job = _job(target, options, first, protection)
+    try:
+        for _ in job.take(chain(first, rows)):
+            yield from source.progress()
+    except BaseException:
+        job.let_go()
+        raise
+    return job
+
+
+def _comparable(result: Numbers) -> Numbers:
+    """What two runs over one input agree in; flush rules go by the clock."""
+    return {name: value for name, value in result.items() if name != "flushes"}
+
+
+class AppendJob(Protocol):
+    """An append to one kind of partition, or its rehearsal. Nothing is changed before the first batch is taken."""
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def changes_something(self) -> bool:
+        """Whether a batch was taken, or the partition is a new one."""
+
+    def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
+        """Append everything, batch by batch. Raises BadLine for the first line that cannot be."""
+
+    def close(self) -> None:
+        """Stop as a broker does; a partition that got nothing is left as it was found."""
+
+    def let_go(self) -> None:
+        """Close what is open, and write no more."""
+
+    def result(self) -> Numbers:
+        """What was done, in numbers."""
+
+
+def _job(
+    target: PartitionTarget, options: AppendOptions, first: Sequence[Numbered], protection: Protection | None
+) -> AppendJob:
+    is_there = bool(is_directory(target.path)) and bool(os.listdir(target.path))
+    if not is_there:
+        _refuse_name(target.path)
+    if options.ancient or (is_there and list_partition(target.path).ancient_files):
+        from kseg.change.append.append07 import AncientAppending
+
+        return AncientAppending(target, options, is_there, protection)
+    return LogAppending(target, options, first, is_there, protection)
+
+
+def _head(target: PartitionTarget, options: AppendOptions) -> dict[str, object]:
+    name = own_partition_name(target.path)
+    shown = os.path.basename(os.path.abspath(target.path)) if name is None else name.text
+    return {
+        "type": "result",
+        "command": COMMAND,
+        "partition": shown,
+        "becomes_stray": _becomes_stray(target, options),
+    }
+
+
+def _becomes_stray(target: PartitionTarget, options: AppendOptions) -> bool:
+    """Whether a broker sets the partition aside when it starts: it has no topic id, and gets none here."""
+    name = NAME_BY_ROLE[Role.PARTITION_METADATA]
+    has_id = options.topic_id is not None or os.path.exists(os.path.join(target.path, name))
+    return target.log_dir is not None and not has_id and not options.ancient
+
+
+def _first(rows: Iterator[Numbered]) -> tuple[Numbered, ...]:
+    """The lines up to the first that counts: it tells where a new partition begins."""
+    read = []
+    for numbered in rows:
+        read.append(numbered)
+        if numbered[1].get("type", "record") in COUNTED:
+            break
+    return tuple(read)
+
+
+def _refuse_name(path: str) -> None:
+    name = own_partition_name(path)
+    if name is None or name.state is not PartitionState.LIVE:
+        raise UsageError(f"{path} cannot become a partition: it is not named topic-partition")
+
+
+class LogAppending:
+    """One append to a partition of 0.8 or later, from the opening to the result, or its rehearsal (see `AppendJob`).
+
+    protection: what stands around the change; None in a rehearsal."""
+
+    def __init__(
+        self,
+        target: PartitionTarget,
+        options: AppendOptions,
+        first: Iterable[Numbered],
+        is_there: bool,
+        protection: Protection | None,
+    ) -> None:
+        self._target, self._options, self._protection = target, options, protection
+        now_ms = options.batches.now_ms
+        self._log_start_offset = _start_offset(first, options)
+        self._taken = TakenUp(OpenPartition(self._log_start_offset, options.rolls, now_ms=now_ms))
+        if is_there:
+            self._taken = take_up(target, options.rolls, self._log_start_offset, now_ms)
+            self._log_start_offset = self._taken.log_start_offset
+        self._partition = self._taken.partition
+        self._first_offset = self._partition.next_offset
+        self._records = self._batches = 0
+        latest = self._partition.epochs.latest
+        self._latest_epoch = L.NO_LEADER_EPOCH if latest is None else latest.epoch
+        leader_epoch = options.batches.leader_epoch
+        if leader_epoch is None:
+            leader_epoch = max(0, self._latest_epoch)
+        producer = _producer(self._partition, options.batches)
+        self._batcher = Batcher(options.batches, self._first_offset, leader_epoch, producer)
+        self._writer: PartitionWriter | None = None
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._partition.next_offset
+
+    @property
+    def changes_something(self) -> bool:
+        return self._batches > 0 or not self._taken.existing
+
+    def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
+        for made in self._batcher.batches(rows):
+            with undisturbed():
+                self._append(made)
+            yield
+
+    def _append(self, made: MadeBatch) -> None:
+        try:
+            self._check_epoch(made.batch.leader_epoch)
+            self._opened().append(made.batch, self._options.batches.now_ms)
+        except (UsageError, FormatError) as error:
+            raise BadLine(made.number, str(error)) from None
+        self._batches += 1
+        self._records += len(made.batch.records)
+
+    def close(self) -> None:
+        if self.changes_something:
+            self._opened().close()
+
+    def let_go(self) -> None:
+        if self._writer is not None:
+            self._writer.let_go()
+
+    def _opened(self) -> PartitionWriter:
+        """The writer; from its first use on the partition changes, unless this is a rehearsal."""
+        if self._writer is None:
+            protection = self._protection
+            if protection is not None:
+                protection.begin(grows=self._taken.grows, replaces=self._taken.replaces)
+            self._writer = PartitionWriter(
+                self._target.path,
+                topic_id=self._options.topic_id,
+                fsync=True,
+                flush=self._options.flush,
+                partition=self._partition,
+                existing=self._taken.existing,
+                announce=None if protection is None else protection.will_create,
+                rehearses=protection is None,
+            )
+        return self._writer
+
+    def _check_epoch(self, leader_epoch: int) -> None:
+        """A leader's epoch never falls; a batch of an older one would wipe the later ones from the history."""
+        if 0 <= leader_epoch < self._latest_epoch:
+            latest = self._latest_epoch
+            raise UsageError(
+                f"leader epoch {leader_epoch} is below {latest}, the latest (--leader-epoch sets it)"
+            )
+        self._latest_epoch = max(self._latest_epoch, leader_epoch)
+
+    def result(self) -> Numbers:
+        writer = self._writer
+        return {
+            "is_new": not self._taken.existing,
+            "records": self._records,
+            "batches": self._batches,
+            "bytes": 0 if writer is None else writer.bytes_appended,
+            "segments_rolled": 0 if writer is None else writer.segments_rolled,
+            "flushes": 0 if writer is None else writer.flushes,
+            "log_start_offset": self._log_start_offset,
+            "first_offset": self._first_offset,
+            "log_end_offset": self.log_end_offset,
+            "lines_ignored": dict(self._batcher.ignored),
+            "batches_left_out": self._batcher.left_out,
+        }
+
+
+def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
+    """Where a new partition begins: as asked, else with the segment or the offset of the first line."""
+    if options.start_offset is not None:
+        return options.start_offset
+    for _, row in first:
+        if (
+            row.get("type", "record") not in COUNTED
+            or options.batches.keep_offsets is False
+            or "next_offset" in row
+        ):
+            continue
+        segment = base_offset_of_file(row)
+        # an old format's batch is named by its last offset, so only its segment tells where it begins
+        offset = (
+            row.get("base_offset", row.get("offset"))
+            if row.get("magic", L.MAGIC_V2) == L.MAGIC_V2
+            else segment
+        )
+        if type(offset) is int and 0 <= offset <= L.INT64_MAX:
+            return offset if segment is None else min(segment, offset)
+    return 0
+
+
+def _producer(partition: OpenPartition, rules: BatchRules) -> Producer:
+    """Who our own batches come from: where the log's state of that producer goes on, unless the user says otherwise."""
+    if rules.producer_id < 0:
+        return Producer()
+    known = partition.producers.entry(rules.producer_id)
+    epoch = rules.producer_epoch
+    if epoch is None:
+        epoch = 0 if known is None else max(0, known.producer_epoch)
+    sequence = rules.base_sequence
+    if sequence is None:
+        goes_on = known is not None and known.producer_epoch == epoch and known.last_sequence >= 0
+        sequence = L.increment_sequence(known.last_sequence, 1) if goes_on and known is not None else 0
+    return Producer(rules.producer_id, epoch, sequence)

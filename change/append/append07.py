@@ -1,0 +1,172 @@
+"""Appending to a partition of Kafka 0.7: JSON lines become messages and sets of messages.
+
+A line is one message: its `value`. 0.7 has no keys, headers, times or control records, so a line that has one is
+refused (a time is dropped). Lines that were dumped from 0.7 (they have `next_offset`) keep their sets: those that
+share an offset and have a compression become one compressed entry again. Other lines are gathered into sets by the
+rules for batches, when a codec is asked for.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from kseg.change.append.append_guard import Protection
+from kseg.change.append.batching import BatchRules
+from kseg.change.append.json_input import CODEC_IDS, BadLine, record_line
+from kseg.change.append.json_input import Row as Line
+from kseg.change.append.options import AppendOptions
+from kseg.change.append.writer07 import AncientSet, AncientWriter, refuse_unsound
+from kseg.change.apply.signals import undisturbed
+from kseg.segment import layout as L
+from kseg.segment.errors import UsageError
+from kseg.segment.kafka07.log07 import AncientFile, AncientLog
+from kseg.segment.partition.directory import list_partition
+from kseg.segment.partition.targets import PartitionTarget
+
+
+class AncientSets:
+    """Gathers lines into sets. ignored: lines passed over, by type."""
+
+    def __init__(self, rules: BatchRules) -> None:
+        self.rules = rules
+        self.ignored: Counter[str] = Counter()
+        self._mark: object = None  # what the messages of the open set share
+        self._messages: list[tuple[bytes, int]] = []
+        self._codec = L.NONE
+        self._bytes = 0
+        self._number = 0
+
+    def sets(self, rows: Iterable[tuple[int, Line]]) -> Iterator[tuple[int, AncientSet]]:
+        """(line number, set) of all lines. Raises BadLine."""
+        for number, row in rows:
+            kind = row.get("type", "record")
+            if kind != "record":
+                self.ignored[str(kind)] += 1
+                continue
+            payload, magic = _message(row, number)
+            mark, codec = self._place(row, number)
+            if self._messages and (mark is None or mark != self._mark or self._is_full(mark, payload)):
+                yield self._close()
+            if not self._messages:
+                self._mark, self._codec, self._number, self._bytes = mark, codec, number, 0
+            self._messages.append((payload, magic))
+            self._bytes += len(payload)
+        if self._messages:
+            yield self._close()
+
+    def _place(self, row: Line, number: int) -> tuple[object, int]:
+        """(what tells the set of a message, None for one that stands alone; the codec of that set)."""
+        codec = self.rules.codec
+        if "next_offset" not in row:
+            codec = L.NONE if codec is None else codec
+            return ("ours" if codec != L.NONE else None), codec
+        dumped = CODEC_IDS.get(row.get("compression", "none"))
+        if dumped is None:
+            raise BadLine(number, f"there is no compression {row.get('compression')!r}")
+        mark = None if dumped == L.NONE else (row.get("offset"), row["next_offset"])
+        return mark, dumped if codec is None else codec
+
+    def _is_full(self, mark: object, payload: bytes) -> bool:
+        rules = self.rules
+        return mark == "ours" and (
+            self._bytes + len(payload) > rules.batch_bytes
+            or (rules.batch_records is not None and len(self._messages) >= rules.batch_records)
+        )
+
+    def _close(self) -> tuple[int, AncientSet]:
+        messages, self._messages = self._messages, []
+        return self._number, AncientSet(messages, self._codec)
+
+
+def _message(row: Line, number: int) -> tuple[bytes, int]:
+    record = record_line(row, number, 0, 0)
+    if record.key is not None or record.headers or "control" in row:
+        raise BadLine(number, "Kafka 0.7 has neither keys nor headers nor control records")
+    if record.value is None:
+        raise BadLine(number, "Kafka 0.7 has no null messages")
+    magic = row.get("magic", 1)
+    if magic not in (0, 1):
+        raise BadLine(number, f"Kafka 0.7 has no messages of magic {magic!r:.40}")
+    return record.value, int(magic)
+
+
+class AncientAppending:
+    """One append to a 0.7 partition, or its rehearsal (see `append.Job`). Raises Refused where 0.7 would not open the
+    files that are there."""
+
+    def __init__(
+        self, target: PartitionTarget, options: AppendOptions, is_there: bool, protection: Protection | None
+    ) -> None:
+        self._target, self._options, self._protection = target, options, protection
+        self._files: Sequence[AncientFile] = ()
+        if is_there:
+            if list_partition(target.path).segments:
+                raise UsageError(f"{target.path} holds segments of a later Kafka than 0.7")
+            with AncientLog(target) as log:
+                self._files = log.files
+        refuse_unsound(self._files)
+        start_offset = options.start_offset or 0
+        self._log_start_offset = self._files[0].base_offset if self._files else start_offset
+        self._first_offset = self._files[-1].end_offset if self._files else start_offset
+        self._sets = AncientSets(options.batches)
+        self._batches = 0
+        self._writer: AncientWriter | None = None
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._first_offset if self._writer is None else self._writer.end_offset
+
+    @property
+    def changes_something(self) -> bool:
+        return self._batches > 0 or not self._files
+
+    def take(self, rows: Iterable[tuple[int, Line]]) -> Iterator[None]:
+        for number, new in self._sets.sets(rows):
+            with undisturbed():
+                try:
+                    self._opened().append(new)
+                except UsageError as error:
+                    raise BadLine(number, str(error)) from None
+                self._batches += 1
+            yield
+
+    def close(self) -> None:
+        if self.changes_something:
+            self._opened().close()
+
+    def let_go(self) -> None:
+        if self._writer is not None:
+            self._writer.let_go()
+
+    def _opened(self) -> AncientWriter:
+        """The writer; from its first use on the partition changes, unless this is a rehearsal."""
+        if self._writer is None:
+            protection = self._protection
+            if protection is not None:
+                protection.begin(grows=[os.path.basename(file.path) for file in self._files[-1:]])
+            self._writer = AncientWriter(
+                self._target.path,
+                self._files,
+                start_offset=self._first_offset,
+                roll_bytes=self._options.rolls.segment_bytes,
+                flush=self._options.flush,
+                announce=None if protection is None else protection.will_create,
+                rehearses=protection is None,
+            )
+        return self._writer
+
+    def result(self) -> dict[str, object]:
+        writer = self._writer
+        return {
+            "is_new": not self._files,
+            "records": 0 if writer is None else writer.messages,
+            "batches": self._batches,
+            "bytes": 0 if writer is None else writer.bytes_appended,
+            "segments_rolled": 0 if writer is None else writer.files_rolled,
+            "flushes": 0 if writer is None else writer.flushes,
+            "log_start_offset": self._log_start_offset,
+            "first_offset": self._first_offset,
+            "log_end_offset": self.log_end_offset,
+            "lines_ignored": dict(self._sets.ignored),
+            "batches_left_out": 0,
+        }

@@ -1,0 +1,121 @@
+"""What stands around an append: nobody else at work, a way back, and a log dir that never claims too much.
+
+The lock of the log dir is held, and its checkpoints and its marker are minded, as for any change of partitions
+(`log_dir_protection`). Before the first byte the partition gets a journal (`apply.guard`). A partition that lies
+nowhere in a log dir has that journal only.
+"""
+
+import os
+from collections.abc import Iterable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from kseg.change.append.multi_partition_guard import LogDirProtection, guard_of
+from kseg.change.apply.append_journal import Guard
+from kseg.change.apply.keeping import BESIDE, Keeping
+from kseg.change.apply.unfinished import refuse_half_done
+from kseg.segment.files import ensure_directory, is_directory
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.targets import PartitionTarget
+
+COMMAND = "append"
+
+
+class Protection:
+    """Around one append; a context manager that holds the log dir's lock.
+
+    target: the partition. run_id: the name of the journals. keeping: where they lie. Entering raises Refused when a broker, another kseg
+    or a half-done change is there.
+    """
+
+    def __init__(
+        self,
+        target: PartitionTarget,
+        run_id: str,
+        follow_links: bool = False,
+        keeping: Keeping = BESIDE,
+    ) -> None:
+        self.target = target
+        self._id = run_id
+        self._follow_links = follow_links
+        self._keeping = keeping
+        self._stack = ExitStack()
+        self._partition: Guard | None = None
+        self._log_dir = (
+            None
+            if target.log_dir is None
+            else LogDirProtection(target.log_dir, COMMAND, run_id, follow_links, keeping)
+        )
+
+    def __enter__(self) -> Self:
+        if self._log_dir is not None:
+            self._stack.enter_context(self._log_dir)
+        try:
+            if is_directory(self.target.path):
+                refuse_half_done(self.target.path)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Checkpoints that could not be read, and stay as they are."""
+        return [] if self._log_dir is None else self._log_dir.findings
+
+    @property
+    def journal(self) -> str | None:
+        """For `kseg undo`; None while nothing was changed."""
+        whole = None if self._log_dir is None else self._log_dir.journal
+        return whole or (None if self._partition is None else self._partition.journal)
+
+    def begin(self, grows: Iterable[str] = (), replaces: Iterable[str] = ()) -> None:
+        """The partition is about to change: these files of it, and new ones (`will_create`). Makes the directory."""
+        path = self.target.path
+        is_new = not is_directory(path)
+        if self._log_dir is not None:
+            self._log_dir.begin([os.path.basename(os.path.abspath(path))])
+        ensure_directory(path)
+        if self._log_dir is not None:
+            self._partition = self._log_dir.guard(path, grows=grows, replaces=replaces, is_new=is_new)
+        else:
+            guard = guard_of(
+                path,
+                COMMAND,
+                self._id,
+                grows=grows,
+                replaces=replaces,
+                is_new=is_new,
+                follow_links=self._follow_links,
+                keeping=self._keeping,
+            )
+            self._partition = self._stack.enter_context(guard)
+
+    def will_create(self, name: str) -> None:
+        """A file of that name comes into the partition."""
+        assert self._partition is not None
+        self._partition.will_create(name)
+
+    def finish(self, log_end_offset: int) -> None:
+        """The partition is closed and on the disk."""
+        if self._partition is None:
+            return
+        self._partition.done()
+        if self._log_dir is not None:
+            name = own_partition_name(self.target.path)
+            self._log_dir.finish({} if name is None else {name: log_end_offset})
+
+    def take_back(self) -> None:
+        """Leave everything as it was found."""
+        partition, self._partition = self._partition, None
+        if self._log_dir is not None:
+            self._log_dir.take_back()
+        elif partition is not None:
+            partition.take_back()

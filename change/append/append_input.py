@@ -1,0 +1,126 @@
+"""The lines that `append` reads twice: once to check all of them, once to write them.
+
+A regular file is read again from where it began (also as standard input: `< lines.jsonl`). What comes once only (a pipe, a
+terminal) is kept on the way, in a nameless temporary file (`apply.scratch`), never in memory; a plan alone keeps nothing.
+Size, modification time, inode and a checksum of the bytes tell whether the second reading gave what was checked.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from kseg.change.append.json_input import BadLine
+from kseg.change.apply.scratch_file import ScratchFile
+from kseg.jobs.events import Advance
+from kseg.segment.crc import crc32c
+from kseg.segment.errors import Refused
+from kseg.segment.files import InputStream
+
+_STANDARD_INPUT = "-"
+
+
+class AppendInput:
+    """The input of one append; a context manager.
+
+    path: `-` is standard input. is_read_again: whether `again` will be asked for. size_bytes: what was read so far of the
+    current reading. Raises UnreadableInput when it cannot be read, Refused when it cannot be kept or has changed.
+    """
+
+    def __init__(self, path: str, *, is_read_again: bool) -> None:
+        self.path = path
+        self.size_bytes = 0
+        self._is_read_again = is_read_again
+        self._bytes_told = 0
+        self._crc = 0
+        self._stream: InputStream | None = None
+        self._kept: ScratchFile | None = None
+        self._found: os.stat_result | None = None
+
+    @property
+    def name(self) -> str:
+        return "standard input" if self.path == _STANDARD_INPUT else self.path
+
+    def __enter__(self) -> Self:
+        self._stream = InputStream(self.path)
+        self._found = self._stream.status()
+        if self._is_read_again and not stat.S_ISREG(self._found.st_mode):
+            try:
+                self._kept = ScratchFile(None)
+            except BaseException:
+                self._stream.close()
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._kept is not None:
+            self._kept.close()
+        if self._stream is not None:
+            self._stream.close()
+
+    def blocks(self) -> Iterator[bytes]:
+        """The bytes of the first reading, in blocks as they come."""
+        assert self._stream is not None
+        for block in self._stream.blocks():
+            self._crc = crc32c(block, self._crc)
+            self.size_bytes += len(block)
+            if self._kept is not None:
+                self._keep(self._kept, block)
+            yield block
+
+    def again(self) -> Iterator[bytes]:
+        """The same bytes once more. Raises Refused behind the last one when they are not what was checked."""
+        assert self._stream is not None
+        if self._kept is not None:
+            stream = InputStream(self._kept.path)
+        else:
+            stream = self._stream
+            stream.rewind()
+        expected_bytes, expected_crc = self.size_bytes, self._crc
+        self.size_bytes = self._bytes_told = self._crc = 0
+        try:
+            for block in stream.blocks():
+                self._crc = crc32c(block, self._crc)
+                self.size_bytes += len(block)
+                yield block
+        finally:
+            if stream is not self._stream:
+                stream.close()
+        if (self.size_bytes, self._crc) != (expected_bytes, expected_crc):
+            raise self.changed()
+
+    def check_unchanged(self) -> None:
+        """Raises Refused when the file is not the one that was read first, as far as size and time tell."""
+        assert self._stream is not None and self._found is not None
+        if self._kept is None and _identity(self._stream.status()) != _identity(self._found):
+            raise self.changed()
+
+    def changed(self) -> Refused:
+        return Refused(f"{self.name} changed while it was read; nothing was appended")
+
+    def progress(self) -> Iterator[Advance]:
+        """What was read since the last time, when it is worth telling."""
+        news = self.size_bytes - self._bytes_told
+        if news:
+            self._bytes_told = self.size_bytes
+            yield Advance(self.path, news)
+
+    def blamed(self, error: BadLine) -> BadLine:
+        """The error with the name of this input."""
+        return BadLine(error.number, error.why, self.name)
+
+    def _keep(self, kept: ScratchFile, block: bytes) -> None:
+        try:
+            kept.write(block)
+        except Refused as error:
+            raise Refused(
+                f"{error}: {self.name} can be read once only, so it is kept until all of it is checked "
+                f"({kept.size_bytes:,} bytes so far); set TMPDIR to where there is room, or give a file with --from"
+            ) from error
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

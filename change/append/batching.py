@@ -1,0 +1,286 @@
+"""From JSON lines to batches: the headers that the lines bring, or batches of our own making.
+
+1. A `batch` line opens a batch; the record lines behind it belong to it until its count is reached (a count of null:
+   while they name the same position). It is written with its own fields.
+2. Records without a header gather in a batch of ours, which ends when it has enough records or bytes, when its
+   offsets would not fit, or when a header or a control record comes.
+3. A control record without a header is a batch of its own; so is the marker that ends our own transaction.
+4. Offsets are those of the lines, which must rise above the log end; a line without one, or every line when asked,
+   gets the next. Renumbered batches keep the distances inside them.
+
+What a filter has left out of a batch (count says more records than follow) is refused unless it is asked for: a
+torn stream looks the same.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from kseg.change.append.json_input import BadLine, BatchLine, Row, batch_line, record_line
+from kseg.segment import layout as L
+from kseg.segment.errors import UsageError
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
+from kseg.segment.values import dataclass
+
+DEFAULT_BATCH_BYTES = 16 * 1024  # as Kafka's producer: batch.size
+_RECORD_OVERHEAD = 21  # most that a record adds to its key, value and headers (Kafka: MAX_RECORD_OVERHEAD)
+_HEADER_OVERHEAD = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRules:
+    """What batches are made of.
+
+    For all: codec, leader_epoch (None: what the header says, else none and the log's latest), keep_offsets
+    (None: where the lines have offsets), partial_batches: accept headers with fewer records than they count.
+    For our own: magic, batch_records (None: no limit), batch_bytes (uncompressed), producer_id, producer_epoch,
+    base_sequence (None: where the log's state goes on), transactional, end_transaction: "commit", "abort" or
+    "open". now_ms: for what has no timestamp.
+    """
+
+    now_ms: int
+    codec: int | None = None
+    leader_epoch: int | None = None
+    keep_offsets: bool | None = None
+    partial_batches: bool = False
+    magic: int = L.MAGIC_V2
+    batch_records: int | None = None
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    producer_id: int = L.NO_PRODUCER_ID
+    producer_epoch: int | None = None
+    base_sequence: int | None = None
+    transactional: bool = False
+    end_transaction: str = "commit"
+
+    def __post_init__(self) -> None:
+        if self.transactional and self.producer_id < 0:
+            raise UsageError("a transaction needs a producer id")
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who our own batches come from: epoch and next sequence."""
+
+    producer_id: int = L.NO_PRODUCER_ID
+    epoch: int = L.NO_PRODUCER_EPOCH
+    sequence: int = L.NO_SEQUENCE
+
+
+@dataclass(frozen=True, slots=True)
+class MadeBatch:
+    """A batch and the line that it begins with."""
+
+    number: int
+    batch: NewBatch
+
+
+class Batcher:
+    """Makes batches of lines. rules: see there. next_offset: the log end. leader_epoch: of our own batches.
+
+    ignored: lines passed over, by type. left_out: damaged batches in the input.
+    """
+
+    def __init__(self, rules: BatchRules, next_offset: int, leader_epoch: int, producer: Producer) -> None:
+        self.rules = rules
+        self.next_offset = next_offset
+        self.ignored: Counter[str] = Counter()
+        self.left_out = 0
+        self._leader_epoch = leader_epoch
+        self._producer = producer
+        self._header: BatchLine | None = None
+        self._damaged: BatchLine | None = None  # whose records are left out with it
+        self._records: list[Record] = []
+        self._number = 0  # of the line that the open batch begins with
+        self._bytes = 0
+        self._in_transaction = False
+
+    def batches(self, rows: Iterable[tuple[int, Row]]) -> Iterator[MadeBatch]:
+        """The batches of all lines. Raises BadLine."""
+        for number, row in rows:
+            kind = row.get("type", "record")
+            if kind == "record":
+                yield from self._take_record(row, number)
+            elif kind == "batch":
+                yield from self._close()
+                self._open(row, number)
+            else:
+                self.ignored[str(kind)] += 1
+        yield from self._close()
+        yield from self._end_transaction(self.rules.end_transaction)
+
+    # --- headers
+
+    def _open(self, row: Row, number: int) -> None:
+        header = batch_line(row, number)
+        self._damaged = None if header.is_valid else header
+        if header.is_valid:
+            self._header, self._number = header, number
+        else:
+            self.left_out += 1
+
+    def _belongs(self, row: Row, header: BatchLine) -> bool:
+        if header.count is not None:
+            return len(self._records) < header.count
+        return "position" not in row or (row.get("file"), row["position"]) == header.source
+
+    def _close_header(self, header: BatchLine) -> Iterator[MadeBatch]:
+        records, self._header, self._records = tuple(self._records), None, []
+        if not header.is_of_log:
+            self.ignored["batch of a snapshot"] += 1
+            return
+        count = len(records) if header.count is None else header.count
+        if not records and (count or None in (header.count, header.base_offset, header.last_offset)):
+            raise BadLine(header.number, "its batch has no records behind it (dump with --deep-iteration)")
+        if len(records) < count and not self.rules.partial_batches:
+            why = f"its batch has {count} records, {len(records)} follow (--partial-batches accepts that)"
+            raise BadLine(header.number, why)
+        yield self._made(header.number, self._renumbered(self._from_header(header, records)))
+
+    def _from_header(self, header: BatchLine, records: tuple[Record, ...]) -> NewBatch:
+        rules = self.rules
+        codec = header.codec if rules.codec is None else rules.codec
+        leader_epoch = header.leader_epoch if rules.leader_epoch is None else rules.leader_epoch
+        if header.magic < L.MAGIC_V2:
+            leader_epoch = L.NO_LEADER_EPOCH
+        elif leader_epoch is None:
+            leader_epoch = self._leader_epoch
+        return NewBatch(
+            records=records,
+            magic=header.magic,
+            codec=L.NONE if header.control or not records else codec,
+            base_offset=header.base_offset,
+            last_offset=header.last_offset,
+            leader_epoch=leader_epoch,
+            log_append_time=header.log_append_time,
+            transactional=header.transactional,
+            control=header.control,
+            delete_horizon_ms=header.delete_horizon_ms,
+            max_timestamp_ms=header.max_timestamp_ms,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+        )
+
+    def _renumbered(self, new: NewBatch) -> NewBatch:
+        """The batch where it may lie: as it is, or moved to the log end."""
+        if self.rules.keep_offsets is not False:
+            return new
+        first = new.records[0].offset if new.base_offset is None else new.base_offset
+        shift = self.next_offset - first
+        return replace(
+            new,
+            records=tuple(replace(record, offset=record.offset + shift) for record in new.records),
+            base_offset=None if new.base_offset is None else new.base_offset + shift,
+            last_offset=None if new.last_offset is None else new.last_offset + shift,
+        )
+
+    # --- records
+
+    def _take_record(self, row: Row, number: int) -> Iterator[MadeBatch]:
+        if self._damaged is not None:
+            if (row.get("file"), row.get("position")) == self._damaged.source:
+                return
+            self._damaged = None
+        header = self._header
+        if header is not None:
+            if self._belongs(row, header):
+                following = self._records[-1].offset + 1 if self._records else header.base_offset
+                offset = self.next_offset if following is None else following
+                self._records.append(record_line(row, number, offset, self.rules.now_ms))
+                return
+            yield from self._close()
+        following = self._records[-1].offset + 1 if self._records else self.next_offset
+        keep_offset = self.rules.keep_offsets is not False and "next_offset" not in row
+        record = record_line(row, number, following, self.rules.now_ms, keep_offset=keep_offset)
+        if record.offset < following:
+            why = f"its offset {record.offset} is not above {following - 1} (--no-keep-offsets numbers anew)"
+            raise BadLine(number, why)
+        if "control" in row:
+            yield from self._close()
+            yield self._marker(record, number)
+            return
+        size_bytes = record_bytes(record)
+        if self._records and self._is_full(record, size_bytes):
+            yield from self._close()
+        if not self._records:
+            self._number, self._bytes = number, L.BATCH_HEADER
+        self._records.append(record)
+        self._bytes += size_bytes
+
+    def _is_full(self, record: Record, size_bytes: int) -> bool:
+        rules = self.rules
+        return (
+            self._bytes + size_bytes > rules.batch_bytes
+            or (rules.batch_records is not None and len(self._records) >= rules.batch_records)
+            or record.offset - self._records[0].offset > L.INT32_MAX
+        )
+
+    def _close(self) -> Iterator[MadeBatch]:
+        """The batch that is open, if one is."""
+        if self._header is not None:
+            yield from self._close_header(self._header)
+        elif self._records:
+            records, self._records = tuple(self._records), []
+            made = self._made(self._number, self._our_batch(records))
+            self._in_transaction = self.rules.transactional
+            yield made
+
+    def _our_batch(self, records: tuple[Record, ...]) -> NewBatch:
+        rules, producer = self.rules, self._producer
+        is_new = rules.magic >= L.MAGIC_V2
+        if producer.producer_id >= 0:
+            span = records[-1].offset - records[0].offset + 1
+            self._producer = replace(producer, sequence=L.increment_sequence(producer.sequence, span))
+        return NewBatch(
+            records=records,
+            magic=rules.magic,
+            codec=rules.codec or L.NONE,
+            leader_epoch=self._leader_epoch if is_new else L.NO_LEADER_EPOCH,
+            transactional=rules.transactional,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=producer.sequence,
+        )
+
+    # --- control records
+
+    def _marker(self, record: Record, number: int) -> MadeBatch:
+        producer = self._producer
+        new = NewBatch(
+            records=(record,),
+            control=True,
+            transactional=producer.producer_id >= 0,
+            leader_epoch=self._leader_epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+        )
+        self._in_transaction = False
+        return self._made(number, new)
+
+    def _end_transaction(self, how: str) -> Iterator[MadeBatch]:
+        if not self._in_transaction or how == "open":
+            return
+        marker = EndTransactionMarker(how == "abort", 0, self.rules.now_ms)
+        producer = self._producer
+        new = end_transaction_batch(
+            marker, self.next_offset, producer.producer_id, producer.epoch, self._leader_epoch
+        )
+        self._in_transaction = False
+        yield self._made(self._number, new)
+
+    def _made(self, number: int, new: NewBatch) -> MadeBatch:
+        self.next_offset = 1 + (new.records[-1].offset if new.last_offset is None else new.last_offset)
+        return MadeBatch(number, new)
+
+
+def record_bytes(record: Record) -> int:
+    """The most that a record takes in an uncompressed batch, as Kafka's producer estimates it."""
+    size_bytes = _RECORD_OVERHEAD
+    if record.key is not None:
+        size_bytes += len(record.key)
+    if record.value is not None:
+        size_bytes += len(record.value)
+    for name, value in record.headers:
+        size_bytes += _HEADER_OVERHEAD + len(name) + len(value or b"")
+    return size_bytes

@@ -1,0 +1,122 @@
+"""Pieces of files, put into a partition directory in the order in which they come.
+
+A `.log` grows by its pieces; every other file is one piece, made new or put in the place of the one that is there.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from kseg.change.apply.append_files import LogFile, create_file, replace_file
+from kseg.segment import layout as L
+from kseg.segment.files import read_small, sync_directory
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FilePiece:
+    """Bytes for the file `name` of the partition directory: behind what it has got so far if it is a `.log`, all of
+    it otherwise."""
+
+    name: str
+    data: bytes
+
+
+class PieceSink(Protocol):
+    """Where the pieces of one partition go."""
+
+    def put(self, pieces: Sequence[FilePiece]) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def let_go(self) -> None: ...
+
+
+class NoFiles:
+    """Pieces of an append that is only planned go nowhere."""
+
+    def put(self, pieces: Sequence[FilePiece]) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def let_go(self) -> None:
+        pass
+
+
+class PieceFiles:
+    """The files of one directory while pieces are put into them.
+
+    existing: the names that may be touched; any other must not be there. fsync: wait for the disk whenever a file
+    is complete. announce: told the name of each new file before it is made. Every method raises Refused.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        existing: Collection[str] = (),
+        *,
+        fsync: bool = False,
+        announce: Callable[[str], None] | None = None,
+    ) -> None:
+        self.directory = directory
+        self._existing = frozenset(existing)
+        self._fsync = fsync
+        self._announce = announce
+        self._log: LogFile | None = None
+        self._log_name = ""
+
+    def put(self, pieces: Sequence[FilePiece]) -> None:
+        """Write the pieces."""
+        for piece in pieces:
+            if not piece.name.endswith(L.LOG_SUFFIX):
+                self._put_side_file(piece)
+                continue
+            if self._log is None or self._log_name != piece.name:
+                self._end_log()
+                is_new = self._is_new(piece)
+                self._log, self._log_name = LogFile(self.directory / piece.name, is_new=is_new), piece.name
+            self._log.write(piece.data)
+
+    def sync(self) -> None:
+        """Return when the log that grows is on the disk."""
+        if self._log is not None:
+            self._log.sync()
+
+    def close(self) -> None:
+        """No more pieces come."""
+        self._end_log()
+        if self._fsync:
+            sync_directory(self.directory)
+
+    def let_go(self) -> None:
+        """Leave everything as it is."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _put_side_file(self, piece: FilePiece) -> None:
+        path = self.directory / piece.name
+        if self._is_new(piece):
+            create_file(path, piece.data, fsync=self._fsync)
+        elif read_small(path) != piece.data:
+            replace_file(path, piece.data, fsync=self._fsync)
+
+    def _is_new(self, piece: FilePiece) -> bool:
+        """Whether the file is to be made; then it is announced."""
+        is_new = piece.name not in self._existing
+        if is_new and self._announce is not None:
+            self._announce(piece.name)
+        return is_new
+
+    def _end_log(self) -> None:
+        if self._log is not None:
+            if self._fsync:
+                self._log.sync()
+            self.let_go()

@@ -1,0 +1,203 @@
+"""What stands around a change of several partitions: nobody else at work, one way back, no claim that is too much.
+
+1. The lock of the log dir is held from before the first look to the end, so a broker neither runs nor starts. A
+   half-done change of kseg's is in the way.
+2. Before the first byte a journal in the log dir notes its checkpoints, its clean-shutdown marker and the partitions
+   that will change; each of those gets a journal of its own. Undoing the log dir's journal undoes theirs too.
+3. The marker is taken away meanwhile, so that a broker that starts after a kill recovers what was not finished. It comes
+   back last, when all is on the disk and the checkpoints say so.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from kseg.change.append.checkpoints_of_append import checkpoints_of_append
+from kseg.change.apply.append_files import create_file, remove_file, replace_file, temporary_name
+from kseg.change.apply.append_journal import Guard
+from kseg.change.apply.disk import disk_for
+from kseg.change.apply.keeping import BESIDE, Keeping
+from kseg.change.apply.lock import locked
+from kseg.change.apply.unfinished import refuse_half_done
+from kseg.segment.errors import FormatError
+from kseg.segment.files import read_small, sync_directory
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
+from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, encode_offset_checkpoint, with_offsets
+
+_OF_FORMER_LOGS = (Role.LOG_START_OFFSETS, Role.CLEANER_OFFSETS)
+
+
+def guard_of(
+    directory: str,
+    command: str,
+    run_id: str,
+    *,
+    grows: Iterable[str] = (),
+    replaces: Iterable[str] = (),
+    creates: Iterable[str] = (),
+    is_new: bool = False,
+    in_log_dir: bool | None = None,
+    partitions: Collection[str] = (),
+    new_partitions: Collection[str] = (),
+    follow_links: bool = False,
+    keeping: Keeping = BESIDE,
+) -> Guard:
+    """The journal of one directory (see `Guard`). A replaced file waits under another name before; one that lies there
+    under that name goes."""
+    names = list(replaces)
+    waiting = {temporary_name(name) for name in names}
+    there = {name for name in waiting if os.path.lexists(os.path.join(directory, name))}
+    return Guard(
+        directory,
+        command,
+        journal_id=run_id,
+        grows=grows,
+        replaces=[*names, *there],
+        creates=sorted({*creates, *(waiting - there)}),
+        is_new=is_new,
+        in_log_dir=in_log_dir,
+        partitions=sorted(partitions),
+        new_partitions=sorted(new_partitions),
+        quarantine=keeping.quarantine,
+        journal_dir=keeping.journal_dir,
+        disk=disk_for(follow_links),
+    )
+
+
+class LogDirProtection:
+    """Around one change of a log dir; a context manager that holds its lock.
+
+    command, run_id: what the journals are named by. Entering raises Refused when a broker, another kseg or a half-done
+    change is there. findings: checkpoints that could not be read, and stay as they are.
+    """
+
+    def __init__(
+        self,
+        log_dir: str,
+        command: str,
+        run_id: str,
+        follow_links: bool = False,
+        keeping: Keeping = BESIDE,
+    ) -> None:
+        self.log_dir = log_dir
+        self.findings: list[Finding] = []
+        self._command, self._id = command, run_id
+        self._follow_links = follow_links
+        self._keeping = keeping
+        self._stack = ExitStack()
+        self._guard: Guard | None = None
+        self._partitions: list[Guard] = []
+        self._marker: bytes | None = None
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(locked([self.log_dir]))
+        try:
+            refuse_half_done(self.log_dir)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def journal(self) -> str | None:
+        """For `kseg undo`; None while nothing was changed."""
+        return None if self._guard is None else self._guard.journal
+
+    def begin(self, partitions: Collection[str], *, files: Iterable[str] = (), forgets: bool = False) -> None:
+        """These partitions, by the names of their directories, are about to change. files: others of the log dir's
+        own that will be replaced or made. forgets: whether partitions begin anew (`finish`)."""
+        roles = [Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS, Role.CLEAN_SHUTDOWN]
+        if forgets:
+            roles.extend(_OF_FORMER_LOGS)
+        there = [NAME_BY_ROLE[role] for role in roles if os.path.isfile(self._path(role))]
+        others = {name: os.path.isfile(os.path.join(self.log_dir, name)) for name in files}
+        self._guard = self._stack.enter_context(
+            guard_of(
+                self.log_dir,
+                self._command,
+                self._id,
+                replaces=[*there, *(name for name, is_there in others.items() if is_there)],
+                creates=[name for name, is_there in others.items() if not is_there],
+                in_log_dir=True,
+                keeping=self._keeping,
+                partitions=partitions,
+                new_partitions=[
+                    name for name in partitions if not os.path.lexists(os.path.join(self.log_dir, name))
+                ],
+            )
+        )
+        path = self._path(Role.CLEAN_SHUTDOWN)
+        if os.path.isfile(path):
+            self._marker = read_small(path)
+            remove_file(path)
+            sync_directory(self.log_dir)
+
+    def guard(
+        self, directory: str, *, grows: Iterable[str] = (), replaces: Iterable[str] = (), is_new: bool = False
+    ) -> Guard:
+        """The journal of one of the partitions."""
+        guard = self._stack.enter_context(
+            guard_of(
+                directory,
+                self._command,
+                self._id,
+                grows=grows,
+                replaces=replaces,
+                is_new=is_new,
+                follow_links=self._follow_links,
+                keeping=self._keeping,
+            )
+        )
+        self._partitions.append(guard)
+        return guard
+
+    def finish(self, ends: Mapping[PartitionName, int], begun_anew: Collection[PartitionName] = ()) -> None:
+        """All partitions are closed and on the disk. ends: their log ends. begun_anew: those whose former log starts
+        and cleaning points mean nothing any more."""
+        if self._guard is None:
+            return
+        for role in checkpoints_of_append(is_clean=self._marker is not None):
+            self._align(role, {name: end for name, end in ends.items() if not name.is_metadata_log})
+        if begun_anew:
+            for role in _OF_FORMER_LOGS:
+                self._align(role, dict.fromkeys(begun_anew))
+        if self._marker is not None:
+            create_file(self._path(Role.CLEAN_SHUTDOWN), self._marker)
+        sync_directory(self.log_dir)
+        self._guard.done()
+
+    def take_back(self) -> None:
+        """Leave everything as it was found."""
+        guard, self._guard = self._guard, None
+        for partition in self._partitions:
+            partition.let_go()
+        if guard is not None:
+            guard.take_back()
+
+    def _align(self, role: Role, offsets: Mapping[PartitionName, int | None]) -> None:
+        """Put the offsets into a checkpoint file that is there; None takes the partition out of it."""
+        path = self._path(role)
+        if not offsets or not os.path.isfile(path):
+            return
+        changes = {(name.topic, name.partition): offset for name, offset in offsets.items()}
+        found = read_small(path)
+        try:
+            data = encode_offset_checkpoint(with_offsets(decode_offset_checkpoint(found), changes))
+        except FormatError as error:
+            self.findings.append(
+                Finding("checkpoint-corrupt", path, f"the checkpoint cannot be read: {error}")
+            )
+            return
+        if data != found:
+            replace_file(path, data)
+
+    def _path(self, role: Role) -> str:
+        return os.path.join(self.log_dir, NAME_BY_ROLE[role])

@@ -1,0 +1,41 @@
+"""What the user can ask of `append`."""
+
+from dataclasses import field
+
+from kseg.change.append.batching import BatchRules
+from kseg.change.append.flush import FlushRules
+from kseg.change.append.partition_writer import RollRules
+from kseg.change.apply.keeping import BESIDE, Keeping
+from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendOptions:
+    """source: where the lines are, `-` for standard input. apply: write; else only check and count. run_id: names the
+    journals (`new_run_id`). follow_links: PATH may be a link. ancient: a new PATH becomes a partition of Kafka 0.7.
+
+    topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
+    its first line does). accept_unreadable: bytes of it that cannot be read are no reason to refuse. keeping: where journals and what they keep lie. rolls, flush, batches: see there.
+    """
+
+    source: str
+    run_id: str
+    follow_links: bool = False
+    apply: bool = False
+    batches: BatchRules
+    rolls: RollRules = field(default_factory=RollRules)
+    flush: FlushRules = field(default_factory=FlushRules)
+    topic_id: str | None = None
+    start_offset: int | None = None
+    ancient: bool = False
+    accept_unreadable: bool = False
+    keeping: Keeping = BESIDE
+
+    def __post_init__(self) -> None:
+        if self.topic_id is not None:
+            try:
+                encode_partition_metadata(PartitionMetadata(self.topic_id))
+            except FormatError as error:
+                raise UsageError(f"{self.topic_id} is no topic id: {error}") from None

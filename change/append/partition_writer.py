@@ -1,0 +1,405 @@
+"""Lays down a partition: from a sequence of batches to the files that a 4.3 broker would leave at a clean stop.
+
+Two layers, so that append, recovery and compaction can share the first and plan before they write:
+
+    OpenPartition    pure: takes batches, decides rolls, keeps indexes, producers, epochs; gives out `FilePiece`s
+    PartitionWriter  puts the pieces into a directory, a new one or one that is there (append, --output, tests)
+
+For each append (Kafka: UnifiedLog.append, LocalLog.roll, LogSegment.append; fact sheet §4.1-4.3, §5.2, §6.5):
+
+1. Read the headers; refuse what a broker would not append: damage, offsets below the log end.
+2. Roll when the segment would exceed its bytes or its time, an index is full, or an offset does not fit 31 bits.
+   The old segment ends: final time entry, trimmed indexes. The new base offset is max(first offset, log end), and a
+   producer snapshot is named by it.
+3. The bytes go into the log, each batch into the indexes, its epoch into the history, its producer into the state;
+   an abort marker adds to the transaction index of the segment it lies in.
+
+A stop ends the last segment, takes a snapshot at the log end and writes the leader epochs. Every file but `.log` is
+one piece; the pieces of a `.log` follow each other.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kseg.change.append.file_writer import FilePiece, NoFiles, PieceFiles, PieceSink
+from kseg.change.append.flush import FlushCounter, FlushRules
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.errors import UsageError
+from kseg.segment.files import ensure_directory
+from kseg.segment.header_tables import Columns
+from kseg.segment.model import Batch, NewBatch
+from kseg.segment.partition.names import NAME_BY_ROLE, Role, segment_file_name
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.sidecar.checkpoint import encode_leader_epochs
+from kseg.segment.sidecar.index_builder import SegmentIndexes
+from kseg.segment.sidecar.index_writer import can_index_offset
+from kseg.segment.sidecar.leader_epochs import EpochHistory
+from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
+from kseg.segment.sidecar.snapshot import encode_snapshot
+from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
+from kseg.segment.state.producer import CompletedTransaction, ProducerState
+from kseg.segment.values import dataclass
+
+DEFAULT_SEGMENT_BYTES = 1024 * 1024 * 1024
+_BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
+_BATCHES_AT_ONCE = 16  # a set rarely holds more; a larger one is read in several tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollRules:
+    """When a segment ends. segment_ms: None never rolls by time. The other names are Kafka's topic settings."""
+
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    segment_ms: int | None = None
+    segment_index_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES
+    index_interval_bytes: int = L.DEFAULT_INDEX_INTERVAL_BYTES
+
+    def __post_init__(self) -> None:
+        if not 0 < self.segment_bytes <= L.MAX_SEGMENT_BYTES:
+            raise UsageError(f"a segment cannot have {self.segment_bytes} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One batch of a set, with what its marker says when it is one."""
+
+    batch: Batch
+    marker: EndTransactionMarker | None
+
+
+class OpenSegment:
+    """The segment that is being written. indexes, aborted: what will be its side files.
+
+    first_timestamp_ms: maximum timestamp of the first batch, what rolling by time counts from (None: empty yet).
+    created_ms: wall clock at creation, counted from when the first batch has no timestamp; None: not known.
+    """
+
+    __slots__ = (
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "first_timestamp_ms",
+        "indexes",
+        "rules",
+        "size_bytes",
+    )
+
+    def __init__(self, base_offset: int, rules: RollRules, created_ms: int | None = None) -> None:
+        self.base_offset = base_offset
+        self.rules = rules
+        self.created_ms = created_ms
+        self.size_bytes = 0
+        self.first_timestamp_ms: int | None = None
+        self.indexes = SegmentIndexes(base_offset, rules.index_interval_bytes, rules.segment_index_bytes)
+        self.aborted: list[AbortedTxn] = []
+
+    def must_roll_before(
+        self, size_bytes: int, max_timestamp_ms: int, last_offset: int, now_ms: int | None
+    ) -> bool:
+        """Whether a broker rolls before it appends such a set (Kafka: LogSegment.shouldRoll)."""
+        return (
+            self.size_bytes > self.rules.segment_bytes - size_bytes
+            or (self.size_bytes > 0 and self._has_waited_too_long(max_timestamp_ms, now_ms))
+            or self.indexes.is_full
+            or not can_index_offset(last_offset, self.base_offset)
+        )
+
+    def take(self, batch: Batch) -> None:
+        """Count in a batch whose bytes follow. Raises UsageError when it cannot be indexed."""
+        if self.first_timestamp_ms is None:
+            self.first_timestamp_ms = batch.max_timestamp_ms
+        refusal = self.indexes.add(
+            self.size_bytes, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms
+        )
+        if refusal is not None:
+            raise UsageError(refusal.sentence)
+        self.size_bytes += batch.size_bytes
+
+    def end(self) -> Iterator[FilePiece]:
+        """Its files as a roll or a clean stop leaves them; the log's piece is empty (its bytes went before)."""
+        self.indexes.finish()
+        yield FilePiece(self._name(L.LOG_SUFFIX), b"")
+        yield FilePiece(self._name(L.OFFSET_INDEX_SUFFIX), self.indexes.offset_index.to_bytes())
+        yield FilePiece(self._name(L.TIME_INDEX_SUFFIX), self.indexes.time_index.to_bytes())
+        if self.aborted:
+            yield FilePiece(self._name(L.TXN_INDEX_SUFFIX), encode_txn_index(self.aborted))
+
+    def log_piece(self, data: bytes) -> FilePiece:
+        return FilePiece(self._name(L.LOG_SUFFIX), data)
+
+    def _name(self, suffix: str) -> str:
+        return segment_file_name(self.base_offset, suffix)
+
+    def _has_waited_too_long(self, max_timestamp_ms: int, now_ms: int | None) -> bool:
+        if self.rules.segment_ms is None:
+            return False
+        if self.first_timestamp_ms is not None and self.first_timestamp_ms >= 0:
+            return max_timestamp_ms - self.first_timestamp_ms > self.rules.segment_ms
+        if now_ms is None or self.created_ms is None:
+            return False
+        return now_ms - self.created_ms > self.rules.segment_ms
+
+
+class OpenPartition:
+    """The state of a partition while batches are added to it; nothing here touches a disk.
+
+    A new partition starts at `start_offset`. To go on with an existing one, give its active segment, its producer
+    state (which is then at the log end), its epochs and the number of its newest snapshot.
+    next_offset: the log end. Methods that add return pieces, which must be put down in order.
+    """
+
+    def __init__(
+        self,
+        start_offset: int = 0,
+        rules: RollRules | None = None,
+        *,
+        active: OpenSegment | None = None,
+        producers: ProducerState | None = None,
+        epochs: EpochHistory | None = None,
+        last_snapshot_offset: int | None = None,
+        now_ms: int | None = None,
+    ) -> None:
+        self.rules = rules or RollRules()
+        self.active = active or OpenSegment(start_offset, self.rules, now_ms)
+        self.producers = producers or ProducerState(start_offset)
+        self.epochs = epochs or EpochHistory()
+        self.next_offset = self.producers.end_offset
+        self._last_snapshot_offset = start_offset if last_snapshot_offset is None else last_snapshot_offset
+
+    def append(self, data: NewBatch | bytes, now_ms: int | None = None) -> list[FilePiece]:
+        """Add a batch, or the bytes of one set of batches as they lie in a log; one set is never split by a roll.
+
+        now_ms: the wall clock, only for rolling segments whose batches have no timestamps. Raises UsageError for
+        what `encode_batch` refuses, damaged bytes, offsets that do not rise above the log end, and a batch outside
+        its producer's open transaction (a broker could not load such a log).
+        """
+        content = encode_batch(data) if isinstance(data, NewBatch) else bytes(data)
+        if isinstance(data, NewBatch) and data.magic >= L.MAGIC_V2:
+            entries = [_entry_of(data, content)]
+        else:
+            entries = _entries_of(content)
+        self._refuse(entries)
+        last_offset = entries[-1].batch.last_offset
+        max_timestamp_ms = max(entry.batch.max_timestamp_ms for entry in entries)
+        pieces = []
+        if self.active.must_roll_before(len(content), max_timestamp_ms, last_offset, now_ms):
+            pieces = self.roll(_first_offset(entries), now_ms)
+        if not can_index_offset(last_offset, self.active.base_offset):
+            raise UsageError(f"offset {last_offset} does not fit the segment at {self.active.base_offset}")
+        pieces.append(self.active.log_piece(content))
+        for entry in entries:
+            self._take(entry)
+        return pieces
+
+    def roll(self, at_offset: int | None = None, now_ms: int | None = None) -> list[FilePiece]:
+        """End the active segment and start one at max(at_offset, log end); nothing when that one is still empty."""
+        new_base = self.next_offset if at_offset is None else max(at_offset, self.next_offset)
+        if not self.active.size_bytes and self.active.base_offset == new_base:
+            return []
+        pieces = list(self.active.end())
+        self.active = OpenSegment(new_base, self.rules, now_ms)
+        self.next_offset = new_base
+        pieces.extend(self._snapshot())
+        return pieces
+
+    def close(self) -> list[FilePiece]:
+        """What a clean stop writes. The partition must not be used any more."""
+        epochs = self.epochs.entries
+        return [
+            *self.active.end(),
+            *self._snapshot(),
+            # the file exists from the start and stays empty until there is an epoch
+            FilePiece(NAME_BY_ROLE[Role.LEADER_EPOCHS], encode_leader_epochs(epochs) if epochs else b""),
+        ]
+
+    def _take(self, entry: _Entry) -> None:
+        batch = entry.batch
+        self.active.take(batch)
+        if batch.magic < L.MAGIC_V2:
+            self.epochs.clear()
+        elif batch.leader_epoch >= 0:
+            self.epochs.assign(batch.leader_epoch, batch.base_offset)
+        for event in self.producers.apply(batch, entry.marker):
+            if isinstance(event, CompletedTransaction) and event.index_entry is not None:
+                self.active.aborted.append(event.index_entry)
+        self.next_offset = batch.last_offset + 1
+
+    def _snapshot(self) -> Iterator[FilePiece]:
+        """The producers up to the log end, unless that was said already (Kafka: takeSnapshot)."""
+        self.producers.end_offset = self.next_offset
+        if self.next_offset > self._last_snapshot_offset:
+            self._last_snapshot_offset = self.next_offset
+            name = segment_file_name(self.next_offset, L.SNAPSHOT_SUFFIX)
+            yield FilePiece(name, encode_snapshot(self.producers.snapshot()))
+
+    def _refuse(self, entries: list[_Entry]) -> None:
+        next_offset = self.next_offset
+        for batch in (entry.batch for entry in entries):
+            if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
+                raise UsageError(f"offset {batch.base_offset} lies below the log end {next_offset}")
+            next_offset = batch.last_offset + 1
+            if batch.producer_id < 0 or batch.is_control or batch.is_transactional:
+                continue
+            known = self.producers.entry(batch.producer_id)
+            if known is not None and known.current_txn_first_offset is not None:
+                raise UsageError(
+                    f"producer {batch.producer_id} has a transaction open since {known.current_txn_first_offset}"
+                )
+
+
+class PartitionWriter:
+    """Writes a partition directory; a context manager that closes it.
+
+    directory: made when absent; files in it are never overwritten (Refused). topic_id: Kafka's text of the uuid,
+    None leaves `partition.metadata` out (then a KRaft broker takes the directory for stray). fsync: wait for the
+    disk at each roll and at the close. flush: when else to wait for it. partition, existing: to go on with one that
+    is there (see `reopen`) and the names of its files, of which the log grows and the side files are replaced.
+    announce: told the name of each new file before it is made. rehearses: do everything but write. bytes_appended: of
+    logs. Left by an exception it leaves what a crashed broker leaves: a log whose last segment has no side files.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        topic_id: str | None = None,
+        start_offset: int = 0,
+        rules: RollRules | None = None,
+        fsync: bool = False,
+        flush: FlushRules | None = None,
+        partition: OpenPartition | None = None,
+        existing: Collection[str] = (),
+        announce: Callable[[str], None] | None = None,
+        rehearses: bool = False,
+    ) -> None:
+        self.directory = Path(directory)
+        self.partition = partition or OpenPartition(start_offset, rules)
+        self.segments_rolled = 0
+        self.bytes_appended = 0
+        self._unflushed = FlushCounter(flush or FlushRules(), self.partition.next_offset)
+        self._closed = False
+        self._files: PieceSink = NoFiles()
+        if not rehearses:
+            self._files = PieceFiles(self.directory, existing, fsync=fsync, announce=announce)
+            ensure_directory(self.directory)
+        name = NAME_BY_ROLE[Role.PARTITION_METADATA]
+        if topic_id is not None and name not in existing:
+            self._files.put([FilePiece(name, encode_partition_metadata(PartitionMetadata(topic_id)))])
+
+    @property
+    def next_offset(self) -> int:
+        """The log end: the least offset that the next batch may have."""
+        return self.partition.next_offset
+
+    @property
+    def flushes(self) -> int:
+        """How often a flush rule forced the log to the disk."""
+        return self._unflushed.flushes
+
+    def append(self, data: NewBatch | bytes, now_ms: int | None = None) -> None:
+        """See `OpenPartition.append`."""
+        base_offset = self.partition.active.base_offset
+        pieces = self.partition.append(data, now_ms)
+        self._files.put(pieces)
+        self.bytes_appended += len(pieces[-1].data)  # the last one is the batch
+        self.segments_rolled += self.partition.active.base_offset != base_offset
+        if self._unflushed.is_due(self.next_offset):
+            self._files.sync()
+            self._unflushed.flushed(self.next_offset)
+
+    def roll(self, at_offset: int | None = None) -> None:
+        """See `OpenPartition.roll`."""
+        base_offset = self.partition.active.base_offset
+        self._files.put(self.partition.roll(at_offset))
+        self.segments_rolled += self.partition.active.base_offset != base_offset
+
+    def close(self) -> None:
+        """Write the side files of the last segment, as a clean stop does."""
+        if self._closed:
+            return
+        self._closed = True
+        self._files.put(self.partition.close())
+        self._files.close()
+
+    def let_go(self) -> None:
+        """Close what is open and write no more; no side files come."""
+        self._closed = True
+        self._files.let_go()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.let_go()
+
+
+def _first_offset(entries: list[_Entry]) -> int:
+    """The first offset of a set. Old formats can hide it in a wrapper, so for all of them Kafka takes the least
+    that it can be (UnifiedLog.maybeRoll); the log end is then what counts."""
+    if entries[0].batch.magic < L.MAGIC_V2:
+        return entries[-1].batch.last_offset - L.INT32_MAX
+    return entries[0].batch.base_offset
+
+
+def _entry_of(new: NewBatch, content: bytes) -> _Entry:
+    """The batch that was just encoded, from its header: nothing is left to be judged."""
+    base_offset, _, leader_epoch, magic, crc, attributes, delta, *rest = _BATCH_HEADER.unpack_from(content)
+    base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count = rest
+    batch = Batch(
+        position=0,
+        size_bytes=len(content),
+        magic=magic,
+        base_offset=base_offset,
+        last_offset=base_offset + delta,
+        count=count,
+        attributes=attributes,
+        leader_epoch=leader_epoch,
+        crc=crc,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        crc_valid=True,
+    )
+    has_marker = new.control and producer_id >= 0 and count > 0
+    return _Entry(batch, end_transaction_marker(new.records[0]) if has_marker else None)
+
+
+def _entries_of(content: bytes) -> list[_Entry]:
+    """The batches of a set; raises UsageError when it is empty or a byte of it is not sound."""
+    entries: list[_Entry] = []
+    for block in Scanner(content, capacity=_BATCHES_AT_ONCE).blocks():
+        if isinstance(block, Damage):
+            raise UsageError(
+                f"the bytes at {block.position} of what is to be appended are damaged: {block.kind}"
+            )
+        entries.extend(
+            _Entry(batch_at(block, row), _marker_at(content, block, row)) for row in range(block.count)
+        )
+    if not entries:
+        raise UsageError("there is nothing to append")
+    return entries
+
+
+def _marker_at(content: bytes, table: Columns, row: int) -> EndTransactionMarker | None:
+    is_control = table.at(C.MAGIC, row) >= L.MAGIC_V2 and table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT
+    if not is_control or table.at(C.PRODUCER_ID, row) < 0 or not table.at(C.COUNT, row):
+        return None
+    chunk = next(Decoder(content, capacity=1).chunks(table, row, row + 1))
+    if chunk.problem is not None:
+        raise UsageError(f"a control batch cannot be decoded: {chunk.problem.sentence}")
+    return end_transaction_marker(record_at(chunk, 0))

@@ -1,0 +1,212 @@
+"""Goes on with a partition that is there: the state a broker has after loading it without recovery.
+
+A broker that was stopped cleanly reads almost nothing (Kafka: LogLoader, LogSegment; fact sheet §4.4, §6.2): it
+believes the index files, takes the greatest timestamp from the last time entry and the age of the active segment
+from its first batch, loads the newest producer snapshot, replays what lies behind it, and counts the bytes between
+index entries from the end of the log. So does this:
+
+1. Refuse a directory that would not load as it is: set aside by name, left in the middle of a cleaning, a segment
+   without indexes, snapshots or a log start beyond the log end.
+2. Refuse an active segment that is not sound to the last byte, because appending would bury what is wrong with it:
+   damage, offsets that do not rise, an index with a zero tail (the broker died), one that belongs to other bytes.
+3. Take the indexes as they lie, the producers from the newest snapshot on, the epochs of the checkpoint.
+
+What a load tidies up besides (snapshots of former log ends, files marked as deleted) is left to the next broker.
+Every refusal names the file and the command that repairs it. The older segments are believed, as by a broker.
+"""
+
+import os
+from itertools import chain
+from operator import le
+
+from kseg.change.append.partition_writer import OpenPartition, OpenSegment, RollRules
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.errors import Refused
+from kseg.segment.files import read_small
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.derived_state import epoch_history, producer_state
+from kseg.segment.partition.directory import list_partition
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.names import NAME_BY_ROLE, FileState, PartitionState, Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.scanning.damage_findings import damage_finding
+from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+from kseg.segment.sidecar.index_writer import can_index_offset
+from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
+from kseg.segment.values import dataclass
+
+_UNFINISHED = (FileState.CLEANED, FileState.SWAP)
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a scan of the active segment tells. first_timestamp_ms: None while it is empty. end_offset: the log end."""
+
+    size_bytes: int
+    first_timestamp_ms: int | None
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenUp:
+    """A partition to go on with. existing: the names of its files. grows, replaces: those of them that the next batch
+    makes grow, and those that are put anew in their place (side files of the active segment, leader epochs)."""
+
+    partition: OpenPartition
+    log_start_offset: int = 0
+    existing: frozenset[str] = frozenset()
+    grows: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+
+
+def take_up(
+    target: PartitionTarget, rules: RollRules, start_offset: int = 0, now_ms: int | None = None
+) -> TakenUp:
+    """A partition directory as it lies (`reopen_partition`). start_offset: where it begins when it has no segment yet,
+    at least; now_ms: see there. Nothing is written. Raises as `reopen_partition`."""
+    with PartitionLog(target) as log:
+        partition = reopen_partition(log, rules, now_ms)
+        log_start_offset = log.start_offset
+        active = dict(log.segments[-1].paths) if log.segments else {}
+        if not log.segments:
+            log_start_offset = max(start_offset, log_start_offset)
+            partition = OpenPartition(log_start_offset, rules, now_ms=now_ms)
+    existing = frozenset(os.listdir(target.path))
+    names = {role: os.path.basename(path) for role, path in active.items()}
+    grown = names.pop(Role.LOG, None)
+    return TakenUp(
+        partition,
+        log_start_offset,
+        existing,
+        grows=() if grown is None else (grown,),
+        replaces=(*names.values(), *({NAME_BY_ROLE[Role.LEADER_EPOCHS]} & existing)),
+    )
+
+
+def reopen_partition(log: PartitionLog, rules: RollRules, now_ms: int | None = None) -> OpenPartition:
+    """The state from which batches can be added to `log`; nothing is written.
+
+    now_ms: the wall clock, from which a segment without timestamps is aged. Raises Refused when the directory
+    would not load cleanly or its active segment is not sound, UnreadableInput when a file cannot be read.
+    """
+    _refuse_unfinished(log)
+    if not log.segments:
+        return OpenPartition(log.start_offset, rules, now_ms=now_ms)
+    segment = log.segments[-1]
+    content = _content_of(segment)
+    _refuse_beyond_end(log, content.end_offset)
+    active = OpenSegment(segment.base_offset, rules, now_ms)
+    active.size_bytes = content.size_bytes
+    active.first_timestamp_ms = content.first_timestamp_ms
+    active.indexes.resume(_offset_index(segment, content), _time_index(segment, content), content.size_bytes)
+    active.aborted = _aborted(segment)
+    producers = producer_state(log)
+    producers.end_offset = content.end_offset
+    epochs = epoch_history(log)
+    for finding in log.findings:
+        if finding.severity == ERROR:
+            raise _refused(finding.path, finding.message)
+    return OpenPartition(
+        rules=rules,
+        active=active,
+        producers=producers,
+        epochs=epochs,
+        last_snapshot_offset=max(log.snapshots, default=log.start_offset),
+    )
+
+
+def _refused(path: str, why: str, directory: str | None = None) -> Refused:
+    place = directory or (path if os.path.isdir(path) else os.path.dirname(path))
+    return Refused(f"{path}: {why}; nothing was appended (kseg recover {place} says what to do)")
+
+
+def _refuse_unfinished(log: PartitionLog) -> None:
+    if log.name is not None and log.name.state is not PartitionState.LIVE:
+        raise Refused(f"{log.directory} is set aside as {log.name.state}; nothing is appended to it")
+    for entry in list_partition(log.directory).entries:
+        if entry.name.state in _UNFINISHED:
+            raise _refused(entry.path, "a cleaning or split was not finished", log.directory)
+    for segment in log.segments:
+        if Role.OFFSET_INDEX not in segment.paths:
+            raise _refused(segment.path, "the segment has no offset index", log.directory)
+
+
+def _refuse_beyond_end(log: PartitionLog, end_offset: int) -> None:
+    if log.start_offset > end_offset:
+        why = f"the log ends at offset {end_offset}, below its log start offset {log.start_offset}"
+        raise _refused(log.directory, why)
+    newest = max(log.snapshots, default=0)
+    if newest > end_offset:
+        raise _refused(log.snapshots[newest], f"the log ends at offset {end_offset}", log.directory)
+
+
+def _content_of(segment: LogSegment) -> _Content:
+    """Scan the segment with every checksum; Refused for damage and for offsets that do not rise."""
+    first_timestamp_ms, end_offset = None, segment.base_offset
+    for block in Scanner.over(segment.file, segment.base_offset).blocks():
+        if isinstance(block, Damage):
+            raise _damaged(damage_finding(segment.path, block))
+        bases, lasts = block.column(C.BASE_OFFSET), block.column(C.LAST_OFFSET)
+        rises = all(map(le, chain((end_offset - 1,), lasts), (base - 1 for base in bases)))
+        if not rises or not all(map(le, bases, lasts)):
+            raise _refused(segment.path, "the offsets of its batches do not rise")
+        if first_timestamp_ms is None:
+            first_timestamp_ms = block.at(C.MAX_TIMESTAMP, 0)
+        end_offset = lasts[-1] + 1
+    if not can_index_offset(max(end_offset - 1, segment.base_offset), segment.base_offset):
+        raise _refused(segment.path, f"offset {end_offset - 1} does not fit the segment")
+    return _Content(segment.file.size_bytes, first_timestamp_ms, end_offset)
+
+
+def _damaged(finding: Finding) -> Refused:
+    return _refused(finding.path, finding.message)
+
+
+def _offset_index(segment: LogSegment, content: _Content) -> bytes:
+    path = segment.paths[Role.OFFSET_INDEX]
+    data = read_small(path)
+    index = OffsetIndex(data, segment.base_offset)
+    problem = index.sanity_problem() or _tail_problem(index)
+    if problem is None and index.entries:
+        entry = index.last_entry
+        if entry.position >= content.size_bytes or entry.offset >= content.end_offset:
+            problem = f"its last entry is offset {entry.offset} at position {entry.position}, beyond the log"
+    if problem is not None:
+        raise _refused(path, problem)
+    return data
+
+
+def _time_index(segment: LogSegment, content: _Content) -> bytes:
+    path = segment.paths.get(Role.TIME_INDEX)
+    if path is None:  # brokers before 0.10 wrote none, later ones take an absent one for empty
+        return b""
+    data = read_small(path)
+    index = TimeIndex(data, segment.base_offset)
+    problem = _tail_problem(index) or index.sanity_problem()
+    if problem is None and index.entries and index.last_entry.offset >= content.end_offset:
+        problem = f"its last entry is offset {index.last_entry.offset}, beyond the log"
+    if problem is not None:
+        raise _refused(path, problem)
+    return data
+
+
+def _tail_problem(index: OffsetIndex | TimeIndex) -> str | None:
+    if index.zero_tail_slots:
+        return "it has a zero tail: the broker was not stopped cleanly"
+    return None
+
+
+def _aborted(segment: LogSegment) -> list[AbortedTxn]:
+    path = segment.paths.get(Role.TXN_INDEX)
+    if path is None:
+        return []
+    index = TxnIndex(read_small(path), segment.base_offset)
+    problem = index.sanity_problem()
+    if problem is None and index.trailing_bytes:
+        problem = f"its length is not a multiple of {L.TXN_INDEX_ENTRY}"
+    if problem is not None:
+        raise _refused(path, problem)
+    return list(index)

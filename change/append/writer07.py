@@ -1,0 +1,141 @@
+"""Writes partitions of Kafka 0.7: `.kafka` files that follow each other without a gap (0.7.1: Log.append, Log.roll).
+
+    append   a set of messages goes behind the last file; one set is never split
+    roll     *after* an append: when the file is larger than the limit, an empty one named by the log end is made
+    offset   the byte at which an entry begins, counted over all files
+
+There are no side files and nothing to close: what lies there is what a broker reads.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from kseg.change.append.flush import FlushCounter, FlushRules
+from kseg.change.apply.append_files import GrowingFile, LogFile, NoFile
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import compress
+from kseg.segment.errors import Refused, UsageError
+from kseg.segment.files import MappedFile, ensure_directory, sync_directory
+from kseg.segment.kafka07.log07 import AncientFile
+from kseg.segment.kafka07.messages07 import encode_message, valid_prefix
+from kseg.segment.partition.names import segment_file_name
+from kseg.segment.values import dataclass
+
+DEFAULT_FILE_BYTES = 1024 * 1024 * 1024  # 0.7's log.file.size
+
+
+@dataclass(frozen=True, slots=True)
+class AncientSet:
+    """Messages that are appended together: (payload, magic) of each; with a codec they become one entry."""
+
+    messages: Sequence[tuple[bytes, int]]
+    codec: int = L.NONE
+
+
+def encode_ancient_set(new: AncientSet) -> bytes:
+    """The entries of a set. Raises UsageError for a codec or magic that 0.7 did not have."""
+    if not new.messages:
+        raise UsageError("there is nothing to append")
+    entries = b"".join(encode_message(payload, magic) for payload, magic in new.messages)
+    if new.codec == L.NONE:
+        return entries
+    if new.codec not in (L.GZIP, L.SNAPPY):
+        raise UsageError(f"Kafka 0.7 has no codec {L.codec_name(new.codec)}")
+    return encode_message(compress(new.codec, 1, entries), 1, new.codec)
+
+
+class AncientWriter:
+    """Appends to a directory of `.kafka` files. directory: made when absent.
+
+    files: those that are there, by offset (`AncientLog.files`). start_offset: of the first file, when there is none.
+    roll_bytes: 0.7's log.file.size. flush: counts messages. announce: told the name of each new file before it is
+    made. rehearses: do everything but write. end_offset: the log end. The files must be sound (`refuse_unsound`).
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        files: Sequence[AncientFile] = (),
+        *,
+        start_offset: int = 0,
+        roll_bytes: int = DEFAULT_FILE_BYTES,
+        flush: FlushRules | None = None,
+        announce: Callable[[str], None] | None = None,
+        rehearses: bool = False,
+    ) -> None:
+        self.directory = directory
+        self.end_offset = files[-1].end_offset if files else start_offset
+        self.messages = 0
+        self.files_rolled = 0
+        self.bytes_appended = 0
+        self._roll_bytes = roll_bytes
+        self._announce = announce
+        self._unflushed = FlushCounter(flush or FlushRules(), 0)
+        self._rehearses = rehearses
+        if not rehearses:
+            ensure_directory(directory)
+        self._file = self._last_file(files[-1]) if files else self._new_file()
+
+    @property
+    def flushes(self) -> int:
+        """How often a flush rule forced the file to the disk."""
+        return self._unflushed.flushes
+
+    def append(self, new: AncientSet) -> None:
+        """Add one set. Raises UsageError for what 0.7 could not have written."""
+        content = encode_ancient_set(new)
+        if self._file.size_bytes + len(content) > L.INT32_MAX:
+            raise UsageError(f"a set of {len(content)} bytes does not fit into the file")
+        self._file.write(content)
+        self.end_offset += len(content)
+        self.bytes_appended += len(content)
+        self.messages += len(new.messages)
+        if self._unflushed.is_due(self.messages):
+            self._file.sync()
+            self._unflushed.flushed(self.messages)
+        if self._file.size_bytes > self._roll_bytes:
+            self._end_file()
+            self._file = self._new_file()
+            self.files_rolled += 1
+
+    def close(self) -> None:
+        """Return when everything is on the disk."""
+        self._end_file()
+        if not self._rehearses:
+            sync_directory(self.directory)
+
+    def let_go(self) -> None:
+        """Close what is open, and write no more."""
+        self._file.close()
+
+    def _last_file(self, last: AncientFile) -> GrowingFile:
+        if self._rehearses:
+            return NoFile(last.end_offset - last.base_offset)
+        return LogFile(last.path, is_new=False)
+
+    def _new_file(self) -> GrowingFile:
+        if self._rehearses:
+            return NoFile()
+        name = segment_file_name(self.end_offset, L.ANCIENT_SUFFIX)
+        if self._announce is not None:
+            self._announce(name)
+        return LogFile(os.path.join(self.directory, name), is_new=True)
+
+    def _end_file(self) -> None:
+        self._file.sync()
+        self._file.close()
+
+
+def refuse_unsound(files: Sequence[AncientFile]) -> None:
+    """0.7 demands files without a gap, and appending behind a torn message would bury it. Raises Refused."""
+    for before, after in pairwise(files):
+        if before.end_offset != after.base_offset:
+            why = f"begins at {after.base_offset}, the file before it ends at {before.end_offset}"
+            raise Refused(f"{after.path} {why}; nothing was appended (kseg recover says what to do)")
+    for last in files[-1:]:
+        with MappedFile(last.path) as file:
+            end = valid_prefix(file.view)
+        if end.cause != "end":
+            why = f"is valid up to byte {end.position} only ({end.cause})"
+            raise Refused(f"{last.path} {why}; nothing was appended (kseg recover says what to do)")

@@ -1,0 +1,158 @@
+"""Files that grow and small files that are replaced: what `append` does to a directory that is in use.
+
+The executor of plans writes whole files; a log that batches are streamed into is the one thing that grows in place.
+"""
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from kseg.change.apply.anchors import open_file, parent_of
+from kseg.change.apply.disk import DISK, give_owner, remove_quietly, write_all
+from kseg.segment import unreadable
+from kseg.segment.errors import Refused
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class GrowingFile(Protocol):
+    """What a writer of a log needs of the file that grows."""
+
+    size_bytes: int
+
+    def write(self, data: "Buffer") -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class NoFile:
+    """A log that grows by so many bytes in a rehearsal, which writes none of them."""
+
+    def __init__(self, size_bytes: int = 0) -> None:
+        self.size_bytes = size_bytes
+
+    def write(self, data: "Buffer") -> None:
+        self.size_bytes += memoryview(data).nbytes
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class LogFile:
+    """A file that grows at its end by whole writes: one that fails is taken back, so no torn batch stays.
+
+    is_new: it must not exist yet, and gets the owner of its directory; else it must exist. Raises Refused.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, is_new: bool, mode: int = 0o644) -> None:
+        self.path = os.fspath(path)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        try:
+            if is_new:
+                with parent_of(self.path) as (folder, name):
+                    new = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                    self._descriptor = os.open(name, flags | new, mode, dir_fd=folder)
+            else:
+                self._descriptor = open_file(self.path, flags)
+            self.size_bytes = os.fstat(self._descriptor).st_size
+            if is_new:
+                _give_owner_of_folder(self.path)
+        except OSError as error:
+            verb = "create" if is_new else "write"
+            raise Refused(f"cannot {verb} {self.path}: {error.strerror}") from error
+
+    def write(self, data: "Buffer") -> None:
+        """Add all of `data`, or nothing."""
+        rest = memoryview(data).cast("B")
+        size_bytes = self.size_bytes + len(rest)
+        try:
+            while len(rest):
+                rest = rest[unreadable.write(self._descriptor, rest) :]
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self.size_bytes)
+            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
+        self.size_bytes = size_bytes
+
+    def sync(self) -> None:
+        """Return when the bytes are on the disk."""
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def create_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True) -> None:
+    """Make a file that must not exist yet, with the owner of its directory. Raises Refused."""
+    name = os.fspath(path)
+    try:
+        _write_new(name, data, fsync)
+        _give_owner_of_folder(name)
+    except OSError as error:
+        raise Refused(f"cannot write {name}: {error.strerror}") from error
+
+
+def temporary_name(name: str) -> str:
+    """Where the bytes of a file wait that is to be replaced, as in Kafka."""
+    return f"{name}.tmp"
+
+
+def replace_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True) -> None:
+    """Put `data` in the place of a file that exists, in one instant; it keeps its owner and permissions.
+
+    The bytes wait under its `temporary_name`; what lay there goes. Raises Refused.
+    """
+    name = os.fspath(path)
+    temporary = temporary_name(name)
+    try:
+        like = DISK.status(name)
+        if like is None or not stat.S_ISREG(like.st_mode):
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", name)
+        remove_quietly(DISK, temporary)
+        _write_new(temporary, data, fsync)
+        give_owner(DISK, temporary, like)
+        DISK.change_mode(temporary, stat.S_IMODE(like.st_mode))
+        DISK.rename(temporary, name)
+    except OSError as error:
+        raise Refused(f"cannot write {name}: {error.strerror}") from error
+
+
+def remove_file(path: str | os.PathLike[str]) -> None:
+    """Unlink a file. Raises Refused."""
+    try:
+        DISK.unlink(os.fspath(path))
+    except OSError as error:
+        raise Refused(f"cannot remove {os.fspath(path)}: {error.strerror}") from error
+
+
+def _write_new(name: str, data: "Buffer", fsync: bool) -> None:
+    """All of a new file or nothing. Raises OSError."""
+    descriptor = DISK.create(name)
+    try:
+        write_all(DISK, descriptor, data, 0)
+        if fsync:
+            DISK.sync(descriptor)
+    except BaseException:
+        remove_quietly(DISK, name)
+        raise
+    finally:
+        DISK.close(descriptor)
+
+
+def _give_owner_of_folder(name: str) -> None:
+    folder = DISK.status(os.path.dirname(name) or os.curdir)
+    if folder is not None and stat.S_ISDIR(folder.st_mode):
+        give_owner(DISK, name, folder)

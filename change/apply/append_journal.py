@@ -1,0 +1,219 @@
+"""A journal for a command that writes a stream into a directory, and so has no plan: `append`.
+
+1. Before anything is written the journal notes every file as found, and copies of the small files that will be
+   replaced go into its quarantine; then `staged`: from here on the directory may change.
+2. A name that was not there is noted before the file is made.
+3. `done` notes what the touched files are like at the end.
+
+The way back cuts files that grew, brings back those that were replaced, and removes those that are new. What a killed
+command wrote can also be kept: the journal is then closed as the directory lies.
+
+A file that has a second name elsewhere (a hard link) is refused: what is written to it would appear there too.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import Self
+
+from kseg.change.apply.append_undo import kept_path, numbers_of
+from kseg.change.apply.disk import (
+    DISK,
+    Disk,
+    copy_file,
+    make_directories,
+)
+from kseg.change.apply.elsewhere import check_place
+from kseg.change.apply.journal import (
+    Journal,
+    JournalPlace,
+    JournalState,
+    append,
+    begin,
+    place_for,
+    put_elsewhere,
+    read_journal,
+    sync_names,
+)
+from kseg.change.apply.journal_lines import GUARD
+from kseg.change.apply.keeping import Keeping
+from kseg.change.apply.lock import claimed_by_command
+from kseg.change.apply.recorded_change import (
+    abandon,
+    clear_the_way,
+    half_done_sentence,
+)
+from kseg.change.apply.room import out_of_room
+from kseg.change.apply.staging import look
+from kseg.segment.errors import KsegError, Refused
+
+
+class Guard:
+    """The journal of one directory while a command writes into it; a context manager.
+
+    Left without `done` (an exception) it stays half done, and the user is told both ways. Raises Refused when the
+    journal cannot be written; then nothing has changed yet, or the sentence says how to go on.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        command: str,
+        *,
+        journal_id: str,
+        grows: Iterable[str] = (),
+        replaces: Iterable[str] = (),
+        creates: Iterable[str] = (),
+        is_new: bool = False,
+        in_log_dir: bool | None = None,
+        partitions: Sequence[str] = (),
+        new_partitions: Sequence[str] = (),
+        quarantine: str | None = None,
+        journal_dir: str | None = None,
+        disk: Disk = DISK,
+    ) -> None:
+        """grows: files that are there and will only grow. replaces: those that may change anywhere, or go. creates:
+        names that are not there. is_new: the directory was made for this, and goes with its way back. in_log_dir:
+        whether it is a data directory; None: what it holds tells. partitions: for the journal of a data directory,
+        the names of the partitions that change with it, and are undone with it. new_partitions: those of them that are
+        not there yet. quarantine, journal_dir: directories elsewhere (`executor.apply_plan`). The lock of the data directory is the caller's."""
+        self._disk = disk
+        self._stack = ExitStack()
+        self._created: set[str] = set()
+        self._grows = sorted(set(grows))
+        self._replaces = sorted(set(replaces))
+        self._is_new, self._partitions = is_new, list(partitions)
+        self._new_partitions = list(new_partitions)
+        place = (
+            place_for(directory, journal_id)
+            if in_log_dir is None
+            else JournalPlace(directory, journal_id, in_log_dir=in_log_dir)
+        )
+        self.place = put_elsewhere(place, journal_dir, disk)
+        self._elsewhere: str | None = None
+        if quarantine is not None:
+            check_place(quarantine, directory, "quarantine")
+            self._elsewhere = place.elsewhere(quarantine, disk)
+        try:
+            self._stack.enter_context(claimed_by_command(directory, disk.follow_links))
+            clear_the_way(directory, disk)
+            self._journal = self._begun(command)
+            for name in creates:
+                self.will_create(name)
+        except BaseException as error:
+            self._stack.close()
+            if isinstance(error, OSError):
+                more = out_of_room(error, (), Keeping(journal_dir, quarantine))
+                raise _refused(directory, error, f"nothing was changed{more}") from error
+            raise
+
+    @property
+    def journal(self) -> str:
+        return self.place.journal
+
+    def _begun(self, command: str) -> Journal:
+        disk, place = self._disk, self.place
+        status = disk.status(place.directory)
+        assert status is not None  # it is claimed
+        found = look(place.directory, disk)
+        for name in (*self._grows, *self._replaces):
+            if name not in found:
+                raise Refused(
+                    f"{place.target(name)} is no file that could be written to; nothing was changed"
+                )
+        for name in self._grows:
+            itself = disk.status(place.target(name))
+            if itself is not None and itself.st_nlink > 1:
+                raise Refused(
+                    f"{place.target(name)} has a second name elsewhere (a hard link), which would grow too; "
+                    "nothing was changed"
+                )
+        header = {
+            "id": place.id,
+            "kind": GUARD,
+            "command": command,
+            "directory": place.directory if place.home is None else os.path.abspath(place.directory),
+            "directory_mtime_ns": status.st_mtime_ns,
+            "inputs": [[n, seen.size_bytes, seen.mtime_ns, seen.inode] for n, seen in found.items()],
+            "grows": self._grows,
+            "replaces": self._replaces,
+            "is_new": self._is_new,
+            "partitions": self._partitions,
+            "new_partitions": self._new_partitions,
+            "quarantine": self._elsewhere,
+        }
+        try:
+            journal = begin(place, header, disk)
+            if self._elsewhere is not None:
+                make_directories(self._elsewhere, disk)
+            kept = {}
+            for name in self._replaces:
+                path = kept_path(place, self._elsewhere, name)
+                kept[name] = copy_file(disk, place.target(name), path)
+            sync_names(place, disk)
+            if self._elsewhere is not None:
+                disk.sync_directory(self._elsewhere)
+            return append(journal, {"type": "staged", "kept": kept}, disk)
+        except BaseException:
+            _roll_back(self.place, disk)
+            raise
+
+    def will_create(self, name: str) -> None:
+        """Note a name before its file is made (also one that a replaced file is renamed to)."""
+        if name not in self._created:
+            self._note({"type": "create", "name": name})
+            self._created.add(name)
+
+    def done(self) -> None:
+        """Everything is written and synced."""
+        found = look(self.place.directory, self._disk)
+        files = [[name, *numbers_of(seen)] for name, seen in found.items()]
+        self._note({"type": "done", "files": files})
+
+    def _note(self, line: Mapping[str, object]) -> None:
+        try:
+            self._journal = append(self._journal, line, self._disk)
+        except OSError as error:
+            raise Refused(f"{error.strerror}; {half_done_sentence(self._journal)}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def let_go(self) -> None:
+        """Write no more: whoever undoes the journal of the data directory undoes this one too."""
+        self._stack.close()
+
+    def take_back(self) -> None:
+        """Undo everything at once, instead of leaving the journal half done."""
+        from kseg.change.apply.undo import undo
+
+        self.let_go()
+        undo(self.place, self._disk)
+
+
+def _refused(directory: str, error: OSError, stands: str) -> Refused:
+    where = directory if error.filename is None else error.filename
+    return Refused(f"cannot change {where}: {error.strerror}; {stands}")
+
+
+def _roll_back(place: JournalPlace, disk: Disk) -> None:
+    """Clear the journal away; what cannot be cleared now the next run clears."""
+    with suppress(OSError, KsegError):
+        journal = read_journal(place, disk)
+        if journal.state is JournalState.ABANDONED:
+            abandon(journal, disk)
+
+
+def keep(journal: Journal, disk: Disk) -> None:
+    """Close a half-done journal with the directory as it lies. Needs the claim. Raises Refused."""
+    try:
+        files = [[name, *numbers_of(seen)] for name, seen in look(journal.place.directory, disk).items()]
+        append(journal, {"type": "done", "files": files}, disk)
+    except OSError as error:
+        raise _refused(journal.place.directory, error, "nothing was changed") from error

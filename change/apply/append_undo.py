@@ -1,0 +1,173 @@
+"""The way back from an append: each file is cut to where it ended before, after proof that what was there is still there."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from kseg.change.apply.disk import (
+    Disk,
+    checksum,
+    copy_file,
+    remove_if_empty,
+    remove_quietly,
+)
+from kseg.change.apply.journal import (
+    Journal,
+    JournalPlace,
+    JournalState,
+)
+from kseg.change.apply.proof import check_disposable, has_other_names, is_copy
+from kseg.change.apply.recorded_change import (
+    clear_guard,
+    give_back_time,
+    quarantine_open,
+)
+from kseg.change.apply.staging import look
+from kseg.change.apply.step_progress import Seen, is_alike
+from kseg.segment.errors import FormatError, Refused
+
+
+def kept_path(place: JournalPlace, elsewhere: str | None, name: str) -> str:
+    """Where the copy of a file that is replaced lies."""
+    return place.old(name) if elsewhere is None else os.path.join(elsewhere, name)
+
+
+def numbers_of(seen: Seen) -> tuple[int, int, int]:
+    return seen.size_bytes, seen.mtime_ns, seen.inode
+
+
+def _seen_by_name(rows: Iterable[Sequence[int]]) -> dict[str, Seen]:
+    """From the journal's lists. Raises ValueError or TypeError for lists that are none of ours."""
+    found = {}
+    for name, size_bytes, mtime_ns, inode in rows:
+        found[str(name)] = Seen(int(inode), int(size_bytes), int(mtime_ns))
+    return found
+
+
+class GuardWayBack:
+    """The way back of what a guarded command wrote (the protocol `undo.WayBack`)."""
+
+    def __init__(self, journal: Journal, disk: Disk) -> None:
+        self._journal = journal
+        self._place = journal.place
+        self._disk = disk
+        try:
+            header = journal.header
+            self._found = _seen_by_name(header["inputs"])
+            self._grows = [name for name in header["grows"] if name in self._found]
+            self._created = [str(line["name"]) for line in journal.lines if line["type"] == "create"]
+            self._new_partitions = [str(name) for name in header.get("new_partitions", ())]
+            kept = (journal.line("staged") or {}).get("kept", {})
+            self._kept = {str(name): int(crc) for name, crc in kept.items() if name in self._found}
+            self._elsewhere = journal.elsewhere(disk)
+        except (KeyError, ValueError, TypeError, FormatError) as error:
+            raise Refused(f"{journal.path} is no journal that can be followed: {error}") from error
+
+    def files(self) -> Iterator[str]:
+        yield from (*self._grows, *self._kept, *self._created)
+
+    def check(self) -> None:
+        actual = look(self._place.directory, self._disk)
+        done = self._journal.line("done")
+        if self._journal.state is JournalState.DONE and done is not None:
+            expected = _seen_by_name(done["files"])
+            wrong = [
+                name for name in {*actual, *expected} if not is_alike(actual.get(name), expected.get(name))
+            ]
+        else:
+            wrong = [name for name in {*actual, *self._found} if not self._may_be(name, actual.get(name))]
+        if wrong:
+            more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            raise Refused(
+                f"{self._place.target(min(wrong))}{more} changed since {self._journal.command} was here; "
+                f"undoing {self._journal.path} would throw that away"
+            )
+
+    def _may_be(self, name: str, seen: Seen | None) -> bool:
+        """Whether a file can be what a killed command, or a killed undo, left."""
+        found = self._found.get(name)
+        if name in self._created or name in self._kept:
+            return True
+        if name in self._grows and found is not None and seen is not None:
+            return seen.inode == found.inode and seen.size_bytes >= found.size_bytes
+        return is_alike(seen, found)
+
+    def hold(self) -> dict[str, int]:
+        for name in self._grows:
+            path = self._place.target(name)
+            status = self._disk.status(path)
+            if (
+                status is None
+                or status.st_ino != self._found[name].inode
+                or has_other_names(path, (), self._disk)
+            ):
+                raise Refused(
+                    f"cannot undo: {path} is not the file that grew, or has a second name elsewhere (a hard link); "
+                    "nothing was changed"
+                )
+        holders = {}
+        for name, crc in self._kept.items():
+            path = self._fetched(name, crc)
+            status = self._disk.status(path)
+            if status is None or self._checksum(path, status.st_size) != crc:
+                raise Refused(f"cannot undo: {path} is not what was kept there; nothing was changed")
+            holders[name] = status.st_ino
+        return holders
+
+    def _fetched(self, name: str, crc: int) -> str:
+        """The path beside the journal of what was kept of a file; brought there from a quarantine elsewhere."""
+        disk, path = self._disk, self._place.old(name)
+        if self._elsewhere is None:
+            return path
+        source = kept_path(self._place, self._elsewhere, name)
+        with quarantine_open(self._journal, self._elsewhere) as is_there:
+            if not is_there or disk.status(source) is None:
+                raise Refused(f"cannot undo: {source} is gone; nothing was changed")
+            if disk.status(path) is not None:  # left by an undo that was killed while it copied
+                if not is_copy(path, source, 0, disk):
+                    raise Refused(f"cannot undo: {path} is not what was kept there; nothing was changed")
+                disk.unlink(path)
+            if copy_file(disk, source, path) != crc:
+                disk.unlink(path)
+                raise Refused(f"cannot undo: {source} is not what was kept there; nothing was changed")
+        return path
+
+    def _checksum(self, path: str, size_bytes: int) -> int:
+        descriptor = self._disk.open_to_read(path)
+        try:
+            return checksum(self._disk, descriptor, 0, size_bytes)
+        finally:
+            self._disk.close(descriptor)
+
+    def restore(self, holders: Mapping[str, int]) -> None:
+        disk, place = self._disk, self._place
+        for name in self._created:
+            if name not in self._found:
+                remove_quietly(disk, place.target(name))
+        for name in self._kept:
+            status = disk.status(place.target(name))
+            if status is None or status.st_ino != holders[name]:
+                disk.rename(place.old(name), place.target(name))
+        for name in self._grows:
+            descriptor = disk.open_to_write(place.target(name))
+            try:
+                disk.truncate(descriptor, self._found[name].size_bytes)
+                disk.change_times(place.target(name), self._found[name].mtime_ns)
+                disk.sync(descriptor)
+            finally:
+                disk.close(descriptor)
+        disk.sync_directory(place.directory)
+        actual = {name: numbers_of(seen)[:2] for name, seen in look(place.directory, disk).items()}
+        if actual != {name: numbers_of(seen)[:2] for name, seen in self._found.items()}:
+            raise Refused(f"{place.directory} is not as it was found, though {place.journal} was undone")
+
+    def clear(self) -> None:
+        check_disposable(self._journal, self._disk)
+        for name in self._new_partitions:  # made, and not yet written to
+            remove_if_empty(self._disk, self._place.target(name))
+        clear_guard(self._journal, self._disk)
+        if self._journal.header.get("is_new") is True:
+            with suppress(OSError):  # something else is in it by now
+                self._disk.remove_directory(self._place.directory)
+                return
+        give_back_time(self._journal, self._disk)

@@ -1,0 +1,290 @@
+"""A changed copy of a directory instead of a change: `--output`. The input is only read.
+
+1. Check that the directory is as the planner found it.
+2. Make all files in a new directory beside the target: what stays as it is shares its blocks with the original where
+   the file system can (FICLONE), else it is copied, or when asked it gets a second name (a hard link); what changes is
+   made of its pieces and read back. Owner, permissions and modification times are kept.
+3. Check the inputs once more, sync, note the copy in the journal of the run (`copies`), and give the directory its name
+   in one instant.
+
+What a killed run left beside the target the next one removes.
+"""
+
+import errno
+import os
+from collections.abc import Collection
+from contextlib import suppress
+
+from kseg.change.apply.copy_journal import aside, note_copy, set_aside
+from kseg.change.apply.disk import (
+    COPY_BYTES,
+    DISK,
+    Disk,
+    checksum,
+    copy,
+    give_likeness,
+    give_owner,
+    make_directories,
+    remove_with_files,
+    write_all,
+)
+from kseg.change.apply.journal import JournalPlace
+from kseg.change.apply.lock import claimed
+from kseg.change.apply.staging import OURS, adopted, check_inputs, write_content
+from kseg.change.apply.step_progress import Course, Token
+from kseg.change.plan.content import Content, Span, length_of
+from kseg.change.plan.steps import Plan, Write
+from kseg.segment import unreadable
+from kseg.segment.errors import Refused
+from kseg.segment.partition.names import parse_file_name
+from kseg.segment.values import dataclass
+
+_OWN_FILES = ".own-files"
+
+
+@dataclass(slots=True)
+class Copied:
+    """directory: the copy. Bytes by how they came: shared with the input's blocks, under a second name of the input's
+    files, copied, and made new."""
+
+    directory: str
+    files: int = 0
+    bytes_shared: int = 0
+    bytes_linked: int = 0
+    bytes_copied: int = 0
+    bytes_written: int = 0
+
+
+def write_copy(
+    plan: Plan,
+    target: str,
+    *,
+    hard_link: bool = False,
+    journal: JournalPlace | None = None,
+    disk: Disk = DISK,
+) -> Copied:
+    """Make `target` what the planned directory would become; a plan without steps gives a plain copy.
+
+    hard_link: files that stay as they are become second names of the input's files, so that writing to either writes
+    to both; where that cannot be (another file system) they are copied. Raises Refused when `target` is there and not
+    empty, the inputs changed, or the file system does not take it; then nothing stays behind.
+    """
+    target = os.path.abspath(target)
+    try:
+        if disk.status(target) is not None and disk.names(target):
+            raise Refused(f"{target} is there already and not empty")
+        make_directories(os.path.dirname(target), disk)
+        _clear_leftovers(target, disk)
+        return _Copying(plan, target, hard_link, journal, disk).make()
+    except OSError as error:
+        where = target if error.filename is None else error.filename
+        raise Refused(f"cannot write {where}: {error.strerror}; there is no copy") from error
+
+
+def is_copy(plan: Plan, target: str, disk: Disk = DISK) -> bool:
+    """Whether `target` looks like the planned directory already: names and sizes. Raises Refused."""
+    course = Course(plan.inputs, plan.steps)
+    ours = {name for name in course.inputs if parse_file_name(name).role in OURS}
+    planned = {name: _size(course, token) for name, token in course.end.items() if name not in ours}
+    try:
+        if disk.status(target) is None:
+            return False
+        found = {name: disk.status(os.path.join(target, name)) for name in disk.names(target)}
+    except OSError as error:
+        raise Refused(f"cannot read {target}: {error.strerror}") from error
+    return planned == {name: status.st_size for name, status in found.items() if status is not None}
+
+
+def _size(course: Course, token: Token) -> int:
+    if isinstance(token, str):
+        return course.end_size(token)
+    step = course.steps[token]
+    assert isinstance(step, Write)
+    return length_of(step.content)
+
+
+def write_files(
+    plan: Plan,
+    target: str,
+    *,
+    hard_link: bool = False,
+    over: Collection[str] = (),
+    journal: JournalPlace | None = None,
+    disk: Disk = DISK,
+) -> None:
+    """The files of a planned directory, as they would become, into `target`, which may hold the copies of its
+    sub-directories already. over: names that are replaced there; what lay there before the run is set aside. Raises
+    Refused when another name is taken, otherwise as `write_copy`."""
+    target = os.path.abspath(target)
+    folder = os.path.join(target, f"{_OWN_FILES}{aside(journal)}")
+    try:
+        taken = (set(disk.names(target)) & set(Course(plan.inputs, plan.steps).end)) - set(over)
+        if taken:
+            raise Refused(f"{os.path.join(target, min(taken))} is there already")
+        if disk.status(folder) is not None:  # left by a run that was killed
+            remove_with_files(disk, folder)
+        write_copy(plan, folder, hard_link=hard_link, disk=disk)
+        names = disk.names(folder)
+        if journal is not None:
+            note_copy(journal, target, folder, names, disk)
+            set_aside(journal, target, names, disk)
+        for name in names:
+            disk.rename(os.path.join(folder, name), os.path.join(target, name))
+        disk.remove_directory(folder)
+        disk.sync_directory(target)
+    except OSError as error:
+        where = target if error.filename is None else error.filename
+        raise Refused(
+            f"cannot write {where}: {error.strerror}; the copy lacks files of {plan.directory}"
+        ) from error
+
+
+def _prefix(target: str) -> str:
+    return f".{os.path.basename(target)}.kseg-"
+
+
+def _clear_leftovers(target: str, disk: Disk) -> None:
+    parent = os.path.dirname(target)
+    for name in disk.names(parent):
+        if name.startswith(_prefix(target)):
+            with suppress(Refused), claimed(os.path.join(parent, name)):
+                remove_with_files(disk, os.path.join(parent, name))
+
+
+class _Copying:
+    def __init__(
+        self, plan: Plan, target: str, hard_link: bool, journal: JournalPlace | None, disk: Disk
+    ) -> None:
+        self._journal = journal
+        self._plan = plan
+        self._target = target
+        self._hard_link = hard_link
+        self._disk = disk
+        self._folder = os.path.join(
+            os.path.dirname(target), f".{os.path.basename(target)}{aside(journal)}{os.urandom(4).hex()}"
+        )
+        self._done = Copied(target)
+
+    def make(self) -> Copied:
+        disk, plan = self._disk, self._plan
+        inputs = check_inputs(plan.directory, plan.inputs, disk)
+        course = Course(inputs, plan.steps)
+        status = os.stat(plan.directory)
+        disk.make_directory(self._folder)
+        try:
+            with claimed(self._folder):
+                for name, token in sorted(course.end.items()):
+                    self._file(name, token, course)
+                check_inputs(plan.directory, plan.inputs, disk)
+                disk.sync_directory(self._folder)
+                give_likeness(disk, self._folder, status)
+                if self._journal is not None:
+                    note_copy(self._journal, self._target, self._folder, None, disk)
+                disk.rename(self._folder, self._target)
+        except BaseException:
+            with suppress(OSError):
+                remove_with_files(disk, self._folder)
+            raise
+        disk.sync_directory(os.path.dirname(self._target))
+        return self._done
+
+    def _file(self, name: str, token: Token, course: Course) -> None:
+        path = os.path.join(self._folder, name)
+        self._done.files += 1
+        if isinstance(token, int):
+            step = course.steps[token]
+            assert isinstance(step, Write)
+            self._write(path, step.content, step.like)
+            return
+        found, size_bytes = course.inputs[token], course.end_size(token)
+        if size_bytes < found.size_bytes:
+            self._write(path, (Span(token, 0, size_bytes),) if size_bytes else (), token)
+        elif not (self._hard_link and self._linked(token, path, size_bytes)):
+            self._copy(token, path, size_bytes)
+
+    def _linked(self, source: str, path: str, size_bytes: int) -> bool:
+        origin = os.path.join(self._plan.directory, source)
+        status = self._disk.status(origin)
+        if status is not None and unreadable.areas(unreadable.identity_of(status)):
+            return False  # a second name would be one of the same bad sectors
+        try:
+            self._disk.link(origin, path)
+        except OSError as error:
+            if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS):
+                return False
+            raise
+        self._done.bytes_linked += size_bytes
+        return True
+
+    def _copy(self, source: str, path: str, size_bytes: int) -> None:
+        disk = self._disk
+        origin = disk.open_to_read(os.path.join(self._plan.directory, source))
+        try:
+            target = disk.create(path)
+            try:
+                is_whole = not unreadable.is_known(
+                    origin, 0, size_bytes
+                )  # else it would share the bad sectors
+                if is_whole and disk.clone(origin, target):
+                    self._done.bytes_shared += size_bytes
+                else:
+                    crc = self._copied(origin, target, size_bytes)
+                    self._done.bytes_copied += size_bytes
+                    disk.hurry(target)
+                    self._check(path, target, size_bytes, crc)
+                self._finish(path, target, source)
+            finally:
+                disk.close(target)
+        finally:
+            disk.close(origin)
+
+    def _copied(self, origin: int, target: int, size_bytes: int) -> int:
+        """Copy a file, or what can be read of it; the CRC-32C of what should lie there now."""
+        try:
+            copy(self._disk, origin, 0, size_bytes, target, 0)
+            return checksum(self._disk, origin, 0, size_bytes)
+        except OSError as error:
+            if not unreadable.is_of_a_place(error):
+                raise
+            return self._rescued(origin, target, size_bytes)
+
+    def _rescued(self, origin: int, target: int, size_bytes: int) -> int:
+        """Copy what can be read of a file, with zeros for the rest; the CRC-32C of what was written."""
+        from kseg.segment.crc import crc32c
+
+        self._disk.truncate(target, 0)
+        status, crc = os.fstat(origin), 0
+        for at in range(0, size_bytes, COPY_BYTES):
+            wanted = min(COPY_BYTES, size_bytes - at)
+            data = unreadable.read_around(origin, status, at, wanted)
+            if len(data) < wanted:
+                raise OSError(errno.EIO, "the file has become shorter")
+            write_all(self._disk, target, data, at)
+            crc = crc32c(data, crc)
+        return crc
+
+    def _write(self, path: str, content: Content, like: str | None) -> None:
+        disk = self._disk
+        made = adopted(disk, content, path)
+        target = disk.create(path) if made is None else disk.open_to_write(path)
+        try:
+            crc = made.crc if made else write_content(disk, self._plan.directory, content, target)
+            self._check(path, target, length_of(content), crc)
+            self._finish(path, target, like)
+        finally:
+            disk.close(target)
+        self._done.bytes_written += length_of(content)
+
+    def _check(self, path: str, descriptor: int, size_bytes: int, crc: int) -> None:
+        status = self._disk.status(path)
+        is_right_size = status is not None and status.st_size == size_bytes
+        if not is_right_size or checksum(self._disk, descriptor, 0, size_bytes) != crc:
+            raise OSError(errno.EIO, "what was written reads back differently", path)
+
+    def _finish(self, path: str, descriptor: int, like: str | None) -> None:
+        """Attributes: those of the file it is like, or those of a new file in the input."""
+        disk, directory = self._disk, self._plan.directory
+        status = disk.status(directory if like is None else os.path.join(directory, like))
+        if status is not None:
+            (give_owner if like is None else give_likeness)(disk, path, status)
+        disk.sync(descriptor)

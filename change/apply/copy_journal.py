@@ -1,0 +1,283 @@
+"""The journal of a run that makes changed copies (--output): the same command goes on with it, `undo` removes what it made.
+
+It lies in the output as that of a data directory does, and is there before anything else:
+
+    journal, staged   the command; whether the output, and which directories above it, were made for this
+    copy              before a copy gets its name: that name, and by inode, size and time all that it is; of files in a
+                      directory that is there already also those that they replace, which are kept beside the journal
+    done              every copy is there
+    undoing, undone   as in every journal
+
+Copies are made by several processes at a time; each adds whole lines, one at a time. What is removed is what a line
+describes, and directories under the names that only this run gives while a copy is not complete. Where somebody has
+changed a copy since, nothing is removed.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from kseg.change.apply.disk import (
+    DISK,
+    Disk,
+    link_or_copy,
+    remove_if_empty,
+    remove_quietly,
+    remove_with_files,
+    write_all,
+)
+from kseg.change.apply.elsewhere import PREFIX
+from kseg.change.apply.journal import Journal, JournalPlace, JournalState, read_journal
+from kseg.change.apply.journal_lines import Line, encoded
+from kseg.segment.errors import Refused
+
+_Row = tuple[str, int, int, int]
+
+
+def clear_begun(output: str, disk: Disk = DISK) -> list[str]:
+    """Remove what killed runs left of an output that has not come to be; what was removed. Raises OSError."""
+    output = os.path.abspath(output)
+    made = missing_parents(output, disk)
+    return BegunOutput(made[-1], JournalPlace(output, "", in_log_dir=True)).clear_others(disk) if made else []
+
+
+class BegunOutput:
+    """An output that is not there yet is made under another name, and gets its own together with its journal: a kill
+    between the two would leave a directory of which nobody knows whose it is. top: the outermost directory to be made."""
+
+    def __init__(self, top: str, place: JournalPlace) -> None:
+        self.top = top
+        self._before = f".{os.path.basename(top)}{aside(None)}"
+        self.folder = os.path.join(os.path.dirname(top), f".{os.path.basename(top)}{aside(place)}begun")
+
+    def path(self, path: str) -> str:
+        """Where what will have this path lies meanwhile."""
+        return self.folder + path[len(self.top) :]
+
+    def clear_others(self, disk: Disk) -> list[str]:
+        """Remove what killed runs left; what was removed. Raises OSError."""
+        parent = os.path.dirname(self.top)
+        names = disk.names(parent)
+        begun = [name for name in names if name.startswith(self._before) and name.endswith("-begun")]
+        left = [os.path.join(parent, name) for name in begun]
+        for folder in left:
+            self._remove(folder, disk)
+        return left
+
+    def _remove(self, folder: str, disk: Disk) -> None:
+        status = disk.status(folder)
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            return
+        for name in disk.names(folder):
+            if name.startswith(PREFIX):
+                disk.unlink(os.path.join(folder, name))
+            else:
+                self._remove(os.path.join(folder, name), disk)
+        remove_if_empty(disk, folder)
+
+
+def aside(place: JournalPlace | None) -> str:
+    """What is in the name of a copy that is not complete, behind its own name."""
+    return ".kseg-" if place is None else f".kseg-{place.id}-"
+
+
+def note_copy(place: JournalPlace, target: str, folder: str, names: Sequence[str] | None, disk: Disk) -> None:
+    """A copy is complete in `folder`, and about to be called `target`; or only these files of it, in that directory.
+    Raises OSError."""
+    status = disk.status(folder)
+    inode = 0 if status is None else status.st_ino
+    files = [_row(name, folder, disk) for name in (disk.names(folder) if names is None else names)]
+    line = {
+        "type": "copy",
+        "name": os.path.relpath(target, place.directory),
+        "is_whole": names is None,
+        "inode": inode,
+        "files": files,
+        "over": [] if names is None else _found(place, target, names, disk),
+    }
+    _add_line(place, line, disk)
+
+
+def set_aside(place: JournalPlace, target: str, names: Sequence[str], disk: Disk) -> None:
+    """Give the files that are about to be replaced in a directory a second name beside the journal. Raises OSError."""
+    for row in _found(place, target, names, disk):
+        if disk.status(_kept(place, row)) is None:
+            link_or_copy(disk, os.path.join(target, row[0]), _kept(place, row))
+
+
+def _found(place: JournalPlace, target: str, names: Sequence[str], disk: Disk) -> list[_Row]:
+    """Files of a directory that are not of this run."""
+    ours = _known([line for line in read_journal(place, disk).lines if line["type"] == "copy"])
+    lying = set(disk.names(target))
+    return [row for name in names if name in lying and (row := _row(name, target, disk)) not in ours]
+
+
+def _kept(place: JournalPlace, row: _Row) -> str:
+    return place.old(f"{row[3]:x}-{row[0]}")
+
+
+def _row(name: str, folder: str, disk: Disk) -> _Row:
+    status = disk.status(os.path.join(folder, name))
+    if status is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.path.join(folder, name))
+    return name, status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _add_line(place: JournalPlace, line: Line, disk: Disk) -> None:
+    """At the end of the journal, which other processes add to as well. A line that does not fit is taken back."""
+    descriptor = disk.open_to_write(place.journal)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        end = os.fstat(descriptor).st_size
+        before = disk.read(descriptor, end, 0)
+        end = before.rfind(b"\n") + 1
+        disk.truncate(descriptor, end)  # what a kill left of a line
+        try:
+            write_all(disk, descriptor, encoded(line, before[:end]), end)
+            disk.sync(descriptor)
+        except OSError:
+            with suppress(OSError):
+                disk.truncate(descriptor, end)
+            raise
+    finally:
+        disk.close(descriptor)
+
+
+def missing_parents(path: str, disk: Disk) -> list[str]:
+    """The directories that are not there, the innermost first."""
+    missing = []
+    while disk.status(path) is None:
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing
+
+
+def _known(lines: Sequence[Line], field: str = "files") -> set[_Row]:
+    return {(row[0], row[1], row[2], row[3]) for line in lines for row in line[field]}
+
+
+class CopyWayBack:
+    """The way back of copies (the protocol `undo.WayBack`): they go."""
+
+    def __init__(self, journal: Journal, disk: Disk) -> None:
+        self._journal = journal
+        self._place = journal.place
+        self._disk = disk
+        self._made = [str(path) for path in journal.header.get("made", ())]
+        self._copies: dict[str, list[Line]] = {}  # of several attempts at one, one has the name
+        for line in journal.lines:
+            if line["type"] == "copy":
+                self._copies.setdefault(str(line["name"]), []).append(line)
+
+    def files(self) -> Iterator[str]:
+        yield from self._copies
+
+    def check(self) -> None:
+        for name in self._copies:
+            files, _ = self._ours(name)
+            for row in _known(self._copies[name], "over"):
+                if row[0] in files:
+                    self._check_kept(row)
+
+    def hold(self) -> dict[str, int]:
+        return {}
+
+    def restore(self, holders: Mapping[str, int]) -> None:
+        disk, output = self._disk, self._place.directory
+        around = set()
+        for name in self._copies:
+            target = os.path.join(output, name)
+            files, is_whole = self._ours(name)
+            replaced = {row[0]: _kept(self._place, row) for row in _known(self._copies[name], "over")}
+            for file in files:
+                if file in replaced and disk.status(replaced[file]) is not None:
+                    disk.rename(replaced[file], os.path.join(target, file))
+                else:
+                    remove_quietly(disk, os.path.join(target, file))
+            for path in replaced.values():  # of files that were not replaced yet
+                remove_quietly(disk, path)
+            if is_whole:
+                disk.remove_directory(target)
+                around.add(os.path.dirname(target))
+            else:
+                around.add(target)
+        for folder in (output, *self._nested()):
+            for name in disk.names(folder):
+                if name.startswith(".") and aside(self._place) in name and self._is_directory(folder, name):
+                    remove_with_files(disk, os.path.join(folder, name))
+        for folder in {*around, *self._nested()}:
+            if os.path.normpath(folder) != output:
+                remove_if_empty(disk, folder)
+        disk.sync_directory(output)
+
+    def clear(self) -> None:
+        disk, directory = self._disk, self._place.directory
+        disk.unlink(self._place.journal)
+        for path in self._made:
+            with suppress(OSError):  # somebody else's files lie in it
+                disk.remove_directory(path)
+        mtime_ns = self._journal.header.get("directory_mtime_ns")
+        if isinstance(mtime_ns, int):
+            with suppress(OSError):
+                disk.change_times(directory, mtime_ns)
+
+    def _nested(self) -> list[str]:
+        """The copies of data directories, where there are several."""
+        output = self._place.directory
+        return [
+            os.path.join(output, name)
+            for name in self._disk.names(output)
+            if not name.startswith(".")
+            and self._is_directory(output, name)
+            and any(each.startswith(f"{name}/") for each in self._copies)
+        ]
+
+    def _is_directory(self, folder: str, name: str) -> bool:
+        status = self._disk.status(os.path.join(folder, name))
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def _ours(self, name: str) -> tuple[list[str], bool]:
+        """(the files of a copy that are there, whether their directory is of it too). Raises Refused when that is not
+        the copy as it was made."""
+        disk, target = self._disk, os.path.join(self._place.directory, name)
+        status = disk.status(target)
+        if status is None:
+            return [], False
+        lines = self._copies[name]
+        if not all(line["is_whole"] for line in lines):  # files in a directory that is somebody else's
+            known, before = _known(lines), _known(lines, "over")
+            names = {row[0] for row in known}
+            rows = [_row(each, target, disk) for each in disk.names(target) if each in names]
+            rows = [row for row in rows if row not in before]  # not replaced yet, or back already
+            return [row[0] for row in rows if self._checked(row, known, target)], False
+        ours = [line for line in lines if line["inode"] == status.st_ino]
+        if not stat.S_ISDIR(status.st_mode) or not ours:
+            if (
+                self._journal.state is not JournalState.DONE
+            ):  # it was there before, and the name was never given
+                return [], False
+            raise self._changed(target)
+        known = _known(ours)
+        rows = [_row(each, target, disk) for each in disk.names(target)]
+        return [row[0] for row in rows if self._checked(row, known, target)], True
+
+    def _check_kept(self, row: _Row) -> None:
+        """A file that was replaced is there to come back."""
+        path = _kept(self._place, row)
+        status = self._disk.status(path)
+        is_file = status is not None and stat.S_ISREG(status.st_mode)
+        if status is None or not is_file or (status.st_size, status.st_mtime_ns) != (row[1], row[2]):
+            raise Refused(f"{path} is not what {self._journal.command} replaced; nothing was changed")
+
+    def _checked(self, row: _Row, known: set[_Row], target: str) -> bool:
+        if row not in known:
+            raise self._changed(os.path.join(target, row[0]))
+        return True
+
+    def _changed(self, path: str) -> Refused:
+        return Refused(
+            f"{path} changed since {self._journal.command} made it; undoing {self._place.journal} would throw that away"
+        )

@@ -1,0 +1,395 @@
+"""Every file-system call of the executor, as the methods of one small object.
+
+The executor asks a `Disk` for everything, so that a test can put another in its place: one that dies at the n-th
+operation, or says that no space is left. Paths are as given, and lead nowhere but where they say (module anchors); a
+method that changes a name or a file is one system call for that, and raises OSError as the system does. What is asked
+about and is not there is None, not an error. Only regular files are opened.
+
+How bytes get from file to file, best first: shared blocks (FICLONE), copied inside the kernel (copy_file_range, which
+shares blocks as well where it can), read and written. Holes stay holes, and nobody reads them.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from kseg.change.apply.anchors import open_file, parent_of
+from kseg.segment import unreadable
+from kseg.segment.files import data_extents
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+COPY_BYTES = 8 * 1024 * 1024
+_READ_BYTES = 256 * 1024  # stays in the processor's cache until it is summed up
+_FICLONE = 0x40049409  # linux/fs.h: the whole file shares the blocks of another
+_CANNOT = frozenset(
+    (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.ENOTTY, errno.EBADF)
+)
+_NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Disk:
+    """The real file system. follow_links: whether a directory that is to be changed may be a link (--follow-links)."""
+
+    follow_links = False
+
+    # --- looking
+
+    def status(self, path: str) -> os.stat_result | None:
+        """Of the name itself (a link is not followed); None when there is nothing of that name."""
+        try:
+            with parent_of(path) as (folder, name):
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def names(self, path: str) -> list[str]:
+        """What a directory holds, sorted; nothing when it is not there."""
+        try:
+            with _directory(path) as descriptor:
+                return sorted(os.listdir(descriptor))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            error.filename = path  # not the descriptor
+            raise
+
+    def open_to_read(self, path: str) -> int:
+        return open_file(path, os.O_RDONLY)
+
+    def read(self, descriptor: int, count: int, position: int) -> bytes:
+        """At most `count` bytes from `position`; fewer only at the end. Raises OSError where one of them cannot be read."""
+        if not unreadable.is_known(descriptor, position, count):
+            try:
+                return os.pread(descriptor, count, position)
+            except OSError as error:
+                if not unreadable.is_of_a_place(error):
+                    raise
+        # the system reads blocks: the bad sector may be beside what is wanted
+        status = os.fstat(descriptor)
+        data = unreadable.read_around(descriptor, status, position, count)
+        bad = unreadable.areas(unreadable.identity_of(status), position, position + count)
+        if bad:
+            raise OSError(bad[0].error or errno.EIO, bad[0].words)
+        return data
+
+    def data_extents(self, descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
+        """Where the bytes of a range of an open file lie (position, length); between them are holes, which read as
+        zeros. Raises OSError (EIO) when the file ends before the range does."""
+        if os.fstat(descriptor).st_size < position + count:
+            raise OSError(errno.EIO, "the file has become shorter")
+        yield from data_extents(descriptor, position, count)
+
+    # --- files
+
+    def create(self, path: str) -> int:
+        """A descriptor of a new file, with the permissions that new files get. FileExistsError when the name is taken."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with parent_of(path) as (folder, name):
+            return os.open(name, flags, 0o666, dir_fd=folder)
+
+    def create_nameless(self, directory: str) -> int | None:
+        """A descriptor of a new file on the file system of `directory` that has no name yet; None where that cannot be."""
+        try:
+            with parent_of(directory) as (folder, name):
+                return os.open(name, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        except OSError as error:
+            if error.errno in _NO_NAMELESS:
+                return None
+            raise
+
+    def open_to_write(self, path: str) -> int:
+        return open_file(path, os.O_RDWR)
+
+    def write(self, descriptor: int, data: "Buffer", position: int) -> int:
+        """How many of the bytes were written, as the system has it."""
+        return unreadable.write(descriptor, data, position)
+
+    def clone(self, source: int, target: int) -> bool:
+        """Make the empty file `target` share all blocks of `source`; False where that cannot be."""
+        try:
+            fcntl.ioctl(target, _FICLONE, source)
+        except OSError as error:
+            if error.errno in _CANNOT:
+                return False
+            raise
+        return True
+
+    def copy_range(self, source: int, position: int, count: int, target: int, target_position: int) -> int:
+        """Let the kernel copy bytes; how many it did, 0 where it cannot or `source` ends."""
+        if unreadable.is_known(source, position, count):
+            return 0
+        try:
+            return os.copy_file_range(source, target, count, position, target_position)
+        except OSError as error:
+            if error.errno in _CANNOT or unreadable.is_of_a_place(error):
+                return 0
+            raise
+
+    def truncate(self, descriptor: int, size_bytes: int) -> None:
+        os.ftruncate(descriptor, size_bytes)
+
+    def sync(self, descriptor: int) -> None:
+        """Return when the file is on the disk."""
+        os.fsync(descriptor)
+
+    def hurry(self, descriptor: int) -> None:
+        """Begin to write the file out, so that a `sync` later finds little to do."""
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    # --- attributes
+
+    def change_owner(self, path: str, owner: int, group: int) -> None:
+        with parent_of(path) as (folder, name):
+            os.chown(name, owner, group, dir_fd=folder, follow_symlinks=False)
+
+    def change_mode(self, path: str, mode: int) -> None:
+        descriptor = _opened_to_change(path)
+        try:
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+
+    def change_times(self, path: str, mtime_ns: int) -> None:
+        with parent_of(path) as (folder, name):
+            os.utime(name, ns=(mtime_ns, mtime_ns), dir_fd=folder, follow_symlinks=False)
+
+    # --- names
+
+    def link(self, path: str, new_path: str) -> None:
+        with parent_of(path) as (folder, name), parent_of(new_path) as (new_folder, new_name):
+            os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder, follow_symlinks=False)
+
+    def give_name(self, descriptor: int, path: str) -> bool:
+        """Let an open file that has no name appear as `path`; False where that cannot be."""
+        try:
+            folder = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            with parent_of(path) as (goal, name):
+                os.link(str(descriptor), name, src_dir_fd=folder, dst_dir_fd=goal, follow_symlinks=True)
+        except OSError as error:
+            if error.errno in (*_NO_LINKS, errno.ENOENT):
+                return False
+            raise OSError(error.errno, error.strerror, path) from None  # else it names the descriptor
+        finally:
+            os.close(folder)
+        return True
+
+    def rename(self, path: str, new_path: str) -> None:
+        """One instant; what had the new name has it no longer."""
+        with (
+            parent_of(path, as_entry=True) as (folder, name),
+            parent_of(new_path, as_entry=True) as (new_folder, new_name),
+        ):
+            os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
+
+    def unlink(self, path: str) -> None:
+        with parent_of(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+    def make_directory(self, path: str) -> None:
+        with parent_of(path) as (folder, name):
+            os.mkdir(name, dir_fd=folder)
+
+    def remove_directory(self, path: str) -> None:
+        with parent_of(path, as_entry=True) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a directory are on the disk."""
+        with _directory(path) as descriptor:
+            os.fsync(descriptor)
+
+
+DISK = Disk()
+
+
+class _FollowingDisk(Disk):
+    follow_links = True
+
+
+_FOLLOWING = _FollowingDisk()
+
+
+def disk_for(follow_links: bool) -> Disk:
+    """The real file system, for a command with or without --follow-links."""
+    return _FOLLOWING if follow_links else DISK
+
+
+@contextmanager
+def _directory(path: str) -> Iterator[int]:
+    """A descriptor of a directory, which below an anchored one is no link."""
+    with parent_of(path) as (folder, name):
+        no_link = 0 if folder is None else os.O_NOFOLLOW
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | no_link, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _opened_to_change(path: str) -> int:
+    """A descriptor of a file or directory whose attributes change."""
+    try:
+        return open_file(path, os.O_RDONLY)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    with _directory(path) as descriptor:
+        return os.dup(descriptor)
+
+
+def write_all(disk: Disk, descriptor: int, data: "Buffer", position: int) -> None:
+    """All of the bytes from `position` on."""
+    rest = memoryview(data).cast("B")
+    while len(rest):
+        written = disk.write(descriptor, rest, position)
+        rest, position = rest[written:], position + written
+
+
+def copy(disk: Disk, source: int, position: int, count: int, target: int, target_position: int) -> None:
+    """Copy a range of one open file into another, which has nothing there yet. Raises OSError (EIO) when `source` ends
+    before it."""
+    end = target_position + count
+    for start, length in disk.data_extents(source, position, count):
+        _copy_data(disk, source, start, length, target, target_position + start - position)
+    if os.fstat(target).st_size < end:  # it ends in a hole
+        disk.truncate(target, end)
+
+
+def _copy_data(disk: Disk, source: int, position: int, count: int, target: int, target_position: int) -> None:
+    while count:
+        done = disk.copy_range(source, position, min(count, COPY_BYTES), target, target_position)
+        if not done:
+            data = disk.read(source, min(count, COPY_BYTES), position)
+            if not data:
+                raise OSError(errno.EIO, "the file has become shorter")
+            write_all(disk, target, data, target_position)
+            done = len(data)
+        count, position, target_position = count - done, position + done, target_position + done
+
+
+def checksum(disk: Disk, descriptor: int, position: int, count: int, crc: int = 0) -> int:
+    """CRC-32C of a range of an open file, going on from `crc`. Raises OSError (EIO) when the file ends before it."""
+    from kseg.segment.crc import crc32c_of_zeros
+
+    for start, length in disk.data_extents(descriptor, position, count):
+        crc = crc32c_of_zeros(start - position, crc)
+        crc = _checksum_of_data(disk, descriptor, start, length, crc)
+        position, count = start + length, position + count - start - length
+    return crc32c_of_zeros(count, crc)
+
+
+def _checksum_of_data(disk: Disk, descriptor: int, position: int, count: int, crc: int) -> int:
+    from kseg.segment.crc import crc32c
+
+    while count:
+        data = disk.read(descriptor, min(count, _READ_BYTES), position)
+        if not data:
+            raise OSError(errno.EIO, "the file has become shorter")
+        crc = crc32c(data, crc)
+        count, position = count - len(data), position + len(data)
+    return crc
+
+
+def give_owner(disk: Disk, path: str, like: os.stat_result) -> bool:
+    """Give a file or directory the owner and group of another; False when that is not permitted (only root may)."""
+    own = disk.status(path)
+    if own is not None and (own.st_uid, own.st_gid) == (like.st_uid, like.st_gid):
+        return True
+    try:
+        disk.change_owner(path, like.st_uid, like.st_gid)
+    except PermissionError:
+        return False
+    return True
+
+
+def give_likeness(disk: Disk, path: str, like: os.stat_result) -> bool:
+    """Give a file the owner, permissions and modification time of another; False when the owner is not permitted."""
+    is_owned = give_owner(disk, path, like)
+    disk.change_mode(path, stat.S_IMODE(like.st_mode))
+    disk.change_times(path, like.st_mtime_ns)
+    return is_owned
+
+
+def copy_file(disk: Disk, source_path: str, path: str) -> int:
+    """Make `path` a copy of a file, attributes included, on the disk; its CRC-32C, which was compared. Raises OSError."""
+    like = disk.status(source_path)
+    source = disk.open_to_read(source_path)
+    try:
+        target = disk.create(path)
+        try:
+            size_bytes = 0 if like is None else like.st_size
+            copy(disk, source, 0, size_bytes, target, 0)
+            if like is not None:
+                give_likeness(disk, path, like)
+            crc = checksum(disk, source, 0, size_bytes)
+            if checksum(disk, target, 0, size_bytes) != crc:
+                raise OSError(errno.EIO, "what was written reads back differently", path)
+            disk.sync(target)
+        finally:
+            disk.close(target)
+    finally:
+        disk.close(source)
+    return crc
+
+
+def link_or_copy(disk: Disk, source_path: str, path: str) -> int:
+    """Give a file a second name, or where the file system has no links, make a copy; the inode of `path`."""
+    try:
+        disk.link(source_path, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        copy_file(disk, source_path, path)
+    status = disk.status(path)
+    if status is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return status.st_ino
+
+
+def make_directories(path: str, disk: Disk) -> None:
+    """Make a directory and those above it that are missing, durably. Raises OSError."""
+    if disk.status(path) is not None:
+        return
+    parent = os.path.dirname(path)
+    make_directories(parent, disk)
+    try:
+        disk.make_directory(path)
+    except FileExistsError:
+        return
+    disk.sync_directory(parent)
+
+
+def remove_if_empty(disk: Disk, path: str) -> None:
+    """Remove a directory, unless it is gone already or something lies in it. Raises other OSErrors."""
+    try:
+        disk.remove_directory(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
+def remove_quietly(disk: Disk, path: str) -> None:
+    """Unlink, unless it is gone already."""
+    with suppress(FileNotFoundError):
+        disk.unlink(path)
+
+
+def remove_with_files(disk: Disk, directory: str) -> None:
+    """Remove a directory that holds nothing but files, or what is left of it."""
+    for name in disk.names(directory):
+        remove_quietly(disk, os.path.join(directory, name))
+    with suppress(FileNotFoundError):
+        disk.remove_directory(directory)

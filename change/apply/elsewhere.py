@@ -1,0 +1,104 @@
+"""Journals and quarantines that lie elsewhere (`--journal DIR`, `--quarantine DIR`): for a disk that is full, or must not be written.
+
+    <DIR>/kseg-<id>/<directory name>.<inode>/journal.jsonl      the journal of one directory
+    <DIR>/kseg-<id>/<directory name>.<inode>/<file name>        what a change has taken out of it
+
+A directory whose journal lies elsewhere says so by the name of an empty file in it, its pointer, and so `undo` and whoever comes
+next find the journal:
+
+    kseg-journal-<id>-at-<DIR, percent-encoded>.open            the change is not done; later `.done`
+
+An empty file takes an inode and a name and, as a rule, no block: with 0 bytes free ext4 and tmpfs have room for it, as long as
+the blocks of the directory and of the inodes have. (XFS and Btrfs may need a block for either; then the change is refused before
+anything has moved.) The second names of files that move lie beside the pointer for the same reason, where others make a directory.
+New files cannot lie elsewhere, since they become part of the directory by a rename.
+
+The journal is there before its pointer and goes behind it, so a pointer without a journal means that DIR is not mounted: an
+open one is in the way of every change, one that is done is not. (A kill between the two can leave a journal in DIR to which nothing
+points: it was not decided yet, or all was taken back, and nobody reads it.) A pointer may have been planted: it is followed through no link,
+to a name that only kseg gives and that is made of this directory's inode, and what lies there is believed as little as any journal.
+"""
+
+import os
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from kseg.change.apply.journal_lines import is_id
+from kseg.segment.errors import Refused
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
+
+JOURNAL = "journal.jsonl"
+PREFIX = "kseg-journal-"  # of the names in a data directory
+OPEN, DONE = ".open", ".done"
+_AT = "-at-"
+_NAME_BYTES = 255
+
+
+def home(around: str, journal_id: str, directory: str, inode: int) -> str:
+    """The directory below `around` that is for this one, however many have its name."""
+    name = f"{os.path.basename(os.path.abspath(directory))}.{inode:x}"
+    return os.path.join(os.path.realpath(around), f"kseg-{journal_id}", name)
+
+
+def home_of_other(path: str, journal_id: str) -> str:
+    """The same of another change of the directory."""
+    around, name = os.path.split(path)
+    return os.path.join(os.path.dirname(around), f"kseg-{journal_id}", name)
+
+
+def is_home(path: str, journal_id: str, inode: int) -> bool:
+    """Whether a path can be one that `home` gives."""
+    head, tail = os.path.split(path)
+    is_ours = os.path.basename(head) == f"kseg-{journal_id}" and tail.rpartition(".")[2] == f"{inode:x}"
+    return is_ours and os.path.isabs(path) and os.path.normpath(path) == path
+
+
+def pointer_name(path: str, journal_id: str) -> str:
+    """Of the pointer to a journal in this home, without its last part."""
+    around = os.path.dirname(os.path.dirname(path))
+    return f"{PREFIX}{journal_id}{_AT}{quote_from_bytes(os.fsencode(around), safe='')}"
+
+
+def read_pointer(name: str) -> tuple[str, str] | None:
+    """(id, DIR) of the pointer that has this name; None for another file."""
+    suffix = next((each for each in (OPEN, DONE) if name.endswith(each)), None)
+    journal_id, at, quoted = name.removeprefix(PREFIX).removesuffix(suffix or "").partition(_AT)
+    if suffix is None or not at or not is_id(journal_id):
+        return None
+    around = os.fsdecode(unquote_to_bytes(quoted))
+    is_path = os.path.isabs(around) and os.path.normpath(around) == around and "\0" not in around
+    is_ours = is_path and name == pointer_name(os.path.join(around, "-", "-"), journal_id) + suffix
+    return (journal_id, around) if is_ours else None
+
+
+def check_place(path: str, directory: str, what: str) -> None:
+    """what: a journal or a quarantine of `directory`. Raises Refused when it may not lie there, because a broker would die of it,
+    and when it cannot, below something that is no directory."""
+    inside = os.path.realpath(path)
+    there = inside
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        raise Refused(f"{path} is no place for a {what}: {there} is no directory; nothing was changed")
+    if inside == os.path.realpath(directory) or _is_data_directory(inside):
+        raise Refused(f"{path} is Kafka's and no place for a {what}")
+    while inside != os.path.dirname(inside):
+        around = os.path.dirname(inside)
+        if own_partition_name(inside) is None and _is_data_directory(around):
+            raise Refused(f"{path} is no place for a {what}: a broker dies of {inside} in {around}")
+        inside = around
+
+
+def check_pointer(path: str, journal_id: str) -> None:
+    """Raises Refused for a home that no name of a file can point to."""
+    if len(os.fsencode(pointer_name(path, journal_id))) + len(OPEN) > _NAME_BYTES:
+        around = os.path.dirname(os.path.dirname(path))
+        raise Refused(
+            f"--journal {around}: the path is too long to be noted; name a shorter one, or mount it elsewhere"
+        )
+
+
+def _is_data_directory(path: str) -> bool:
+    """By more than a `.lock`, which others have too."""
+    roles = (Role.META_PROPERTIES, *OFFSET_CHECKPOINT_ROLES)
+    return any(os.path.lexists(os.path.join(path, NAME_BY_ROLE[role])) for role in roles)

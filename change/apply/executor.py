@@ -1,0 +1,334 @@
+"""Carry out a plan, such that a kill at any instant loses nothing and leaves a way on and a way back.
+
+1. Check that the directory is as the planner found it, that no half-done change lies there, and that there is room (module
+   room).
+2. Begin the journal: the whole plan and the files as found.
+3. Stage (module staging): make all new files, give all files that will move a second name in the quarantine, copy
+   what will be cut off. Check the inputs once more.
+4. Write the line `staged`. Until now nothing in the directory has changed, and whatever fails is cleared away;
+   from now on `finish` goes on and `undo` goes back.
+5. Take the steps in order. Each is one rename, unlink or truncation; how many are done is seen on the disk (module
+   course), so a killed change goes on where it stopped.
+6. Check the directory against the planned end, drop the second names of files that are still in the directory (they
+   would keep their space from being freed one day), and write the line `done`.
+"""
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kseg.change.apply.disk import DISK, Disk, checksum, remove_quietly
+from kseg.change.apply.elsewhere import check_place
+from kseg.change.apply.journal import (
+    Journal,
+    JournalPlace,
+    JournalState,
+    append,
+    begin,
+    is_there,
+    partition_places,
+    place_for,
+    read_journal,
+)
+from kseg.change.apply.journal_lines import COPY, PLAN
+from kseg.change.apply.keeping import Keeping
+from kseg.change.apply.lock import claimed_by_command
+from kseg.change.apply.proof import check_steps, is_second_name
+from kseg.change.apply.recorded_change import (
+    Change,
+    abandon,
+    change_of,
+    clear_the_way,
+    half_done_sentence,
+    header_of,
+    undo_command,
+)
+from kseg.change.apply.room import Room, out_of_room, refuse_without, rooms_of
+from kseg.change.apply.signals import undisturbed
+from kseg.change.apply.staging import Staged, Staging, check_inputs, look, unshared
+from kseg.change.apply.step_progress import Course, Seen
+from kseg.change.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
+from kseg.segment.errors import Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What was done. directory: where. journal: for `kseg undo`. quarantine: where what the change took out lies (a directory, or how the
+    names of the files begin; None: nothing was taken out). steps: how many. bytes_written: of new files.
+    bytes_kept: in quarantine. not_owned: new files that could not be given the owner they should have."""
+
+    directory: str
+    journal: str
+    quarantine: str | None
+    steps: int
+    bytes_written: int
+    bytes_kept: int
+    not_owned: tuple[str, ...] = ()
+
+
+def apply_plan(
+    plan: Plan,
+    *,
+    journal_id: str,
+    quarantine: str | None = None,
+    journal_dir: str | None = None,
+    partitions: Sequence[str] = (),
+    after: str | None = None,
+    told: Mapping[str, object] | None = None,
+    disk: Disk = DISK,
+) -> Applied:
+    """Carry out a plan. The lock of the data directory is the caller's (`lock.locked`), before it plans.
+
+    journal_id: of the run (`new_run_id`), the same for all directories it changes. quarantine: a directory
+    elsewhere for what is taken out, made when it is missing. journal_dir: the same for the journal. partitions: for the plan of a data directory, the names
+    of the partitions in it that the run has changed: undoing this journal undoes theirs too (such a plan may have no
+    steps). after: the id of an earlier journal of the same directory, which is undone behind this one. told: for later
+    attempts at the same (module attempts). Raises Refused with one sentence: before the change is decided nothing has changed, after it the sentence
+    says how to go on. Raises ValueError for a plan that contradicts itself.
+    """
+    if plan.is_empty and not partitions and after is None:
+        raise ValueError("there is nothing to do in an empty plan")
+    place = place_for(plan.directory, journal_id, journal_dir, disk)
+    with claimed_by_command(plan.directory, disk.follow_links):
+        clear_the_way(plan.directory, disk)
+        others = {"partitions": list(partitions), "after": after} | ({} if told is None else {"told": told})
+        change = _decided(plan, place, Keeping(journal_dir, quarantine), others, disk)
+        return _carried_out(change, 0, disk)
+
+
+def finish(place: JournalPlace, disk: Disk = DISK) -> list[Applied]:
+    """Go on with a half-done change, and with those in partitions that its journal names; what is done stays as it
+    is, what was never decided is cleared away, what an `append` wrote is kept.
+
+    The lock of the data directory is the caller's. Raises Refused when there is no such journal, a directory changed
+    since, or an undo has begun.
+    """
+    if not is_there(place, disk):
+        raise Refused(f"there is no journal {place.journal}")
+    finished = []
+    for each in (*partition_places(read_journal(place, disk), disk), place):
+        with claimed_by_command(each.directory, disk.follow_links):
+            done = finish_claimed(read_journal(each, disk), disk)
+            finished += [done] if done is not None else []
+    return finished
+
+
+# --- up to the decision
+
+
+def _decided(
+    plan: Plan, place: JournalPlace, keeping: Keeping, others: Mapping[str, object], disk: Disk
+) -> Change:
+    inputs = check_inputs(plan.directory, plan.inputs, disk)
+    rooms: tuple[Room, ...] = ()
+    try:
+        steps = unshared(plan.directory, plan.steps, disk)
+        course = Course(inputs, steps)
+        rooms = rooms_of(plan, keeping, steps)
+        refuse_without(rooms, plan.directory, keeping)
+        if disk.status(place.journal) is not None:
+            raise Refused(f"{place.journal} is there already")
+        status = disk.status(plan.directory)
+        assert status is not None  # it is claimed
+        elsewhere = None if keeping.quarantine is None else _elsewhere(place, keeping.quarantine, disk)
+        header = {
+            "id": place.id,
+            **header_of(plan, steps, inputs, status.st_mtime_ns),
+            "directory": plan.directory if place.home is None else os.path.abspath(plan.directory),
+            "quarantine": elsewhere,
+            **others,
+        }
+    except OSError as error:
+        raise _nothing_changed(plan.directory, error) from error
+    try:
+        journal = begin(place, header, disk)
+        staged = Staging(place, course, elsewhere, disk).make()
+        check_inputs(plan.directory, plan.inputs, disk)
+        journal = append(journal, staged.as_line(), disk)
+    except BaseException as error:
+        _roll_back(place, disk)
+        if isinstance(error, OSError):
+            raise _nothing_changed(plan.directory, error, out_of_room(error, rooms, keeping)) from error
+        raise
+    return Change(journal, course, staged, elsewhere)
+
+
+def _elsewhere(place: JournalPlace, quarantine: str, disk: Disk) -> str:
+    """The directory for this change in a quarantine, which must not be where a broker dies of it."""
+    check_place(quarantine, place.directory, "quarantine")
+    return place.elsewhere(quarantine, disk)
+
+
+def _roll_back(place: JournalPlace, disk: Disk) -> None:
+    """Clear away what was staged; what cannot be cleared now the next run clears."""
+    try:
+        journal = read_journal(place, disk)
+        if journal.state is JournalState.ABANDONED:
+            abandon(journal, disk)
+    except (OSError, Refused):
+        return
+
+
+def _nothing_changed(directory: str, error: OSError, more: str = "") -> Refused:
+    return Refused(
+        f"cannot change {_place_of(error, directory)}: {error.strerror}; nothing was changed{more}"
+    )
+
+
+def _place_of(error: OSError, otherwise: str) -> str:
+    return str(error.filename) if error.filename is not None else otherwise
+
+
+# --- from the decision on
+
+
+def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
+    """`finish` of one directory, for whoever has claimed it already."""
+    if journal.state is JournalState.ABANDONED:
+        abandon(journal, disk)
+        return None
+    if journal.state in (
+        JournalState.UNDOING,
+        JournalState.UNDONE,
+        JournalState.UNREADABLE,
+        JournalState.OUT_OF_REACH,
+    ):
+        raise Refused(half_done_sentence(journal))
+    if journal.kind != PLAN:
+        return _kept(journal, disk)
+    change = change_of(journal, disk)
+    assert change.staged is not None
+    if journal.state is JournalState.DONE:
+        return _applied(change, change.staged)
+    done = change.course.steps_done(_looked(change, disk), change.staged.files)
+    if done is None:
+        path = journal.path
+        raise Refused(
+            f"{journal.place.directory} changed since {journal.command} was interrupted; cannot go on with {path} "
+            f"(what was taken out lies in {_quarantine(change) or path})"
+        )
+    try:
+        with change.quarantine_elsewhere():
+            check_steps(journal.place, change.course, change.staged, change.elsewhere, done, disk)
+    except OSError as error:
+        raise Refused(f"cannot go on: {_place_of(error, journal.path)}: {error.strerror}") from error
+    return _carried_out(change, done, disk)
+
+
+def _kept(journal: Journal, disk: Disk) -> Applied:
+    from kseg.change.apply.append_journal import keep
+
+    if journal.state is not JournalState.DONE and journal.kind == COPY:
+        append(journal, {"type": "done"}, disk)
+    elif journal.state is not JournalState.DONE:
+        keep(journal, disk)
+    return Applied(
+        directory=journal.place.directory,
+        journal=journal.path,
+        quarantine=None,
+        steps=0,
+        bytes_written=0,
+        bytes_kept=0,
+    )
+
+
+def _looked(change: Change, disk: Disk) -> dict[str, Seen]:
+    try:
+        return look(change.journal.place.directory, disk)
+    except OSError as error:
+        raise Refused(f"cannot read {change.journal.place.directory}: {error.strerror}") from error
+
+
+def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
+    """Take the steps behind the first `done`."""
+    assert change.staged is not None
+    try:
+        with undisturbed():
+            _take_steps(change, done, disk)
+    except OSError as error:
+        path = change.journal.path
+        raise Refused(
+            f"cannot change {_place_of(error, change.journal.place.directory)}: {error.strerror}; the change is half "
+            f"done and nothing is lost: `{undo_command(path, finish=True)}` goes on, `{undo_command(path)}` goes back"
+            f"{out_of_room(error, (), Keeping())}"
+        ) from error
+    return _applied(change, change.staged)
+
+
+def _take_steps(change: Change, done: int, disk: Disk) -> None:
+    staged = change.staged
+    assert staged is not None
+    place, course = change.journal.place, change.course
+    for number, step in enumerate(course.steps[done:], done):
+        _take(place, number, step, course, disk)
+    for tail in course.tails:  # a kill may have come between truncation and this
+        name = course.survivors.get(tail.name)
+        if name is not None:
+            disk.change_times(place.target(name), course.inputs[tail.name].mtime_ns)
+    disk.sync_directory(place.directory)
+    _verify(change, staged, disk)
+    for name in course.survivors:
+        if name in staged.kept and is_second_name(place, name, course.survivors[name], disk):
+            remove_quietly(disk, place.old(name))
+    append(change.journal, {"type": "done"}, disk)
+
+
+def _take(place: JournalPlace, number: int, step: Step, course: Course, disk: Disk) -> None:
+    path = place.target(step.name)
+    match step:
+        case Write():
+            disk.rename(place.new(number), path)
+        case Remove():
+            disk.unlink(path)
+        case Rename():
+            target = place.target(step.new_name)
+            here, there = disk.status(path), disk.status(target)
+            if here is not None and there is not None and os.path.samestat(here, there):
+                disk.unlink(path)  # two names of one file: a rename would do nothing
+            else:
+                disk.rename(path, target)
+        case Truncate():
+            descriptor = disk.open_to_write(path)
+            try:
+                disk.truncate(descriptor, step.size_bytes)
+                disk.sync(descriptor)
+            finally:
+                disk.close(descriptor)
+
+
+def _verify(change: Change, staged: Staged, disk: Disk) -> None:
+    """Names, sizes and times of the directory, and the bytes of new files. Raises OSError (EIO)."""
+    place, course = change.journal.place, change.course
+    expected, actual = course.end_state(staged.files), look(place.directory, disk)
+    wrong = sorted(name for name in {*expected, *actual} if expected.get(name) != actual.get(name))
+    if wrong:
+        raise OSError(errno.EIO, "it is not as planned", place.target(wrong[0]))
+    for name, token in course.end.items():
+        if isinstance(token, int):
+            descriptor = disk.open_to_read(place.target(name))
+            try:
+                crc = checksum(disk, descriptor, 0, staged.files[token].size_bytes)
+            finally:
+                disk.close(descriptor)
+            if crc != staged.crcs[token]:
+                raise OSError(errno.EIO, "it reads back differently", place.target(name))
+
+
+def _quarantine(change: Change) -> str | None:
+    has_any = bool(change.course.lost) or any(tail.length for tail in change.course.tails)
+    return (change.elsewhere or change.journal.place.quarantine) if has_any else None
+
+
+def _applied(change: Change, staged: Staged) -> Applied:
+    course = change.course
+    kept = sum(course.inputs[name].size_bytes for name in course.lost) + sum(t.length for t in course.tails)
+    return Applied(
+        directory=change.journal.place.directory,
+        journal=change.journal.path,
+        quarantine=_quarantine(change),
+        steps=len(course.steps),
+        bytes_written=sum(seen.size_bytes for seen in staged.files.values()),
+        bytes_kept=kept,
+        not_owned=tuple(staged.not_owned),
+    )

@@ -1,0 +1,56 @@
+"""Whether anything of kseg's lies around the targets of a command: one look each, and nothing else is imported.
+
+Almost always there is nothing, and then this is all that a command pays for knowing it.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from kseg.segment.errors import KsegError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import KSEG_DIRECTORY
+from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
+
+_PREFIX = "kseg-journal-"
+
+
+def half_done_around(targets: Sequence[Target]) -> Iterator[Finding]:
+    """A finding for each half-done change of the directories that targets lie in, and of their data directories."""
+    for directory in _directories(targets):
+        from kseg.change.apply.unfinished import half_done_findings
+
+        try:
+            yield from half_done_findings(directory)
+        except KsegError as error:
+            yield Finding("unreadable-file", directory, str(error))
+
+
+def _directories(targets: Sequence[Target]) -> Iterator[str]:
+    """The directories that have something of kseg's in them."""
+    partitions: dict[str, None] = {}
+    log_dirs: dict[str, None] = {}
+    for target in targets:
+        match target:
+            case PartitionTarget():
+                partitions[target.path] = None
+                if target.log_dir is not None:
+                    log_dirs[target.log_dir] = None
+            case LogDirTarget():
+                log_dirs[target.path] = None
+            case _:
+                partitions[os.path.dirname(target.path) or os.curdir] = None
+    yield from (path for path in log_dirs if has_journal(path))
+    yield from (path for path in partitions if is_known_to_kseg(path))
+
+
+def is_known_to_kseg(partition_path: str) -> bool:
+    """Whether a partition directory has a place for journals, or points to one elsewhere: only then there can be one."""
+    return os.path.lexists(os.path.join(partition_path, KSEG_DIRECTORY)) or has_journal(partition_path)
+
+
+def has_journal(log_dir: str) -> bool:
+    """Whether a journal lies in a data directory, of a change that is done or not."""
+    with suppress(OSError), os.scandir(log_dir) as entries:  # whoever reads it says why it cannot be read
+        return any(entry.name.startswith(_PREFIX) for entry in entries)
+    return False

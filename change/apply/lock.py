@@ -1,0 +1,211 @@
+"""Nobody else at work: the broker's lock on a data directory, and kseg's own on a directory that changes.
+
+A broker takes `.lock` of each of its data directories (Kafka: FileLock; Java's FileChannel.tryLock is the POSIX record
+lock over the whole file). `locked` takes the same lock, so that it refuses while a broker runs and a broker refuses
+to start meanwhile. A `.lock` that was not there is removed again. What POSIX says about such locks, and this module
+minds: they belong to the process; children do not inherit them (the parent of worker processes holds them); and they
+are lost as soon as the process closes *any* descriptor of the file, so nothing in kseg opens a `.lock` but this.
+
+A node of KRaft that has its metadata log in a data directory opens and writes `__cluster_metadata-0` before it asks for
+the lock of that directory (observed with 4.3.1): a node that is started while kseg works there refuses to start, but has
+added to that one log. So a change of that partition rests on the check of its files just before the decision.
+
+A run whose attempts work in other processes (a cluster) leaves a part of the lock to them: `seats` says how.
+
+Two processes of kseg in one directory are kept apart by `claimed`: a BSD lock on the directory itself, which needs
+no file and goes with the process that held it. It does not reach beyond the machine.
+"""
+
+import errno
+import fcntl
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+
+from kseg.change.apply.anchors import anchored, open_directory, open_file, refused_link
+from kseg.segment.errors import Refused
+from kseg.segment.partition.directory import is_partition_directory, own_partition_name
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+
+TAKEN = (errno.EAGAIN, errno.EACCES)
+
+# (device, inode) of the locks this process holds: a second POSIX lock would be granted, and its release would end both
+_held: set[tuple[int, int]] = set()
+os.register_at_fork(after_in_child=_held.clear)
+
+
+# the bytes of a lock that belong to a run: as many for each, from a place that its id gives
+PART_BYTES = 1 << 31
+
+
+def part_of(run_id: str) -> int:
+    """The first byte of a run's part of a lock. Never the first byte of all, which the run's own process keeps."""
+    return (1 + zlib.crc32(run_id.encode()) % (1 << 30)) * PART_BYTES
+
+
+def lock_path(log_dir: str) -> str:
+    """The file that a broker locks in a data directory."""
+    return os.path.join(log_dir, NAME_BY_ROLE[Role.LOCK])
+
+
+@contextmanager
+def locked(log_dirs: Iterable[str]) -> Iterator[None]:
+    """Hold the locks of several data directories, all or none; those this process holds already stay as they are.
+
+    Raises Refused naming the directory when a broker is running on one of them or its lock cannot be made.
+    """
+    with locked_files(map(lock_path, log_dirs)):
+        yield
+
+
+@contextmanager
+def locked_files(paths: Iterable[str], part_for: str = "") -> Iterator[None]:
+    """The same for lock files wherever they lie. part_for: the id of a run whose part of each lock is left free, once
+    all of it was had."""
+    with ExitStack() as stack:
+        for path in sorted(set(paths)):
+            stack.enter_context(_locked(path, part_for))
+        yield
+
+
+@contextmanager
+def _locked(path: str, part_for: str) -> Iterator[None]:
+    if is_held(path):
+        yield
+        return
+    folder = os.path.dirname(path) or os.curdir
+    before = _mtime_ns(folder)
+    descriptor, is_new = _taken(path, folder)
+    if is_new:
+        _set_mtime(folder, before)  # as if nobody had been here: a journal notes it
+    status = os.fstat(descriptor)
+    key = (status.st_dev, status.st_ino)
+    _held.add(key)
+    try:
+        if part_for:
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, PART_BYTES, part_of(part_for))
+        yield
+    finally:
+        _held.discard(key)
+        if is_new:
+            now = _mtime_ns(folder)
+            with suppress(OSError):
+                os.unlink(path)
+                _set_mtime(folder, now)
+        os.close(descriptor)
+
+
+def _mtime_ns(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
+def _set_mtime(path: str, mtime_ns: int | None) -> None:
+    if mtime_ns is not None:
+        with suppress(OSError):
+            os.utime(path, ns=(mtime_ns, mtime_ns))
+
+
+def is_held(path: str) -> bool:
+    """Whether this very process holds the lock."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) in _held
+
+
+def _taken(path: str, log_dir: str) -> tuple[int, bool]:
+    """(descriptor that holds the lock, whether the file was made). Anew when somebody removed the file meanwhile."""
+    while True:
+        try:
+            descriptor, is_new = _opened(path)
+        except FileNotFoundError:
+            if not os.path.isdir(log_dir):
+                raise Refused(f"cannot lock {log_dir}: No such file or directory") from None
+            continue
+        except OSError as error:
+            raise Refused(f"cannot lock {log_dir}: {path}: {error.strerror}") from error
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(path, descriptor):
+                return descriptor, is_new
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in TAKEN:
+                raise Refused(f"{log_dir} is in use: a broker is running on it, or another kseg") from None
+            raise Refused(f"cannot lock {log_dir}: {error.strerror}") from error
+        os.close(descriptor)
+
+
+def _opened(path: str) -> tuple[int, bool]:
+    """Of a file that is there, or else is made. A link would lead to a file elsewhere: OSError (ELOOP)."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        return open_file(path, os.O_RDWR), False
+    with suppress(OSError):  # should it stay behind, the broker's user must be able to lock it
+        status = os.stat(os.path.dirname(path) or os.curdir)
+        os.fchown(descriptor, status.st_uid, status.st_gid)
+    return descriptor, True
+
+
+def _is_still(path: str, descriptor: int) -> bool:
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(status, os.fstat(descriptor))
+
+
+def claimed_by_command(directory: str, follow_links: bool) -> AbstractContextManager[None]:
+    """`claimed` for the directory that a command is about. follow_links: whether the user said so (--follow-links)."""
+    return claimed(directory, follow_link=follow_links or _may_be_link(directory))
+
+
+@contextmanager
+def claimed(directory: str, *, follow_link: bool = False) -> Iterator[None]:
+    """Be the only kseg that changes `directory`, and meanwhile lead every path below it to the directory that it is now.
+
+    follow_link: whether its name may be a link. Raises Refused when another kseg is at it, or it cannot be opened.
+    """
+    try:
+        descriptor = open_directory(directory, follow_link=follow_link)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise refused_link(directory, "what it leads to is changed with --follow-links only") from error
+        raise Refused(f"cannot change {directory}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Refused(f"another kseg is changing {directory} ({error.strerror})") from None
+        with anchored(directory, descriptor):
+            yield
+    finally:
+        os.close(descriptor)
+
+
+def _may_be_link(directory: str) -> bool:
+    """A data directory is what the user named; a partition in it can have come from anywhere."""
+    return own_partition_name(directory) is None and not is_partition_directory(directory)
+
+
+def is_claimed(directory: str) -> bool:
+    """Whether a kseg is changing `directory` at this moment; False when nobody can tell."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,298 @@
+"""That no byte is lost, proved by what lies on the disk: a journal can have been written by anybody (module journal_lines).
+
+    what is cleared away    each file in `old` must be in the directory too: a second name of a file there, or a copy of its
+                            bytes; each in `new` must be one that the steps write
+    what the steps take     the file itself, or its bytes, must be in the quarantine before the first step
+    what the steps put in   inode, size, time and checksum must be as when it was made, and it has no other name
+    what an undo removes    the same, of files that the steps put in
+
+All of it is asked of descriptors and of names that no link can lead elsewhere (module anchors).
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+
+from kseg.change.apply.disk import Disk, checksum
+from kseg.change.apply.journal import Journal, JournalPlace
+from kseg.change.apply.staging import Staged, tail_path
+from kseg.change.apply.step_progress import Course, Seen
+from kseg.segment.errors import Refused
+
+_BLOCK_BYTES = 64 * 1024
+_SECTOR_BYTES = 512
+
+Copy = tuple[
+    str, str, int
+]  # path of a file, the name of which file of the directory it repeats, from which position on
+
+
+# --- what is cleared away
+
+
+def check_disposable(journal: Journal, disk: Disk) -> None:
+    """Raises Refused when something that belongs to a journal is no waste: it is of no kind that a change makes, or its
+    bytes are nowhere in the directory."""
+    place = journal.place
+    new = {place.new(number) for number in _writes(journal)}
+    for path in place.files(disk):
+        if path == place.journal:
+            continue
+        status = disk.status(path)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            raise Refused(f"{path} is no file that a change makes; look at it, and remove it")
+        if path in new:
+            continue
+        name = place.kept_name(path)
+        if path != place.old(name):
+            raise Refused(f"{path} is no file that {journal.command} makes; look at it, and remove it")
+        _check_second_hand(place, path, list(_repeats(path, name)), disk)
+
+
+def check_copies(place: JournalPlace, copies: Iterable[Copy], disk: Disk) -> None:
+    """The same of copies in a quarantine elsewhere, those of them that are there."""
+    for copy in copies:
+        if disk.status(copy[0]) is not None:
+            _check_second_hand(place, copy[0], [copy], disk)
+
+
+def _writes(journal: Journal) -> Iterator[int]:
+    for number, step in enumerate(journal.header.get("steps", ())):
+        if step["do"] == "write":
+            yield number
+
+
+def _repeats(path: str, name: str) -> Iterator[Copy]:
+    """What a file in the quarantine can be a copy of."""
+    yield path, name, 0
+    head, _, position = name.rpartition(".from-")
+    if head and position.isascii() and position.isdigit() and len(position) < 20:
+        yield path, head, int(position)
+
+
+def _check_second_hand(place: JournalPlace, path: str, copies: Iterable[Copy], disk: Disk) -> None:
+    status = disk.status(path)
+    if status is not None and stat.S_ISREG(status.st_mode):
+        if (status.st_dev, status.st_ino) in _files_in(place, disk):
+            return
+        if any(is_copy(path, place.target(name), position, disk) for _, name, position in copies):
+            return
+    raise Refused(
+        f"{path} is not cleared away, because its bytes are not in {place.directory} (any more); "
+        "move it to where it belongs, or remove it, and run this again"
+    )
+
+
+def _files_in(place: JournalPlace, disk: Disk) -> set[tuple[int, int]]:
+    """Device and inode of all regular files of the directory."""
+    found = (
+        disk.status(place.target(name)) for name in disk.names(place.directory) if _is_foreign(place, name)
+    )
+    return {
+        (status.st_dev, status.st_ino)
+        for status in found
+        if status is not None and stat.S_ISREG(status.st_mode)
+    }
+
+
+def _is_foreign(place: JournalPlace, name: str) -> bool:
+    """Whether a name of the directory is none of the files that belong to this very journal."""
+    return not place.is_flat or not place.target(name).startswith(place.beginnings)
+
+
+def is_copy(path: str, original: str, position: int, disk: Disk) -> bool:
+    """Whether a file repeats bytes of another, as far as it goes; where a machine died while it was written, zeros stand
+    for them."""
+    status = disk.status(original)
+    if status is None or not stat.S_ISREG(status.st_mode):
+        return False
+    copy = disk.open_to_read(path)
+    try:
+        source = disk.open_to_read(original)
+        try:
+            size_bytes = os.fstat(copy).st_size
+            if position + size_bytes > os.fstat(source).st_size:
+                return False
+            return all(
+                _is_alike(disk.read(copy, length, start), disk.read(source, length, position + start))
+                for start, length in _data_blocks(disk, copy, 0, size_bytes)
+            )
+        finally:
+            disk.close(source)
+    finally:
+        disk.close(copy)
+
+
+def _data_blocks(disk: Disk, descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
+    """A range of an open file in blocks (position, length), without its holes: they read as zeros, which stand for anything."""
+    if not count:
+        return  # the file may end before the range
+    for start, length in disk.data_extents(descriptor, position, count):
+        for at in range(start, start + length, _BLOCK_BYTES):
+            yield at, min(_BLOCK_BYTES, start + length - at)
+
+
+def _is_alike(copy: bytes, source: bytes) -> bool:
+    """Whether all bytes of a copy are those of the source, or zeros."""
+    if source.startswith(copy):
+        return True
+    for at in range(0, len(copy), _SECTOR_BYTES):
+        one, other = copy[at : at + _SECTOR_BYTES], source[at : at + _SECTOR_BYTES]
+        if other.startswith(one) or not any(one):
+            continue
+        if len(other) < len(one) or any(a not in (0, b) for a, b in zip(one, other, strict=False)):
+            return False
+    return True
+
+
+# --- what steps take and put in
+
+
+def check_steps(
+    place: JournalPlace, course: Course, staged: Staged, elsewhere: str | None, done: int, disk: Disk
+) -> None:
+    """Before a half-done change goes on behind its first `done` steps. Raises Refused when what they take out is kept
+    nowhere, or what they put in is not what was made for them."""
+    for number in range(done, len(course.steps)):
+        if number in staged.files and not is_made(place.new(number), staged, number, disk):
+            raise Refused(
+                f"cannot go on: {place.new(number)} is not what was made there; nothing was changed"
+            )
+    now = {token: name for name, token in course.names_after(done).items() if isinstance(token, str)}
+    for name in course.lost:
+        if name in now and not _is_kept(place, elsewhere, name, place.target(now[name]), staged, disk):
+            raise Refused(
+                f"cannot go on: {place.target(now[name])} would be taken out, and is not kept; nothing was changed"
+            )
+    for tail in course.tails:
+        if tail.number >= done and tail.length:
+            path, target = tail_path(place, elsewhere, tail.name, tail.position), place.target(now[tail.name])
+            status = disk.status(path)
+            is_kept = status is not None and stat.S_ISREG(status.st_mode) and status.st_size == tail.length
+            if not is_kept or not _is_same(path, target, tail.position, disk):
+                raise Refused(f"cannot go on: {path} is not what is cut off {target}; nothing was changed")
+            if has_other_names(target, [place.old(tail.name)], disk):
+                raise Refused(
+                    f"cannot go on: {target} has a second name elsewhere (a hard link), which would be cut too; "
+                    "nothing was changed"
+                )
+
+
+def is_second_name(place: JournalPlace, name: str, now: str, disk: Disk) -> bool:
+    """Whether what is kept of a file that stayed, and is called `now`, repeats it: the same file, or a copy made before a
+    part was cut off, which is kept as well."""
+    path, target = place.old(name), place.target(now)
+    status, there = disk.status(path), disk.status(target)
+    if status is None or there is None or not stat.S_ISREG(status.st_mode):
+        return False
+    return os.path.samestat(status, there) or _is_same(target, path, 0, disk)
+
+
+def is_made(path: str, staged: Staged, number: int, disk: Disk) -> bool:
+    """Whether a file is the one that was made for a step, and has this name alone."""
+    status = disk.status(path)
+    if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        return False
+    seen = Seen(status.st_ino, status.st_size, status.st_mtime_ns)
+    return seen == staged.files[number] and has_checksum(path, seen.size_bytes, staged.crcs[number], disk)
+
+
+def has_checksum(path: str, size_bytes: int, crc: int, disk: Disk) -> bool:
+    """Whether the first bytes of a file sum up to that."""
+    descriptor = disk.open_to_read(path)
+    try:
+        return os.fstat(descriptor).st_size >= size_bytes and checksum(disk, descriptor, 0, size_bytes) == crc
+    finally:
+        disk.close(descriptor)
+
+
+def has_other_names(path: str, known: Iterable[str], disk: Disk) -> bool:
+    """Whether a file can be reached by a name that is neither `path` nor known."""
+    status = disk.status(path)
+    if status is None:
+        return False
+    own = {path, *known}
+    same = [other for name in own if (other := disk.status(name)) and os.path.samestat(other, status)]
+    return status.st_nlink > len(same)
+
+
+def check_removable(
+    place: JournalPlace, course: Course, staged: Staged, holders: Mapping[str, int], disk: Disk
+) -> None:
+    """Before an undo puts files back. holders: as it knows them. Raises Refused when a file is not there to be put back,
+    or a name that is emptied or filled holds neither a file that is kept nor one that the change has made."""
+    kept = set()
+    for name, inode in holders.items():
+        held = [disk.status(path) for path in (place.old(name), place.target(name))]
+        if not any(s is not None and stat.S_ISREG(s.st_mode) and s.st_ino == inode for s in held):
+            raise Refused(f"cannot undo: {place.old(name)} is not what was taken out")
+        kept.add(inode)
+    may = course.tokens()
+    for name in (*course.touched, *course.made):
+        path, tokens = place.target(name), may.get(name, set())
+        status = disk.status(path)
+        if status is None or status.st_ino in kept:
+            continue
+        is_ours = stat.S_ISREG(status.st_mode) and any(
+            _holds_part_of(path, place.old(token), disk)
+            if isinstance(token, str)
+            else staged.files[token].size_bytes == status.st_size
+            and has_checksum(path, status.st_size, staged.crcs[token], disk)
+            for token in tokens
+            if token is not None
+        )
+        if not is_ours:
+            raise Refused(f"cannot undo: {path} is not what was written there")
+
+
+def _is_kept(
+    place: JournalPlace, elsewhere: str | None, name: str, target: str, staged: Staged, disk: Disk
+) -> bool:
+    path = place.old(name)
+    if name in staged.copied and elsewhere is not None:
+        path = os.path.join(elsewhere, name)
+    status, there = disk.status(path), disk.status(target)
+    if status is None or there is None or not stat.S_ISREG(status.st_mode):
+        return False
+    if os.path.samestat(status, there):
+        return True
+    return status.st_size >= there.st_size and _is_same(target, path, 0, disk)
+
+
+def _holds_part_of(path: str, kept: str, disk: Disk) -> bool:
+    """Whether a file is the beginning of another, of which it was found and perhaps cut."""
+    status = disk.status(kept)
+    return status is not None and stat.S_ISREG(status.st_mode) and _is_same(path, kept, 0, disk)
+
+
+def may_grow(path: str, tail: str, position: int, disk: Disk) -> bool:
+    """Whether what was cut off a file at `position` can be written there: nothing else is there already."""
+    file = disk.open_to_read(path)
+    try:
+        rest = disk.open_to_read(tail)
+        try:
+            end = min(os.fstat(file).st_size, position + os.fstat(rest).st_size)
+            return all(
+                _is_alike(disk.read(file, length, start), disk.read(rest, length, start - position))
+                for start, length in _data_blocks(disk, file, position, max(0, end - position))
+            )
+        finally:
+            disk.close(rest)
+    finally:
+        disk.close(file)
+
+
+def _is_same(path: str, original: str, position: int, disk: Disk) -> bool:
+    """Whether a file repeats bytes of another, without a hole for what could not be written."""
+    copy = disk.open_to_read(path)
+    try:
+        size_bytes = os.fstat(copy).st_size
+        source = disk.open_to_read(original)
+        try:
+            return os.fstat(source).st_size >= position + size_bytes and checksum(
+                disk, copy, 0, size_bytes
+            ) == checksum(disk, source, position, size_bytes)
+        finally:
+            disk.close(source)
+    finally:
+        disk.close(copy)

@@ -1,0 +1,249 @@
+"""A planned change as its journal tells it: the steps, what was made for them, and how to name them to the user."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+
+from kseg.change.apply.anchors import anchored, open_without_links
+from kseg.change.apply.disk import DISK, Disk, remove_if_empty, remove_quietly
+from kseg.change.apply.elsewhere import DONE
+from kseg.change.apply.journal import Journal, JournalState, discard
+from kseg.change.apply.journal_lines import COPY, PLAN
+from kseg.change.apply.journal_scan import unfinished_in
+from kseg.change.apply.proof import check_copies, check_disposable
+from kseg.change.apply.staging import Staged, tail_path
+from kseg.change.apply.step_progress import Course, written
+from kseg.change.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
+from kseg.segment.errors import FormatError, Refused
+from kseg.segment.partition.names import KSEG_DIRECTORY
+from kseg.segment.terminal import shell_quoted
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """journal: where it is told. course: its steps. staged: what was made for them, None before it is decided.
+    elsewhere: the directory of this change in a quarantine elsewhere."""
+
+    journal: Journal
+    course: Course
+    staged: Staged | None
+    elsewhere: str | None
+
+    def files_elsewhere(self) -> Iterator[tuple[str, str, int]]:
+        """Every file that the change puts into a quarantine elsewhere: its path, and of which file as found it is a
+        copy, from which position on."""
+        if self.elsewhere is not None:
+            for name in self.course.lost:
+                yield os.path.join(self.elsewhere, name), name, 0
+            for tail in self.course.tails:
+                if tail.length:
+                    path = tail_path(self.journal.place, self.elsewhere, tail.name, tail.position)
+                    yield path, tail.name, tail.position
+
+    def quarantine_elsewhere(self) -> AbstractContextManager[bool]:
+        """With the quarantine elsewhere open, no link leading to it; whether there is one. Raises Refused."""
+        return quarantine_open(self.journal, self.elsewhere)
+
+    def clear(self, disk: Disk) -> None:
+        """Remove journal, staging and quarantine. Only when the directory is as found: what is removed must be there
+        (module proof). Raises OSError and Refused."""
+        check_disposable(self.journal, disk)
+        _clear_elsewhere(self.journal, self.elsewhere, list(self.files_elsewhere()), disk)
+        discard(self.journal.place, disk)
+
+
+@contextmanager
+def quarantine_open(journal: Journal, elsewhere: str | None) -> Iterator[bool]:
+    """With a quarantine elsewhere open, no link leading to it; whether there is one. Raises Refused."""
+    if elsewhere is None:
+        yield False
+        return
+    try:
+        descriptor = open_without_links(elsewhere)
+    except FileNotFoundError:
+        yield False
+        return
+    except (OSError, ValueError) as error:
+        raise Refused(f"{journal.path} names a quarantine elsewhere: {error}") from error
+    try:
+        with anchored(elsewhere, descriptor):
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+def _clear_elsewhere(
+    journal: Journal, elsewhere: str | None, files: Sequence[tuple[str, str, int]], disk: Disk
+) -> None:
+    """Remove what a quarantine elsewhere has: each path with the file as found that it is a copy of, and from which position
+    on. Raises OSError and Refused."""
+    with quarantine_open(journal, elsewhere) as is_there:
+        if is_there:
+            check_copies(journal.place, files, disk)
+            for path, _, _ in files:
+                remove_quietly(disk, path)
+    if elsewhere is not None and os.path.realpath(elsewhere) == elsewhere:
+        for path in (elsewhere, os.path.dirname(elsewhere)):
+            remove_if_empty(disk, path)
+
+
+def clear_guard(journal: Journal, disk: Disk) -> None:
+    """Remove the journal of an append that is not to be, and what it kept; the directory is as found. Raises OSError and
+    Refused."""
+    try:
+        elsewhere = journal.elsewhere(disk)
+        names = [str(name) for name in journal.header.get("replaces", ())]
+    except FormatError as error:
+        raise Refused(f"{journal.path} is no journal that can be followed: {error}") from error
+    if elsewhere is not None:
+        files = [(os.path.join(elsewhere, name), name, 0) for name in names]
+        _clear_elsewhere(journal, elsewhere, files, disk)
+    discard(journal.place, disk)
+
+
+def header_of(
+    plan: Plan, steps: Sequence[Step], inputs: Sequence[FileIdentity], mtime_ns: int
+) -> dict[str, object]:
+    """The first line of a plan's journal, but for what the journal itself adds."""
+    return {
+        "kind": PLAN,
+        "command": plan.command,
+        "directory": plan.directory,
+        "directory_mtime_ns": mtime_ns,
+        "inputs": [[file.name, file.size_bytes, file.mtime_ns, file.inode] for file in inputs],
+        "steps": [step_row(step) for step in steps],
+        "reasons": [finding.as_row() for finding in plan.reasons],
+    }
+
+
+def change_of(journal: Journal, disk: Disk) -> Change:
+    """The change that a plan's journal tells. Raises Refused when the journal makes no sense."""
+    try:
+        inputs = [FileIdentity(n, s, m, i) for n, s, m, i in journal.header["inputs"]]
+        course = Course(inputs, [_step(row) for row in journal.header["steps"]])
+        line = journal.line("staged")
+        staged = None if line is None else Staged.of_line(line)
+        change = Change(journal, course, staged, journal.elsewhere(disk))
+        if staged is not None:
+            _check_complete(change, staged)
+        return change
+    except (KeyError, ValueError, TypeError, FormatError) as error:
+        raise Refused(f"{journal.path} is no journal that can be followed: {error}") from error
+    except OSError as error:
+        raise Refused(f"cannot read {journal.place.directory}: {error.strerror}") from error
+
+
+def _check_complete(change: Change, staged: Staged) -> None:
+    """Whether everything was made that the steps need, and all that they take out kept. Raises ValueError."""
+    course = change.course
+    new = {number: _size_of(change.journal.header["steps"][number]) for number, _ in written(course)}
+    kept = {*course.touched} if change.elsewhere is None else {*course.touched} - {*course.lost}
+    is_complete = (
+        new == {number: seen.size_bytes for number, seen in staged.files.items()}
+        and kept == staged.kept.keys()
+        and {*course.touched} - kept == staged.copied.keys()
+        and {tail.number for tail in course.tails if tail.length} == staged.tails.keys()
+    )
+    if not is_complete:
+        raise ValueError("its steps need other files than those that were made for them")
+    holders = change.journal.holders
+    if change.journal.line("undoing") is not None and holders.keys() != {*course.touched}:
+        raise ValueError("its undo puts back other files than those that it took out")
+
+
+def _size_of(row: Mapping[str, Any]) -> int:
+    return int(row["size"])
+
+
+def _step(row: Mapping[str, Any]) -> Step:
+    """A step as far as carrying it out needs it: what a file is made of was settled when it was staged."""
+    name, why = str(row["file"]), str(row["why"])
+    match row["do"]:
+        case "write":
+            return Write(name, (), why)
+        case "truncate":
+            return Truncate(name, int(row["size"]), why)
+        case "rename":
+            return Rename(name, str(row["to"]), why)
+        case "remove":
+            return Remove(name, why)
+    raise ValueError(f"{row['do']!r} is no step")
+
+
+def undo_command(path: str, finish: bool = False) -> str:
+    """What to type to go back, or on."""
+    return f"kseg undo {'--finish ' if finish else ''}{shell_quoted(path)}"
+
+
+def half_done_sentence(journal: Journal) -> str:
+    """What a journal in the way is, and both ways out."""
+    path = journal.path
+    if journal.state is JournalState.OUT_OF_REACH:
+        directory, pointer = journal.place.directory, journal.place.pointer(DISK) or path
+        if pointer.endswith(DONE):
+            return f"{pointer}: its journal {path} is not there: mount what it lies on"
+        return (
+            f"{pointer}: a change of {directory} is unfinished, and its journal {path} is not there: mount what it lies on, "
+            f"then `{undo_command(directory)}` goes back, `{undo_command(directory, finish=True)}` goes on"
+        )
+    if journal.state is JournalState.UNREADABLE:
+        around = path if journal.place.is_flat else os.path.dirname(path)
+        return (
+            f"{path} is no journal that can be followed: {journal.fault}; look at what lies there, "
+            f"then move {around} away"
+        )
+    if journal.state in (JournalState.UNDOING, JournalState.UNDONE):
+        return f"{path}: an undo of {journal.command} was interrupted; `{undo_command(path)}` goes on with it"
+    if journal.kind == COPY:
+        return (
+            f"{path}: {journal.command} --output was interrupted; the same command makes the copies, "
+            f"`{undo_command(path)}` removes what it has made, `{undo_command(path, finish=True)}` keeps that"
+        )
+    if journal.kind != PLAN:
+        return (
+            f"{path}: {journal.command} was interrupted; `{undo_command(path)}` takes back what it wrote, "
+            f"`{undo_command(path, finish=True)}` keeps it"
+        )
+    return (
+        f"{path}: {journal.command} was interrupted; `{undo_command(path, finish=True)}` goes on with it, "
+        f"`{undo_command(path)}` goes back"
+    )
+
+
+def clear_the_way(directory: str, disk: Disk) -> None:
+    """Remove what was never decided. Raises Refused when a half-done change lies there. Needs the claim."""
+    for journal in unfinished_in(directory, disk):
+        if journal.is_half_done:
+            raise Refused(half_done_sentence(journal))
+        if journal.state is JournalState.ABANDONED:
+            abandon(journal, disk)
+
+
+def abandon(journal: Journal, disk: Disk) -> None:
+    """Clear away a change that was not decided: journal, staging, copies; the directory has its time again. Raises
+    Refused when that cannot be done, or something lies there that is nowhere else."""
+    try:
+        if journal.header and journal.kind == PLAN:
+            change_of(journal, disk).clear(disk)
+        else:
+            check_disposable(journal, disk)
+            clear_guard(journal, disk)
+        # of a journal that was written before its directory was made
+        remove_if_empty(disk, os.path.join(journal.place.directory, KSEG_DIRECTORY))
+        if journal.header.get("is_new") is True:  # made for this
+            remove_if_empty(disk, journal.place.directory)
+        else:
+            give_back_time(journal, disk)
+    except OSError as error:
+        raise Refused(f"cannot clear away {journal.path}: {error.strerror}") from error
+
+
+def give_back_time(journal: Journal, disk: Disk) -> None:
+    """The modification time of a directory as it was found, the last thing to give back: the journal is gone, so nobody
+    could go on where that cannot be."""
+    mtime_ns = journal.header.get("directory_mtime_ns")
+    if isinstance(mtime_ns, int):
+        with suppress(OSError):
+            disk.change_times(journal.place.directory, mtime_ns)

@@ -1,0 +1,183 @@
+"""New files that are too large to wait in memory: written while a change is planned, nameless until it is made.
+
+A scratch file has no name (O_TMPFILE), so nothing of it stays when the process ends, however that is. It lies on the
+file system of a directory, and staging gives it a name there, without a byte being moved. Where a file system cannot
+do that, a named file is made and unlinked at once, and staging copies.
+
+What another process makes for the planner has a name, since it must be found: it is written under one, left with it (`leave`),
+and `found` there; it loses that name when whoever found it closes it.
+"""
+
+import errno
+import mmap
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from kseg.change.apply.disk import DISK, Disk, copy, remove_quietly, write_all
+from kseg.change.plan.content import Made
+from kseg.segment.crc import crc32c
+from kseg.segment.errors import Refused
+from kseg.segment.files import mapped
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_OPEN_FILES = "/proc/self/fd/"
+_LARGE_FILES = "/var/tmp"
+_NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+
+
+class ScratchFile:
+    """One nameless file, written from front to back, then looked at or made a piece of a plan.
+
+    directory: on whose file system it lies; None where the system keeps temporary files. Raises Refused when it cannot
+    be made or written.
+    """
+
+    def __init__(self, directory: str | None, disk: Disk = DISK, *, name: str | None = None) -> None:
+        """name: of the new file in `directory`, when it is to have one."""
+        self._where = directory or "the directory for temporary files"
+        self._disk = disk
+        self._name = None if name is None else os.path.join(self._where, name)
+        self._map: mmap.mmap | None = None
+        self._source = -1
+        self._source_path = ""
+        self.size_bytes = 0
+        self.crc = 0
+        try:
+            self._where = temporary_directory() if directory is None else directory
+            self._descriptor = _nameless(self._where) if self._name is None else disk.create(self._name)
+        except OSError as error:
+            raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+
+    @classmethod
+    def found(cls, path: str, size_bytes: int, crc: int, disk: Disk = DISK) -> Self:
+        """A file that another process has written and left. Raises Refused when it is not there as it was left."""
+        self = cls.__new__(cls)
+        self._where, self._disk, self._name = os.path.dirname(path), disk, path
+        self._map, self._source, self._source_path = None, -1, ""
+        self._descriptor = -1
+        self.size_bytes, self.crc = size_bytes, crc
+        try:
+            self._descriptor = disk.open_to_write(path)
+            if os.fstat(self._descriptor).st_size != size_bytes:
+                raise OSError(errno.EIO, "it has another size than what was written")
+        except OSError as error:
+            self.close()
+            raise Refused(f"cannot read {path}: {error.strerror}") from error
+        return self
+
+    def leave(self) -> None:
+        """Close a file that has a name, on the disk, for whoever finds it. Raises Refused."""
+        self._name = None
+        try:
+            self._disk.sync(self._descriptor)
+        except OSError as error:
+            raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+        self.close()
+
+    def write(self, data: "Buffer") -> None:
+        """Add `data` at the end."""
+        try:
+            write_all(self._disk, self._descriptor, data, self.size_bytes)
+        except OSError as error:
+            raise self._refused(error, memoryview(data).nbytes) from error
+        self._count(memoryview(data))
+
+    def copy(self, path: str, view: memoryview, position: int, length: int) -> None:
+        """Add a range of the file `path`, whose bytes are those of `view`."""
+        try:
+            self._open(path)
+            copy(self._disk, self._source, position, length, self._descriptor, self.size_bytes)
+        except OSError as error:
+            raise self._refused(error, length) from error
+        self._count(view[position : position + length])
+
+    def _refused(self, error: OSError, more_bytes: int) -> Refused:
+        from kseg.change.apply.room import out_of_room_writing  # only where there is none
+
+        room = out_of_room_writing(error, self._where, self.size_bytes + more_bytes)
+        return Refused(f"cannot write {self._where}: {error.strerror}{room}")
+
+    def _open(self, path: str) -> None:
+        if path != self._source_path:
+            self.let_go()
+            # links to files without names, which opening a file does not follow
+            if path.startswith(_OPEN_FILES):
+                self._source = os.dup(int(path.removeprefix(_OPEN_FILES)))
+            else:
+                self._source = self._disk.open_to_read(path)
+            self._source_path = path
+
+    def let_go(self) -> None:
+        """Close the file that was copied from last."""
+        if self._source >= 0:
+            self._disk.close(self._source)
+        self._source, self._source_path = -1, ""
+
+    def _count(self, data: memoryview) -> None:
+        self.crc = crc32c(data, self.crc)
+        self.size_bytes += data.nbytes
+
+    @property
+    def path(self) -> str:
+        """By which this process can open it again."""
+        return f"{_OPEN_FILES}{self._descriptor}"
+
+    @property
+    def view(self) -> memoryview:
+        """What was written; to be asked for when it is complete."""
+        if not self.size_bytes:
+            return memoryview(b"")
+        if self._map is None:
+            self._map = mapped(self._descriptor)
+        return memoryview(self._map)
+
+    @property
+    def piece(self) -> Made:
+        """The whole content, for a plan."""
+        return Made(self._descriptor, self.size_bytes, self.crc)
+
+    def close(self) -> None:
+        """The bytes are gone with this, unless they were given a name."""
+        self.let_go()
+        self._map = None  # lives as long as somebody looks at it
+        if self._descriptor >= 0:
+            self._disk.close(self._descriptor)
+            self._descriptor = -1
+        if self._name is not None:
+            with suppress(OSError):
+                remove_quietly(self._disk, self._name)
+            self._name = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def temporary_directory() -> str:
+    """Where large temporary files go: $TMPDIR, else /var/tmp, which is on a disk where /tmp is often memory."""
+    import tempfile  # and shutil, and what that knows of archives
+
+    is_chosen = tempfile.tempdir is not None or any(
+        os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")
+    )
+    if not is_chosen and os.access(_LARGE_FILES, os.W_OK | os.X_OK):
+        return _LARGE_FILES
+    return tempfile.gettempdir()
+
+
+def _nameless(directory: str) -> int:
+    try:
+        return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno not in _NO_NAMELESS or not os.path.isdir(directory):
+            raise
+    import tempfile
+
+    descriptor, path = tempfile.mkstemp(prefix=".kseg-", dir=directory)
+    os.unlink(path)
+    return descriptor

@@ -1,0 +1,161 @@
+"""The work of `undo`: one journal, back or on, as a stream of events."""
+
+import os
+from collections.abc import Iterator
+
+from kseg.change.apply.copy_journal import clear_begun
+from kseg.change.apply.disk import DISK, disk_for
+from kseg.change.apply.executor import finish
+from kseg.change.apply.journal import (
+    Journal,
+    JournalPlace,
+    JournalState,
+    former_place,
+    is_there,
+    place_of,
+    read_journal,
+)
+from kseg.change.apply.journal_lines import COPY
+from kseg.change.apply.journal_scan import journals_in, places_in
+from kseg.change.apply.lock import claimed_by_command, lock_path, locked
+from kseg.change.apply.recorded_change import abandon, half_done_sentence
+from kseg.change.apply.undo import undo
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.errors import KsegError, Refused, UnreadableInput
+from kseg.segment.partition.directory import is_log_directory
+from kseg.segment.partition.names import KSEG_DIRECTORY, NAME_BY_ROLE, Role
+
+COMMAND = "undo"
+_MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
+_SECOND = len("20260101T120000Z")  # of a run's id
+
+
+def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator[Event]:
+    """Take back the change that a journal tells of, or with `go_on` finish a half-done one. One row for each directory.
+
+    path: of the journal, of its directory, or of a directory that has just one. follow_links: a
+    directory may be a link. What cannot be is a Failure.
+    """
+    try:
+        if not os.path.lexists(path) and (begun := _begun_at(path)):
+            for folder in begun:
+                yield Row(_row(path, folder, "undone") | {"undid": "the copy", "files": []})
+            return
+        *abandoned, place = _journals_at(path)
+        log_dirs = _log_dirs_of(place)
+        with locked(log_dirs):
+            if go_on:
+                for applied in finish(place, disk_for(follow_links)):
+                    row = _row(applied.directory, applied.journal, "finished")
+                    yield Row(row | {"quarantine": applied.quarantine})
+            else:
+                for log_dir in log_dirs:
+                    _refuse_below_a_marker(place, log_dir)
+                whole = next(filter(None, (_journal_around(place, log_dir) for log_dir in log_dirs)), None)
+                for each in abandoned:
+                    with claimed_by_command(each.directory, follow_links):
+                        abandon(read_journal(each), DISK)
+                for undone in undo(place, disk_for(follow_links)):
+                    row = {"undid": undone.command, "files": list(undone.files)}
+                    more = {} if whole is None else {"whole_run": whole}
+                    yield Row(_row(undone.directory, undone.journal, "undone") | row | more)
+    except KsegError as error:
+        yield Failure(path, str(error), error.exit_status)
+
+
+def _begun_at(path: str) -> list[str]:
+    """Clears away what a run that was killed at its start has left of an output that is not there. Raises Refused."""
+    try:
+        return clear_begun(path)
+    except OSError as error:
+        raise Refused(f"cannot remove what lies beside {path}: {error.strerror}") from error
+
+
+def _row(directory: str, journal: str, state: str) -> dict[str, object]:
+    return {"type": "result", "command": COMMAND, "directory": directory, "journal": journal, "state": state}
+
+
+def _journal_around(place: JournalPlace, log_dir: str) -> str | None:
+    """The journal of the data directory's own files that the run of a partition's journal left: they stay as it set
+    them when only the partition is taken back."""
+    if place.in_log_dir:
+        return None
+    ours = [whole for whole in places_in(log_dir) if whole.id.split("-end")[0] == place.id]
+    return ours[-1].journal if ours else None
+
+
+def _journals_at(path: str) -> list[JournalPlace]:
+    """The journal that is meant, behind those beside it of changes that were never decided."""
+    place = place_of(path)
+    if place is not None:
+        if not is_there(place, DISK) and not os.path.isdir(path):
+            raise UnreadableInput(f"cannot read {path}: there is no such journal")
+        return [place]
+    if not os.path.isdir(path):
+        raise UnreadableInput(f"{path} is no journal of kseg's")
+    directory = path.rstrip(os.sep) or path
+    if os.path.basename(directory) == KSEG_DIRECTORY:
+        directory = os.path.dirname(directory) or os.curdir
+    journals = journals_in(directory)
+    abandoned = [journal.place for journal in journals if journal.state is JournalState.ABANDONED]
+    journals = [journal for journal in journals if journal.state is not JournalState.ABANDONED]
+    in_reach = [journal for journal in journals if journal.state is not JournalState.OUT_OF_REACH]
+    if journals and not in_reach:
+        raise Refused(half_done_sentence(journals[-1]))
+    journals = [journal for journal in in_reach if journal.is_half_done] or in_reach
+    followed = {former.id for journal in journals if (former := former_place(journal)) is not None}
+    journals = [
+        journal for journal in journals if journal.place.id not in followed
+    ]  # undone behind the other
+    if len(journals) > 1:
+        journals.sort(key=_last_change_ns)  # several can have come in one second
+        raise Refused(
+            f"{path} holds {len(journals)} journals; name one of them, the newest first: {journals[-1].path}"
+        )
+    if not journals and not abandoned:
+        raise UnreadableInput(f"{path} holds no journal of kseg's")
+    return [*abandoned, *(journal.place for journal in journals)]
+
+
+def _last_change_ns(journal: Journal) -> int:
+    status = DISK.status(journal.path)
+    return 0 if status is None else status.st_mtime_ns
+
+
+def _log_dirs_of(place: JournalPlace) -> list[str]:
+    """The data directory whose lock keeps a broker away, if there is one."""
+    if place.in_log_dir:
+        is_of_copies = (
+            read_journal(place).kind == COPY
+        )  # a lock made here would be in the way of removing its directory
+        is_locked = not is_of_copies or os.path.lexists(lock_path(place.directory))
+        return [place.directory] if is_locked else []
+    parent = os.path.dirname(os.path.abspath(place.directory))
+    return [parent] if is_log_directory(parent) else []
+
+
+def _refuse_below_a_marker(place: JournalPlace, log_dir: str) -> None:
+    """Raises Refused when a data directory was marked clean on the strength of a repair that is to be taken back: the
+    broker would believe the marker, and a log that it does not check can lose its records (fact sheet §6.3d).
+
+    A marker that only came back, behind the journal that took it away, lay there before the repair too."""
+    marker = os.path.join(log_dir, _MARKER)
+    if place.in_log_dir or not os.path.lexists(marker):
+        return
+    command = read_journal(place).command
+    for journal in journals_in(log_dir):
+        is_since = journal.place.id[:_SECOND] >= place.id[:_SECOND]
+        is_new = former_place(journal) is None
+        if is_since and is_new and journal.command == command and _has_written(journal, _MARKER):
+            raise Refused(
+                f"{marker} was written because of this repair, and would not be true without it: "
+                f"`kseg undo {journal.path}` takes back both; without the marker this can be undone alone"
+            )
+
+
+def _has_written(journal: Journal, name: str) -> bool:
+    """Whether a change that is done wrote a file of this name."""
+    steps = journal.header.get("steps") or ()
+    return journal.state is JournalState.DONE and any(
+        isinstance(step, dict) and (step.get("do"), step.get("file")) == ("write", name) for step in steps
+    )

@@ -1,0 +1,62 @@
+"""Half-done changes: found by every command, in the way of those that write, and settled by the command they are of."""
+
+from collections.abc import Iterator
+
+from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.executor import Applied, finish_claimed
+from kseg.change.apply.journal import Journal, JournalState
+from kseg.change.apply.journal_lines import PLAN
+from kseg.change.apply.journal_scan import unfinished_in
+from kseg.change.apply.lock import claimed_by_command, is_claimed
+from kseg.change.apply.recorded_change import abandon, half_done_sentence
+from kseg.segment.errors import Refused
+from kseg.segment.findings import Finding
+
+AT_WORK = "another kseg is changing {} at this moment"
+
+
+def settle(directory: str, command: str, disk: Disk = DISK) -> list[Applied]:
+    """Before `command` plans a change to `directory`: clear away what was never decided, and go on with what the same
+    command left half done. What was finished so. Raises Refused when another command's half-done change, or a
+    half-done undo, is in the way."""
+    if not unfinished_in(directory, disk):
+        return []
+    with claimed_by_command(directory, disk.follow_links):
+        finished = []
+        for journal in unfinished_in(directory, disk):
+            is_own = (
+                journal.kind == PLAN and journal.command == command and journal.state is JournalState.APPLYING
+            )
+            if journal.state is JournalState.ABANDONED:
+                abandon(journal, disk)
+            elif is_own:
+                done = finish_claimed(journal, disk)
+                finished += [done] if done is not None else []
+            elif journal.is_half_done:
+                raise Refused(half_done_sentence(journal))
+        return finished
+
+
+def refuse_half_done(directory: str, disk: Disk = DISK) -> None:
+    """For a command that plans without writing. Raises Refused when a half-done change lies in `directory`."""
+    for journal in half_done(directory, disk):
+        raise Refused(AT_WORK.format(directory) if is_claimed(directory) else half_done_sentence(journal))
+
+
+def half_done(directory: str, disk: Disk = DISK) -> list[Journal]:
+    """The half-done changes of one directory. Costs two looks at directories when there is nothing of kseg's."""
+    return [journal for journal in unfinished_in(directory, disk) if journal.is_half_done]
+
+
+def half_done_findings(directory: str, disk: Disk = DISK) -> Iterator[Finding]:
+    """The same for whoever only reads."""
+    for journal in half_done(directory, disk):
+        sentence = half_done_sentence(journal).removeprefix(f"{journal.path}: ")
+        if is_claimed(directory):
+            sentence = AT_WORK.format(directory)
+        yield Finding(
+            "half-done-journal",
+            journal.path,
+            sentence,
+            numbers={"journal": journal.path, "command": journal.command, "state": str(journal.state)},
+        )

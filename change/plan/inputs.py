@@ -1,0 +1,47 @@
+"""The files of a directory as a planner found them: what an executor compares before it touches anything."""
+
+import os
+import stat
+
+from kseg.change.plan.steps import FileIdentity
+from kseg.segment.errors import Refused, cannot_read
+from kseg.segment.partition.names import Role, parse_file_name
+
+
+def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
+    """All regular files of a directory (not of those below it), by name. To be asked before the files are read, so
+    that whatever changes while they are read is noticed.
+
+    A broker follows links, a rename replaces them: a plan that left linked files out would take them for lost.
+    Raises UnreadableInput when the directory cannot be listed, Refused where one of Kafka's files is a link."""
+    found = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    found.append(identity(entry.name, status))
+                elif stat.S_ISLNK(status.st_mode) and _leads_to_file(entry) and _is_kafkas(entry.name):
+                    raise Refused(
+                        f"{entry.path} is a link to a file elsewhere: changes are planned only where the files "
+                        "themselves lie in the directory"
+                    )
+    except OSError as error:
+        raise cannot_read(directory, error) from error
+    return tuple(sorted(found, key=lambda file: file.name))
+
+
+def identity(name: str, status: os.stat_result) -> FileIdentity:
+    """What a file is known by, from its status."""
+    return FileIdentity(name, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _leads_to_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a ring of links
+        return False
+
+
+def _is_kafkas(name: str) -> bool:
+    return parse_file_name(name).role is not Role.UNKNOWN

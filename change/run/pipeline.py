@@ -1,0 +1,155 @@
+"""Many changes at a time in one process: while the disk confirms one, the next is planned.
+
+Carrying out a plan is mostly waiting: every journal, staged file and directory is synced. So a group of targets is
+planned one after the other, plans are carried out by threads behind that, and the events still come in order of the
+targets. A file system that is asked to sync by many at once confirms them together.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from kseg.change.run.prepared import ChangeOptions, Prepared
+from kseg.jobs.events import Event
+from kseg.jobs.fanout import guarded
+from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target, directory_of
+from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from kseg.change.run.shared_run import Shared
+
+LogTarget = FileTarget | PartitionTarget
+
+_WRITERS = 16
+_MOST_IN_A_GROUP = 64
+
+O = TypeVar("O", bound=ChangeOptions)
+
+Plan = Callable[[LogTarget, O], Generator[Event, None, Prepared | None]]
+Write = Callable[[Prepared | None, O], Iterator[Event]]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetGroup:
+    """Targets that one process works on, in order."""
+
+    targets: tuple[LogTarget, ...]
+
+    @property
+    def path(self) -> str:
+        """Of the first."""
+        return self.targets[0].path
+
+
+def groups_of(targets: Sequence[Target], jobs: int) -> list[TargetGroup]:
+    """Neighbours together, several groups for each of `jobs` processes as far as there are enough targets."""
+    logs = [target for target in targets if not isinstance(target, LogDirTarget)]
+    size = max(1, min(_MOST_IN_A_GROUP, len(logs) // (4 * jobs)))
+    return [TargetGroup(tuple(logs[at : at + size])) for at in range(0, len(logs), size)]
+
+
+def work_together(group: TargetGroup, options: O, plan: "Plan[O]", write: "Write[O]") -> Iterator[Event]:
+    """The work on each target of the group; what one raises becomes its Failure and stops no other.
+
+    plan: the first half of the work, which changes nothing; returns what the second half goes by. write: the second
+    half, called in a thread when there is something to wait for.
+    """
+    if len(group.targets) > 1 and (options.apply or options.output is not None):
+        yield from _overlapped(group, options, plan, write)
+        return
+    for target in group.targets:
+        halves = _halves(plan, write, options)
+        try:
+            yield from guarded(halves.plan, target, options)
+            yield from guarded(halves.write, target, options)
+        finally:
+            halves.release()
+
+
+def _overlapped(group: TargetGroup, options: O, plan: "Plan[O]", write: "Write[O]") -> Iterator[Event]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        waiting: deque[tuple[list[Event], Future[list[Event]]]] = deque()
+        for target in group.targets:
+            halves = _halves(plan, write, options)
+            planned = list(guarded(halves.plan, target, options))
+            waiting.append((planned, writers.submit(_written, halves, target, options)))
+            while waiting and (len(waiting) > _WRITERS or waiting[0][1].done()):
+                yield from _events(waiting.popleft())
+        while waiting:
+            yield from _events(waiting.popleft())
+
+
+class _Halves(Generic[O]):
+    """The two halves of a target's work, each as a work of its own."""
+
+    def __init__(self, plan: "Plan[O]", write: "Write[O]") -> None:
+        self._plan = plan
+        self._write = write
+        self._prepared: Prepared | None = None
+
+    def plan(self, target: LogTarget, options: O) -> Iterator[Event]:
+        self._prepared = yield from self._plan(target, options)
+
+    def write(self, _target: LogTarget, options: O) -> Iterator[Event]:
+        yield from self._write(self._prepared, options)
+
+    def release(self) -> None:
+        """Nothing is done any more."""
+
+
+class _Attempt(_Halves[O]):
+    """The same where others may try the same (`attempts`): with the seat of the target from before the one until after
+    the other, and with what an earlier attempt has done already."""
+
+    def __init__(self, plan: "Plan[O]", write: "Write[O]", shared: "Shared") -> None:
+        super().__init__(plan, write)
+        self._shared = shared
+        self._seat = ExitStack()
+
+    def plan(self, target: LogTarget, options: O) -> Iterator[Event]:
+        from kseg.change.apply.disk import disk_for
+        from kseg.change.run.attempts import earlier_attempt, overheard, told
+
+        self._seat.enter_context(self._shared.seat_at(target))
+        directory = directory_of(target)
+        earlier = (
+            earlier_attempt(directory, options.run_id, target.path, disk_for(options.follow_links))
+            if options.apply
+            else None
+        )
+        if earlier is not None:
+            yield from earlier.events
+            self._prepared = earlier.prepared
+            return
+        said: list[Event] = []
+        self._prepared = yield from overheard(self._plan(target, options), said)
+        if self._prepared is not None and options.apply:
+            self._prepared = replace(self._prepared, told=told(target.path, said, self._prepared.result))
+
+    def release(self) -> None:
+        self._seat.close()
+
+
+def _halves(plan: "Plan[O]", write: "Write[O]", options: O) -> _Halves[O]:
+    if options.shared is None or not (options.apply or options.output is not None):
+        return _Halves(plan, write)
+    return _Attempt(plan, write, options.shared)
+
+
+def _written(halves: _Halves[O], target: LogTarget, options: O) -> list[Event]:
+    try:
+        return list(guarded(halves.write, target, options))
+    finally:
+        halves.release()
+
+
+def _events(work: tuple[list[Event], "Future[list[Event]]"]) -> Iterator[Event]:
+    planned, written = work
+    yield from planned
+    yield from written.result()

@@ -1,0 +1,182 @@
+"""A change of one directory between its two halves: planned, and carried out. The same for every command that plans.
+
+1. `prepare` of a command looks, says what it finds and what it would do, and returns a `Prepared`.
+2. `carried_out` makes the change, or the changed copy, when that was asked for: what becomes of the result.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kseg.change.apply.journal_probe import is_known_to_kseg
+from kseg.change.apply.keeping import Keeping
+from kseg.change.plan.steps import Plan
+from kseg.change.run.shared_run import Shared
+from kseg.segment.errors import Refused
+from kseg.segment.findings import Finding
+from kseg.segment.unreadable import findings_in
+
+if TYPE_CHECKING:
+    from kseg.change.apply.executor import Applied
+    from kseg.change.apply.journal import JournalPlace
+
+Values = dict[str, Any]
+
+
+class ChangeOptions(Protocol):
+    """What is asked of the options of every such command.
+
+    apply: change the directories; run_id: names the journals of this run. output: make changed copies below this directory
+    instead. follow_links: a directory to be changed may be a link. accept_unreadable: bytes that cannot be read count as lost, and are no reason to refuse a change in place.
+    shared: the work is done by attempts in other processes; None: by this process and its workers. keeping: where journals
+    and quarantine lie.
+    """
+
+    @property
+    def apply(self) -> bool: ...
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def output(self) -> str | None: ...
+
+    @property
+    def follow_links(self) -> bool: ...
+
+    @property
+    def shared(self) -> Shared | None: ...
+
+    @property
+    def accept_unreadable(self) -> bool: ...
+
+    @property
+    def keeping(self) -> Keeping: ...
+
+
+class Closing(Protocol):
+    """Something that is to be let go."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A change that was planned and not yet carried out.
+
+    result: its row so far. copy: where the changed copy goes, None for a change in place; hard_link: unchanged files of
+    it are links. sources: what the plan takes bytes
+    from and keeps open. told: what the journal shall remember for a later attempt. done: the change, when an earlier
+    attempt has made it.
+    """
+
+    plan: Plan
+    result: Values
+    copy: str | None = None
+    hard_link: bool = False
+    sources: tuple[Closing, ...] = ()
+    told: Mapping[str, object] | None = None
+    done: "Applied | None" = None
+    # what could not be read meanwhile of the files in the plan's directory
+    unreadable: tuple[Finding, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unreadable", tuple(findings_in(self.plan.directory)))
+
+
+def copy_path(output: str, directory: str) -> str:
+    """Where the changed copy of a directory goes."""
+    return os.path.join(output, os.path.basename(os.path.abspath(directory)))
+
+
+def settle_before(directory: str, command: str, options: ChangeOptions) -> bool:
+    """Before `command` plans: what it left half done itself is brought to its end when it is to write (--apply), all else
+    that is half done is in the way. Gives whether something was brought to its end. Raises Refused."""
+    if not options.apply and not is_known_to_kseg(directory):
+        return False
+    from kseg.change.apply.unfinished import refuse_half_done, settle
+
+    if options.apply:
+        from kseg.change.apply.disk import disk_for
+
+        return bool(settle(directory, command, disk_for(options.follow_links)))
+    refuse_half_done(directory)
+    return False
+
+
+def refuse_unreadable(directory: str, found: Sequence[Finding]) -> None:
+    """Raises Refused when bytes of a directory that is to change cannot be read: they may be read with better means, as
+    long as nobody has written to that disk."""
+    if not found:
+        return
+    lost_bytes = sum(finding.length or 0 for finding in found)
+    files = len({finding.path for finding in found})
+    where = os.path.basename(found[0].path) if files == 1 else f"{files} files"
+    errors = ", ".join(sorted({str(finding.numbers["error"]) for finding in found}))
+    raise Refused(
+        f"{directory}: {lost_bytes} bytes of {where} cannot be read ({errors}), so nothing was changed; --output DIR copies "
+        "what can be read, --accept-unreadable counts them as lost"
+    )
+
+
+def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
+    """What the result says when all is as planned: `applied`, and where the copy or the journal lies. Raises Refused."""
+    try:
+        if prepared.done is not None:
+            return _applied(prepared.done)
+        if prepared.copy is not None:
+            _copied(prepared, prepared.copy, options)
+            return {"applied": True, "output": prepared.copy}
+        if not options.apply:
+            return _room(prepared, options)
+        if prepared.plan.is_empty:
+            return {"applied": True}
+        if not options.accept_unreadable:
+            refuse_unreadable(prepared.plan.directory, prepared.unreadable)
+        from kseg.change.apply.disk import disk_for
+        from kseg.change.apply.executor import apply_plan
+
+        return _applied(
+            apply_plan(
+                prepared.plan,
+                journal_id=options.run_id,
+                quarantine=options.keeping.quarantine,
+                journal_dir=options.keeping.journal_dir,
+                told=prepared.told,
+                disk=disk_for(options.follow_links),
+            )
+        )
+    finally:
+        for source in prepared.sources:
+            source.close()
+
+
+def _room(prepared: Prepared, options: ChangeOptions) -> Values:
+    """What the result of a plan says of the room that carrying it out needs."""
+    if prepared.plan.is_empty:
+        return {}
+    from kseg.change.apply.room import rooms_of
+
+    return {"room": [room.as_row() for room in rooms_of(prepared.plan, options.keeping)]}
+
+
+def _applied(done: "Applied") -> Values:
+    return {"applied": True, "journal": done.journal, "quarantine": done.quarantine}
+
+
+def copies_of(options: ChangeOptions) -> "JournalPlace | None":
+    """The journal of the copies of a run; None for a run without one."""
+    from kseg.change.apply.journal import JournalPlace
+
+    if options.output is None or not options.run_id:
+        return None
+    return JournalPlace(os.path.abspath(options.output), options.run_id, in_log_dir=True)
+
+
+def _copied(prepared: Prepared, copy: str, options: ChangeOptions) -> None:
+    from kseg.change.apply.copy import is_copy, write_copy
+
+    shared = options.shared
+    if shared is None or copy in shared.there_before or not is_copy(prepared.plan, copy):
+        write_copy(prepared.plan, copy, hard_link=prepared.hard_link, journal=copies_of(options))

@@ -1,0 +1,43 @@
+"""A run whose work is done by attempts in other processes, as a value that travels with its options."""
+
+import os
+from contextlib import AbstractContextManager
+
+from kseg.segment.partition.directory import is_log_directory
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.targets import PartitionTarget, Target, directory_of
+from kseg.segment.values import dataclass
+
+_BROKERS = NAME_BY_ROLE[Role.LOCK]
+_LOCK = ".kseg.lock"  # where no broker looks for one
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """id: of the run. output: the directory of --output, None when the change is made in place. there_before: the copies
+    that lay there when the run began."""
+
+    id: str
+    output: str | None = None
+    there_before: frozenset[str] = frozenset()
+
+    def lock_file(self, target: Target) -> str:
+        """The file whose lock the run holds while the target is worked on."""
+        if self.output is not None:
+            return self.lock_beside(self.output)
+        if isinstance(target, PartitionTarget) and target.log_dir is not None:
+            return os.path.join(target.log_dir, _BROKERS)
+        around = os.path.join(directory_of(target), os.pardir)
+        return os.path.join(around, _BROKERS if is_log_directory(around) else _LOCK)
+
+    def lock_beside(self, output: str) -> str:
+        """The same for copies below `output`."""
+        return os.path.join(output, _LOCK)
+
+    def seat_at(self, target: Target) -> AbstractContextManager[None]:
+        """Be the only attempt at a target, as long as it takes. Raises Refused on entry."""
+        from kseg.change.run.partition_lock import seated
+
+        directory = os.path.abspath(directory_of(target))
+        name = os.path.basename(directory) if self.output is None else directory
+        return seated(self.lock_file(target), self.id, name)

@@ -1,0 +1,372 @@
+"""`kseg append`: JSON lines become batches at the end of a partition, the way a broker writes them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from kseg.cli.change_options import AcceptUnreadable, Apply, FollowLinks, JournalDir, Quarantine, keeping_of
+from kseg.cli.option_schema import INPUT, Argument, Option
+from kseg.cli.options import (
+    Json,
+    NoJobs,
+    NoProgress,
+    Now,
+    Quiet,
+    read_count,
+    read_duration,
+    read_epoch,
+    read_offset,
+    read_size_of_int,
+)
+from kseg.cli.run_summary import RunSummary, counted
+from kseg.cli.streams import complain
+from kseg.jobs.events import Event, Row
+from kseg.segment.errors import UsageError
+from kseg.segment.layout import CODEC_NAMES
+from kseg.segment.terminal import shell_quoted, visible
+
+EXAMPLES = (
+    ("Check all lines, and say what would be written", "kseg append --from events.jsonl events-3"),
+    ("Make a partition of what dump --json --deep-iteration writes, from a file or a pipe", "kseg append --apply --from - copy-0"),
+    ("Records of one's own, compressed", "kseg append --apply --from events.jsonl --codec zstd /var/lib/kafka/events-3"),
+    ("A transaction of an idempotent producer", "kseg append --apply --from events.jsonl --producer-id 4000 --transactional events-3"),
+    ("A partition for a topic that a broker knows", "kseg append --apply --from events.jsonl --topic-id Pm0fXkDvQ0yTn7Qq3uXJ8A events-3"),
+    ("A partition of Kafka 0.7", "kseg append --apply --from events.jsonl --format 0.7 --segment-bytes 512MiB old-0"),
+)  # fmt: skip
+
+BATCHES = "Batches (of records without a batch line)"
+ROLLS = "Rolling and flushing"
+
+BATCH_BYTES = 16384
+SEGMENT_BYTES = 1 << 30
+SEGMENT_MS = 604_800_000
+SEGMENT_INDEX_BYTES = 10 << 20
+INDEX_INTERVAL_BYTES = 4096
+
+
+def command(
+    *,
+    paths: Annotated[
+        tuple[str, ...],
+        Argument(
+            "PATH", help="The partition directory; one that is not there is made (named topic-partition)."
+        ),
+    ],
+    source: Annotated[
+        str,
+        Option(
+            "--from",
+            metavar="FILE",
+            help="The JSON lines; - is standard input. With --apply a pipe is kept in $TMPDIR (or /var/tmp) until all of it is checked.",
+            panel=INPUT,
+        ),
+    ],
+    keep_offsets: Annotated[
+        bool | None,
+        Option(
+            "--keep-offsets/--no-keep-offsets",
+            help="Whether the offsets of the lines stay; without them numbering goes on at the log end. Default: where a line has one.",
+            panel=INPUT,
+        ),
+    ] = None,
+    partial_batches: Annotated[
+        bool,
+        Option(
+            "--partial-batches",
+            help="Accept batch lines with fewer records behind them than they count, as a filtered dump has them.",
+            panel=INPUT,
+        ),
+    ] = False,
+    format: Annotated[
+        str,
+        Option(
+            "--format",
+            choices=("auto", "0.7"),
+            help="Which Kafka a new partition is for; one that is there is gone on with as it is.",
+        ),
+    ] = "auto",
+    topic_id: Annotated[
+        str | None,
+        Option(
+            "--topic-id", metavar="UUID", help="Write partition.metadata with this id into a new partition."
+        ),
+    ] = None,
+    start_offset: Annotated[
+        int | None,
+        Option(
+            "--start-offset",
+            metavar="N",
+            read=read_offset,
+            help="Where a new partition starts. Default: where the lines do.",
+        ),
+    ] = None,
+    codec: Annotated[
+        str | None,
+        Option(
+            "--codec",
+            choices=CODEC_NAMES,
+            help="How batches are compressed. Default: as their line says, else none.",
+        ),
+    ] = None,
+    leader_epoch: Annotated[
+        int | None,
+        Option(
+            "--leader-epoch",
+            metavar="E",
+            read=read_epoch,
+            help="For all batches. Default: as their line says, else the log's latest.",
+        ),
+    ] = None,
+    magic: Annotated[
+        str, Option("--magic", choices=("0", "1", "2"), help="The message format.", panel=BATCHES)
+    ] = "2",
+    batch_records: Annotated[
+        int | None,
+        Option(
+            "--batch-records",
+            metavar="N",
+            read=read_count,
+            help="At most so many records in a batch.",
+            panel=BATCHES,
+        ),
+    ] = None,
+    batch_bytes: Annotated[
+        int,
+        Option(
+            "--batch-bytes",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="At most so many bytes in a batch, before compression.",
+            panel=BATCHES,
+        ),
+    ] = BATCH_BYTES,
+    producer_id: Annotated[
+        int, Option("--producer-id", metavar="N", help="An idempotent producer; -1 is none.", panel=BATCHES)
+    ] = -1,
+    producer_epoch: Annotated[
+        int | None,
+        Option(
+            "--producer-epoch", metavar="N", help="Default: the one the log knows, else 0.", panel=BATCHES
+        ),
+    ] = None,
+    base_sequence: Annotated[
+        int | None,
+        Option(
+            "--base-sequence",
+            metavar="N",
+            help="Of the first record. Default: where the log's producer goes on, else 0.",
+            panel=BATCHES,
+        ),
+    ] = None,
+    transactional: Annotated[
+        bool, Option("--transactional", help="Write a transaction; needs --producer-id.", panel=BATCHES)
+    ] = False,
+    end: Annotated[
+        str,
+        Option(
+            "--end", choices=("commit", "abort", "open"), help="How that transaction ends.", panel=BATCHES
+        ),
+    ] = "commit",
+    segment_bytes: Annotated[
+        int,
+        Option(
+            "--segment-bytes",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="Kafka's segment.bytes.",
+            panel=ROLLS,
+        ),
+    ] = SEGMENT_BYTES,
+    segment_ms: Annotated[
+        int,
+        Option(
+            "--segment-ms", metavar="DURATION", read=read_duration, help="Kafka's segment.ms.", panel=ROLLS
+        ),
+    ] = SEGMENT_MS,
+    segment_index_bytes: Annotated[
+        int,
+        Option(
+            "--segment-index-bytes",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="Kafka's segment.index.bytes.",
+            panel=ROLLS,
+        ),
+    ] = SEGMENT_INDEX_BYTES,
+    index_interval_bytes: Annotated[
+        int,
+        Option(
+            "--index-interval-bytes",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="Kafka's index.interval.bytes.",
+            panel=ROLLS,
+        ),
+    ] = INDEX_INTERVAL_BYTES,
+    flush_messages: Annotated[
+        int | None,
+        Option(
+            "--flush-messages",
+            metavar="N",
+            read=read_count,
+            help="Force the log to the disk after every N messages.",
+            panel=ROLLS,
+        ),
+    ] = None,
+    flush_ms: Annotated[
+        int | None,
+        Option(
+            "--flush-ms",
+            metavar="DURATION",
+            read=read_duration,
+            help="Force it to the disk when so much time has passed.",
+            panel=ROLLS,
+        ),
+    ] = None,
+    apply: Apply = False,
+    follow_links: FollowLinks = False,
+    accept_unreadable: AcceptUnreadable = False,
+    quarantine: Quarantine = None,
+    journal: JournalDir = None,
+    json: Json = False,
+    now: Now = None,
+    jobs: NoJobs = None,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> int:
+    """Write JSON-line records as batches at the end of a partition, the way a broker does: the plan first.
+
+    The lines are those of `dump --json --deep-iteration`: a batch line gives the bounds and fields of a batch, the
+    record lines behind it its records. Records without a batch line are put into batches here; of them only the
+    value is needed. Segments roll, indexes, snapshots and leader epochs follow as with a broker, and what was
+    written a broker opens without recovery. A log that is not sound to its end is refused. All of the input is checked
+    before the first byte is written: a line that means nothing ends the work with status 2, and nothing was changed. The
+    exit status is 1 when something is to be appended and was only planned.
+    """  # fmt: skip
+    if len(paths) != 1:
+        raise UsageError("kseg append takes exactly one PATH")
+    from kseg.change.append.append import append, append_target
+    from kseg.change.append.batching import BatchRules
+    from kseg.change.append.flush import FlushRules
+    from kseg.change.append.options import AppendOptions
+    from kseg.change.append.partition_writer import RollRules
+    from kseg.change.apply.journal import new_run_id
+    from kseg.cli.next_command import apply_command
+    from kseg.cli.render import Style, show
+    from kseg.cli.run import clock_ms
+    from kseg.jobs import fanout
+
+    options = AppendOptions(
+        source=source,
+        apply=apply,
+        accept_unreadable=accept_unreadable,
+        keeping=keeping_of(journal, quarantine),
+        run_id=new_run_id(clock_ms()),
+        follow_links=follow_links,
+        batches=BatchRules(
+            now_ms=clock_ms() if now is None else now,
+            codec=None if codec is None else CODEC_NAMES.index(codec),
+            leader_epoch=leader_epoch,
+            keep_offsets=keep_offsets,
+            partial_batches=partial_batches,
+            magic=int(magic),
+            batch_records=batch_records,
+            batch_bytes=batch_bytes,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            transactional=transactional,
+            end_transaction=end,
+        ),
+        rolls=RollRules(
+            segment_bytes=segment_bytes,
+            segment_ms=segment_ms,
+            segment_index_bytes=segment_index_bytes,
+            index_interval_bytes=index_interval_bytes,
+        ),
+        flush=FlushRules(flush_messages, flush_ms),
+        topic_id=topic_id,
+        start_offset=start_offset,
+        ancient=format == "0.7",
+    )
+    target = append_target(paths[0])
+    given = {
+        "--from": source,
+        "--keep-offsets": keep_offsets is True,
+        "--no-keep-offsets": keep_offsets is False,
+        "--partial-batches": partial_batches,
+        "--format": format if format != "auto" else None,
+        "--topic-id": topic_id,
+        "--start-offset": start_offset,
+        "--codec": codec,
+        "--leader-epoch": leader_epoch,
+        "--magic": magic if magic != "2" else None,
+        "--batch-records": batch_records,
+        "--batch-bytes": batch_bytes if batch_bytes != BATCH_BYTES else None,
+        "--producer-id": producer_id if producer_id != -1 else None,
+        "--producer-epoch": producer_epoch,
+        "--base-sequence": base_sequence,
+        "--transactional": transactional,
+        "--end": end if end != "commit" else None,
+        "--segment-bytes": segment_bytes if segment_bytes != SEGMENT_BYTES else None,
+        "--segment-ms": segment_ms if segment_ms != SEGMENT_MS else None,
+        "--segment-index-bytes": segment_index_bytes if segment_index_bytes != SEGMENT_INDEX_BYTES else None,
+        "--index-interval-bytes": index_interval_bytes if index_interval_bytes != INDEX_INTERVAL_BYTES else None,
+        "--flush-messages": flush_messages,
+        "--flush-ms": flush_ms,
+        "--quarantine": quarantine,
+        "--journal": journal,
+        "--now": now,
+    }  # fmt: skip
+    style = Style(
+        command="append",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        words=_words,
+        remains=_is_due,
+        advice=lambda tally: apply_command("append", given, (), paths) if tally.remaining else "",
+    )
+    tally = RunSummary(1, errors_settle=False)
+    events = fanout.run(append, [target], options, 1, tally.finish_target)
+    return show(_noted(events, quiet), style, [] if source == "-" else [source], tally)
+
+
+def _is_due(values: Mapping[str, Any]) -> bool:
+    """Whether something is to be appended and was only planned."""
+    return not values["applied"] and bool(values["batches"] or values["is_new"])
+
+
+def _words(values: Mapping[str, Any]) -> Iterator[str]:
+    """What was appended or would be, and how to take it back."""
+    name = visible(str(values["partition"]))
+    if not values["batches"] and not values["is_new"]:
+        yield f"{name}: nothing to append; the log ends at {values['log_end_offset']}"
+        return
+    what = "to be appended" if _is_due(values) else "appended"
+    end = "the log would end" if _is_due(values) else "the log ends"
+    batches = f"{values['batches']:,} batch" + ("" if values["batches"] == 1 else "es")
+    yield (
+        f"{name}{' (new)' if values['is_new'] else ''}: {counted(values['records'], 'record')} in {batches} "
+        f"({counted(values['bytes'], 'byte')}) {what} at offset {values['first_offset']}; "
+        f"{end} at {values['log_end_offset']}, {counted(values['segments_rolled'], 'segment')} rolled"
+    )
+    if values["is_new"] and values["becomes_stray"]:
+        yield "  without --topic-id a broker (KRaft, 3.7+) takes it for a stray, and makes an empty partition anew"
+    if values["journal"] is not None:
+        yield f"  undo with: kseg undo {shell_quoted(str(values['journal']))}"
+
+
+def _noted(events: Iterator[Event], quiet: bool) -> Iterator[Event]:
+    """The events; what of the input was not appended is said on stderr."""
+    for event in events:
+        if isinstance(event, Row) and not quiet:
+            ignored = [
+                counted(count, f"{kind} line")
+                for kind, count in event.values["lines_ignored"].items()  # type: ignore[attr-defined]
+                if kind != "summary"
+            ]
+            if event.values["batches_left_out"]:
+                ignored.append(f"damaged batches: {event.values['batches_left_out']}")
+            if ignored:
+                complain(f"kseg append: passed over {', '.join(ignored)}")
+        yield event

@@ -1,0 +1,412 @@
+"""`kseg compact`: what a broker's log cleaner would do, offline; a plan first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from kseg.cli.change_options import (
+    CHANGE,
+    AcceptUnreadable,
+    Apply,
+    FollowLinks,
+    HardLink,
+    JournalDir,
+    Quarantine,
+    change,
+    check_way,
+    identity,
+    keeping_of,
+)
+from kseg.cli.option_schema import Option
+from kseg.cli.options import (
+    Jobs,
+    Json,
+    NoProgress,
+    Now,
+    OnCluster,
+    Partition,
+    Paths,
+    Quiet,
+    Topics,
+    read_count,
+    read_duration,
+    read_offset,
+    read_size,
+)
+from kseg.cli.topic_evidence import MetadataPath, ServerProperties
+
+if TYPE_CHECKING:
+    from kseg.segment.partition.targets import Target
+
+EXAMPLES = (
+    ("What compaction would free, and what stays", "kseg compact /var/lib/kafka/accounts-0"),
+    (
+        "Compact what is due of the topics that are configured so, as the broker would",
+        "kseg compact --apply --first-dirty-offset checkpoint /var/lib/kafka",
+    ),
+    (
+        "A partition without its cluster: the policy is said",
+        "kseg compact --cleanup-policy compact /mnt/copy/accounts-0",
+    ),
+    (
+        "The newest records too: the active segment is rolled first",
+        "kseg compact --apply --include-active accounts-0",
+    ),
+    ("A compacted copy; the log stays as it is", "kseg compact --output /mnt/small accounts-0"),
+    ("With the properties of the topic", "kseg compact --config accounts.properties accounts-0"),
+    (
+        "Leave damaged segments alone, and what would be joined with them",
+        "kseg compact --damaged skip --apply accounts-0",
+    ),
+)
+
+WHAT = "What is cleaned"
+RESULT = "What becomes of it"
+BROKER = "What the broker would know"
+
+
+def _read_first_dirty(text: str) -> str:
+    """An offset, or the word for what the data directory notes."""
+    if text != "checkpoint":
+        read_offset(text)
+    return text
+
+
+def _read_ratio(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        raise ValueError("takes a number from 0 to 1")
+    return ratio
+
+
+def command(
+    *,
+    paths: Paths,
+    first_dirty_offset: Annotated[
+        str | None,
+        Option(
+            "--first-dirty-offset",
+            metavar="N|checkpoint",
+            read=_read_first_dirty,
+            help="Keys from here on count; checkpoint takes the data directory's word. Default: the log start.",
+            panel=WHAT,
+        ),
+    ] = None,
+    min_compaction_lag_ms: Annotated[
+        int | None,
+        Option(
+            "--min-compaction-lag-ms",
+            metavar="DURATION",
+            read=read_duration,
+            help="Segments with younger records are not cleaned. Default: 0.",
+            panel=WHAT,
+        ),
+    ] = None,
+    max_compaction_lag_ms: Annotated[
+        int | None,
+        Option(
+            "--max-compaction-lag-ms",
+            metavar="DURATION",
+            read=read_duration,
+            help="Clean whatever the ratio when records have waited longer. Default: no limit.",
+            panel=WHAT,
+        ),
+    ] = None,
+    min_cleanable_dirty_ratio: Annotated[
+        float | None,
+        Option(
+            "--min-cleanable-dirty-ratio",
+            metavar="R",
+            read=_read_ratio,
+            help="Logs with a smaller share of dirty bytes are left alone. Default: 0.",
+            panel=WHAT,
+        ),
+    ] = None,
+    include_active: Annotated[
+        bool,
+        Option(
+            "--include-active",
+            help="Roll the last segment first, so that it is cleaned too, unless it is damaged.",
+            panel=WHAT,
+        ),
+    ] = False,
+    damaged: Annotated[
+        str,
+        Option(
+            "--damaged",
+            choices=("refuse", "skip"),
+            help="With damage in a log: refuse it, or skip the segments that would be joined with damaged ones.",
+            panel=WHAT,
+        ),
+    ] = "refuse",
+    cleanup_policy: Annotated[
+        str | None,
+        Option(
+            "--cleanup-policy",
+            choices=("delete", "compact", "compact,delete"),
+            help="Kafka's cleanup.policy, for all topics that are named here; only those with compact are cleaned. Default: "
+            "what each topic is configured to.",
+            panel=WHAT,
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        Option(
+            "--config",
+            metavar="FILE",
+            help="Topic properties under Kafka's names; options given here go before.",
+            panel=WHAT,
+        ),
+    ] = None,
+    delete_retention_ms: Annotated[
+        int | None,
+        Option(
+            "--delete-retention-ms",
+            metavar="DURATION",
+            read=read_duration,
+            help="How long tombstones and markers stay after the first pass. Default: 86400000.",
+            panel=RESULT,
+        ),
+    ] = None,
+    segment_bytes: Annotated[
+        int | None,
+        Option(
+            "--segment-bytes",
+            metavar="SIZE",
+            read=read_size,
+            help="Neighbours are joined up to this size. Default: 1GiB.",
+            panel=RESULT,
+        ),
+    ] = None,
+    segment_index_bytes: Annotated[
+        int | None,
+        Option(
+            "--segment-index-bytes",
+            metavar="SIZE",
+            read=read_size,
+            help="And up to this size of their indexes. Default: 10MiB.",
+            panel=RESULT,
+        ),
+    ] = None,
+    index_interval_bytes: Annotated[
+        int | None,
+        Option(
+            "--index-interval-bytes",
+            metavar="SIZE",
+            read=read_size,
+            help="Kafka's index.interval.bytes. Default: 4096.",
+            panel=RESULT,
+        ),
+    ] = None,
+    map_memory: Annotated[
+        int | None,
+        Option(
+            "--map-memory",
+            metavar="SIZE",
+            read=read_size,
+            help="For the keys of one pass, 24 bytes each; more keys take more passes, and a plan of several passes keeps "
+            "the log between them in $TMPDIR. Default: 128MiB.",
+            panel=RESULT,
+        ),
+    ] = None,
+    top_keys: Annotated[
+        int,
+        Option(
+            "--top-keys",
+            metavar="N",
+            read=read_count,
+            help="How many of the keys to name whose old values take most room; in a plan.",
+            panel=RESULT,
+        ),
+    ] = 10,
+    apply: Apply = False,
+    output: Annotated[
+        str | None,
+        Option(
+            "--output",
+            metavar="DIR",
+            help="Make a compacted copy of the partitions below this directory; the input stays as it is.",
+            panel=CHANGE,
+        ),
+    ] = None,
+    hard_link: HardLink = False,
+    quarantine: Quarantine = None,
+    journal: JournalDir = None,
+    accept_unreadable: AcceptUnreadable = False,
+    log_start_offset: Annotated[
+        int | None,
+        Option(
+            "--log-start-offset",
+            metavar="N",
+            read=read_offset,
+            help="Where the log starts. Default: the data directory's checkpoint, else 0.",
+            panel=BROKER,
+        ),
+    ] = None,
+    metadata: MetadataPath = None,
+    server_properties: ServerProperties = None,
+    high_watermark: Annotated[
+        int | None,
+        Option(
+            "--high-watermark",
+            metavar="N",
+            read=read_offset,
+            help="Nothing at or above it is cleaned. Default: the data directory's checkpoint, else the log end.",
+            panel=BROKER,
+        ),
+    ] = None,
+    producer_id_expiration_ms: Annotated[
+        int | None,
+        Option(
+            "--producer-id-expiration-ms",
+            metavar="DURATION",
+            read=read_duration,
+            help="The newest batch of younger producers stays, if only as a header. Default: 86400000.",
+            panel=BROKER,
+        ),
+    ] = None,
+    follow_links: FollowLinks = False,
+    json: Json = False,
+    topics: Topics = (),
+    partition: Partition = None,
+    now: Now = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    on: OnCluster,
+) -> int:
+    """Keep the newest record of each key, as the broker's log cleaner does, offline: the plan first.
+
+    Records go that a later one with the same key replaces, aborted transactions, records without a key, and
+    tombstones and transaction markers whose time is over. Offsets never change. The last segment stays as it is, and
+    so does what lies behind an open transaction or is too young. Old segments stay as .deleted until a broker starts, or
+    `kseg retain --purge` deletes them; `kseg undo` brings them back. Only topics whose cleanup.policy says so are
+    cleaned, with each topic's own settings as the metadata log has them; options here override the settings, and never
+    the policy unless --cleanup-policy or --config says it. A topic whose policy nobody knows is left alone. The exit status is 1 when a compaction is due and
+    was only planned.
+    """
+    check_way(apply, output, hard_link)
+    keeping = keeping_of(journal, quarantine, output)
+    from kseg.cli.next_command import apply_command
+    from kseg.cli.render import Style
+    from kseg.cli.run import clock_ms
+    from kseg.cli.streams import complain
+    from kseg.cli.text.compact import compact_words, is_due
+    from kseg.cli.topic_evidence import Asked, topic_settings
+    from kseg.compaction.cleaner.compact import compact_group
+    from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
+    from kseg.compaction.cleaner.run import CompactRun
+
+    now_ms = clock_ms() if now is None else now
+    settings = CleanSettings(now_ms=now_ms)
+    pairs: Mapping[str, str] = {}
+    if config is not None:
+        from kseg.compaction.cleaner.settings_file import configured, notes_on
+        from kseg.compaction.config import TopicConfig
+        from kseg.compaction.retention.options import configured_limits
+
+        properties = TopicConfig.read(config)
+        settings, pairs = configured(properties, settings), properties.pairs
+        configured_limits(properties)  # what no broker takes is refused before anything is looked at
+        for note in notes_on(properties) if not quiet else ():
+            complain(f"kseg compact: {note}")
+    given: dict[str, Any] = {
+        "delete_retention_ms": delete_retention_ms,
+        "min_compaction_lag_ms": min_compaction_lag_ms,
+        "max_compaction_lag_ms": max_compaction_lag_ms,
+        "min_cleanable_dirty_ratio": min_cleanable_dirty_ratio,
+        "segment_bytes": segment_bytes,
+        "segment_index_bytes": segment_index_bytes,
+        "index_interval_bytes": index_interval_bytes,
+        "map_bytes": map_memory,
+        "producer_id_expiration_ms": producer_id_expiration_ms,
+    }
+    settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+    settings.check()
+    cluster = on.cluster()
+    run_id, shared = identity(apply, cluster, output)
+    options = CompactOptions(
+        settings=settings,
+        first_dirty_offset=None if first_dirty_offset in (None, "checkpoint") else int(first_dirty_offset),
+        from_checkpoint=first_dirty_offset == "checkpoint",
+        log_start_offset=log_start_offset,
+        high_watermark=high_watermark,
+        include_active=include_active,
+        damaged=Damaged(damaged),
+        apply=apply,
+        run_id=run_id,
+        follow_links=follow_links,
+        output=output,
+        hard_link=hard_link,
+        keeping=keeping,
+        accept_unreadable=accept_unreadable,
+        top_keys=top_keys,
+        shared=shared,
+    )
+    run = CompactRun(options)
+    asked = Asked(
+        metadata=metadata,
+        server_properties=server_properties,
+        options={
+            "cleanup.policy": cleanup_policy,
+            **{name.replace("_", "."): value for name, value in given.items() if name != "map_bytes"},
+        },
+        config=pairs,
+    )
+
+    def look(targets: "Sequence[Target]") -> None:
+        topics, run.told = topic_settings(targets, asked)
+        run.options = replace(run.options, topics=topics)
+
+    said = {
+        "--first-dirty-offset": first_dirty_offset,
+        "--min-compaction-lag-ms": min_compaction_lag_ms,
+        "--max-compaction-lag-ms": max_compaction_lag_ms,
+        "--min-cleanable-dirty-ratio": min_cleanable_dirty_ratio,
+        "--include-active": include_active,
+        "--damaged": damaged if damaged != "refuse" else None,
+        "--cleanup-policy": cleanup_policy,
+        "--config": config,
+        "--metadata": metadata,
+        "--server-properties": server_properties,
+        "--delete-retention-ms": delete_retention_ms,
+        "--segment-bytes": segment_bytes,
+        "--segment-index-bytes": segment_index_bytes,
+        "--index-interval-bytes": index_interval_bytes,
+        "--map-memory": map_memory,
+        "--log-start-offset": log_start_offset,
+        "--high-watermark": high_watermark,
+        "--producer-id-expiration-ms": producer_id_expiration_ms,
+        "--follow-links": follow_links,
+        "--quarantine": quarantine,
+        "--journal": journal,
+        "--now": now,
+        "--partition": partition,
+    }
+    style = Style(
+        command="compact",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        findings_are_result=True,
+        words=compact_words,
+        remains=is_due,
+        advice=lambda tally: (
+            apply_command("compact", said, topics, paths) if run.is_due and not tally.failures else ""
+        ),
+    )
+    return change(
+        compact_group,
+        run,
+        style,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+        cluster=cluster,
+        look=look,
+    )

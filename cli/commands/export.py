@@ -1,0 +1,190 @@
+"""`kseg export`: the records of logs as files that other tools read."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+from kseg.cli.filters import Filters, limited
+from kseg.cli.option_schema import RESULT, Option
+from kseg.cli.options import (
+    Jobs,
+    Json,
+    NoNow,
+    NoProgress,
+    OnCluster,
+    Partition,
+    Paths,
+    Quiet,
+    Topics,
+    read_names,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kseg.inspection.export.options import ExportOptions
+    from kseg.jobs.events import Event
+    from kseg.segment.partition.targets import Target
+    from kseg.spark.options import ClusterOptions
+
+EXAMPLES = (
+    ("A data directory as Parquet files, for any tool that reads them", "kseg export --to parquet --output out /var/lib/kafka"),
+    ("A topic, in directories by day and hour", "kseg export --to parquet --partition-by topic,date,hour --topic orders --output out /var/lib/kafka"),
+    ("What a consumer of committed data would have read, as JSON lines", "kseg export --to json --isolation read_committed --output out orders-0"),
+    ("A Delta table, by a Spark cluster", "kseg export --to delta --mode append --partition-by topic,date --spark --master spark://host:7077 --packages io.delta:delta-spark_4.2_2.13:4.4.0 --output /shared/orders /shared/kafka"),
+    ("A table for a spreadsheet, without what says where a record lies", "kseg export --to csv --no-meta --output out orders-0"),
+)  # fmt: skip
+
+
+def _without(column: str, what: str) -> Option:
+    return Option(f"--no-{column}", help=f"Leave out {what}.", panel=RESULT)
+
+
+def command(
+    *,
+    paths: Paths,
+    to: Annotated[
+        str,
+        Option(
+            "--to", choices=("parquet", "delta", "iceberg", "json", "csv", "arrow"), help="What is written."
+        ),
+    ],
+    output: Annotated[str, Option("--output", metavar="DIR", help="The directory to write.")],
+    mode: Annotated[
+        str,
+        Option(
+            "--mode",
+            choices=("errorifexists", "append", "overwrite", "ignore"),
+            help="What to do when something lies there: Spark's save modes.",
+            panel=RESULT,
+        ),
+    ] = "errorifexists",
+    partition_by: Annotated[
+        tuple[tuple[str, ...], ...],
+        Option(
+            "--partition-by",
+            metavar="COLUMN[,...]",
+            read=read_names,
+            help="Directories by topic, partition, timestampType, date or hour (the last two of the timestamp, in UTC).",
+            panel=RESULT,
+        ),
+    ] = (),
+    compression: Annotated[
+        str | None,
+        Option(
+            "--compression",
+            metavar="CODEC",
+            help="Of the files: snappy, gzip, zstd, lz4, bzip2 or none, as far as the form has it.",
+            panel=RESULT,
+        ),
+    ] = None,
+    bytes_mode: Annotated[
+        str | None,
+        Option(
+            "--bytes",
+            choices=("auto", "utf8", "hex", "base64"),
+            help="How json and csv show keys, values and header values. Default: base64 for json, auto for csv.",
+            panel=RESULT,
+        ),
+    ] = None,
+    no_key: Annotated[bool, _without("key", "the column of keys")] = False,
+    no_value: Annotated[bool, _without("value", "the column of values")] = False,
+    no_headers: Annotated[bool, _without("headers", "the column of headers")] = False,
+    no_meta: Annotated[
+        bool, _without("meta", "the column that says where a record lies, and of which batch")
+    ] = False,
+    include_control: Annotated[
+        bool, Option("--include-control", help="Also the control records of transactions.", panel=RESULT)
+    ] = False,
+    fail_on_damage: Annotated[
+        bool,
+        Option("--fail-on-damage", help="Stop at the first damage, and write nothing.", panel=RESULT),
+    ] = False,
+    json: Json = False,
+    filters: Filters,
+    limit: Annotated[int | None, limited("Stop each partition after so many records.")] = None,
+    topics: Topics = (),
+    partition: Partition = None,
+    now: NoNow = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    on: OnCluster,
+) -> int:
+    """Write the records of logs as files that other tools read.
+
+    The columns are those of Spark's Kafka source (key, value, topic, partition, offset, timestamp, timestampType,
+    headers), and _meta: where a record lies, and what its batch says. Each partition becomes a file, or with
+    --partition-by one in each directory. Nothing half-written is ever seen under its final name.
+
+    Damage is said on stderr with its byte range, and the export goes on behind it (exit 1).
+    """  # fmt: skip
+    from kseg.inspection.export import options as O
+    from kseg.inspection.export.output_folder import Mode, is_taken
+
+    cluster = on.cluster()
+    form = O.checked_form(to, on_cluster=cluster is not None)
+    options = O.ExportOptions(
+        form=form,
+        output=output,
+        mode=Mode(mode),
+        partition_by=O.checked_partition_columns(tuple(name for names in partition_by for name in names)),
+        selection=filters.selection(limit),
+        compression=O.checked_compression(form, compression),
+        bytes_mode=O.checked_bytes_mode(form, bytes_mode),
+        with_key=not no_key,
+        with_value=not no_value,
+        with_headers=not no_headers,
+        with_meta=not no_meta,
+        with_control=include_control,
+        fail_on_damage=fail_on_damage,
+    )
+    if options.mode is Mode.IGNORE and is_taken(output):
+        from kseg.cli.streams import complain
+
+        if not quiet:
+            complain(f"kseg export: {output} is there already: nothing was exported (--mode ignore)")
+        return 0
+    from kseg.cli.render import Style
+    from kseg.cli.run import over_targets
+    from kseg.cli.text.common import damage_words
+    from kseg.cli.text.export import export_words
+    from kseg.segment.partition.targets import Expansion
+
+    style = Style(
+        command="export",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        words=export_words,
+        summary=partial(damage_words, noun="target"),
+    )
+    O.require_pyarrow()
+    from kseg.inspection.export.export import export
+    from kseg.inspection.export.run import ExportRun
+
+    run = ExportRun(options)
+    return over_targets(
+        export,
+        options,
+        style,
+        expand=Expansion.PARTITIONS,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+        cluster=cluster,
+        at_once=partial(_by_spark, options),
+        through=run.through if cluster is None else None,
+        hold=run.held if cluster is None else None,
+    )
+
+
+def _by_spark(
+    options: "ExportOptions",
+    targets: "Sequence[Target]",
+    cluster: "ClusterOptions",
+    say: "Callable[[str], None]",
+) -> "Iterator[Event]":
+    from kseg.spark.export.run import export
+
+    return export(targets, options, cluster, say)

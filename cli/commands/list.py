@@ -1,0 +1,49 @@
+"""`kseg list`: the inventory."""
+
+from kseg.cli.options import Jobs, Json, NoProgress, Now, OnCluster, Partition, Paths, Quiet, Topics
+
+EXAMPLES = (
+    ("What is in a data directory", "kseg list /var/lib/kafka"),
+    ("The same for a script", "kseg list --json /var/lib/kafka"),
+    ("One topic", "kseg list --topic orders /var/lib/kafka"),
+)
+
+
+def command(
+    *,
+    paths: Paths,
+    json: Json = False,
+    topics: Topics = (),
+    partition: Partition = None,
+    now: Now = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    on: OnCluster,
+) -> int:
+    """List what is there: every file and what it is, and for each partition its offsets, times and state.
+
+    For each partition: segments, bytes, offsets, time range, codecs, leader epochs, last stable offset, open
+    transactions, missing side files. Unknown files are listed too.
+    """
+    from kseg.cli.render import Style
+    from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.text.list import inventory_words, sums_first
+    from kseg.inspection.inventory import list_target
+    from kseg.inspection.query import ListOptions
+    from kseg.segment.partition.targets import Expansion
+
+    options = ListOptions(now_ms=clock_ms() if now is None else now)
+    style = Style(command="list", json=json, quiet=quiet, progress=not no_progress, words=inventory_words)
+    return over_targets(
+        list_target,
+        options,
+        style,
+        expand=Expansion.INVENTORY,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+        cluster=on.cluster(light=True),
+        through=None if json else sums_first,
+    )

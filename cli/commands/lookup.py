@@ -1,0 +1,164 @@
+"""`kseg lookup`: where is it? One message, by offset, time, key or epoch, through the indexes."""
+
+from functools import partial
+from typing import Annotated
+
+from kseg.cli.option_schema import FILTER, RUN, Option
+from kseg.cli.options import (
+    BytesMode,
+    Isolation,
+    Jobs,
+    Json,
+    KeyEncoding,
+    NoNow,
+    NoProgress,
+    OnCluster,
+    Partition,
+    Paths,
+    Quiet,
+    Topics,
+    key_bytes,
+    read_epoch,
+)
+from kseg.segment.errors import UsageError
+from kseg.segment.quantities import read_time
+
+EXAMPLES = (
+    ("The batch that holds an offset", "kseg lookup --offset 1234567 orders-0"),
+    ("The first message at or after a time", "kseg lookup --timestamp 2024-05-01T12:00:00Z orders-0"),
+    ("The newest message of a key, and all of them", "kseg lookup --key order-17 orders-0"),
+    ("", "kseg lookup --key order-17 --all orders-0"),
+    ("Where each partition of a topic ends", "kseg lookup --latest --json --topic orders /var/lib/kafka"),
+)
+
+QUESTION = "Question (exactly one)"
+
+
+def command(
+    *,
+    paths: Paths,
+    offset: Annotated[
+        int | None,
+        Option(
+            "--offset", metavar="N", help="The batch holding this offset, else the next one.", panel=QUESTION
+        ),
+    ] = None,
+    timestamp: Annotated[
+        int | None,
+        Option(
+            "--timestamp",
+            metavar="TIME",
+            read=read_time,
+            help="The first message at or after this time: epoch milliseconds or ISO 8601.",
+            panel=QUESTION,
+        ),
+    ] = None,
+    max_timestamp: Annotated[
+        bool, Option("--max-timestamp", help="The message with the largest timestamp.", panel=QUESTION)
+    ] = False,
+    earliest: Annotated[bool, Option("--earliest", help="The log start offset.", panel=QUESTION)] = False,
+    latest: Annotated[
+        bool,
+        Option(
+            "--latest", help="The log end offset (with read_committed the last stable one).", panel=QUESTION
+        ),
+    ] = False,
+    key: Annotated[
+        str | None, Option("--key", metavar="KEY", help="The newest message with this key.", panel=QUESTION)
+    ] = None,
+    leader_epoch: Annotated[
+        int | None,
+        Option(
+            "--leader-epoch",
+            metavar="E",
+            read=read_epoch,
+            help="The end offset of the largest epoch up to this one.",
+            panel=QUESTION,
+        ),
+    ] = None,
+    all: Annotated[
+        bool, Option("--all", help="With --key: every message of the key, oldest first.", panel=FILTER)
+    ] = False,
+    key_encoding: KeyEncoding = "utf8",
+    isolation: Isolation = "read_uncommitted",
+    log_start_offset: Annotated[
+        int | None,
+        Option(
+            "--log-start-offset",
+            metavar="N",
+            help="Nothing below it is visible. Default: the log dir's checkpoint, else the first segment.",
+            panel=FILTER,
+        ),
+    ] = None,
+    no_index: Annotated[
+        bool, Option("--no-index", help="Scan instead of trusting the indexes.", panel=RUN)
+    ] = False,
+    json: Json = False,
+    bytes_mode: BytesMode = "auto",
+    topics: Topics = (),
+    partition: Partition = None,
+    now: NoNow = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    on: OnCluster,
+) -> int:
+    """Find a message by offset, time, key or leader epoch, and say where it lies.
+
+    Answers like a broker: --offset like a fetch, --timestamp, --max-timestamp, --earliest and --latest like
+    ListOffsets, --leader-epoch like OffsetForLeaderEpoch. Says which files and index entries led there. The exit
+    status is 1 when nothing is found.
+    """  # fmt: skip
+    asked = {
+        "offset": offset is not None,
+        "timestamp": timestamp is not None,
+        "max-timestamp": max_timestamp,
+        "earliest": earliest,
+        "latest": latest,
+        "key": key is not None,
+        "leader-epoch": leader_epoch is not None,
+    }
+    kinds = [kind for kind, is_asked in asked.items() if is_asked]
+    if len(kinds) != 1:
+        raise UsageError(f"kseg lookup takes exactly one of {', '.join(f'--{kind}' for kind in asked)}")
+    if all and key is None:
+        raise UsageError("--all goes with --key")
+    from kseg.cli.render import Style
+    from kseg.cli.run import over_targets
+    from kseg.cli.text.common import lookup_words
+    from kseg.inspection.lookup.judged_lookup import judged_lookup
+    from kseg.inspection.query import LookupQuery
+    from kseg.recovery.verify.altered_headers import header_findings
+    from kseg.segment.partition.targets import Expansion
+
+    query = LookupQuery(
+        kind=kinds[0],
+        offset=offset,
+        timestamp_ms=timestamp,
+        key=None if key is None else key_bytes(key, key_encoding),
+        leader_epoch=leader_epoch,
+        every_version=all,
+        use_index=not no_index,
+        log_start_offset=log_start_offset,
+        read_committed=isolation == "read_committed",
+        bytes_mode=bytes_mode,
+    )
+    style = Style(
+        command="lookup",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        words=lookup_words,
+        missed=lambda row: row.get("type") == "lookup" and row.get("found") is False,
+    )
+    return over_targets(
+        partial(judged_lookup, judge=header_findings),
+        query,
+        style,
+        expand=Expansion.PARTITIONS,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+        cluster=on.cluster(light=True),
+    )

@@ -1,0 +1,130 @@
+"""`kseg read`: what a broker's fetch would return."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from kseg.cli.option_schema import RUN, Option
+from kseg.cli.options import (
+    BytesMode,
+    Jobs,
+    Json,
+    NoNow,
+    NoProgress,
+    Partition,
+    Paths,
+    Quiet,
+    Topics,
+    read_size_of_int,
+)
+from kseg.inspection.query import FRAMINGS
+from kseg.jobs.events import Event, Text
+
+EXAMPLES = (
+    ("The batches from an offset on, at most 64 KiB of them", "kseg read --offset 1234567 --max-bytes 64KiB orders-0"),
+    ("The same as the bytes a consumer would be sent", "kseg read --offset 1234567 --raw orders-0 > fetched.bin"),
+    ("A fetch of Kafka 0.7, with its frame", "kseg read --offset 0 --max-bytes 300KiB --framing message-set --raw orders-0"),
+)  # fmt: skip
+
+
+def command(
+    *,
+    paths: Paths,
+    offset: Annotated[
+        int,
+        Option(
+            "--offset", metavar="N", help="Where to start: the batch holding this offset, else the next one."
+        ),
+    ],
+    max_bytes: Annotated[
+        int,
+        Option(
+            "--max-bytes",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="At most so many bytes, in whole batches.",
+        ),
+    ] = 1024 * 1024,
+    max_message_bytes: Annotated[
+        int,
+        Option(
+            "--max-message-bytes",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="How far --max-bytes may be doubled until a whole message fits.",
+        ),
+    ] = 64 * 1024 * 1024,
+    no_grow: Annotated[
+        bool,
+        Option(
+            "--no-grow",
+            help="Do not double --max-bytes; a first message that is larger may be cut, as by a 0.7 broker.",
+        ),
+    ] = False,
+    raw: Annotated[bool, Option("--raw", help="Write the bytes themselves to stdout.")] = False,
+    framing: Annotated[
+        str,
+        Option(
+            "--framing",
+            choices=FRAMINGS,
+            help="Write the bytes in the frame of a 0.7 fetch answer: MessageSetSend of one PATH, MultiMessageSetSend of several.",
+        ),
+    ] = "none",
+    no_index: Annotated[
+        bool, Option("--no-index", help="Scan instead of trusting the indexes.", panel=RUN)
+    ] = False,
+    json: Json = False,
+    bytes_mode: BytesMode = "auto",
+    topics: Topics = (),
+    partition: Partition = None,
+    now: NoNow = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+) -> int:
+    """Read what a broker's fetch would return: whole batches from the one holding an offset.
+
+    When not even one message fits into --max-bytes, that size is doubled until one does, up to
+    --max-message-bytes. With --raw the bytes go to stdout, otherwise the records.
+    """  # fmt: skip
+    from kseg.cli.render import Style
+    from kseg.cli.run import over_targets
+    from kseg.cli.text.common import read_words
+    from kseg.inspection.fetch import read
+    from kseg.inspection.query import ReadQuery
+    from kseg.segment.partition.targets import Expansion
+
+    query = ReadQuery(
+        offset=offset,
+        max_bytes=max_bytes,
+        max_message_bytes=max_message_bytes,
+        grow=not no_grow,
+        raw=raw,
+        framing=framing,
+        use_index=not no_index,
+        bytes_mode=bytes_mode,
+    )
+    style = Style(command="read", json=json, quiet=quiet, progress=not no_progress, words=read_words, raw=raw)
+    return over_targets(
+        read,
+        query,
+        style,
+        expand=Expansion.PARTITIONS,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+        through=_multi if framing == "multi" else None,
+    )
+
+
+def _multi(events: Iterator[Event]) -> Iterator[Event]:
+    """The answers of all targets in one MultiMessageSetSend, whose frame begins with the size of all of them."""
+    from kseg.segment.kafka07.fetch_response import multi_message_set_send
+
+    parts: list[bytes] = []
+    for event in events:
+        if isinstance(event, Text):
+            parts.append(event.data)
+        else:
+            yield event
+    yield Text(multi_message_set_send(parts))

@@ -1,0 +1,337 @@
+"""`kseg retain`: what a broker's retention would delete, and why; marking it, purging it, taking it back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+from kseg.cli.change_options import (
+    CHANGE,
+    AcceptUnreadable,
+    FollowLinks,
+    JournalDir,
+    Quarantine,
+    change,
+    identity,
+    keeping_of,
+)
+from kseg.cli.option_schema import Option
+from kseg.cli.options import (
+    Jobs,
+    Json,
+    NoProgress,
+    Now,
+    OnCluster,
+    Partition,
+    Paths,
+    Quiet,
+    Topics,
+    read_duration,
+    read_offset,
+    read_size,
+)
+from kseg.cli.topic_evidence import MetadataPath, ServerProperties
+from kseg.segment.errors import UsageError
+
+if TYPE_CHECKING:
+    from kseg.segment.partition.targets import Target
+
+EXAMPLES = (
+    (
+        "What each topic's own retention would delete, and why the rest stays",
+        "kseg retain --server-properties server.properties /var/lib/kafka",
+    ),
+    (
+        "What seven days would delete of one topic",
+        "kseg retain --retention-ms 7d --topic orders /var/lib/kafka",
+    ),
+    (
+        "Mark for deletion what is above 50 GiB in each partition of one topic",
+        "kseg retain --retention-bytes 50GiB --topic orders --apply /var/lib/kafka",
+    ),
+    (
+        "A partition without its cluster: the policy is said",
+        "kseg retain --cleanup-policy delete --retention-ms 7d /mnt/copy/orders-0",
+    ),
+    ("Free the space of what was marked a minute ago", "kseg retain --purge --apply /var/lib/kafka"),
+    (
+        "Which segments go to free 50 GiB, and which limits that amounts to",
+        "kseg retain --free 50GiB /var/lib/kafka",
+    ),
+    ("Take the marks back", "kseg retain --unmark --apply orders-0"),
+    ("What other limits would free", "kseg retain --what-if orders-0"),
+    ("With the properties of the topic", "kseg retain --config orders.properties orders-0"),
+)
+
+LIMITS = "What goes"
+BROKER = "What the broker would know"
+
+
+def _read_limit_duration(text: str) -> int:
+    """A duration, or -1 for no limit."""
+    return -1 if text == "-1" else read_duration(text)
+
+
+def _read_limit_size(text: str) -> int:
+    """A size, or -1 for no limit."""
+    return -1 if text == "-1" else read_size(text)
+
+
+def command(
+    *,
+    paths: Paths,
+    retention_ms: Annotated[
+        int | None,
+        Option(
+            "--retention-ms",
+            metavar="DURATION",
+            read=_read_limit_duration,
+            help="Segments go whose youngest record is older than this; -1 is no limit. Default: what the topic is "
+            "configured to.",
+            panel=LIMITS,
+        ),
+    ] = None,
+    retention_bytes: Annotated[
+        int | None,
+        Option(
+            "--retention-bytes",
+            metavar="SIZE",
+            read=_read_limit_size,
+            help="Segments go as long as this much is left; -1 is no limit. Default: what the topic is configured to.",
+            panel=LIMITS,
+        ),
+    ] = None,
+    log_start_offset: Annotated[
+        int | None,
+        Option(
+            "--log-start-offset",
+            metavar="N",
+            read=read_offset,
+            help="Raise the log start offset to N first; whole segments below it go.",
+            panel=LIMITS,
+        ),
+    ] = None,
+    cleanup_policy: Annotated[
+        str | None,
+        Option(
+            "--cleanup-policy",
+            choices=("delete", "compact", "compact,delete"),
+            help="Kafka's cleanup.policy, for all topics that are named here; with compact alone only the log start offset "
+            "deletes. Default: what each topic is configured to.",
+            panel=LIMITS,
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        Option(
+            "--config",
+            metavar="FILE",
+            help="Topic properties under Kafka's names; options given here go before.",
+            panel=LIMITS,
+        ),
+    ] = None,
+    free: Annotated[
+        int | None,
+        Option(
+            "--free",
+            metavar="SIZE",
+            read=read_size,
+            help="Choose what goes so that each file system gets this much back: over all topics that may be deleted from, the "
+            "oldest segments first; not the active ones.",
+            panel=LIMITS,
+        ),
+    ] = None,
+    what_if: Annotated[
+        bool, Option("--what-if", help="Also say what other limits would free.", panel=LIMITS)
+    ] = False,
+    apply: Annotated[
+        bool, Option("--apply", help="Mark the files of what goes, with .deleted.", panel=CHANGE)
+    ] = False,
+    purge: Annotated[
+        bool,
+        Option("--purge", help="Delete files that were marked long enough ago; for good.", panel=CHANGE),
+    ] = False,
+    file_delete_delay_ms: Annotated[
+        int | None,
+        Option(
+            "--file-delete-delay-ms",
+            metavar="DURATION",
+            read=read_duration,
+            help="How long a mark must be there before --purge deletes the file. Default: 60000.",
+            panel=CHANGE,
+        ),
+    ] = None,
+    unmark: Annotated[
+        bool, Option("--unmark", help="Bring back segments that are marked and not purged.", panel=CHANGE)
+    ] = False,
+    quarantine: Quarantine = None,
+    journal: JournalDir = None,
+    accept_unreadable: AcceptUnreadable = False,
+    metadata: MetadataPath = None,
+    server_properties: ServerProperties = None,
+    high_watermark: Annotated[
+        int | None,
+        Option(
+            "--high-watermark",
+            metavar="N",
+            read=read_offset,
+            help="Nothing at or above it goes. Default: the data directory's checkpoint, else the log end.",
+            panel=BROKER,
+        ),
+    ] = None,
+    follow_links: FollowLinks = False,
+    json: Json = False,
+    topics: Topics = (),
+    partition: Partition = None,
+    now: Now = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    no_progress: NoProgress = False,
+    on: OnCluster,
+) -> int:
+    """Delete what a broker's retention would delete, offline: the plan first, with the reason for each segment.
+
+    Segments go from the oldest on, whole ones only, as long as they are below the log start offset, above the size
+    limit, or older than the time limit; the first one that stays keeps all behind it. Each topic's own cleanup.policy and
+    limits count, as the metadata log has them; options here override the limits, and never the policy unless
+    --cleanup-policy or --config says it. A topic whose policy nobody knows is left alone, and nothing is deleted for a
+    limit that nobody knows. --free chooses by bytes instead: the oldest segments of all topics with delete in their policy. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
+    was marked a while ago (alone, without a limit, it marks nothing more); until then --unmark, or `kseg undo`, brings it back. Files of Kafka 0.7 go by their
+    modification time and size.
+    """
+    if unmark and (purge or what_if or retention_ms is not None or retention_bytes is not None or config):
+        raise UsageError("--unmark goes with no limit and not with --purge or --what-if")
+    if free is not None and (not free or unmark or what_if or log_start_offset is not None):
+        raise UsageError(
+            "--free takes a number of bytes above 0, and goes with no --unmark, --what-if or --log-start-offset"
+        )
+    from kseg.cli.next_command import apply_command
+    from kseg.cli.render import Style
+    from kseg.cli.run import clock_ms
+    from kseg.cli.streams import complain
+    from kseg.cli.text.retain import is_due, retain_words
+    from kseg.cli.topic_evidence import Asked, topic_settings
+    from kseg.compaction.retention.options import (
+        POLICY_NAMES,
+        Limits,
+        RetainOptions,
+        configured_delay_ms,
+        configured_limits,
+        notes_on,
+    )
+    from kseg.compaction.retention.retain import retain_group
+    from kseg.compaction.retention.run import RetainRun
+
+    pairs: Mapping[str, str] = {}
+    if config is not None:
+        from kseg.compaction.config import TopicConfig
+
+        properties = TopicConfig.read(config)
+        configured_limits(properties)  # what no broker takes is refused before anything is looked at
+        configured_delay_ms(properties)
+        pairs = properties.pairs
+        for note in notes_on(properties) if not quiet else ():
+            complain(f"kseg retain: {note}")
+    now_ms = clock_ms() if now is None else now
+    cluster = on.cluster()
+    if free is not None and cluster is not None:
+        raise UsageError("--free chooses over all topics together, which --spark does not do")
+    run_id, shared = identity(apply, cluster)
+    says_more = (
+        free,
+        retention_ms,
+        retention_bytes,
+        log_start_offset,
+        cleanup_policy,
+        config,
+        server_properties,
+    )
+    options = RetainOptions(
+        limits=Limits(),
+        now_ms=now_ms,
+        log_start_offset=log_start_offset,
+        high_watermark=high_watermark,
+        is_policy_given=cleanup_policy is not None or any(name in pairs for name in POLICY_NAMES),
+        apply=apply,
+        run_id=run_id,
+        follow_links=follow_links,
+        free_bytes=free,
+        purge=purge,
+        purge_only=purge and not what_if and all(said is None for said in says_more),
+        unmark=unmark,
+        what_if=what_if,
+        accept_unreadable=accept_unreadable,
+        shared=shared,
+        keeping=keeping_of(journal, quarantine),
+    )
+    run = RetainRun(options)
+    # the delay is for readers of a running broker; who frees a disk waits for nobody
+    delay_ms = 0 if free is not None and purge and file_delete_delay_ms is None else file_delete_delay_ms
+    asked = Asked(
+        metadata=metadata,
+        server_properties=server_properties,
+        options={
+            "cleanup.policy": cleanup_policy,
+            "retention.ms": retention_ms,
+            "retention.bytes": retention_bytes,
+            "file.delete.delay.ms": delay_ms,
+        },
+        config=pairs,
+    )
+
+    def look(targets: "Sequence[Target]") -> None:
+        topics, run.told = topic_settings(targets, asked)
+        run.options = replace(run.options, topics=topics)
+
+    given = {
+        "--retention-ms": retention_ms,
+        "--retention-bytes": retention_bytes,
+        "--log-start-offset": log_start_offset,
+        "--high-watermark": high_watermark,
+        "--cleanup-policy": cleanup_policy,
+        "--config": config,
+        "--metadata": metadata,
+        "--server-properties": server_properties,
+        "--file-delete-delay-ms": file_delete_delay_ms,
+        "--free": free,
+        "--purge": purge,
+        "--unmark": unmark,
+        "--follow-links": follow_links,
+        "--accept-unreadable": accept_unreadable,
+        "--quarantine": quarantine,
+        "--journal": journal,
+        "--now": now,
+        "--partition": partition,
+    }
+
+    def advice() -> str:
+        if run.is_due:
+            if run.choice is None:
+                return apply_command("retain", given, topics, paths)
+            can = run.choice.attainable_bytes
+            return apply_command("retain", {**given, "--free": can}, topics, paths) if can else ""
+        if run.choice is not None and not purge:
+            of_purge = {"--purge": True, "--file-delete-delay-ms": "0", "--partition": partition}
+            return apply_command("retain", of_purge, topics, paths)
+        return ""
+
+    style = Style(
+        command="retain",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        findings_are_result=True,
+        words=retain_words,
+        remains=is_due,
+        advice=lambda tally: "" if tally.failures else advice(),
+    )
+    return change(
+        retain_group,
+        run,
+        style,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+        cluster=cluster,
+        look=look,
+    )

@@ -1,0 +1,29 @@
+"""The commands by name: each is the function `command` of a module of its own, imported when it is asked for."""
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+
+COMMANDS = (
+    "dump",
+    "verify",
+    "lookup",
+    "read",
+    "list",
+    "export",
+    "append",
+    "recover",
+    "compact",
+    "retain",
+    "undo",
+)
+
+
+def module_of(name: str) -> ModuleType:
+    """The module of a command: `command` is the function, `EXAMPLES` its examples (what for, arguments)."""
+    return importlib.import_module(f"kseg.cli.commands.{name}")
+
+
+def function_of(name: str) -> Callable[..., int]:
+    function: Callable[..., int] = module_of(name).command
+    return function

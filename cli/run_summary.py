@@ -1,0 +1,130 @@
+"""What happened in a run, counted: the summary and the exit status come from here.
+
+The exit status is settled in this one place (docs: the command contract):
+
+    0 nothing wrong · 1 damage found, nothing found by a lookup, or something remains to be done (a plan that was not
+    carried out) · 3, 4, 70 as the inputs failed · 5 some of several targets failed and the others are done ·
+    130 interrupted
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from kseg.jobs.events import Failure
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+
+DAMAGED = 1
+PARTLY = 5
+INTERRUPTED = 130
+
+
+class Group(Protocol):
+    """Targets that are worked on together."""
+
+    @property
+    def targets(self) -> Sequence[object]: ...
+
+
+class RunSummary:
+    """targets: how many there are to do, failed ones that never became targets included. errors_settle: whether an
+    error among the findings is the verdict; a command that mends them gives its own (`remains`)."""
+
+    def __init__(self, targets: int, errors_settle: bool = True) -> None:
+        self.targets = targets
+        self.errors_settle = errors_settle
+        self.remaining = 0
+        self.finished = 0
+        self.severities = {ERROR: 0, WARNING: 0, INFO: 0}
+        self.unreadable: list[Finding] = []
+        self.failures: list[Failure] = []
+        self.sums: dict[str, int] = {}
+        self.interrupted = False
+        self._answers: list[bool] = []
+
+    def finish_target(self, _target: object) -> None:
+        self.finished += 1
+
+    def finish_group(self, group: "Group") -> None:
+        self.finished += len(group.targets)
+
+    def count(self, finding: Finding) -> None:
+        self.severities[finding.severity] += 1
+        if finding.id == "unreadable":
+            self.unreadable.append(finding)
+
+    def fail(self, failure: Failure) -> None:
+        self.failures.append(failure)
+
+    def answer(self, found: bool) -> None:
+        """One target was asked a question and answered it, or could not."""
+        self._answers.append(found)
+
+    def remains(self) -> None:
+        """One target is not yet as it should be."""
+        self.remaining += 1
+
+    def add(self, summary: Mapping[str, object]) -> None:
+        """The numbers of one target's sums. Findings are counted here, not believed."""
+        for name, value in summary.items():
+            if (
+                isinstance(value, int)
+                and not isinstance(value, bool)
+                and name not in ("errors", "warnings", "infos")
+            ):
+                self.sums[name] = self.sums.get(name, 0) + value
+
+    @property
+    def errors(self) -> int:
+        return self.severities[ERROR]
+
+    @property
+    def warnings(self) -> int:
+        return self.severities[WARNING]
+
+    @property
+    def is_spotless(self) -> bool:
+        return not (self.errors or self.warnings or self.failures)
+
+    def as_row(self, command: str) -> dict[str, object]:
+        """The `summary` line of --json."""
+        return {
+            "type": "summary",
+            "command": command,
+            **self.sums,
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "infos": self.severities[INFO],
+            "targets": self.targets,
+            "targets_done": self.finished,
+            "targets_failed": len(self.failed_paths),
+            "interrupted": self.interrupted,
+        }
+
+    @property
+    def failed_paths(self) -> set[str]:
+        return {path for failure in self.failures for path in failure.paths or (failure.path,)}
+
+    def progress_words(self) -> str:
+        """What was done before an interrupt."""
+        return (
+            f"{counted(self.finished, 'target')} of {self.targets} done, "
+            f"{counted(self.errors, 'error')}, {counted(self.warnings, 'warning')} so far"
+        )
+
+    def exit_status(self) -> int:
+        if self.interrupted:
+            return INTERRUPTED
+        if self.failures:
+            if len(self.failed_paths) < self.targets:
+                return PARTLY
+            statuses = {failure.exit_status for failure in self.failures}
+            return max(statuses)
+        is_unanswered = bool(self._answers) and not any(self._answers)
+        if self.remaining or is_unanswered or (self.errors_settle and self.errors):
+            return DAMAGED
+        return 0
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 error`, `2 errors`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

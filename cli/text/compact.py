@@ -1,0 +1,126 @@
+"""What `compact` says to people: what goes and what stays of a log, and what holds the rest."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kseg.cli.run_summary import counted
+from kseg.cli.text.checkpoints_of_copy import carried_words
+from kseg.cli.text.room_needed import room_words
+from kseg.cli.text.setting_sources import settings_words
+from kseg.segment import layout as L
+from kseg.segment.terminal import shell_quoted, visible
+
+Values = Mapping[str, Any]
+
+_SETTINGS = (
+    "cleanup.policy",
+    "delete.retention.ms",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "min.cleanable.dirty.ratio",
+    "internal.segment.bytes",
+    "segment.bytes",
+    "segment.index.bytes",
+    "index.interval.bytes",
+    "producer.id.expiration.ms",
+)
+_LOG = L.LOG_SUFFIX + L.CLEANED_SUFFIX
+
+
+def compact_words(values: Values) -> Iterator[str]:
+    """A new segment, a horizon and a key are a line each, a result a paragraph."""
+    match values.get("type"):
+        case "step":
+            if values["do"] == "write" and str(values["file"]).endswith(_LOG):
+                name = str(values["file"]).removesuffix(L.CLEANED_SUFFIX)
+                yield f"  {name}: {counted(values['size'], 'byte')}, {visible(str(values['why']))}"
+        case "horizon":
+            yield (
+                f"  {counted(values['tombstones'], 'tombstone')} may go at {values['delete_horizon_ms']}, "
+                f"in {values['words']}"
+            )
+        case "key":
+            shown = visible(str(values["key"]))
+            yield f"  key {shown}: {counted(values['bytes'], 'byte')} in {counted(values['records'], 'old value')}"
+        case "result" if "log_dir" in values:
+            yield from _log_dir(values)
+        case "result":
+            yield from _result(values)
+        case _:
+            yield visible(str(values))
+
+
+def is_due(values: Values) -> bool:
+    """Whether something remains to be done after this row: a plan that was not carried out, damage that was skipped."""
+    if values.get("type") != "result":
+        return False
+    is_change = "log_dir" in values or bool(values.get("steps"))
+    return bool(values.get("groups_skipped")) or (is_change and not values.get("applied"))
+
+
+def _result(values: Values) -> Iterator[str]:
+    name = visible(str(values["partition"]))
+    if not values["passes"]:
+        yield f"{name}: {_idle(values)}"
+    else:
+        before, after = values["bytes_before"], values["bytes_after"]
+        done = f"copied to {visible(str(values['output']))}, " if values["output"] else ""
+        verb = (
+            "compacted"
+            if values["applied"] and not done
+            else "a compaction is due"
+            if not done
+            else "compacted"
+        )
+        if not values["steps"]:
+            verb = "nothing would change"
+        yield (
+            f"{name}: {done}{verb}: {counted(before, 'byte')} in {counted(values['segments_before'], 'segment')} to "
+            f"{counted(after, 'byte')} in {counted(values['segments_after'], 'segment')}"
+        )
+        yield from _records(values)
+    yield from settings_words(values, _SETTINGS)
+    yield from room_words(values)
+    for key, label in (("quarantine", "what was taken out"), ("journal", "undo with: kseg undo")):
+        if values.get(key):
+            yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"
+
+
+def _idle(values: Values) -> str:
+    if values["steps"]:
+        return "the active segment is rolled, nothing else is to be cleaned"
+    if not values["dirty_bytes"]:
+        return f"nothing to clean below offset {values['first_uncleanable_offset']} ({values['held_by']})"
+    return f"not due: {values['dirty_ratio']:.0%} of its bytes are dirty"
+
+
+def _records(values: Values) -> Iterator[str]:
+    yield (
+        f"  {values['records_before']:,} records to {values['records_after']:,}: "
+        f"{values['superseded_records']:,} replaced by later ones, {values['aborted_records']:,} of aborted transactions, "
+        f"{counted(values['tombstones_expired'], 'expired tombstone')}, "
+        f"{counted(values['markers_removed'], 'expired marker')}, {values['invalid_records']:,} without key; "
+        f"{counted(values['live_keys'], 'live key')}"
+    )
+    yield (
+        f"  stay: {counted(values['tombstones_kept'], 'tombstone')}, {counted(values['markers_kept'], 'marker')} "
+        f"({values['markers_stamped']:,} may go later), {_batches(values['batches_emptied'])}"
+    )
+    held_by = "damage" if values["groups_skipped"] else values["held_by"]
+    yield (
+        f"  {values['dirty_ratio']:.0%} dirty from offset {values['first_dirty_offset']}; clean up to "
+        f"{values['next_dirty_offset']} ({held_by}) in {values['passes']:,} {'pass' if values['passes'] == 1 else 'passes'}"
+    )
+
+
+def _batches(number: int) -> str:
+    return f"{number:,} empty {'batch' if number == 1 else 'batches'}"
+
+
+def _log_dir(values: Values) -> Iterator[str]:
+    offsets = ", ".join(f"{name} {offset}" for name, offset in values["next_dirty_offsets"].items())
+    verb = "noted" if values["applied"] else "to be noted"
+    yield f"{visible(str(values['log_dir']))}: first dirty offsets {verb}: {offsets or 'none'}"
+    yield from carried_words(values)
+    if values.get("journal"):
+        yield f"  undo all with: kseg undo {shell_quoted(str(values['journal']))}"

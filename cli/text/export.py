@@ -1,0 +1,18 @@
+"""What `export` says to people: a line for each partition."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kseg.cli.run_summary import counted
+from kseg.segment.terminal import visible
+
+
+def export_words(values: Mapping[str, Any]) -> Iterator[str]:
+    """`orders-0: 3,000 records in 1 file, 52,113 bytes`; of all together, by Spark, what is written where."""
+    parts = [counted(values["records"], "record")]
+    if values["files"] is not None:
+        parts[0] += f" in {counted(len(values['files']), 'file')}"
+        parts.append(counted(values["bytes"], "byte"))
+    if values["damaged_bytes"]:
+        parts.append(counted(values["damaged_bytes"], "damaged byte"))
+    yield visible(f"{values['partition'] or values['output']}: {', '.join(parts)}")

@@ -1,0 +1,23 @@
+"""What a plan says to people of the room that it needs."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kseg.cli.run_summary import counted
+from kseg.segment.terminal import visible
+
+_WORTH_SAYING_BYTES = 1 << 20
+
+
+def room_words(values: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each file system on which the room is short, or much of it is needed."""
+    for room in values.get("room") or ():
+        where, needed = visible(str(room["path"])), counted(room["needed"], "byte")
+        if not room["fits"]:
+            from kseg.change.apply.keeping import BESIDE
+            from kseg.change.apply.room import advice
+
+            yield f"  no room to carry it out: {needed} needed on the file system of {where}, {room['free']:,} are free"
+            yield f"  {advice(BESIDE)}"
+        elif room["needed"] >= _WORTH_SAYING_BYTES:
+            yield f"  needs {needed} of room on the file system of {where}"

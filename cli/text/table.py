@@ -1,0 +1,95 @@
+"""Rows as a table of aligned columns.
+
+A table can be long, so it is laid out by its first rows: `LAID_OUT_BY` rows of one type wait, fix the columns and
+their widths, and from then on each row is written as it comes (a longer cell pushes its line, nothing is cut).
+A new table begins when the type of the rows changes.
+"""
+
+from collections.abc import Mapping
+
+from kseg.cli.streams import Output
+from kseg.segment.terminal import visible
+
+LAID_OUT_BY = 200
+GAP = "  "
+
+Values = Mapping[str, object]
+
+
+class Table:
+    """Writes rows to `out`; `end` must be called after the last one."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._type: object = None
+        self._waiting: list[Values] = []
+        self._widths: dict[str, int] = {}
+        self._right: set[str] = set()
+        self._tables = 0
+
+    def add(self, values: Values) -> None:
+        if values.get("type") != self._type or (
+            self._widths and any(n not in self._widths for n in _names(values))
+        ):
+            self.end()
+            self._type = values.get("type")
+        if self._widths:
+            self._line(values)
+        else:
+            self._waiting.append(values)
+            if len(self._waiting) >= LAID_OUT_BY:
+                self._lay_out()
+
+    def end(self) -> None:
+        self._lay_out()
+        self._widths = {}
+        self._right = set()
+
+    def _lay_out(self) -> None:
+        if not self._waiting:
+            return
+        for values in self._waiting:
+            for name in _names(values):
+                width = max(self._widths.get(name, len(name)), len(cell(values[name])))
+                self._widths[name] = width
+        self._right = {
+            name for name in self._widths if all(_is_number(values.get(name)) for values in self._waiting)
+        }
+        if self._tables:
+            self._out.line("")
+        self._tables += 1
+        self._out.line(self._joined({name: name.replace("_", " ") for name in self._widths}))
+        waiting, self._waiting = self._waiting, []
+        for values in waiting:
+            self._line(values)
+
+    def _line(self, values: Values) -> None:
+        self._out.line(self._joined({name: cell(values.get(name)) for name in self._widths}))
+
+    def _joined(self, cells: Mapping[str, str]) -> str:
+        padded = (
+            text.rjust(self._widths[name]) if name in self._right else text.ljust(self._widths[name])
+            for name, text in cells.items()
+        )
+        return GAP.join(padded).rstrip()
+
+
+def cell(value: object) -> str:
+    """A value in a table: null is `-`, yes and no are words, containers are joined."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={cell(each)}" for name, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return ",".join(cell(each) for each in value) or "-"
+    return visible(str(value))
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _names(values: Values) -> list[str]:
+    return [name for name in values if name != "type"]

@@ -1,0 +1,161 @@
+"""The typer app: help, completion, suggestions, and every command line that `declare.quick_read` leaves alone.
+
+The commands' own signatures (see `declare`) are turned into functions that typer understands. Every value
+arrives as text and is bound by `declare.bind`, exactly as on the quick way. Only the commands that are needed are
+imported: one for `kseg dump …`, all for `kseg --help` and completion.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from kseg.cli.option_schema import Argument, Option, Parameter, Raw, bind, parameters
+from kseg.cli.registry import COMMANDS, function_of, module_of
+from kseg.segment.errors import UsageError
+
+HELP = """Offline forensic and maintenance toolkit for Apache Kafka's on-disk logs.
+
+Reads what a broker left on disk, and says exactly what is there and what is wrong. Changes only what it is told to,
+by a plan that is shown before, and takes it back.
+"""
+STATUS = (
+    (0, "done, nothing wrong"),
+    (1, "damage found, nothing found (lookup), or a change is due and was only planned"),
+    (2, "wrong usage"),
+    (3, "an input cannot be read"),
+    (4, "refused"),
+    (5, "some of several targets failed, the others are done"),
+    (70, "a bug in kseg"),
+    (130, "interrupted"),
+)
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+def run(words: Sequence[str], version: Callable[[], int]) -> int:
+    """Parse with typer and run the command; returns the exit status. Raises UsageError for a wrong command line."""
+    named = words[0] if words else ""
+    names = [named] if named in COMMANDS else list(COMMANDS)
+    app = build(names, version)
+    try:
+        result = app(args=list(words), prog_name="kseg", standalone_mode=False)
+    except Exception as error:  # noqa: BLE001  (typer's exceptions have no public base class)
+        raise _as_usage_error(error, named if named in COMMANDS else "") from None
+    return result if isinstance(result, int) else 0
+
+
+def build(names: Sequence[str], version: Callable[[], int]) -> typer.Typer:
+    """The app with these commands."""
+    app = typer.Typer(
+        name="kseg",
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings=SETTINGS,
+        epilog=_lines(["Exit status:", *(f"{status:>5}  {meaning}" for status, meaning in STATUS)]),
+    )
+
+    def root(
+        version_: Annotated[
+            bool,
+            typer.Option(
+                "--version", help="Versions of kseg and what it runs on.", metavar="", is_eager=True
+            ),
+        ] = False,
+    ) -> None:
+        if version_:
+            raise typer.Exit(version())
+
+    app.callback(help=HELP)(root)
+    for name in names:
+        module = module_of(name)
+        examples = [
+            line
+            for what, words in module.EXAMPLES
+            for line in (f"  {what}:" if what else "", f"    {words}")
+            if line
+        ]
+        app.command(name, help=help_text(name), epilog=_lines(["Examples:", *examples]))(
+            _for_typer(function_of(name))
+        )
+    return app
+
+
+def help_text(name: str) -> str:
+    """What a command does: the docstring of its function."""
+    paragraphs = inspect.cleandoc(function_of(name).__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _lines(lines: Sequence[str]) -> str:
+    """Plain lines for the end of a help page, where rich would take brackets for markup."""
+    from rich.markup import escape
+
+    return "\n".join(escape(line) for line in lines)
+
+
+def _for_typer(command: Callable[..., int]) -> Callable[..., int]:
+    """A function with typer's annotations that binds the text it is given and calls the command."""
+    known = parameters(command)
+
+    def adapter(**raw: Raw) -> int:
+        return command(**bind(known, raw))
+
+    signature = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=_annotation(each),
+            default=inspect.Parameter.empty if each.required else _unset(each),
+        )
+        for each in known
+    ]
+    adapter.__signature__ = inspect.Signature(signature, return_annotation=int)  # type: ignore[attr-defined]
+    adapter.__annotations__ = {each.name: each.annotation for each in signature} | {"return": int}
+    adapter.__doc__ = command.__doc__
+    return adapter
+
+
+def _unset(parameter: Parameter) -> Any:
+    """The default as typer's text, so that its help shows it and `bind` reads it back."""
+    if parameter.shape == "one":
+        return None if parameter.default is None else str(parameter.default)
+    return {"flag": False, "pair": None, "many": []}[parameter.shape]
+
+
+def _annotation(parameter: Parameter) -> Any:
+    spec = parameter.spec
+    kind = {"flag": bool, "pair": bool | None, "one": str | None, "many": list[str]}[parameter.shape]
+    if isinstance(spec, Argument):
+        return Annotated[kind, typer.Argument(metavar=spec.metavar, help=spec.help, show_default=False)]
+    assert isinstance(spec, Option)
+    if parameter.shape in ("flag", "pair"):
+        made = typer.Option(
+            spec.names, help=spec.help, metavar="", rich_help_panel=spec.panel, show_default=False
+        )
+    else:
+        made = typer.Option(
+            spec.names,
+            help=spec.help,
+            metavar=spec.metavar,
+            rich_help_panel=spec.panel,
+            autocompletion=_completer(spec.choices) if spec.choices else None,
+        )
+    return Annotated[kind, made]
+
+
+def _completer(choices: Sequence[str]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [choice for choice in choices if choice.startswith(incomplete)]
+
+    return complete
+
+
+def _as_usage_error(error: Exception, command: str) -> Exception:
+    """What typer says about a wrong command line, as ours; anything else stays what it is."""
+    say = getattr(error, "format_message", None)
+    if say is None:
+        return error
+    where = f"kseg {command}" if command else "kseg"
+    sentence = " ".join(str(say()).split()).rstrip(".")
+    return UsageError(f"{sentence} (see {where} --help)")

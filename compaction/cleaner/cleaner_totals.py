@@ -1,0 +1,40 @@
+"""What a second pass has done, as numbers that add up: of a whole log, or of the groups of segments one by one."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import field
+
+from kseg.segment.kernel import filter_batches as W
+from kseg.segment.kernel import key_verdicts as K
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """totals: of judged records (`keyjudge.J_…`). counts: of new segments (`rewrite.S_…`). records_read: as the headers
+    declare. aborted_records: data of aborted transactions, which nobody judges. horizons: tombstones that stay by when they may go."""
+
+    totals: tuple[int, ...] = (0,) * K.J_WIDTH
+    counts: tuple[int, ...] = (0,) * W.S_WIDTH
+    records_read: int = 0
+    aborted_records: int = 0
+    markers_kept: int = 0
+    markers_removed: int = 0
+    markers_stamped: int = 0
+    horizons: Counter[int] = field(default_factory=Counter)
+
+    def __add__(self, other: "Sums") -> "Sums":
+        return Sums(
+            _added(self.totals, other.totals),
+            _added(self.counts, other.counts),
+            self.records_read + other.records_read,
+            self.aborted_records + other.aborted_records,
+            self.markers_kept + other.markers_kept,
+            self.markers_removed + other.markers_removed,
+            self.markers_stamped + other.markers_stamped,
+            self.horizons + other.horizons,
+        )
+
+
+def _added(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sum(pair) for pair in zip(left, right, strict=True))

@@ -1,0 +1,271 @@
+"""The work of `compact` on one partition: `compact(target, CompactOptions) -> Iterator[Event]`.
+
+1. A half-done change of `compact` is brought to its end first (--apply); without --apply it is in the way.
+2. What lies there (`evidence`), and between which offsets a cleaner would clean it now (`cleanable`).
+3. The rounds (`rounds`). With --apply or --output new logs are written as they come, to files without names; a plan alone
+   counts.
+4. The steps that put the new segments into place (`swapping`), carried out by the executor.
+
+Yields findings, a row for each step, and one result. Whoever runs this with `apply` holds the lock of the data
+directory, and writes its checkpoint afterwards (`whole`).
+"""
+
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.steps import Plan, step_rows
+from kseg.change.run.pipeline import LogTarget, TargetGroup, work_together
+from kseg.change.run.prepared import Prepared, carried_out, copy_path, settle_before
+from kseg.compaction.cleaner import rows
+from kseg.compaction.cleaner.cleanable import Cleanable, cleanable, is_overdue
+from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence, first_timestamps, gather, open_log
+from kseg.compaction.cleaner.header_order import OFFSETS, contradictions
+from kseg.compaction.cleaner.options import CompactOptions, Damaged
+from kseg.compaction.cleaner.passes import LocalPasses, MakePasses
+from kseg.compaction.cleaner.rounds import Cleaned, Rounds
+from kseg.compaction.cleaner.rows import COMMAND
+from kseg.compaction.cleaner.segment_reader import DamagedSegment, survey
+from kseg.compaction.cleaner.segments import between
+from kseg.compaction.cleaner.settings_file import configured
+from kseg.compaction.cleaner.swapping import swap_steps
+from kseg.compaction.known_settings import as_config, settings_for, unknown_policy, with_settings
+from kseg.compaction.retention.options import RetentionPolicy, policies_of
+from kseg.jobs import events
+from kseg.jobs.events import Event, Failure
+from kseg.segment.errors import Refused, UsageError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import PartitionState, Role, parse_file_name
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.topic_settings import CLEANUP_POLICY, TopicSettings
+
+
+def compact(target: LogTarget, options: CompactOptions) -> Iterator[Event]:
+    """Plan the compaction of one partition, and carry it out when the options say so.
+
+    Raises UsageError for a single file, UnreadableInput, Refused (a broker would first do something else, inputs
+    changed, half-done journal, output there already). A log with damage is a Failure with status 4.
+    """
+    yield from carry_out((yield from prepare(target, options)), options)
+
+
+def compact_group(group: TargetGroup, options: CompactOptions) -> Iterator[Event]:
+    """`compact` for each target of the group; what one raises becomes its Failure and stops no other."""
+    yield from work_together(group, options, prepare, carry_out)
+
+
+def prepare(
+    target: LogTarget, options: CompactOptions, passes: MakePasses = LocalPasses
+) -> Generator[Event, None, Prepared | None]:
+    """The first half: yields what is found and the steps; None for a log that a cleaner leaves alone.
+
+    passes: who does the passes of the cleaning."""
+    if isinstance(target, FileTarget):
+        raise UsageError(f"{target.path} is one file of a log; name its partition directory to compact it")
+    untouched = _untouched(target)
+    if untouched is not None:
+        yield untouched
+        return None
+    known = settings_for(target, options.topics)
+    if known is not None:
+        try:
+            options = replace(options, settings=configured(as_config(target, known), options.settings))
+            options.settings.check()
+            policies_of(tuple(known.policies))
+        except (
+            UsageError
+        ) as error:  # a value that no broker takes: what the topic is meant to be nobody knows
+            known = replace(known, unknown=str(error))
+        not_compacted = _not_compacted(target, known)
+        if not_compacted is not None:
+            yield not_compacted
+            return None
+    settle_before(target.path, COMMAND, options)
+    inputs = inputs_of(target.path)
+    log, around = open_log(target, options)
+    with log:
+        if not log.segments:
+            yield Finding("not-compacted", target.path, "there is no segment")
+            return None
+        evidence = gather(log, around, inputs, options)
+        try:
+            return (yield from _planned(target, evidence, options, passes, known))
+        except DamagedSegment as damaged:
+            yield from _refusal(target, evidence, damaged)
+            return None
+
+
+def carry_out(prepared: Prepared | None, options: CompactOptions) -> Iterator[Event]:
+    """The second half: the result, once the files are as planned. Raises Refused."""
+    if prepared is not None:
+        yield events.Row(prepared.result | carried_out(prepared, options))
+
+
+def _untouched(target: PartitionTarget) -> Finding | None:
+    """Why a broker's cleaner does not come to a directory."""
+    name = own_partition_name(target.path)
+    why = ""
+    if name is not None and name.is_metadata_log:
+        why = "the metadata log is shortened by its snapshots, not by compaction"
+    elif name is not None and name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
+        why = f"the directory was set aside ({name.state}), so a broker's cleaner does not come to it"
+    elif Role.ANCIENT_LOG in {parse_file_name(entry).role for entry in os.listdir(target.path)}:
+        why = "Kafka 0.7 knows neither keys nor compaction"
+    return Finding("not-compacted", target.path, why) if why else None
+
+
+def _not_compacted(target: PartitionTarget, known: TopicSettings) -> Finding | None:
+    """That a topic is not one that a cleaner comes to, or that nobody knows."""
+    unknown = unknown_policy(target, known)
+    if unknown is not None or RetentionPolicy.COMPACT in known.policies:
+        return unknown
+    policy = known.settings[CLEANUP_POLICY]
+    message = f"its cleanup.policy is {policy.value or 'empty'} ({policy.source.words})"
+    return Finding("not-compacted", target.path, message)
+
+
+def _name(target: PartitionTarget) -> str:
+    """`topic-partition`, or the path of a directory that is named otherwise."""
+    name = own_partition_name(target.path)
+    return target.path if name is None else name.text
+
+
+def _planned(
+    target: PartitionTarget,
+    evidence: CleaningEvidence,
+    options: CompactOptions,
+    passes: MakePasses,
+    known: TopicSettings | None,
+) -> Generator[Event, None, Prepared]:
+    yield from evidence.log.findings
+    if evidence.unrolled and options.damaged is Damaged.REFUSE:
+        raise DamagedSegment(evidence.segments[-1], evidence.unrolled)
+    yield from evidence.unrolled
+    range_ = cleanable(evidence.standing, options.settings)
+    if range_.is_reset:
+        noted = evidence.standing.noted_dirty_offset
+        message = f"the first dirty offset {noted} lies outside of the log; the log start counts"
+        yield Finding("dirty-offset-reset", target.path, message, first_offset=noted)
+    result = with_settings(rows.result_row(_name(target), target.path, evidence, range_), known)
+    cleaned = None
+    is_due = range_.is_due(options.settings, _is_overdue(evidence, range_, options))
+    if is_due and (yield from _is_in_order(target, evidence, range_, options)):
+        cleaned = _cleaned(target, evidence, range_, options, passes)
+        yield from _findings(target, cleaned)
+        result |= rows.cleaned_row(evidence, cleaned)
+        for row in rows.detail_rows(_name(target), cleaned, options.settings.now_ms):
+            yield events.Row(row)
+    segments = evidence.segments if cleaned is None else cleaned.segments
+    steps = swap_steps(evidence, segments, marks=options.output is None)
+    plan = Plan(command=COMMAND, directory=target.path, inputs=evidence.inputs, steps=steps)
+    result["steps"] = len(steps)
+    for row in step_rows(_name(target), plan):
+        yield events.Row(row)
+    return Prepared(
+        plan=plan,
+        result=result,
+        copy=None if options.output is None else copy_path(options.output, target.path),
+        hard_link=options.hard_link,
+        sources=tuple(segment.log for segment in segments if cleaned and segment.log is not None),
+    )
+
+
+def _is_in_order(
+    target: PartitionTarget, evidence: CleaningEvidence, range_: Cleanable, options: CompactOptions
+) -> Generator[Event, None, bool]:
+    """Whether the offsets of all that would be read tell which record of a key is the newest; segments with an altered
+    leader epoch are marked as damaged. Raises DamagedSegment unless damage is skipped."""
+    segments, is_in_order = evidence.segments, True
+    for segment, following in pairwise(segments):
+        if segment.base_offset >= range_.first_uncleanable_offset:
+            break
+        found = contradictions(segment, following.base_offset)
+        if not found:
+            continue
+        if options.damaged is Damaged.REFUSE:
+            raise DamagedSegment(segment, tuple(found))
+        yield from found
+        segment.is_damaged = True
+        is_in_order &= not any(finding.id == OFFSETS for finding in found)
+    if not is_in_order:
+        message = (
+            "offsets contradict each other, so nobody can tell the newest record of a key: all stays as it is"
+        )
+        yield Finding("group-left-alone", target.path, message)
+    return is_in_order
+
+
+def _is_overdue(evidence: CleaningEvidence, range_: Cleanable, options: CompactOptions) -> bool:
+    if options.settings.max_compaction_lag_ms is None:
+        return False
+    active = evidence.segments[-1].base_offset
+    dirty = between(evidence.segments, range_.first_dirty_offset, active)
+    return is_overdue(first_timestamps(dirty, evidence.log), options.settings)
+
+
+def scratch_directory(target: PartitionTarget, options: CompactOptions) -> str | None:
+    """On whose file system new logs are written while they are planned; None when they are only counted."""
+    if not options.writes:
+        return None
+    return target.path if options.output is None else _existing(options.output)
+
+
+def _cleaned(
+    target: PartitionTarget,
+    evidence: CleaningEvidence,
+    range_: Cleanable,
+    options: CompactOptions,
+    passes: MakePasses,
+) -> Cleaned:
+    rounds = Rounds(
+        evidence.segments,
+        options.settings,
+        evidence.standing.log_start_offset,
+        evidence.last_records,
+        scratch_directory=scratch_directory(target, options),
+        skips=options.damaged is Damaged.SKIP,
+        top_keys=0 if options.writes else options.top_keys,
+        passes=passes,
+    )
+    return rounds.run(range_.first_dirty_offset, range_.first_uncleanable_offset, range_.dirty_bytes)
+
+
+def _existing(path: str) -> str:
+    """The directory itself, or the nearest one above it that is there."""
+    path = os.path.abspath(path)
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _findings(target: PartitionTarget, cleaned: Cleaned) -> Iterator[Finding]:
+    yield from cleaned.findings
+    tally = cleaned.tally
+    if tally.legacy_emptied:
+        count = tally.legacy_emptied
+        message = f"{count} batch of magic 0 or 1 lost all its records and ends the round; its offsets stay"
+        yield Finding("legacy-batch-emptied", target.path, message, numbers={"batches": count})
+    if tally.groups_skipped:
+        count = tally.groups_skipped
+        groups = "1 group" if count == 1 else f"{count} groups"
+        message = f"segments with damage, and what would be joined with them, stay as they are: {groups}"
+        yield Finding("group-left-alone", target.path, message, numbers={"groups": tally.groups_skipped})
+
+
+def _refusal(target: PartitionTarget, evidence: CleaningEvidence, damaged: DamagedSegment) -> Iterator[Event]:
+    """All damage in the closed segments, and the command that mends it."""
+    found = list(damaged.findings)
+    known = {(finding.path, finding.position) for finding in found}
+    for segment in evidence.segments[:-1]:
+        if segment.log is None:
+            found += [each for each in survey(segment) if (each.path, each.position) not in known]
+    yield from found
+    yield Failure(
+        target.path,
+        f"{target.path} is damaged and was not compacted; `kseg recover {target.path}` says what can be saved, "
+        "--damaged skip leaves the segments alone that would be joined with damaged ones",
+        Refused.exit_status,
+    )

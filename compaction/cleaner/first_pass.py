@@ -1,0 +1,202 @@
+"""The first pass of a round: the keys of the dirty range into the offset map (rules: `offset_map`)."""
+
+from array import array
+from collections.abc import Sequence
+
+from kseg.compaction.cleaner.cleaned_transactions import Transactions
+from kseg.compaction.cleaner.offset_map import OffsetMap, batch_row
+from kseg.compaction.cleaner.segment_reader import DamagedSegment, control_kind, outside, problem_of, tables
+from kseg.compaction.cleaner.segments import CleanerSegment, aborted_in, between
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.files import MappedFile
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel.batch_runs import packed_stop, plain_stop, same_transaction
+from kseg.segment.kernel.batch_walk import plain_run, walk
+from kseg.segment.scanning.decode import Decoder, Problem
+from kseg.segment.scanning.decompressed_runs import PackedBodies, PackedRun
+from kseg.segment.sidecar.index import OffsetIndex
+
+_NO_BOUNDS = memoryview(array("q"))
+
+
+class Mapping:
+    """One pass. segments: of the whole log. found: takes damage and goes on; None makes damage an exception."""
+
+    def __init__(
+        self,
+        segments: Sequence[CleanerSegment],
+        offset_map: OffsetMap,
+        log_start_offset: int,
+        found: list[Finding] | None,
+    ) -> None:
+        self._segments = segments
+        self._map = offset_map
+        self._log_start = log_start_offset
+        self._found = found
+        self._transactions = Transactions()
+        self._bodies = PackedBodies()
+        self._start = 0
+
+    def run(self, start_offset: int, end_offset: int) -> None:
+        """Fill the map with start_offset <= offset < end_offset, as far as it takes them. Raises DamagedSegment."""
+        self._map.begin(start_offset)
+        self._start = start_offset
+        dirty = between(self._segments, start_offset, end_offset)
+        self._transactions.add(aborted_in(self._segments, self._log_start, start_offset, end_offset))
+        bounds = [*(segment.base_offset for segment in dirty[1:]), end_offset]
+        for segment, bound in zip(dirty, bounds, strict=True):
+            with segment.opened() as view:
+                is_full = self._segment(segment, view)
+            if is_full:
+                return
+            self._map.reach(bound - 1)
+
+    def _segment(self, segment: CleanerSegment, view: memoryview) -> bool:
+        """Whether the map is full."""
+        decoder = Decoder(view)
+        position = start_position(segment, view, self._start)
+        for table in tables(segment, view, position, self._found):
+            self._map.begin_table()
+            if self._table(segment, view, decoder, table):
+                return True
+            last = table.at(C.LAST_OFFSET, table.count - 1)
+            if last >= self._start:
+                self._map.reach(last)
+        return False
+
+    def _table(self, segment: CleanerSegment, view: memoryview, decoder: Decoder, table: Columns) -> bool:
+        row, state = 0, self._transactions
+        while row < table.count:
+            stop = plain_stop(table.cells, table.capacity, row, table.count)
+            if stop > row and self._rows(segment, decoder, table, row, stop):
+                return True
+            row = stop
+            if row >= table.count:
+                break
+            producer, last = table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row)
+            if table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
+                try:
+                    kind = control_kind(segment, view, decoder, table, row)
+                except DamagedSegment as damaged:
+                    self._report(damaged)
+                else:
+                    state.judge_marker(producer, last, kind)
+                row += 1
+                continue
+            is_aborted = state.is_aborted(producer, last)
+            stop = same_transaction(table.cells, table.capacity, row, table.count, state.next_offset)
+            stop = max(stop, row + 1)
+            if is_aborted:
+                self._map.pass_over(table.at(C.BASE_OFFSET, row), table.at(C.LAST_OFFSET, stop - 1))
+            elif self._rows(segment, decoder, table, row, stop):
+                return True
+            row = stop
+        return False
+
+    def _rows(self, segment: CleanerSegment, decoder: Decoder, table: Columns, row: int, stop: int) -> bool:
+        """Put the records of these batches into the map; whether it is full."""
+        while row < stop:
+            if table.at(C.MAGIC, row) < L.MAGIC_V2:
+                end = max(plain_run(table.cells, table.capacity, row, stop), row + 1)
+                if self._decoded(segment, decoder, table, row, end):
+                    return True
+            elif table.at(C.ATTRIBUTES, row) & L.CODEC_MASK:
+                end = packed_stop(table.cells, table.capacity, row, stop)
+                if self._packed(segment, decoder, table, row, end):
+                    return True
+                end = max(end, row + 1)  # one without records
+            else:
+                end = plain_run(table.cells, table.capacity, row, stop)
+                if self._put(segment, decoder, table, PackedRun(row, end, decoder.view, _NO_BOUNDS)):
+                    return True
+            row = end
+        return False
+
+    def _packed(
+        self, segment: CleanerSegment, decoder: Decoder, table: Columns, first: int, stop: int
+    ) -> bool:
+        for run in self._bodies.runs(decoder.view, table, first, stop, decoder.limit_bytes):
+            if run.problem is not None:
+                self._report(problem_of(segment, table, Problem(run.first, None, run.problem)))
+            elif self._put(segment, decoder, table, run):
+                return True
+        return False
+
+    def _put(self, segment: CleanerSegment, decoder: Decoder, table: Columns, run: PackedRun) -> bool:
+        row = run.first
+        while row < run.stop:
+            said = self._map.map_rows(run, table, row, self._start)
+            if said == K.MAPPED:
+                return False
+            if said == K.FULL:
+                self._reach_into(table, self._map.stopped)
+                return True
+            row = self._map.stopped
+            self._tell(segment, decoder, table, row)
+            row += 1
+        return False
+
+    def _tell(self, segment: CleanerSegment, decoder: Decoder, table: Columns, row: int) -> None:
+        """What is wrong with a batch whose records cannot be walked over."""
+        for chunk in decoder.chunks(table, row, row + 1):
+            if chunk.problem is not None:
+                self._report(problem_of(segment, table, chunk.problem))
+
+    def _decoded(
+        self, segment: CleanerSegment, decoder: Decoder, table: Columns, row: int, stop: int
+    ) -> bool:
+        """Messages of magic 0 and 1."""
+        for chunk in decoder.chunks(table, row, stop):
+            if chunk.problem is not None or not self._map.hash(chunk):
+                problem = chunk.problem or outside(chunk.last_row)
+                self._report(problem_of(segment, table, problem))
+                if chunk.problem is None:
+                    continue
+            full = self._map.put(chunk, self._start)
+            if full is not None:
+                self._reach_into(table, batch_row(chunk, full.record))
+                return True
+        return False
+
+    def _reach_into(self, table: Columns, row: int) -> None:
+        """The map was full in batch `row`: where it reaches to."""
+        last_put = self._map.last_put_in(row)
+        if last_put is not None:
+            self._map.reach(last_put)
+        elif row and table.at(C.LAST_OFFSET, row - 1) >= self._start:
+            self._map.reach(table.at(C.LAST_OFFSET, row - 1))
+
+    def _report(self, damaged: DamagedSegment) -> None:
+        if self._found is None:
+            raise damaged
+        damaged.segment.is_damaged = True
+        self._found.extend(damaged.findings)
+
+
+def start_position(segment: CleanerSegment, view: memoryview, offset: int) -> int:
+    """Where the pass begins in a segment: a broker believes the index, so do we when a batch begins there."""
+    if offset <= segment.base_offset or not len(view):
+        return 0
+    position = _indexed_position(segment, offset)
+    if not 0 < position < len(view):
+        return 0
+    probe = Columns(C.BATCH_WIDTH, 1)
+    state = memoryview(array("q", [position, 0]))
+    walk(view, len(view), probe.cells, 1, state)
+    is_batch = state[1] == 1 and segment.base_offset <= probe.at(C.BASE_OFFSET, 0) <= probe.at(
+        C.LAST_OFFSET, 0
+    )
+    return position if is_batch else 0
+
+
+def _indexed_position(segment: CleanerSegment, offset: int) -> int:
+    if segment.side_files is not None:
+        return OffsetIndex(segment.side_files.offset_index, segment.base_offset).lookup(offset).position
+    path = segment.index_paths[0]
+    if path is None:
+        return 0
+    with MappedFile(path) as file:
+        return OffsetIndex(file.view, segment.base_offset).lookup(offset).position

@@ -1,0 +1,76 @@
+"""What a full map says, as a bit for each offset: faster to ask than the map, where that knows the whole log.
+
+A record of the range that went into the map is of today when the map has its very offset. So after the first pass the
+offsets in the map are cleared among bits that are all set, once, from one end of the map to the other; and the second
+pass looks at bits in their order, instead of hashing every key again and going to where it stands in the memory.
+
+The map itself is asked about records that were not put into it: batches around those that the first pass took for aborted.
+And nothing of this is done when something lies before the range (keys of which the map has later offsets), when offsets
+were not put in the order of their size, when they are too far apart, or when the map holds so little that to go over it
+costs more than it gains.
+"""
+
+from array import array
+from bisect import bisect_left
+
+from kseg.compaction.cleaner.offset_map import KeyJudge, OffsetMap
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.files import PrivateMemory
+from kseg.segment.kernel import key_exchange as R
+from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
+
+_MOST_BITS_BYTES = 32 << 20
+_LEAST_SHARE = 16  # of the slots, one in so many is taken
+
+
+def quicker(offset_map: OffsetMap, first_offset: int) -> "KeyJudge | LatestOffsets":
+    """Who is best asked about records from `first_offset` on: the map, or bits made of it."""
+    span_bytes = (offset_map.latest_offset - offset_map.start_offset) // 8 + 1
+    if (
+        offset_map.start_offset > first_offset
+        or not offset_map.is_ordered
+        or span_bytes > _MOST_BITS_BYTES
+        or offset_map.size * _LEAST_SHARE < offset_map.slot_count
+    ):
+        return offset_map
+    bits = PrivateMemory(span_bytes)
+    bits.view[:] = b"\xff" * span_bytes
+    done = R.spare_latest(offset_map.slots, offset_map.slot_count, offset_map.start_offset, bits.view)
+    if done < offset_map.slot_count:  # a record that says it lies behind its batch
+        bits.close()
+        return offset_map
+    return LatestOffsets(offset_map, bits)
+
+
+class LatestOffsets:
+    """A `KeyJudge` that asks bits where they know, else the map. bits: from the start offset of the map on."""
+
+    def __init__(self, offset_map: OffsetMap, bits: PrivateMemory) -> None:
+        self._map = offset_map
+        self._memory = bits
+        self._base = offset_map.start_offset
+        self._passed_over = [last for _, last in offset_map.passed_over]
+        self._words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
+        self._two_slots = memoryview(array("q", [0, 0, 0, R.LATER, 0, L.INT64_MAX]))
+        self.latest_offset = offset_map.latest_offset
+        self.words, self.slots, self.slot_count = self._words, self._two_slots, 2
+
+    def hash(self, chunk: Chunk) -> bool:
+        records = chunk.records
+        cells, capacity, count = records.cells, records.capacity, records.count
+        if count and self._is_passed_over(records.at(C.R_OFFSET, 0), records.at(C.R_OFFSET, count - 1)):
+            asked = self._map
+            self.words, self.slots, self.slot_count = asked.words, asked.slots, asked.slot_count
+            return asked.hash(chunk)
+        self.words, self.slots, self.slot_count = self._words, self._two_slots, 2
+        size = memoryview(chunk.body).nbytes
+        return R.look_up(size, cells, capacity, count, self._base, self._memory.view, self.words) == count
+
+    def _is_passed_over(self, first_offset: int, last_offset: int) -> bool:
+        at = bisect_left(self._passed_over, first_offset)
+        return at < len(self._passed_over) and self._map.passed_over[at][0] <= last_offset
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._memory.close()

@@ -1,0 +1,280 @@
+"""The second pass of a round: segments into new segments (Kafka: Cleaner.cleanInto; fact sheet §8.4 to §8.7).
+
+For each batch, in this order:
+
+1. Control batches and transactional data change the state of `transactions`, which says whether they are needless.
+2. Data of an aborted transaction goes as a whole.
+3. A needless marker goes once its delete horizon has passed; one without a horizon gets it now. Others stay.
+4. Records of other batches are judged by the map (`kernel.keyjudge`), batches by what stays (`kernel.rewrite`).
+5. A batch that loses all records stays as a header when it ends the round, or is the last one of its producer.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+
+from kseg.compaction.cleaner.active_producers import LastRecords
+from kseg.compaction.cleaner.cleaned_transactions import Transactions
+from kseg.compaction.cleaner.cleaner_totals import Sums
+from kseg.compaction.cleaner.new_log import Buffers, NewLog, Rules
+from kseg.compaction.cleaner.offset_map import KeyJudge
+from kseg.compaction.cleaner.options import CleanSettings
+from kseg.compaction.cleaner.segment_reader import DamagedSegment, control_kind, outside, problem_of, tables
+from kseg.compaction.cleaner.segments import CleanerSegment
+from kseg.compaction.cleaner.top_keys import KeySketch
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import batch_runs as B
+from kseg.segment.kernel import filter_batches as W
+from kseg.segment.kernel import key_verdicts as K
+from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
+from kseg.segment.sidecar.txn_index import AbortedTxn
+
+
+class Cleaning:
+    """One second pass, or the part of one that a group is. sketch: is told what is superseded. `sums` says what was
+    done."""
+
+    def __init__(
+        self,
+        offset_map: KeyJudge,
+        settings: CleanSettings,
+        last_records: LastRecords,
+        upper_offset: int,
+        legacy_horizon_ms: int,
+        sketch: KeySketch | None = None,
+    ) -> None:
+        self._map = offset_map
+        self._now_ms = settings.now_ms
+        self._last_records = last_records
+        self._legacy_horizon_ms = legacy_horizon_ms
+        horizon_ms = settings.now_ms + settings.delete_retention_ms
+        self.rules = Rules(upper_offset, min(horizon_ms, L.INT64_MAX), last_records.data_offsets)
+        self.buffers = Buffers(self.rules)
+        self.transactions = Transactions()
+        self.totals = memoryview(array("q", bytes(8 * K.J_WIDTH)))
+        self.counts = [0] * W.S_WIDTH
+        self.horizons: Counter[int] = Counter()
+        self.records_read = self.aborted_records = 0
+        self.markers_kept = self.markers_removed = self.markers_stamped = 0
+        self._sketch = sketch
+        self._runs = memoryview(array("q"))
+        self._again = memoryview(array("q", bytes(8 * K.J_WIDTH)))
+        self._flags = bytearray(RECORDS_PER_TABLE)
+        self._keeps_legacy = True
+        self._segment: CleanerSegment
+        self._view = self._room = memoryview(b"")
+        self._decoder: Decoder
+        self._new: NewLog
+        self._entries: list[AbortedTxn] = []
+
+    def into(self, new: NewLog, segment: CleanerSegment, entries: list[AbortedTxn]) -> None:
+        """Clean one segment. entries: takes what the new transaction index keeps. Raises DamagedSegment."""
+        self._segment, self._new, self._entries = segment, new, entries
+        self._keeps_legacy = segment.mtime_ms > self._legacy_horizon_ms
+        with segment.opened() as view:
+            self._view, self._decoder = view, Decoder(view)
+            new.begin(segment.path, view)
+            for table in tables(segment, view, 0):
+                self._table(table)
+            new.end()
+            self._view = memoryview(b"")
+            del self._decoder
+
+    @property
+    def sums(self) -> Sums:
+        """What was done so far."""
+        return Sums(
+            tuple(self.totals),
+            tuple(self.counts),
+            self.records_read,
+            self.aborted_records,
+            self.markers_kept,
+            self.markers_removed,
+            self.markers_stamped,
+            self.horizons,
+        )
+
+    def add_counts(self, new: NewLog) -> None:
+        """A new segment is complete."""
+        self.counts = [sum(pair) for pair in zip(self.counts, new.state, strict=True)]
+
+    def pass_over(self, segment: CleanerSegment) -> None:
+        """Let the transactions see a segment that is left alone."""
+        with segment.opened() as view:
+            decoder = Decoder(view)
+            for table in tables(segment, view, 0, []):
+                row = 0
+                while (row := B.plain_stop(table.cells, table.capacity, row, table.count)) < table.count:
+                    self._see(segment, view, decoder, table, row)
+                    row += 1
+
+    def _see(
+        self, segment: CleanerSegment, view: memoryview, decoder: Decoder, table: Columns, row: int
+    ) -> None:
+        producer, last = table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row)
+        if not table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
+            self.transactions.is_aborted(producer, last)
+            return
+        try:
+            kind = control_kind(segment, view, decoder, table, row)
+        except DamagedSegment:
+            return
+        self.transactions.judge_marker(producer, last, kind)
+
+    # --- a table of batches
+
+    def _table(self, table: Columns) -> None:
+        self.records_read += B.declared_records(table.cells, table.capacity, 0, table.count)
+        tallies = self._tallies(table)
+        W.clear_tallies(tallies, table.capacity, 0, table.count)
+        row, state = 0, self.transactions
+        while row < table.count:
+            stop = B.plain_stop(table.cells, table.capacity, row, table.count)
+            self._judge(table, tallies, row, stop)
+            row = stop
+            if row >= table.count:
+                break
+            if table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
+                self._control(table, tallies, row)
+                row += 1
+                continue
+            is_aborted = state.is_aborted(table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row))
+            stop = B.same_transaction(table.cells, table.capacity, row, table.count, state.next_offset)
+            stop = max(stop, row + 1)
+            if is_aborted:
+                self.aborted_records += B.declared_records(table.cells, table.capacity, row, stop)
+                self._new.drop(table, tallies, row, stop)
+            else:
+                self._judge(table, tallies, row, stop)
+            row = stop
+        state.pass_to(table.at(C.LAST_OFFSET, table.count - 1))
+
+    def _tallies(self, table: Columns) -> memoryview:
+        if len(self._room) < K.T_WIDTH * table.capacity:
+            self._room = _tallies_of(table)
+        return self._room
+
+    def _judge(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
+        """Batches whose records the map decides on."""
+        most = self._decoder.records.capacity
+        while row < stop:
+            end = B.fitting_run(table.cells, table.capacity, row, stop, most)
+            if end > row:
+                tombstones = self.totals[K.J_TOMBSTONES_KEPT]
+                for chunk in self._decoder.chunks(table, row, end):
+                    self._judge_chunk(table, tallies, chunk, self.totals)
+                    self._new.emit(chunk, self._flags, table, tallies)
+                if self.totals[K.J_TOMBSTONES_KEPT] > tombstones:
+                    self._note_horizons(table, tallies, row, end)
+                row = end
+            else:
+                self._large(table, tallies, row)
+                self._note_horizons(table, tallies, row, row + 1)
+                row += 1
+
+    def _judge_chunk(self, table: Columns, tallies: memoryview, chunk: Chunk, totals: memoryview) -> None:
+        if chunk.problem is not None or not self._map.hash(chunk):
+            raise problem_of(self._segment, table, chunk.problem or outside(chunk.last_row))
+        records = chunk.records
+        K.judge_rows(
+            records.cells,
+            records.capacity,
+            records.count,
+            self._map.words,
+            self._map.slots,
+            self._map.slot_count,
+            self._map.latest_offset,
+            self._now_ms,
+            int(self._keeps_legacy),
+            table.cells,
+            table.capacity,
+            self._flags,
+            tallies,
+            totals,
+        )
+        if self._sketch is not None and totals is self.totals:
+            self._sketch.count(chunk, self._flags, table, self._segment.base_offset)
+
+    def _note_horizons(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
+        if len(self._runs) < 2 * table.capacity:
+            self._runs = memoryview(array("q", bytes(16 * table.capacity)))
+        runs = B.horizon_runs(
+            table.cells, table.capacity, row, stop, tallies, self.rules.new_horizon_ms, self._runs
+        )
+        for at in range(runs):
+            self.horizons[self._runs[2 * at]] += self._runs[2 * at + 1]
+
+    def _large(self, table: Columns, tallies: memoryview, row: int) -> None:
+        """One batch that may have more records than a table: judged as a whole, then decoded once more if need be."""
+        declared = table.at(C.COUNT, row)
+        for chunk in self._decoder.chunks(table, row, row + 1):
+            self._judge_chunk(table, tallies, chunk, self.totals)
+            if declared < 0:
+                self.records_read += chunk.records.count
+            if chunk.complete and tallies[K.T_RECORDS * table.capacity + row] == chunk.records.count:
+                self._new.emit(chunk, self._flags, table, tallies)
+                return
+        kept = tallies[K.T_KEPT * table.capacity + row]
+        is_legacy = table.at(C.MAGIC, row) < L.MAGIC_V2
+        if not kept:
+            self._new.drop(table, tallies, row, row + 1)
+        elif not is_legacy and kept == declared and not self._is_horizon_due(table, tallies, row):
+            self._new.take(table, tallies, row, row + 1)
+        else:
+            self._new.rebuild(table, tallies, row, self._judged_again(table, row))
+
+    @staticmethod
+    def _is_horizon_due(table: Columns, tallies: memoryview, row: int) -> bool:
+        has_one = table.at(C.ATTRIBUTES, row) & L.DELETE_HORIZON_BIT
+        return not has_one and tallies[K.T_TOMBSTONES * table.capacity + row] > 0
+
+    def _judged_again(self, table: Columns, row: int) -> Iterator[tuple[Chunk, bytearray]]:
+        tallies = _tallies_of(table)
+        for chunk in self._decoder.chunks(table, row, row + 1):
+            self._judge_chunk(table, tallies, chunk, self._again)
+            yield chunk, self._flags
+
+    # --- control batches
+
+    def _control(self, table: Columns, tallies: memoryview, row: int) -> None:
+        producer, last = table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row)
+        kind = control_kind(self._segment, self._view, self._decoder, table, row)
+        verdict = self.transactions.judge_marker(producer, last, kind)
+        if verdict.kept_entry is not None:
+            self._entries.append(verdict.kept_entry)
+        has_horizon = bool(table.at(C.ATTRIBUTES, row) & L.DELETE_HORIZON_BIT)
+        has_passed = has_horizon and table.at(C.BASE_TIMESTAMP, row) <= self._now_ms
+        if kind is None or (verdict.is_needless and has_passed):
+            self.markers_removed += kind is not None
+            if self._last_records.is_last_marker(producer, table.at(C.PRODUCER_EPOCH, row)):
+                self._new.empty(table, tallies, row)
+            else:
+                self._new.drop(table, tallies, row, row + 1)
+        elif verdict.is_needless and not has_horizon:
+            self.markers_kept += 1
+            self.markers_stamped += 1
+            self._stamp(table, tallies, row)
+        else:
+            self.markers_kept += 1
+            self._new.take(table, tallies, row, row + 1)
+
+    def _stamp(self, table: Columns, tallies: memoryview, row: int) -> None:
+        """Write a marker anew with a delete horizon; all of its records stay."""
+        capacity = table.capacity
+        for chunk in self._decoder.chunks(table, row, row + 1):
+            if chunk.problem is not None or not chunk.complete:
+                raise problem_of(self._segment, table, chunk.problem or outside(row))
+            records = chunk.records
+            self._flags[: records.count] = b"\1" * records.count
+            tallies[K.T_RECORDS * capacity + row] = tallies[K.T_KEPT * capacity + row] = records.count
+            tallies[K.T_TOMBSTONES * capacity + row] = 1
+            times = records.column(C.R_TIMESTAMP)
+            tallies[K.T_MAX_TIMESTAMP * capacity + row] = max(times)
+            tallies[K.T_FIRST_TIMESTAMP * capacity + row] = times[0]
+            self._new.emit(chunk, self._flags, table, tallies)
+
+
+def _tallies_of(table: Columns) -> memoryview:
+    return memoryview(array("q", bytes(8 * K.T_WIDTH * table.capacity)))

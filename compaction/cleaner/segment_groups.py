@@ -1,0 +1,37 @@
+"""Which neighbours become one segment (Kafka: Cleaner.groupSegmentsBySize; fact sheet §8.3)."""
+
+from collections.abc import Sequence
+
+from kseg.compaction.cleaner.options import CleanSettings
+from kseg.compaction.cleaner.segments import CleanerSegment
+from kseg.segment import layout as L
+
+
+def groups(
+    segments: Sequence[CleanerSegment], settings: CleanSettings, upper_offset: int
+) -> list[list[CleanerSegment]]:
+    """Neighbours whose logs, offset indexes and time indexes fit the settings together, and whose offsets fit one index.
+
+    How far a segment reaches is estimated by the base of the one behind it, for the last by `upper_offset`. One that
+    is empty reaches nowhere.
+    """
+    found: list[list[CleanerSegment]] = []
+    log_bytes = index_bytes = time_index_bytes = 0
+    for number, segment in enumerate(segments):
+        behind = segments[number + 1].base_offset if number + 1 < len(segments) else upper_offset
+        log_bytes += segment.size_bytes
+        index_bytes += segment.index_bytes
+        time_index_bytes += segment.time_index_bytes
+        fits = (
+            bool(found)
+            and log_bytes <= settings.segment_bytes
+            and max(index_bytes, time_index_bytes) <= settings.segment_index_bytes
+            and (not segment.size_bytes or behind - 1 - found[-1][0].base_offset <= L.INT32_MAX)
+        )
+        if fits:
+            found[-1].append(segment)
+        else:
+            found.append([segment])
+            log_bytes, index_bytes = segment.size_bytes, segment.index_bytes
+            time_index_bytes = segment.time_index_bytes
+    return found

@@ -1,0 +1,127 @@
+"""The batches of a segment, a table at a time, and what stands in control batches; damage ends the pass.
+
+A segment whose checksums were judged in this run is only walked over again.
+"""
+
+from array import array
+from collections.abc import Iterator
+
+from kseg.compaction.cleaner.segments import CleanerSegment
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel.batch_walk import FULL, walk
+from kseg.segment.scanning.damage_findings import damage_finding, undecodable
+from kseg.segment.scanning.decode import Decoder, Problem
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Damage, Scanner
+
+_LEAST_CONTROL_KEY = 4
+
+
+class DamagedSegment(Exception):
+    """A pass came to bytes that no cleaner may touch."""
+
+    def __init__(self, segment: CleanerSegment, findings: tuple[Finding, ...]) -> None:
+        super().__init__(segment.path)
+        self.segment = segment
+        self.findings = findings
+
+
+def tables(
+    segment: CleanerSegment, view: memoryview, position: int, found: list[Finding] | None = None
+) -> Iterator[Columns]:
+    """The batches from `position` on; a table is valid until the next.
+
+    found: takes the damage that is met, and the walk goes on behind it. Raises DamagedSegment when it is None.
+    """
+    if segment.is_whole:
+        yield from _walked(view, position)
+        return
+    is_whole = True
+    for block in Scanner(view, segment.base_offset, file=segment.file).blocks(position):
+        if isinstance(block, Damage):
+            is_whole = False
+            segment.is_damaged = True
+            finding = damage_finding(segment.path, block)
+            if found is None:
+                raise DamagedSegment(segment, (finding,))
+            found.append(finding)
+        else:
+            yield block
+    if is_whole and position == 0:
+        segment.is_whole = True
+
+
+def survey(segment: CleanerSegment) -> list[Finding]:
+    """All damage of a segment, in batches and in records; it is marked as damaged when there is any."""
+    found: list[Finding] = []
+    segment.is_whole = False
+    with segment.opened() as view:
+        decoder = Decoder(view)
+        for table in tables(segment, view, 0, found):
+            for chunk in decoder.chunks(table):
+                if chunk.problem is not None:
+                    found.append(undecodable(segment.path, table, chunk.problem))
+    segment.is_damaged = segment.is_damaged or bool(found)
+    return found
+
+
+def _walked(view: memoryview, position: int) -> Iterator[Columns]:
+    table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, 16 + len(view) // 128))
+    state = memoryview(array("q", [position, 0]))
+    reason = FULL
+    while reason == FULL:
+        reason = walk(view, len(view), table.cells, table.capacity, state)
+        table.count = state[1]
+        if table.count:
+            yield table
+
+
+def problem_of(segment: CleanerSegment, table: Columns, problem: Problem) -> DamagedSegment:
+    """The records of a batch cannot be decoded."""
+    return DamagedSegment(segment, (undecodable(segment.path, table, problem),))
+
+
+def outside(row: int) -> Problem:
+    """What is wrong with a legacy message whose fields leave it."""
+    return Problem(row, None, "a message is shorter than its key or value")
+
+
+def control_kind(
+    segment: CleanerSegment, view: memoryview, decoder: Decoder, table: Columns, row: int
+) -> int | None:
+    """The type that the first record of a control batch has in its key; None when there is no record.
+
+    Raises DamagedSegment when there is no telling (Kafka: ControlRecordType.parse throws).
+    """
+    if not table.at(C.COUNT, row):
+        return None
+    kind = None
+    if not table.at(C.ATTRIBUTES, row) & L.CODEC_MASK:
+        start = table.at(C.POSITION, row)
+        kind = _plain_kind(view, start + L.BATCH_HEADER, start + table.at(C.SIZE, row))
+    if kind is not None:
+        return kind
+    for chunk in decoder.chunks(table, row, row + 1):
+        if chunk.problem is not None:
+            raise problem_of(segment, table, chunk.problem)
+        if chunk.records.count and chunk.records.at(C.R_KEY_LENGTH, 0) >= _LEAST_CONTROL_KEY:
+            key = chunk.records.at(C.R_KEY_START, 0)
+            body = memoryview(chunk.body)
+            return int.from_bytes(body[key + 2 : key + 4], "big", signed=True)
+        break
+    raise problem_of(segment, table, Problem(row, None, "its first record has no type in its key"))
+
+
+def _plain_kind(view: memoryview, position: int, end: int) -> int | None:
+    """Of an uncompressed batch whose first record is as brokers write it; None for a closer look."""
+    packed = buffer_access.varint(view, position, end)
+    position += (packed & 15) + 1
+    while position < end and view[position] > 127:  # the timestamp delta
+        position += 1
+    position += 2  # and the offset delta, which is 0
+    if position + _LEAST_CONTROL_KEY >= end or view[position - 1] or view[position] != 2 * _LEAST_CONTROL_KEY:
+        return None
+    return view[position + 3] << 8 | view[position + 4]

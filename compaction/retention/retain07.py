@@ -1,0 +1,84 @@
+"""Retention of a Kafka 0.7 partition (0.7.2: LogManager.cleanupLogs, Log.markDeletedWhile; fact sheet §7.1).
+
+1. Two passes, time before size. Each begins at the oldest file and stops at the first that stays.
+       time    now − modification time > retention.ms; 0.7 has no timestamps
+       size    of all bytes above the limit at least this file's are still to go
+2. There is no high watermark, no log start offset and no policy. The last file may go too: then an empty one is
+   begun at the log end first. An empty last file is kept in its stead, with the time of now.
+
+0.7 deleted at once. Here files are marked with `.deleted` as later brokers do: one of 0.7 looks at names that end in
+`.kafka` and passes over the others.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from kseg.change.plan.steps import FileIdentity, Rename, Step, Write
+from kseg.compaction.retention.options import Limits, RetainOptions
+from kseg.compaction.retention.rules import Candidate, Decision, LogToRetain, Rule, excess_bytes, is_expired
+from kseg.segment import layout as L
+from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.segment.partition.names import Role, parse_file_name, segment_file_name
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AncientEvidence:
+    """names: of the `.kafka` files, oldest first, as the candidates of the standing."""
+
+    names: tuple[str, ...]
+    standing: LogToRetain
+
+
+def gather_ancient(
+    directory: str, inputs: tuple[FileIdentity, ...], options: RetainOptions
+) -> AncientEvidence:
+    """Raises UsageError for what 0.7 does not know, UnreadableInput for a directory without a log."""
+    if options.log_start_offset is not None or options.high_watermark is not None:
+        raise UsageError(
+            f"{directory} is a log of Kafka 0.7, which has no log start offset and no high watermark"
+        )
+    files = sorted(_numbered(inputs), key=lambda numbered: numbered[0])
+    if not files:
+        raise UnreadableInput(f"cannot read {directory}: no .kafka file in it")
+    candidates = tuple(
+        Candidate(number, file.size_bytes, file.mtime_ns // 1_000_000) for number, file in files
+    )
+    end = candidates[-1].base_offset + candidates[-1].size_bytes
+    standing = LogToRetain(candidates, candidates[0].base_offset, end, end, options.now_ms)
+    return AncientEvidence(tuple(file.name for _, file in files), standing)
+
+
+def _numbered(inputs: tuple[FileIdentity, ...]) -> Iterator[tuple[int, FileIdentity]]:
+    for file in inputs:
+        name = parse_file_name(file.name)
+        if name.role is Role.ANCIENT_LOG and name.is_live and name.base_offset is not None:
+            yield name.base_offset, file
+
+
+def decide_ancient(standing: LogToRetain, limits: Limits) -> Decision:
+    """What goes, by the plan above."""
+    candidates = standing.candidates
+    count = 0
+    while count < len(candidates) and is_expired(standing, limits, candidates[count]):
+        count += 1
+    rules = [Rule.TIME] * count
+    excess = excess_bytes(candidates[count:], limits)
+    while len(rules) < len(candidates) and excess >= candidates[len(rules)].size_bytes:
+        excess -= candidates[len(rules)].size_bytes
+        rules.append(Rule.SIZE)
+    if len(rules) == len(candidates) and not candidates[-1].size_bytes:
+        rules.pop()
+    first = standing.upper_bound(len(rules) - 1) if rules else standing.log_start_offset
+    return Decision(tuple(rules), bool(rules) and len(rules) == len(candidates), first)
+
+
+def ancient_steps(evidence: AncientEvidence, decision: Decision, reasons: Sequence[str]) -> tuple[Step, ...]:
+    """The new file first, then the marks from the oldest on."""
+    steps: list[Step] = []
+    if decision.rolls:
+        end = evidence.standing.log_end_offset
+        why = f"nothing else would be left, and the log goes on at {end}"
+        steps.append(Write(segment_file_name(end, L.ANCIENT_SUFFIX), (), why))
+    for name, reason in zip(evidence.names, reasons, strict=False):
+        steps.append(Rename(name, name + L.DELETED_SUFFIX, reason))
+    return tuple(steps)

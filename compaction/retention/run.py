@@ -1,0 +1,92 @@
+"""What a run of `retain` does around the partitions (`around`): it keeps log-start-offset-checkpoint in line.
+
+As a broker has it, a log has an entry only when it starts inside its first segment (LogManager.
+checkpointLogStartOffsets). Until this is written an entry may be too low, which a broker mends when it loads the log.
+
+Where attempts may be made again, the journals of purges stay until all is done: they tell what has gone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kseg.compaction.checkpoint_run import CheckpointRun, Entries, Values
+from kseg.compaction.retention import rows
+from kseg.compaction.retention.freeing import Choice, choose, refuse_unreached
+from kseg.compaction.retention.options import RetainOptions
+from kseg.compaction.retention.purge import drop_purge
+from kseg.compaction.retention.rows import COMMAND
+from kseg.compaction.retention.survey import survey
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.errors import KsegError
+from kseg.segment.partition.names import PartitionName, Role
+from kseg.segment.partition.targets import PartitionTarget, Target
+
+_CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")
+
+
+class RetainRun(CheckpointRun[RetainOptions]):
+    """One run of `retain` over many targets."""
+
+    command = COMMAND
+    role = Role.LOG_START_OFFSETS
+    why = "log start offsets as the logs are"
+
+    def __init__(self, options: RetainOptions) -> None:
+        super().__init__(options)
+        self.choice: Choice | None = None
+        self._purged: list[str] = []
+
+    def begin(self, targets: Sequence[Target]) -> None:
+        """Choose over all partitions, where bytes are to be freed."""
+        if self.options.free_bytes is None:
+            return
+        surveys = [survey(target, self.options) for target in targets if isinstance(target, PartitionTarget)]
+        self.choice = choose(surveys, self.options.free_bytes)
+        if self.options.apply:
+            refuse_unreached(self.choice)
+        self.options = replace(self.options, cuts=self.choice.cuts)
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        yield from super().through(events)
+        if self.choice is not None:
+            for row in rows.free_rows(self.choice, self.options):
+                self.is_due = self.is_due or not self.options.apply
+                yield Row(row)
+        for directory in self._purged:
+            try:
+                drop_purge(directory, self.options.run_id)
+            except KsegError as error:
+                yield Failure(directory, str(error), error.exit_status)
+
+    def note(self, event: Event) -> None:
+        super().note(event)
+        options = self.options
+        if (
+            options.apply
+            and options.shared is not None
+            and isinstance(event, Row)
+            and event.values.get("purged")
+        ):
+            self._purged.append(str(event.values["directory"]))
+
+    def is_left(self, result: Mapping[str, Any]) -> bool:
+        return any(result[name] for name in _CHANGES)
+
+    def is_concerned(self, result: Mapping[str, Any]) -> bool:
+        return result["first_base_offset"] is not None
+
+    def entry_of(self, result: Mapping[str, Any], name: PartitionName) -> tuple[bool, int | None]:
+        is_said = bool(result["log_start_moved"] or result["deleted"])
+        start, first = result["log_start_offset"], result["first_base_offset"]
+        return is_said, start if is_said and start > first else None
+
+    def row_of(self, log_dir: str, entries: Entries, done: Values) -> Values:
+        return {
+            "type": "result",
+            "command": COMMAND,
+            "log_dir": log_dir,
+            "directory": log_dir,
+            "log_start_offsets": {f"{topic}-{number}": at for (topic, number), at in entries.items()},
+            **done,
+        }

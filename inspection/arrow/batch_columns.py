@@ -1,0 +1,255 @@
+"""The columns of one Arrow batch while they fill: each knows how to take rows of a chunk and what array they make.
+
+Buffers are allocated for the most rows a batch may have and given to Arrow as they are; what stays unused is never
+touched, so it is no memory. A column whose values are the same for a whole file is an array that was made once, of
+which each batch takes a slice.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from struct import calcsize
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import arrow_gather as G
+from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.segment.scanning.decode import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOrigin:
+    """What all records of a file share. path: as it is shown, topic: as the directory names it."""
+
+    path: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows first … stop − 1 of a chunk's records; their batches are in `table`."""
+
+    chunk: "Chunk"
+    table: Columns
+    first: int
+    stop: int
+
+    @property
+    def records(self) -> tuple[memoryview, int, int, int]:
+        """As the kernel wants to be told of records."""
+        records = self.chunk.records
+        return records.cells, records.capacity, self.first, self.stop
+
+    @property
+    def both(self) -> tuple[memoryview, int, memoryview, int, int, int]:
+        """As the kernel wants to be told of batches and their records."""
+        return self.table.cells, self.table.capacity, *self.records
+
+
+# how a kernel fills a column: the rows, the view, and how many are there already
+Fill = Callable[[Rows, memoryview, int], int]
+Code = Literal["B", "i", "q"]
+
+
+class Column(ABC):
+    """One column of a batch. `capacity`: the most rows it will be asked to hold."""
+
+    @abstractmethod
+    def start(self, capacity: int, byte_room: int) -> None:
+        """Begin a new batch. byte_room: the most bytes of keys and values together."""
+
+    @abstractmethod
+    def take(self, rows: Rows, at: int) -> None:
+        """Append rows behind the `at` that are there."""
+
+    @abstractmethod
+    def array(self, count: int) -> pa.Array:
+        """The first `count` rows, which are all."""
+
+
+def room_for(size_bytes: int) -> tuple[pa.Buffer, memoryview]:
+    """New memory that Arrow can have later, and a view to fill it."""
+    buffer = pa.allocate_buffer(size_bytes)
+    return buffer, memoryview(buffer).cast("B")
+
+
+def zeros_for(size_bytes: int) -> tuple[pa.Buffer, memoryview]:
+    buffer, view = room_for(size_bytes)
+    view[:] = bytes(size_bytes)
+    return buffer, view
+
+
+class Same(Column):
+    """One value for all rows of a file."""
+
+    def __init__(self, kind: pa.DataType, value: object) -> None:
+        self._kind = kind
+        self._value = value
+        self._all = pa.array([], kind)
+
+    def start(self, capacity: int, byte_room: int) -> None:
+        pass
+
+    def take(self, rows: Rows, at: int) -> None:
+        pass
+
+    def array(self, count: int) -> pa.Array:
+        if count > len(self._all):
+            self._all = pa.repeat(pa.scalar(self._value, self._kind), count)
+        return self._all.slice(0, count)
+
+
+class Numbers(Column):
+    """Numbers of one width that a kernel lays side by side. fill: takes the rows, the view and where to go on."""
+
+    def __init__(self, kind: pa.DataType, code: Code, fill: Fill) -> None:
+        self._kind = kind
+        self._code: Code = code
+        self._fill = fill
+        self._width = calcsize(code)
+
+    def start(self, capacity: int, byte_room: int) -> None:
+        self._buffer, view = room_for(self._width * capacity)
+        self._view = view.cast(self._code)
+
+    def take(self, rows: Rows, at: int) -> None:
+        self._fill(rows, self._view, at)
+
+    def array(self, count: int) -> pa.Array:
+        return pa.Array.from_buffers(self._kind, count, [None, self._buffer.slice(0, self._width * count)], 0)
+
+
+class Flags(Column):
+    """Truth values, a bit each."""
+
+    def __init__(self, fill: Fill) -> None:
+        self._fill = fill
+
+    def start(self, capacity: int, byte_room: int) -> None:
+        self._buffer, self._view = zeros_for((capacity + 7) // 8)
+
+    def take(self, rows: Rows, at: int) -> None:
+        self._fill(rows, self._view, at)
+
+    def array(self, count: int) -> pa.Array:
+        return pa.Array.from_buffers(pa.bool_(), count, [None, self._buffer], 0)
+
+
+class Codecs(Column):
+    """The names of codecs. Most batches know one of them only."""
+
+    def __init__(self) -> None:
+        self._numbers = Numbers(pa.uint8(), "B", lambda rows, out, at: G.spread_codecs(*rows.both, out, at))
+        self._names = pa.array([L.codec_name(codec) for codec in range(L.CODEC_MASK + 1)])
+        self._same = [Same(pa.string(), name) for name in self._names.to_pylist()]
+
+    def start(self, capacity: int, byte_room: int) -> None:
+        self._numbers.start(capacity, byte_room)
+
+    def take(self, rows: Rows, at: int) -> None:
+        self._numbers.take(rows, at)
+
+    def array(self, count: int) -> pa.Array:
+        numbers = self._numbers.array(count)
+        codes = numbers.buffers()[1].to_pybytes() if count else b""
+        if codes and codes.count(codes[0]) == count:
+            return self._same[codes[0]].array(count)
+        return pa.DictionaryArray.from_arrays(numbers, self._names).dictionary_decode()
+
+
+class Bytes(Column):
+    """Keys or values. field: the column of the table of records that says where they begin."""
+
+    def __init__(self, field: int) -> None:
+        self._field = field
+
+    def start(self, capacity: int, byte_room: int) -> None:
+        self._filled = 0
+        self._data, self._view = room_for(byte_room)
+        self._flags, self._flag_view = zeros_for((capacity + 7) // 8)
+        self._ends, ends = room_for(4 * (capacity + 1))
+        self._end_view = ends.cast("i")
+        self._end_view[0] = 0
+
+    def take(self, rows: Rows, at: int) -> None:
+        self._filled = G.gather_bytes(
+            rows.chunk.body,
+            *rows.records,
+            self._field,
+            self._view,
+            self._filled,
+            self._end_view,
+            self._flag_view,
+            at,
+        )
+
+    def array(self, count: int) -> pa.Array:
+        buffers = [self._flags, self._ends.slice(0, 4 * (count + 1)), self._data.slice(0, self._filled)]
+        return pa.Array.from_buffers(pa.binary(), count, buffers)
+
+
+# --- how the kernel fills them
+
+
+def of_records(field: int, kind: pa.DataType) -> Numbers:
+    """A number of each record."""
+    is_long = kind == pa.int64()
+    gather = G.gather_longs if is_long else G.gather_ints
+    return Numbers(kind, "q" if is_long else "i", lambda rows, out, at: gather(*rows.records, field, out, at))
+
+
+def of_batches(field: int, kind: pa.DataType) -> Numbers:
+    """A number that all records of a batch share."""
+    is_long = kind == pa.int64()
+    spread = G.spread_longs if is_long else G.spread_ints
+    return Numbers(kind, "q" if is_long else "i", lambda rows, out, at: spread(*rows.both, field, out, at))
+
+
+def times(kind: pa.DataType) -> Numbers:
+    return Numbers(kind, "q", lambda rows, out, at: G.gather_times(*rows.records, out, at))
+
+
+def time_types() -> Numbers:
+    return Numbers(pa.int32(), "i", lambda rows, out, at: G.spread_time_types(*rows.both, out, at))
+
+
+def checksums() -> Numbers:
+    return Numbers(pa.int64(), "q", lambda rows, out, at: G.spread_checksums(*rows.both, out, at))
+
+
+def attribute(bit: int) -> Flags:
+    return Flags(lambda rows, out, at: G.spread_flags(*rows.both, bit, out, at))
+
+
+def validity() -> Flags:
+    return Flags(lambda rows, out, at: G.spread_validity(*rows.both, out, at))
+
+
+def shown(text: str) -> str:
+    """A path or name as text that can be written as UTF-8, whatever bytes the file system had for it."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def meta_column(name: str, origin: BatchOrigin) -> Column:
+    """The member `name` of `_meta`."""
+    makers: dict[str, Callable[[], Column]] = {
+        "file": lambda: Same(pa.string(), shown(origin.path)),
+        "position": lambda: of_batches(C.POSITION, pa.int64()),
+        "base_offset": lambda: of_batches(C.BASE_OFFSET, pa.int64()),
+        "leader_epoch": lambda: of_batches(C.LEADER_EPOCH, pa.int32()),
+        "producer_id": lambda: of_batches(C.PRODUCER_ID, pa.int64()),
+        "producer_epoch": lambda: of_batches(C.PRODUCER_EPOCH, pa.int32()),
+        "sequence": lambda: of_records(C.R_SEQUENCE, pa.int32()),
+        "transactional": lambda: attribute(L.TRANSACTIONAL_BIT),
+        "control": lambda: attribute(L.CONTROL_BIT),
+        "codec": Codecs,
+        "crc": checksums,
+        "valid": validity,
+    }
+    return makers[name]()

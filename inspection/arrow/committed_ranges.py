@@ -1,0 +1,175 @@
+"""Which batches a reader of committed data is not given, and whether log and transaction indexes agree on it.
+
+From the log (`from_log`): the batch headers of all segments are replayed (`dump.committed`). An index entry counts only
+where the log has nothing to say: its marker lies in bytes that are no valid batch, or was compacted away. Without it the
+next marker of that producer would decide over two transactions.
+
+From the indexes (`from_indexes`): they and the newest snapshot are believed, as a broker believes them. Who reads the log
+anyway then meets the markers, and tells where they disagree (`MarkerCheck`): the rows are those that a broker would
+give, and the log would give others.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from kseg.inspection.arrow.log_ranges import Aborted, LogPiece
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.layout import INT64_MAX
+from kseg.segment.partition.bounds import Bounds
+from kseg.segment.partition.committed import undecided
+from kseg.segment.partition.derived_state import aborted_transactions, last_stable_offset
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.scanning.decode import Decoder
+from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.state.replay import marker_of
+
+
+def from_log(log: PartitionLog) -> tuple[list[Aborted], int]:
+    """The aborted transactions, and the offset from which on nothing is decided."""
+    replayed, first_open = undecided(log.segments[0].path)
+    stable_offset = INT64_MAX if first_open is None else first_open
+    known = {(each.producer_id, each.last_offset) for each in replayed}
+    unseen = [
+        each
+        for each in _entries(log)
+        if (each.producer_id, each.last_offset) not in known and not _holds(log, each.last_offset)
+    ]
+    if any(each.first_offset <= stable_offset <= each.last_offset for each in unseen):
+        stable_offset = last_stable_offset(log)  # what was open was decided by a marker that is lost
+    return _aborted([*replayed, *unseen]), stable_offset
+
+
+def from_indexes(log: PartitionLog, bounds: Bounds) -> tuple[list[Aborted], int]:
+    """The same. Raises UnreadableInput."""
+    stable_offset = last_stable_offset(log)
+    return _aborted(
+        aborted_transactions(log, bounds.from_offset, min(bounds.to_offset, stable_offset))
+    ), stable_offset
+
+
+def _aborted(found: Sequence[AbortedTxn]) -> list[Aborted]:
+    return [Aborted(each.producer_id, each.first_offset, each.last_offset) for each in found]
+
+
+def _entries(log: PartitionLog) -> Sequence[AbortedTxn]:
+    try:
+        return aborted_transactions(log, 0, INT64_MAX)
+    except (UnreadableInput, FormatError):
+        return ()  # the log does without
+
+
+def _holds(log: PartitionLog, offset: int) -> bool:
+    """Whether a valid batch of the log has that offset."""
+    at = log.floor_index(offset)
+    if at < 0:
+        return False
+    segment = log.segments[at]
+
+    def reaching(table: Columns) -> Iterator[int]:
+        ends = table.column(C.LAST_OFFSET)
+        return (row for row in range(table.count) if ends[row] >= offset)
+
+    batch = next(segment.walk.find(segment.start_for(offset), reaching), None)
+    return batch is not None and batch.base_offset <= offset
+
+
+class MarkerCheck:
+    """Compares what the transaction indexes say of a piece with the markers in it, table by table.
+
+    It knows only of its own piece, and of a transaction that began before it asks the log as a whole.
+    """
+
+    def __init__(self, piece: LogPiece, view: memoryview) -> None:
+        self._piece = piece
+        self._decoder = Decoder(view, capacity=16)
+        self._by_marker = {(each.producer_id, each.marker_offset): each for each in piece.aborted}
+        self._markers = sorted({each.marker_offset for each in piece.aborted})
+        self._open: dict[int, int] = {}  # of a producer: the first offset since its last marker
+        self._replayed: set[tuple[int, int]] | None = None
+
+    def table(self, table: Columns) -> Iterator[Finding]:
+        """What is wrong with the index, as far as the batches of a table tell."""
+        magics, attributes = table.column(C.MAGIC), table.column(C.ATTRIBUTES)
+        ended: set[tuple[int, int]] = set()
+        for row in range(table.count):
+            if attributes[row] & L.TRANSACTIONAL_BIT and magics[row] >= L.MAGIC_V2:
+                producer_id, offset = table.at(C.PRODUCER_ID, row), table.at(C.BASE_OFFSET, row)
+                if not attributes[row] & L.CONTROL_BIT:
+                    self._open.setdefault(producer_id, offset)
+                    continue
+                yield from self._marker(table, row, producer_id, offset, ended)
+        if table.count:
+            yield from self._elsewhere(table, ended)
+
+    def _marker(
+        self, table: Columns, row: int, producer_id: int, offset: int, ended: set[tuple[int, int]]
+    ) -> Iterator[Finding]:
+        first = self._open.pop(producer_id, None)
+        marker = marker_of(self._decoder, table, row)
+        bounds = self._piece.bounds
+        if marker is None:
+            return
+        ended.add((producer_id, offset))
+        if not bounds.from_offset <= offset < bounds.to_offset:
+            return
+        entry = self._by_marker.get((producer_id, offset))
+        if not marker.is_abort:
+            if entry is not None:
+                yield self._wrong(entry, f"it was committed at offset {offset}")
+            return
+        if entry is None:
+            if first is not None or self._is_of_a_transaction(producer_id, offset):
+                yield self._missing(producer_id, offset, first)
+        elif first is not None and first < entry.first_offset:
+            yield self._wrong(entry, f"the log has it begin at offset {first}")
+
+    def _is_of_a_transaction(self, producer_id: int, offset: int) -> bool:
+        """Whether an abort marker without an entry ends one whose batches lie before the piece: without any there is none."""
+        if self._replayed is None:
+            replayed, _ = undecided(self._piece.path)
+            self._replayed = {(each.producer_id, each.last_offset) for each in replayed}
+        return (producer_id, offset) in self._replayed
+
+    def _elsewhere(self, table: Columns, ended: set[tuple[int, int]]) -> Iterator[Finding]:
+        """Entries that end where something else lies."""
+        bases, ends = table.column(C.BASE_OFFSET), table.column(C.LAST_OFFSET)
+        low = bisect_left(self._markers, bases[0])
+        for offset in self._markers[low : bisect_left(self._markers, ends[-1] + 1)]:
+            row = bisect_left(ends, offset)
+            if row == table.count or bases[row] > offset:
+                continue  # the cleaner removes markers
+            for entry in self._piece.aborted:
+                if entry.marker_offset == offset and (entry.producer_id, offset) not in ended:
+                    yield self._wrong(entry, f"no transaction of this producer ends at offset {offset}")
+
+    def _wrong(self, entry: Aborted, why: str) -> Finding:
+        message = (
+            f"the transaction index says that producer {entry.producer_id} aborted offsets {entry.first_offset} to "
+            f"{entry.marker_offset}, but {why}; transactions=log asks the log"
+        )
+        return Finding(
+            "txn-index-wrong-entry",
+            self._piece.path,
+            message,
+            first_offset=entry.first_offset,
+            last_offset=entry.marker_offset,
+            numbers={"producer_id": entry.producer_id},
+        )
+
+    def _missing(self, producer_id: int, offset: int, first: int | None) -> Finding:
+        message = (
+            f"the transaction of producer {producer_id} that was aborted at offset {offset} is not in the transaction "
+            "index; transactions=log asks the log"
+        )
+        return Finding(
+            "txn-index-missing-entry",
+            self._piece.path,
+            message,
+            first_offset=first,
+            last_offset=offset,
+            numbers={"producer_id": producer_id},
+        )

@@ -1,0 +1,91 @@
+"""Headers as a column: a list of (name, value) for each record, null where a record has none.
+
+Names are text for Arrow, and bytes for Kafka's format. What is no UTF-8 is read as Java's decoder reads it, with a
+sign in place of what it cannot tell; such names are rare enough to be mended one by one.
+"""
+
+from array import array
+
+import pyarrow as pa
+
+from kseg.inspection.arrow.arrow_schema import HEADERS_TYPE
+from kseg.inspection.arrow.batch_columns import Column, Rows, room_for, zeros_for
+from kseg.segment import header_tables as C
+from kseg.segment.kernel import arrow_gather as G
+from kseg.segment.layout import INT64_MAX
+
+
+class Headers(Column):
+    """The headers of the rows of a batch, an array for each chunk that they came from."""
+
+    def __init__(self) -> None:
+        self._sums = memoryview(array("q", [0, 0, 0]))
+        self._measured = 0, 0  # the rows that they are of
+
+    def start(self, capacity: int, byte_room: int) -> None:
+        self._parts: list[pa.Array] = []
+        self._left_bytes = byte_room
+
+    def within(self, rows: Rows) -> int:
+        """The end of those of the rows whose headers still have room. They are taken next, as far as others fit."""
+        return self._measure(rows, self._left_bytes)
+
+    def take(self, rows: Rows, at: int) -> None:
+        body = rows.chunk.body
+        if self._measured != (rows.first, rows.stop):
+            self._measure(rows, INT64_MAX)
+        count, name_bytes, value_bytes = self._sums
+        self._left_bytes -= name_bytes + value_bytes
+        if not count:
+            self._parts.append(pa.nulls(rows.stop - rows.first, HEADERS_TYPE))
+            return
+        ends, end_view = room_for(4 * (rows.stop - rows.first + 1))
+        names, name_view = room_for(name_bytes)
+        name_ends, name_end_view = room_for(4 * (count + 1))
+        values, value_view = room_for(value_bytes)
+        value_ends, value_end_view = room_for(4 * (count + 1))
+        value_flags, value_flag_view = zeros_for((count + 7) // 8)
+        G.gather_headers(
+            body,
+            *rows.records,
+            end_view.cast("i"),
+            name_view,
+            name_end_view.cast("i"),
+            value_view,
+            value_end_view.cast("i"),
+            value_flag_view,
+        )
+        members = [
+            _as_text(pa.Array.from_buffers(pa.binary(), count, [None, name_ends, names], 0)),
+            pa.Array.from_buffers(pa.binary(), count, [value_flags, value_ends, values]),
+        ]
+        pairs = pa.StructArray.from_arrays(members, fields=list(HEADERS_TYPE.value_type))
+        self._parts.append(
+            pa.Array.from_buffers(
+                HEADERS_TYPE, rows.stop - rows.first, [_present(rows), ends], children=[pairs]
+            )
+        )
+
+    def _measure(self, rows: Rows, most_bytes: int) -> int:
+        stop = G.measure_headers(rows.chunk.body, *rows.records, most_bytes, self._sums)
+        self._measured = rows.first, stop
+        return stop
+
+    def array(self, count: int) -> pa.Array:
+        if len(self._parts) == 1:
+            return self._parts[0]
+        return pa.concat_arrays(self._parts) if self._parts else pa.array([], HEADERS_TYPE)
+
+
+def _present(rows: Rows) -> pa.Buffer:
+    counts = rows.chunk.records.column(C.R_HEADER_COUNT)[rows.first : rows.stop]
+    return pa.array([count > 0 for count in counts], pa.bool_()).buffers()[1]
+
+
+def _as_text(names: pa.Array) -> pa.Array:
+    text = names.view(pa.string())
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
+    return text

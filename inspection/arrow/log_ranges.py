@@ -1,0 +1,58 @@
+"""What is read of a log at a time, and by which bounds: plain values that travel to whoever reads.
+
+A piece is a stretch of one file between two batch boundaries. Bounds are those of offsets and timestamps of records;
+which batches a reader of committed data leaves out comes with the piece, because one segment alone cannot tell.
+"""
+
+from dataclasses import field
+
+from kseg.segment.partition.bounds import Bounds
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """An aborted transaction: first_offset … marker_offset of one producer."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """A stretch of a `.log`, or a whole `.kafka` file. path: as shown. base_offset: from its name. start, stop: batch
+    boundaries in bytes, stop None for the end of the file. size_bytes: from one to the other when it was planned.
+    aborted: those that may overlap it. asks_markers: they come from transaction indexes, and are compared with the log."""
+
+    path: str
+    topic: str
+    partition: int
+    base_offset: int
+    bounds: Bounds = field(default_factory=Bounds)
+    start: int = 0
+    stop: int | None = None
+    size_bytes: int = 0
+    aborted: tuple[Aborted, ...] = ()
+    is_ancient: bool = False
+    asks_markers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedRanges:
+    """What somebody has found of a piece who looked at it before. misplaced: positions of batches whose offsets are not
+    theirs: their records are read as invalid ones. spans: of bytes that were found valid (`scanning.trust`)."""
+
+    misplaced: frozenset[int] = frozenset()
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What is wanted of a piece besides its bounds. include_control: also control records. include_invalid: also the
+    records of batches (and messages) whose checksum is wrong. records_per_batch, bytes_per_batch: of an Arrow batch."""
+
+    include_control: bool = False
+    include_invalid: bool = False
+    records_per_batch: int = 32768
+    bytes_per_batch: int = 8 * 1024 * 1024

@@ -1,0 +1,292 @@
+"""From a partition and bounds to the pieces of files that must be read, and to nothing else.
+
+1. By name: a segment whose successor begins at or below the lowest offset, or that begins at or above the highest, is
+   left out. No file is opened for that.
+2. By time: a segment is left out when the last entry of its time index, which covers all of it, lies below the least
+   timestamp. Of that file its last 12 bytes are read. An index that does not cover its segment, or is not sound, decides
+   nothing; the last segment is always read, because a broker completes its index only when it rolls.
+3. In the first and the last segment the offset index leads to the first and the last batch. An entry is believed only
+   when a sound batch begins there that fits it.
+4. What is larger than a part is cut where index entries lead to sound batches, about a part from each other; without
+   an index, where headers do that are followed one by one.
+5. For readers of committed data the batch headers of all segments are replayed; or the transaction indexes and the
+   newest snapshot are believed, as a broker believes them (`transactions`).
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kseg.inspection.arrow.committed_ranges import from_indexes, from_log
+from kseg.inspection.arrow.log_ranges import Aborted, LogPiece
+from kseg.inspection.lookup.by_time import last_claim
+from kseg.segment import header_tables as C
+from kseg.segment.errors import cannot_read
+from kseg.segment.header_tables import Columns
+from kseg.segment.kafka07.log07 import AncientLog
+from kseg.segment.layout import INT64_MAX, MAGIC_V2
+from kseg.segment.partition.bounds import INT64_MIN, Bounds
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.scanning.scan import Damage
+from kseg.segment.values import dataclass
+
+SMALLEST_PART_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """read_committed: leave out what a reader of committed data is not given. trust_transactions: believe the
+    transaction indexes and snapshots. asks_markers: tell where those and the log disagree. use_indexes: ask offset and time
+    indexes."""
+
+    read_committed: bool = False
+    trust_transactions: bool = False
+    asks_markers: bool = True
+    use_indexes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRead:
+    """What is read of one segment, uncut. segment: None for a file of Kafka 0.7, which is not cut."""
+
+    segment: LogSegment | None
+    piece: LogPiece
+
+    def cut(self, part_bytes: int, use_indexes: bool = True) -> list[LogPiece]:
+        """Pieces of about `part_bytes`. Raises UnreadableInput."""
+        return _cut(self.segment, self.piece, part_bytes, use_indexes) if self.segment else [self.piece]
+
+    def cut_by_offsets(self, most: int) -> list[LogPiece]:
+        """Pieces of at most `most` offsets; one that was compacted away counts, as in Spark's own source."""
+        return list(_cut_by_offsets(self.segment, self.piece, most)) if self.segment else [self.piece]
+
+
+def stretches_of(
+    log: PartitionLog, topic: str, partition: int, bounds: Bounds, wish: Wish
+) -> list[SegmentRead]:
+    """What must be read of a log for what is within `bounds`, in order. Raises UnreadableInput."""
+    if bounds.is_empty:
+        return []
+    if log.is_ancient:
+        return [SegmentRead(None, piece) for piece in _ancient_pieces(log, topic, partition, bounds)]
+    aborted: Sequence[Aborted] = ()
+    if wish.read_committed:
+        aborted, stable_offset = _transactions(log, bounds, wish)
+        bounds = replace(bounds, to_offset=min(bounds.to_offset, stable_offset))
+    stretches: list[SegmentRead] = []
+    for segment in _within(log, bounds, wish):
+        whole = LogPiece(
+            segment.path,
+            topic,
+            partition,
+            segment.base_offset,
+            bounds,
+            asks_markers=wish.read_committed and wish.trust_transactions and wish.asks_markers,
+        )
+        for piece in _trimmed(segment, whole, wish.use_indexes):
+            stretches.append(SegmentRead(segment, _with_aborted(piece, segment, aborted)))
+        segment.close()
+    return stretches
+
+
+def _ancient_pieces(log: PartitionLog, topic: str, partition: int, bounds: Bounds) -> list[LogPiece]:
+    with AncientLog(PartitionTarget(log.directory)) as ancient:
+        return [
+            LogPiece(
+                file.path,
+                topic,
+                partition,
+                file.base_offset,
+                bounds,
+                size_bytes=file.size_bytes,
+                is_ancient=True,
+            )
+            for file in ancient.files
+            if file.end_offset > bounds.from_offset and file.base_offset < bounds.to_offset
+        ]
+
+
+# --- which segments
+
+
+def _within(log: PartitionLog, bounds: Bounds, wish: Wish) -> Iterator[LogSegment]:
+    greatest_ms = INT64_MIN
+    for segment in log.segments[max(0, log.floor_index(bounds.from_offset)) :]:
+        if segment.base_offset >= bounds.to_offset:
+            return
+        following = segment.next_base_offset
+        if following is not None and bounds.from_ms > INT64_MIN and wish.use_indexes:
+            claim = last_claim(log, segment)
+            covers = claim is not None and claim.offset == following - 1
+            if claim is not None and covers and greatest_ms <= claim.timestamp_ms < bounds.from_ms:
+                greatest_ms = claim.timestamp_ms
+                continue
+        yield segment
+
+
+# --- which bytes of a segment
+
+
+def _trimmed(segment: LogSegment, whole: LogPiece, use_indexes: bool) -> Iterator[LogPiece]:
+    """The stretch that holds what is within the bounds; nothing of an empty file."""
+    bounds = whole.bounds
+    size_bytes = _size_of(segment)
+    if not size_bytes:
+        return
+    start, stop = 0, None
+    if use_indexes and size_bytes > SMALLEST_PART_BYTES:
+        following = segment.next_base_offset
+        if bounds.from_offset > segment.base_offset:
+            start = segment.start_for(bounds.from_offset)
+        if bounds.to_offset < INT64_MAX and (following is None or following > bounds.to_offset):
+            stop = _stop_for(segment, bounds.to_offset, start)
+    end = size_bytes if stop is None else stop
+    yield replace(whole, start=start, stop=stop, size_bytes=end - start)
+
+
+def _stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
+    """Where the second sound batch begins that holds only offsets from `offset` on, right behind the first; None when
+    that is not known. A base offset stands outside the checksum: one batch alone may seem to lie behind."""
+    if segment.offset_index is None:
+        return None
+
+    def behind(table: Columns) -> Iterator[int]:
+        bases, magics = table.column(C.BASE_OFFSET), table.column(C.MAGIC)
+        return (row for row in range(table.count) if bases[row] >= offset and magics[row] >= MAGIC_V2)
+
+    end = -1
+    for batch in segment.walk.find(max(start, segment.start_for(offset)), behind):
+        if batch.position == end:
+            return batch.position
+        end = batch.end_position
+    return None
+
+
+def _cut(segment: LogSegment, whole: LogPiece, part_bytes: int, use_indexes: bool) -> list[LogPiece]:
+    part_bytes = max(SMALLEST_PART_BYTES, part_bytes)
+    end = whole.start + whole.size_bytes
+    edges = [whole.start]
+    if whole.size_bytes >= 2 * part_bytes:
+        edges += _boundaries(segment, whole.start, end, part_bytes, use_indexes)
+        segment.close()
+    pieces = []
+    for edge, following in zip(edges, [*edges[1:], None], strict=True):
+        stop = whole.stop if following is None else following
+        size_bytes = (end if following is None else following) - edge
+        pieces.append(replace(whole, start=edge, stop=stop, size_bytes=size_bytes))
+    return pieces
+
+
+def _cut_by_offsets(segment: LogSegment, whole: LogPiece, most: int) -> Iterator[LogPiece]:
+    last = segment.next_base_offset
+    if last is None:
+        tail = segment.walk.last(segment.start_for(INT64_MAX))
+        last = segment.base_offset if tail is None else tail.last_offset + 1
+    low = max(segment.base_offset, whole.bounds.from_offset)
+    high = min(last, whole.bounds.to_offset)
+    end = whole.start + whole.size_bytes
+    # more offsets than bytes: a log has few of them then, and a number in a name or a header must not make pieces
+    is_sparse = high - low > whole.size_bytes
+    while low < high:
+        following = min(low + most, high)
+        is_last = following == high
+        start = max(whole.start, segment.start_for(low) if low > segment.base_offset else 0)
+        stop = whole.stop if is_last else _stop_for(segment, following, start)
+        bounds = replace(
+            whole.bounds, from_offset=low, to_offset=whole.bounds.to_offset if is_last else following
+        )
+        size_bytes = (end if stop is None else stop) - start
+        yield replace(whole, bounds=bounds, start=start, stop=stop, size_bytes=size_bytes)
+        low = following
+        if is_sparse and not is_last:
+            low += _gap_behind(segment, low, high - 1) // most * most
+    segment.close()
+
+
+def _gap_behind(segment: LogSegment, offset: int, last: int) -> int:
+    """How many offsets from `offset` on no batch reaches into; `last` is no longer among them."""
+
+    def reaching(table: Columns) -> Iterator[int]:
+        ends = table.column(C.LAST_OFFSET)
+        return (row for row in range(table.count) if ends[row] >= offset)
+
+    batch = next(segment.walk.find(segment.start_for(offset), reaching), None)
+    if (
+        batch is not None and batch.magic < MAGIC_V2
+    ):  # the first offset of a compressed set is not in its header
+        return 0
+    return max(0, (last if batch is None else min(last, batch.base_offset)) - offset)
+
+
+def _size_of(segment: LogSegment) -> int:
+    try:
+        return os.stat(segment.path).st_size
+    except OSError as error:
+        raise cannot_read(segment.path, error) from error
+
+
+def _boundaries(
+    segment: LogSegment, start: int, end: int, part_bytes: int, use_indexes: bool
+) -> Iterator[int]:
+    """Positions of sound batches between `start` and `end`, at least a part from there and from each other."""
+    if use_indexes and segment.offset_index is not None and len(segment.offset_index) > 1:
+        yield from _indexed_boundaries(segment, start, end, part_bytes)
+    else:
+        yield from _walked_boundaries(segment, start, end, part_bytes)
+
+
+def _indexed_boundaries(segment: LogSegment, start: int, end: int, part_bytes: int) -> Iterator[int]:
+    index = segment.offset_index
+    assert index is not None
+    slot, last = 0, start
+    while last + 2 * part_bytes <= end:
+        # entries are sorted by position, or lead to no sound batch
+        slot = index.slot_at(last + part_bytes, slot)
+        if slot == len(index):
+            return
+        entry = index.entry(slot)
+        slot += 1
+        if not last < entry.position < end:
+            return
+        batch = segment.walk.sound_batch_at(entry.position)
+        if batch is not None and batch.base_offset <= entry.offset <= batch.last_offset:
+            last = entry.position
+            yield last
+
+
+def _walked_boundaries(segment: LogSegment, start: int, end: int, part_bytes: int) -> Iterator[int]:
+    last = start
+    for block in segment.walk.blocks(start):
+        if isinstance(block, Damage):
+            continue
+        for position in block.column(C.POSITION):
+            if position - last >= part_bytes and end - position >= part_bytes:
+                if segment.walk.sound_batch_at(position) is None:
+                    continue
+                last = position
+                yield last
+            if position >= end:
+                return
+
+
+# --- transactions
+
+
+def _transactions(log: PartitionLog, bounds: Bounds, wish: Wish) -> tuple[Sequence[Aborted], int]:
+    """The aborted transactions, and the offset from which on nothing is decided."""
+    if not log.segments:
+        return [], INT64_MAX
+    return from_indexes(log, bounds) if wish.trust_transactions else from_log(log)
+
+
+def _with_aborted(piece: LogPiece, segment: LogSegment, aborted: Sequence[Aborted]) -> LogPiece:
+    """The piece with the transactions that reach into its segment."""
+    low = max(segment.base_offset, piece.bounds.from_offset)
+    high = INT64_MAX if segment.next_base_offset is None else segment.next_base_offset
+    high = min(high, piece.bounds.to_offset)
+    touching = tuple(
+        each for each in aborted if each.marker_offset >= low and each.first_offset < max(high, low + 1)
+    )
+    return replace(piece, aborted=touching)

@@ -1,0 +1,127 @@
+"""The messages of a Kafka 0.7 file as Arrow batches: a value, and the offset of the entry that holds it.
+
+A 0.7 message has no key, no time and no offset of its own: an offset is a byte. All messages of a compressed set have
+that of their entry, and their timestamps are −1 of no type, as those of magic 0. Made value by value: nobody has
+0.7 logs of a size that matters.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from kseg.inspection.arrow.arrow_schema import META
+from kseg.inspection.arrow.batch_columns import shown
+from kseg.inspection.arrow.log_ranges import LogPiece, Reading
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError
+from kseg.segment.files import MappedFile
+from kseg.segment.findings import Finding
+from kseg.segment.kafka07.messages07 import AncientDamage, AncientEntry, AncientMessage, messages, walk
+
+Line = tuple[AncientEntry, AncientMessage]
+
+
+def read_ancient(piece: LogPiece, reading: Reading, schema: pa.Schema) -> Iterator[pa.RecordBatch | Finding]:
+    """As `records.read_piece`, of a whole `.kafka` file. Raises UnreadableInput."""
+    bounds = piece.bounds
+    if not bounds.from_ms <= L.NO_TIMESTAMP < bounds.to_ms:
+        return
+    lines: list[Line] = []
+    size_bytes = 0
+    with MappedFile(piece.path) as file:
+        for item in _items(piece, file.view):
+            if isinstance(item, Finding):
+                yield from _batches(piece, schema, lines)
+                lines, size_bytes = [], 0
+                yield item
+                continue
+            entry, message = item
+            if not reading.include_invalid and not (entry.crc_valid and message.crc_valid):
+                continue
+            full = size_bytes + len(message.payload) > reading.bytes_per_batch
+            if lines and (full or len(lines) >= reading.records_per_batch):
+                yield from _batches(piece, schema, lines)
+                lines, size_bytes = [], 0
+            lines.append(item)
+            size_bytes += len(message.payload)
+        yield from _batches(piece, schema, lines)
+
+
+def _items(piece: LogPiece, view: memoryview) -> Iterator[Line | Finding]:
+    bounds = piece.bounds
+    for item in walk(view):
+        first = piece.base_offset + item.position
+        if isinstance(item, AncientDamage):
+            if first < bounds.to_offset and first + item.length > bounds.from_offset:
+                words = f"{item.length} bytes at position {item.position} are no message"
+                yield _finding(item.kind, piece, words, item.position, item.length)
+        elif bounds.from_offset <= first < bounds.to_offset:
+            yield from _messages(piece, view, item)
+
+
+def _messages(piece: LogPiece, view: memoryview, entry: AncientEntry) -> Iterator[Line | Finding]:
+    where = f"at position {entry.position}"
+    if not entry.crc_valid:
+        words = f"the message of {entry.size_bytes} bytes {where} does not match its checksum"
+        yield _finding("bad-crc", piece, words, entry.position, entry.size_bytes)
+    try:
+        for message in messages(view, entry, piece.base_offset):
+            if entry.crc_valid and not message.crc_valid:
+                words = f"a message in the compressed set {where} does not match its checksum"
+                yield _finding("bad-crc", piece, words, entry.position, entry.size_bytes)
+            yield entry, message
+    except FormatError as error:
+        words = f"the message set {where} cannot be decoded: {error}"
+        yield _finding("undecodable-batch", piece, words, entry.position, entry.size_bytes)
+
+
+def _finding(kind: str, piece: LogPiece, words: str, position: int, length: int) -> Finding:
+    first = piece.base_offset + position
+    return Finding(kind, piece.path, words, position, length, first, first + length - 1)
+
+
+def _batches(piece: LogPiece, schema: pa.Schema, lines: list[Line]) -> Iterator[pa.RecordBatch]:
+    if lines:
+        columns = [_array(field, piece, lines) for field in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _array(field: pa.Field, piece: LogPiece, lines: list[Line]) -> pa.Array:
+    if field.name == META:
+        members = list(field.type)
+        arrays = [
+            pa.array([_meta(piece, entry, message)[member.name] for entry, message in lines], member.type)
+            for member in members
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=members)
+    if field.name == "timestamp":
+        return pa.array([1000 * L.NO_TIMESTAMP] * len(lines), pa.int64()).cast(field.type)
+    same: dict[str, object] = {
+        "key": None,
+        "topic": shown(piece.topic),
+        "partition": piece.partition,
+        "timestampType": -1,
+        "headers": None,
+    }
+    if field.name == "value":
+        return pa.array([bytes(message.payload) for _, message in lines], field.type)
+    if field.name == "offset":
+        return pa.array([message.offset for _, message in lines], field.type)
+    return pa.array([same[field.name]] * len(lines), field.type)
+
+
+def _meta(piece: LogPiece, entry: AncientEntry, message: AncientMessage) -> dict[str, object]:
+    return {
+        "file": shown(piece.path),
+        "position": entry.position,
+        "base_offset": message.offset,
+        "leader_epoch": L.NO_LEADER_EPOCH,
+        "producer_id": L.NO_PRODUCER_ID,
+        "producer_epoch": L.NO_PRODUCER_EPOCH,
+        "sequence": L.NO_SEQUENCE,
+        "transactional": False,
+        "control": False,
+        "codec": L.codec_name(entry.codec),
+        "crc": message.crc,
+        "valid": entry.crc_valid and message.crc_valid,
+    }

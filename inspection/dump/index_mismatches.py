@@ -1,0 +1,222 @@
+"""What Kafka's dump tool complains of in index files, as findings (fact sheet §9.3).
+
+The tool holds every entry against the rule of Kafka 4: an entry names the LAST offset of the batch at its
+position; a time entry names the last offset of a batch and that batch's largest record timestamp. Indexes that
+older brokers wrote name other offsets of the same batch or append and are sound (fact sheet §4.1), so an entry is
+only an error here when no version can have written it; otherwise it is a note.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kseg.inspection.dump.open_log import OpenLog
+from kseg.segment import header_tables as C
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records as K
+from kseg.segment.kernel.batch_walk import first_invalid
+from kseg.segment.scanning.record_validation import unsound
+from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+
+if TYPE_CHECKING:
+    from kseg.segment.scanning.decode import Decoder
+
+
+def check_offset_index(path: str, log: OpenLog, index: OffsetIndex) -> Iterator[Finding]:
+    """Findings of the used entries of `index` against the log beside it."""
+    if _all_exact(K.next_offset_entry, log.scanner.table, index):
+        return
+    log_bytes = log.file.size_bytes
+    for slot, (offset, position) in enumerate(index):
+        if not 0 <= position < log_bytes:
+            yield _beyond(path, slot, offset, position, log_bytes)
+            continue
+        found = log.scanner.find(position, log_bytes)
+        if found is None:
+            yield _mismatch(path, slot, offset, position, None)
+            continue
+        table, row = found
+        last = table.at(C.LAST_OFFSET, row)
+        if offset != last:
+            is_older = offset >= table.at(C.BASE_OFFSET, row)
+            yield (
+                _old_style(path, slot, offset, last)
+                if is_older
+                else _mismatch(path, slot, offset, position, last)
+            )
+
+
+def _all_exact(compare: Callable[..., int], table: Columns, index: OffsetIndex | TimeIndex) -> bool:
+    """Whether every entry is exactly what Kafka 4 writes for a valid batch of the table: nearly always.
+
+    compare: `next_offset_entry` or `next_time_entry` of the kernel, which compare with the headers of batches.
+    """
+    if first_invalid(table.cells, table.capacity, table.count) < table.count:
+        return False
+    state = memoryview(array("q", bytes(8 * K.I_WIDTH)))
+    state[K.I_FORMER_SLOT] = -1
+    slots = index.entries
+    outcome = compare(
+        index.content, slots, index.base_offset, table.cells, table.capacity, table.count, state
+    )
+    return outcome == K.IN_ORDER and state[K.I_EXACT] == slots
+
+
+def _beyond(path: str, slot: int, offset: int, position: int, log_bytes: int) -> Finding:
+    return Finding(
+        "index-entry-beyond-log",
+        path,
+        f"entry {slot} (offset {offset}) points at position {position} of a log of {log_bytes} bytes",
+        position=slot * 8,
+        length=8,
+        first_offset=offset,
+        last_offset=offset,
+        numbers={"index_position": position, "log_bytes": log_bytes},
+    )
+
+
+def _mismatch(path: str, slot: int, offset: int, position: int, log_offset: int | None) -> Finding:
+    found = (
+        "no valid batch starts there"
+        if log_offset is None
+        else f"the batch there ends at offset {log_offset}"
+    )
+    return Finding(
+        "index-entry-mismatch",
+        path,
+        f"entry {slot} says offset {offset} at position {position}, but {found}",
+        position=slot * 8,
+        length=8,
+        first_offset=offset,
+        last_offset=offset,
+        numbers={"index_offset": offset, "log_offset": log_offset, "index_position": position},
+    )
+
+
+def _old_style(path: str, slot: int, offset: int, log_offset: int) -> Finding:
+    return Finding(
+        "index-entry-old-style",
+        path,
+        f"entry {slot} names offset {offset} where Kafka 4 would name {log_offset}",
+        position=slot * 8,
+        length=8,
+        first_offset=offset,
+        last_offset=offset,
+        numbers={"index_offset": offset, "log_offset": log_offset},
+    )
+
+
+def check_time_index(path: str, log: OpenLog, index: TimeIndex) -> Iterator[Finding]:
+    """Findings of the used entries of `index` against the log beside it."""
+    if _all_exact_times(log.scanner, index):
+        return
+    base = index.base_offset
+    entries = [(timestamp_ms, base + relative) for timestamp_ms, relative in index.stored()]
+    batches = _batches_holding(log.scanner, sorted({offset for _, offset in entries}))
+    previous_ms = -1
+    for slot, (timestamp_ms, offset) in enumerate(entries):
+        found = batches.get(offset)
+        if found != (offset, timestamp_ms) or previous_ms >= timestamp_ms:
+            yield from _time_entry(path, slot, timestamp_ms, offset, previous_ms, found)
+        previous_ms = timestamp_ms
+
+
+def _all_exact_times(scanner: Scanner, index: TimeIndex) -> bool:
+    """Whether every entry is the last offset and the largest record timestamp of a valid batch: nearly always.
+
+    Only where the table holds the log from its first byte on, so that no batch before it can be meant.
+    """
+    table = scanner.table
+    if not table.count or table.at(C.POSITION, 0) or not _all_exact(K.next_time_entry, table, index):
+        return False
+    row_of = {last_offset: row for row, last_offset in enumerate(table.column(C.LAST_OFFSET))}
+    base, entries = index.base_offset, list(index.stored())
+    if len(row_of) < table.count or (entries and entries[0][0] < 0):
+        return False
+    return not unsound(scanner.view, table, [row_of[base + relative] for _, relative in entries])
+
+
+def _time_entry(
+    path: str, slot: int, timestamp_ms: int, offset: int, previous_ms: int, found: tuple[int, int] | None
+) -> Iterator[Finding]:
+    where = {"position": slot * 12, "length": 12, "first_offset": offset, "last_offset": offset}
+    if found is None:
+        yield Finding(
+            "time-index-offset-not-found",
+            path,
+            f"entry {slot} names offset {offset}, which no batch at or behind it holds",
+            numbers={"index_offset": offset, "log_offset": -1},
+            **where,
+        )
+        return
+    last_offset, largest_ms = found
+    if last_offset != offset:
+        yield Finding(
+            "index-entry-old-style",
+            path,
+            f"entry {slot} names offset {offset} where Kafka 4 would name {last_offset}",
+            numbers={"index_offset": offset, "log_offset": last_offset},
+            **where,
+        )
+    elif largest_ms != timestamp_ms:
+        yield Finding(
+            "time-index-mismatch",
+            path,
+            f"entry {slot} says timestamp {timestamp_ms}, the batch that ends at {offset} has {largest_ms}",
+            numbers={"index_timestamp": timestamp_ms, "log_timestamp": largest_ms},
+            **where,
+        )
+    if previous_ms >= timestamp_ms:
+        yield Finding(
+            "time-index-out-of-order",
+            path,
+            f"entry {slot} has timestamp {timestamp_ms}, the one before it {previous_ms}",
+            numbers={"index_timestamp": timestamp_ms, "previous_timestamp": previous_ms},
+            **where,
+        )
+
+
+def _batches_holding(scanner: Scanner, wanted: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """For each offset: last offset and largest record timestamp of the first valid batch that ends at or behind it.
+
+    wanted: sorted.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    at = 0
+    for block in scanner.blocks():
+        if at == len(wanted):
+            break
+        if isinstance(block, Damage):
+            continue
+        rows: list[int] = []
+        first = at
+        for row, last_offset in enumerate(block.column(C.LAST_OFFSET).tolist()):
+            while at < len(wanted) and wanted[at] <= last_offset:
+                rows.append(row)
+                at += 1
+        found.update(zip(wanted[first:at], _ends_of(scanner.view, block, rows), strict=True))
+    return found
+
+
+def _ends_of(view: memoryview, table: Columns, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Last offset and largest record timestamp of each row: that of the header where the records agree with it."""
+    last_offsets, timestamps = table.column(C.LAST_OFFSET), table.column(C.MAX_TIMESTAMP)
+    looked_at = dict.fromkeys(rows)
+    look_closely = unsound(view, table, looked_at)
+    ends = {row: (last_offsets[row], max(-1, timestamps[row])) for row in looked_at}
+    if look_closely:
+        from kseg.segment.scanning.decode import Decoder  # here: most indexes are sound
+
+        decoder = Decoder(view)
+        for row in look_closely:
+            ends[row] = last_offsets[row], _largest_timestamp(decoder, table, row)
+    return map(ends.__getitem__, rows)
+
+
+def _largest_timestamp(decoder: "Decoder", table: Columns, row: int) -> int:
+    largest_ms = -1
+    for chunk in decoder.chunks(table, row, row + 1):
+        largest_ms = max([largest_ms, *chunk.records.column(C.R_TIMESTAMP)])
+    return largest_ms

@@ -1,0 +1,97 @@
+"""The batches and records of a `.log` as JSON lines: the rows of `log_rows`, written by the kernel.
+
+Whole tables go through the kernel; what needs a look of its own (control records, a narrowed selection, other
+ways of showing bytes) is left to the rows, which make the same lines one at a time.
+"""
+
+import json
+from array import array
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kseg.inspection.dump.batch_filter import Narrowing
+from kseg.inspection.dump.log_rows import LogRows
+from kseg.inspection.dump.options import DumpOptions
+from kseg.inspection.dump.output_block import Block
+from kseg.jobs.events import Event, Row, Text
+from kseg.segment.header_tables import Columns
+from kseg.segment.json_line import json_line
+from kseg.segment.json_rows import record_row
+from kseg.segment.kernel.dump_text import RECORD, ROW
+from kseg.segment.kernel.json_lines import AUTO, TEXT, format_json
+from kseg.segment.scanning.decode import Chunk, record_at
+from kseg.segment.scanning.scan import Scanner, batch_at
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+MODES = {"auto": AUTO, "utf8": TEXT}
+
+
+class LogJson(LogRows):
+    """Yields one file's batches and records as `Text` events of JSON lines."""
+
+    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, narrowing: Narrowing) -> None:
+        super().__init__(path, scanner, options, narrowing)
+        self._file = json.dumps(path, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        self._is_plain = narrowing.everything and options.bytes_mode in MODES
+        self._block = Block()
+        self._state = memoryview(array("q", [0, 0]))
+
+    def events(self, start: int = 0) -> Iterator[Event]:
+        for event in super().events(start):
+            if not isinstance(event, Text):
+                # its place is behind the lines of what comes before it in the file
+                yield from self._block.flush()
+            yield Text(json_line(event.values)) if isinstance(event, Row) else event
+        yield from self._block.flush()
+
+    def _table(self, table: Columns) -> Iterator[Event]:
+        if not self._is_plain:
+            yield from super()._table(table)
+            return
+        self.decoder.note_sets(table)
+        self._state[ROW] = 0
+        if not self.is_deep:
+            yield from self._lines(b"", table, table.count - 1, self.decoder.records, 0)
+            return
+        for chunk in self.decoder.chunks(table):
+            if chunk.control:
+                yield from self._control(table, chunk)
+            else:
+                yield from self._lines(chunk.body, table, chunk.last_row, chunk.records, chunk.records.count)
+            yield from self._problem(table, chunk)
+
+    def _control(self, table: Columns, chunk: Chunk) -> Iterator[Event]:
+        yield from self._lines(b"", table, chunk.last_row, chunk.records, 0)
+        batch = batch_at(table, chunk.last_row)
+        for at in range(chunk.records.count):
+            yield Row(record_row(self.path, batch, record_at(chunk, at), self.options.bytes_mode))
+
+    def _lines(
+        self, body: "Buffer", table: Columns, last_row: int, records: Columns, stop: int
+    ) -> Iterator[Event]:
+        """Batch rows up to `last_row` that are not yet written, and records 0 … stop − 1 of `records`."""
+        state, file, mode = self._state, self._file, MODES[self.options.bytes_mode]
+        state[RECORD] = 0
+
+        def put(out: bytearray, filled: int) -> int:
+            return format_json(
+                body,
+                table.cells,
+                table.capacity,
+                last_row,
+                records.cells,
+                records.capacity,
+                stop,
+                mode,
+                file,
+                out,
+                filled,
+                state,
+            )
+
+        def is_finished() -> bool:
+            return state[ROW] > last_row and state[RECORD] >= stop
+
+        return self._block.fill(put, is_finished)

@@ -1,0 +1,119 @@
+"""The batches and records of a `.log` as rows (JSON lines, table), on behind damage like the text.
+
+Unlike the text, rows follow the scanner and not Kafka's trusting walk: batches with a wrong checksum whose lengths
+are corroborated (they lead exactly to the end of the damage) are rows with `"valid": false`, and so are their records as far
+as they can be decoded; any other damage is a finding only. What was selected is selected of them too, by what they say.
+"""
+
+from collections.abc import Iterator
+
+from kseg.inspection.dump.batch_filter import Narrowing
+from kseg.inspection.dump.options import DumpOptions
+from kseg.jobs.events import Event, Row
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.header_tables import Columns
+from kseg.segment.json_rows import batch_row, record_row
+from kseg.segment.kernel.batch_walk import FULL
+from kseg.segment.scanning.damage_findings import damage_finding, undecodable
+from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.scanning.steadiness import Steadiness
+
+
+class LogRows:
+    """Yields one file's batches and records as `Row` events."""
+
+    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, narrowing: Narrowing) -> None:
+        self.path = path
+        self.options = options
+        self.narrowing = narrowing
+        self.seen: Steadiness | None = None  # is told of all batches that are valid
+        self.scanner = scanner
+        self.decoder = Decoder(scanner.view)
+        self.end = self._limit = options.end_of(len(self.scanner.view))
+        self.is_deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
+
+    def catch_up(self, position: int) -> None:
+        """Know of what comes before `position`, which is sound, as if its rows had been given."""
+        self.scanner.catch_up(position)
+
+    def events(self, start: int = 0) -> Iterator[Event]:
+        """All rows and findings of the file from position `start` on, in the order of the file."""
+        for block in self.scanner.blocks(start, self.end):
+            if isinstance(block, Damage):
+                if block.position + block.length == self._limit < len(self.scanner.view):
+                    return  # the limit that the user set cuts a batch: no damage
+                yield damage_finding(self.path, block)
+                yield from self._damaged_batches(block)
+            else:
+                if self.seen is not None:
+                    self.seen.note(block)
+                yield from self._table(block)
+            if self.narrowing.exhausted:
+                return
+
+    def _damaged_batches(self, damage: Damage) -> Iterator[Event]:
+        """What the batches of a damage span say of themselves, when they fill it."""
+        if damage.kind != "bad-crc" or not self._is_filled(damage):
+            return
+        position, end = damage.position, damage.position + damage.length
+        while position < end and not self.narrowing.exhausted:
+            self.scanner.fill(position, end)
+            table = self.scanner.table
+            position = _end_of(table)
+            self.decoder.note_sets(table)
+            yield from self._rows_of(table)
+
+    def _is_filled(self, damage: Damage) -> bool:
+        position, end = damage.position, damage.position + damage.length
+        while position < end:
+            reason = self.scanner.fill(position, end)
+            table = self.scanner.table
+            if (
+                not table.count
+                or not 0 <= min(table.column(C.MAGIC)) <= max(table.column(C.MAGIC)) <= L.MAGIC_V2
+            ):
+                return False
+            position = _end_of(table)
+            if reason != FULL and position < end:
+                return False
+        return True
+
+    def _table(self, table: Columns) -> Iterator[Event]:
+        self.decoder.note_sets(table)
+        yield from self._rows_of(table)
+
+    def _rows_of(self, table: Columns) -> Iterator[Event]:
+        rows = self.narrowing.rows(table)
+        if not self.is_deep:
+            for row in self.narrowing.take_batches(rows):
+                yield Row(batch_row(self.path, batch_at(table, row)))
+            return
+        for row in rows:
+            yield from self._batch(table, row)
+            if self.narrowing.exhausted:
+                return
+
+    def _batch(self, table: Columns, row: int) -> Iterator[Event]:
+        batch = batch_at(table, row)
+        shown = not self.narrowing.tests_records
+        if shown:
+            yield Row(batch_row(self.path, batch))
+        for chunk in self.decoder.chunks(table, row, row + 1):
+            taken = self.narrowing.take_records(chunk)
+            if taken and not shown:
+                shown = True
+                yield Row(batch_row(self.path, batch))
+            for at in taken:
+                yield Row(record_row(self.path, batch, record_at(chunk, at), self.options.bytes_mode))
+            yield from self._problem(table, chunk)
+
+    def _problem(self, table: Columns, chunk: Chunk) -> Iterator[Event]:
+        if chunk.problem is not None:
+            yield undecodable(self.path, table, chunk.problem)
+
+
+def _end_of(table: Columns) -> int:
+    last = table.count - 1
+    return table.at(C.POSITION, last) + table.at(C.SIZE, last)

@@ -1,0 +1,69 @@
+"""A large log, dumped piece by piece (`kseg.jobs.log_splitting`): by tasks that see the file and nothing of each other.
+
+A piece is told only when its lengths lead from its first batch exactly to its end and nothing in it is a finding: words
+may hang on what came before only where something is wrong. So the pieces of a log, one behind the other, are what one
+walk over it says, and from the first piece that was given up the rest is one walk.
+"""
+
+import os
+from array import array
+from collections.abc import Iterator
+from contextlib import suppress
+
+from kseg.inspection.dump.batch_filter import Narrowing
+from kseg.inspection.dump.formats import as_java_shows, as_json, dumper, heading
+from kseg.inspection.dump.open_log import Desk, scanner_of
+from kseg.inspection.dump.options import DumpOptions
+from kseg.jobs.events import Event, Row, Text
+from kseg.jobs.log_splitting import GivenUp, index_cuts
+from kseg.segment import header_tables as C
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import FULL, walk
+from kseg.segment.layout import INT32_MAX, MAX_SEGMENT_BYTES
+from kseg.segment.partition.names import Role, parse_given_name
+
+_HEADERS_PER_WALK = 1024
+
+
+def cuts(path: str, options: DumpOptions, piece_bytes: int) -> list[int]:
+    """Where pieces begin; only 0 where a selection hangs on what came before, or the file is no plain log."""
+    path = as_java_shows(path)
+    name = parse_given_name(os.path.basename(path))
+    is_plain = name.role is Role.LOG and name.base_offset is not None
+    if not is_plain or options.max_bytes != INT32_MAX or not options.selection.selects_everything:
+        return [0]
+    with suppress(OSError):
+        if os.stat(path).st_size <= MAX_SEGMENT_BYTES:
+            return index_cuts(path, piece_bytes)
+    return [0]
+
+
+def piece(path: str, options: DumpOptions, desk: Desk, start: int, stop: int | None) -> Iterator[Event]:
+    """The events from `start` on, up to `stop` or the end. Raises GivenUp where only the whole rest can be told."""
+    path = as_java_shows(path)
+    name = parse_given_name(os.path.basename(path))
+    base = name.base_offset or 0
+    file = desk.look_up(path, base, options.drop_cache).file
+    if stop is not None and not _leads_to(file.view, start, stop):
+        raise GivenUp
+    lines = dumper(options.format)(path, scanner_of(path, file, base), options, Narrowing(options.selection))
+    if stop is None:
+        lines.catch_up(start)
+    else:
+        lines.end = stop
+    if start == 0 and options.format == "kafka":
+        yield Text(f"Dumping {options.shown(path)}\n{heading(name)}\n".encode(errors="surrogateescape"))
+    for event in lines.events(start):
+        if stop is not None and not isinstance(event, Text | Row):
+            raise GivenUp
+        yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
+
+
+def _leads_to(view: memoryview, start: int, stop: int) -> bool:
+    """Whether the length fields from the batch at `start` on lead exactly to `stop`."""
+    table = Columns(C.BATCH_WIDTH, _HEADERS_PER_WALK)
+    state = memoryview(array("q", [start, 0]))
+    while state[0] < stop <= len(view):
+        if walk(view, stop, table.cells, table.capacity, state) != FULL and state[0] != stop:
+            return False
+    return state[0] == stop

@@ -1,0 +1,42 @@
+"""What the user can ask of `dump` (the flags of DumpLogSegments 4.3 and ours)."""
+
+from dataclasses import field
+
+from kseg.inspection.record_filter import Selection
+from kseg.segment.layout import INT32_MAX
+from kseg.segment.terminal import visible
+from kseg.segment.values import dataclass
+
+FORMATS = ("kafka", "json", "table")
+BYTES_MODES = ("auto", "utf8", "hex", "base64", "size", "redacted")
+DECODERS = ("offsets", "transaction-log", "cluster-metadata", "share-group-state", "remote-log-metadata")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOptions:
+    """format: one of FORMATS. decoder: one of DECODERS or None. bytes_mode: one of BYTES_MODES, how keys, values
+    and header values are shown. escape_control: escape control characters (stdout is a terminal). jobs: how many
+    processes may share a large file whose records are shown."""
+
+    format: str = "kafka"
+    deep_iteration: bool = False
+    print_data_log: bool = False
+    skip_record_metadata: bool = False
+    max_bytes: int = INT32_MAX
+    max_message_size: int = 5 * 1024 * 1024
+    verify_index_only: bool = False
+    index_sanity_check: bool = False
+    decoder: str | None = None
+    selection: Selection = field(default_factory=Selection)
+    bytes_mode: str = "auto"
+    escape_control: bool = False
+    drop_cache: bool = False
+    jobs: int = 1
+
+    def shown(self, path: str) -> str:
+        """A path in a line of text."""
+        return visible(path) if self.escape_control else path
+
+    def end_of(self, size_bytes: int) -> int:
+        """How much of a log of `size_bytes` is read: the default limit, Kafka's, means all of it, above 2 GiB too."""
+        return size_bytes if self.max_bytes == INT32_MAX else min(size_bytes, self.max_bytes)

@@ -1,0 +1,107 @@
+"""The text and metadata files of a data directory in a dump: lines of our own, for Kafka's tool has none."""
+
+from collections.abc import Callable, Iterator
+
+from kseg.inspection.dump.side_files import Item, SideFileEntry
+from kseg.segment.errors import FormatError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import OFFSET_CHECKPOINT_ROLES, FileName, Role
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
+from kseg.segment.sidecar.metadata_files import (
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_partition_metadata,
+    decode_quorum_state,
+)
+
+
+def other_file(path: str, name: FileName, data: bytes) -> Iterator[Item]:
+    """The entries of any file that is no segment, index or snapshot; what cannot be read is a finding."""
+    try:
+        if name.role in OFFSET_CHECKPOINT_ROLES:
+            yield from _offsets(path, data)
+        elif name.role is Role.LEADER_EPOCHS:
+            yield from _epochs(path, data)
+        elif name.role in _VALUES:
+            yield _values(path, name.role, data)
+        else:
+            yield Finding("unknown-file", path, "none of the file types that can be dumped")
+    except FormatError as error:
+        yield Finding(_CORRUPT[name.role], path, f"the file cannot be read: {error}")
+
+
+def _offsets(path: str, data: bytes) -> Iterator[Item]:
+    for entry in decode_offset_checkpoint(data):
+        yield SideFileEntry(
+            f"topic: {entry.topic} partition: {entry.partition} offset: {entry.offset}",
+            {
+                "type": "checkpoint_entry",
+                "file": path,
+                "topic": entry.topic,
+                "partition": entry.partition,
+                "offset": entry.offset,
+            },
+        )
+
+
+def _epochs(path: str, data: bytes) -> Iterator[Item]:
+    for entry in decode_leader_epochs(data):
+        yield SideFileEntry(
+            f"epoch: {entry.epoch} startOffset: {entry.start_offset}",
+            {
+                "type": "leader_epoch_entry",
+                "file": path,
+                "epoch": entry.epoch,
+                "start_offset": entry.start_offset,
+            },
+        )
+
+
+def _partition_metadata(data: bytes) -> dict[str, object]:
+    metadata = decode_partition_metadata(data)
+    return {"version": metadata.version, "topic_id": metadata.topic_id}
+
+
+def _meta_properties(data: bytes) -> dict[str, object]:
+    properties = decode_meta_properties(data)
+    return {
+        "version": properties.version,
+        "node_id": properties.node_id,
+        "cluster_id": properties.cluster_id,
+        "directory_id": properties.directory_id,
+    }
+
+
+def _quorum_state(data: bytes) -> dict[str, object]:
+    state = decode_quorum_state(data)
+    return {
+        "data_version": state.data_version,
+        "leader_id": state.leader_id,
+        "leader_epoch": state.leader_epoch,
+        "voted_id": state.voted_id,
+    }
+
+
+def _clean_shutdown(data: bytes) -> dict[str, object]:
+    return {"broker_epoch": decode_clean_shutdown(data).broker_epoch}
+
+
+_VALUES: dict[Role, Callable[[bytes], dict[str, object]]] = {
+    Role.PARTITION_METADATA: _partition_metadata,
+    Role.META_PROPERTIES: _meta_properties,
+    Role.QUORUM_STATE: _quorum_state,
+    Role.CLEAN_SHUTDOWN: _clean_shutdown,
+}
+_CORRUPT = {
+    **dict.fromkeys(OFFSET_CHECKPOINT_ROLES, "checkpoint-corrupt"),
+    Role.LEADER_EPOCHS: "leader-epoch-file-corrupt",
+    Role.PARTITION_METADATA: "partition-metadata-corrupt",
+    Role.META_PROPERTIES: "meta-properties-corrupt",
+    Role.QUORUM_STATE: "quorum-state-corrupt",
+}
+
+
+def _values(path: str, role: Role, data: bytes) -> SideFileEntry:
+    values = _VALUES[role](data)
+    line = " ".join(f"{name}: {value}" for name, value in values.items())
+    return SideFileEntry(line, {"type": role.value.replace("-", "_"), "file": path, **values})

@@ -1,0 +1,50 @@
+"""The block of output that a dump fills: kernels write lines into it, it leaves as a `Text` when it is full."""
+
+from collections.abc import Callable, Iterator
+
+from kseg.jobs.events import Text
+
+BLOCK_BYTES = 256 * 1024  # small enough to stay in the processor's cache until it is written
+
+
+class Block:
+    """A scratch buffer of whole lines; grows when a single line does not fit.
+
+    expected_bytes: about how much will come, when that is little.
+    """
+
+    def __init__(self, expected_bytes: int = BLOCK_BYTES) -> None:
+        self._out = bytearray(min(BLOCK_BYTES, expected_bytes))
+        self._filled = 0
+
+    def fill(self, put: Callable[[bytearray, int], int], is_finished: Callable[[], bool]) -> Iterator[Text]:
+        """Call `put(buffer, start)`, which returns the new end, until it has written all; blocks that got full."""
+        while True:
+            end = put(self._out, self._filled)
+            is_stuck = end == self._filled
+            self._filled = end
+            if is_finished():
+                return
+            if is_stuck and not end:
+                self._out = bytearray(2 * len(self._out))
+            yield from self.flush()
+
+    def append(self, line: bytes) -> Iterator[Text]:
+        """One more line (or, after `reopen_line`, the rest of one)."""
+        if self._filled + len(line) > len(self._out):
+            yield from self.flush()
+        if len(line) > len(self._out):
+            yield Text(line)
+            return
+        self._out[self._filled : self._filled + len(line)] = line
+        self._filled += len(line)
+
+    def reopen_line(self) -> None:
+        """Take back the newline that was written last, so that `append` goes on with that line."""
+        self._filled -= 1
+
+    def flush(self) -> Iterator[Text]:
+        """What is in the block, if anything."""
+        if self._filled:
+            yield Text(bytes(memoryview(self._out)[: self._filled]))
+            self._filled = 0

@@ -1,0 +1,152 @@
+"""The work of `dump` on everything that is no log: indexes, snapshots, checkpoints and metadata files."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from kseg.inspection.dump.index_mismatches import check_offset_index, check_time_index
+from kseg.inspection.dump.open_log import Desk, OpenLog
+from kseg.inspection.dump.options import DumpOptions
+from kseg.inspection.dump.side_files import (
+    Item,
+    no_batch_to_compare,
+    offset_index_lines,
+    offset_index_rows,
+    producer_snapshot,
+    starts_preallocated,
+    time_index_lines,
+    time_index_rows,
+    txn_index,
+)
+from kseg.jobs.events import Event, Row, Text
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.files import MappedFile, read_small
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import FileName, Role, segment_file_name
+from kseg.segment.scanning.damage_findings import unnumbered
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+
+
+def dump_side_file(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
+    """Everything in one file. desk: where the log of an index may lie open. Raises UnreadableInput."""
+    dump_index = _INDEXES.get(name.role)
+    if dump_index is not None:
+        return dump_index(path, name, options, desk)
+    return _shown(_items(path, name), options)
+
+
+def _items(path: str, name: FileName) -> Iterator[Item]:
+    data = read_small(path)
+    if name.role is Role.PRODUCER_SNAPSHOT:
+        return producer_snapshot(path, data)
+    # imported here: most dumps meet none
+    if name.role is Role.TXN_INDEX:
+        from kseg.segment.sidecar.txn_index import TxnIndex
+
+        return txn_index(path, TxnIndex(data, name.base_offset or 0))
+    from kseg.inspection.dump.other_files import other_file
+
+    return other_file(path, name, data)
+
+
+def _offset_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
+    if name.base_offset is None:
+        yield unnumbered(path)
+    base = name.base_offset or 0
+    with MappedFile(path, options.drop_cache) as file:
+        index = OffsetIndex(file.view, base, as_kafka=True)
+        if not index.entries:
+            yield from _said(f"{path} is empty.", options)
+            return
+        if options.index_sanity_check:
+            yield from _sanity(path, index.insanity(), options)
+            return
+        log = _look_up(_log_beside(path, name), base, options, desk)
+        if (isinstance(log, UnreadableInput) or not log.file.size_bytes) and starts_preallocated(index):
+            yield no_batch_to_compare(path)
+        elif not options.verify_index_only:
+            yield from _entries(offset_index_lines, offset_index_rows, path, index, options)
+        if isinstance(log, UnreadableInput):
+            yield Finding("orphan-index", path, f"its log cannot be read: {log}")
+        else:
+            yield from check_offset_index(path, log, index.of_used_slots())
+
+
+def _time_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
+    if name.base_offset is None:
+        yield unnumbered(path)
+    base = name.base_offset or 0
+    with MappedFile(path, options.drop_cache) as file:
+        index = TimeIndex(file.view, base, as_kafka=True)
+        if options.index_sanity_check:
+            yield from _sanity(path, index.insanity(), options)
+            return
+        if not options.verify_index_only:
+            yield from _entries(time_index_lines, time_index_rows, path, index, options)
+        log_path = _log_beside(path, name)
+        log = _look_up(log_path, base, options, desk)
+        if not isinstance(log, UnreadableInput):
+            yield from check_time_index(path, log, index.of_used_slots())
+        elif os.path.exists(log_path):
+            raise log
+        else:
+            yield Finding("orphan-index", path, f"its log {log_path} is missing")
+
+
+_INDEXES = {Role.OFFSET_INDEX: _offset_index, Role.TIME_INDEX: _time_index}
+
+
+def _log_beside(path: str, name: FileName) -> str:
+    """The log of the segment that the index at `path` belongs to."""
+    stem = name.name.partition(".")[0]
+    log_name = f"{stem}.log" if stem.isdigit() else segment_file_name(name.base_offset or 0, ".log")
+    return path.removesuffix(name.name) + log_name
+
+
+def _look_up(log_path: str, base_offset: int, options: DumpOptions, desk: Desk) -> OpenLog | UnreadableInput:
+    try:
+        return desk.look_up(log_path, base_offset, options.drop_cache)
+    except UnreadableInput as error:
+        return error
+
+
+I = TypeVar("I", OffsetIndex, TimeIndex)
+
+
+def _entries(
+    lines: Callable[[I], bytes],
+    rows: Callable[[str, I], Iterator[dict[str, object]]],
+    path: str,
+    index: I,
+    options: DumpOptions,
+) -> Iterator[Event]:
+    if options.format != "kafka":
+        yield from map(Row, rows(path, index))
+    elif text := lines(index):
+        yield Text(text)
+
+
+def _sanity(path: str, insanity: tuple[str, str] | None, options: DumpOptions) -> Iterator[Event]:
+    if insanity is None:
+        yield from _said(f"{options.shown(path)} passed sanity check.", options)
+    else:
+        kind, problem = insanity
+        yield Finding(kind, path, f"the index fails the broker's sanity check: {problem}")
+
+
+def _said(line: str, options: DumpOptions) -> Iterator[Event]:
+    if options.format == "kafka":
+        yield Text(f"{line}\n".encode(errors="surrogateescape"))
+
+
+def _shown(items: Iterable[Item], options: DumpOptions) -> Iterator[Event]:
+    lines: list[str] = []
+    for item in items:
+        if isinstance(item, Finding):
+            yield item
+        elif options.format == "kafka":
+            lines.append(item.line)
+        else:
+            yield Row(item.row)
+    if lines:
+        yield Text("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))

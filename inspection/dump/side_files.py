@@ -1,0 +1,176 @@
+"""Index files and snapshots in a dump: the lines of Kafka's tool, the same entries as rows, and what is wrong.
+
+Where the real tool throws (a missing or short log, a zero-tailed empty index, a corrupt entry) or writes (it
+creates a missing `.index`), this prints what is there and adds a finding. Its lines (fact sheet §9.2):
+
+    offset: 28 position: 4169                                      .index; `<path> is empty.` without any slot
+    timestamp: 1700000000000 offset: 28                            .timeindex
+    version: 0 producerId: 1 firstOffset: 5 lastOffset: 9 lastStableOffset: 10          .txnindex
+    producerId: 1 producerEpoch: 0 … timestamp: 1700000000000      .snapshot
+
+Kafka takes every slot for an entry and stops, after the first one, at an entry whose offset is the base offset:
+that is how it meets the zero tail of an active index.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kseg.segment.findings import Finding
+from kseg.segment.layout import OFFSET_INDEX_ENTRY
+from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
+from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
+
+
+@dataclass(frozen=True, slots=True)
+class SideFileEntry:
+    """One line of a side file: as Kafka prints it, and as the values of a JSON line."""
+
+    line: str
+    row: dict[str, object]
+
+
+Item = SideFileEntry | Finding
+
+
+def starts_preallocated(index: OffsetIndex) -> bool:
+    """Whether the first entry is what a preallocated index begins with."""
+    return bool(index.slots) and not any(index.content[:OFFSET_INDEX_ENTRY])
+
+
+def no_batch_to_compare(path: str) -> Finding:
+    """Of an index that starts preallocated beside an empty log."""
+    return _official_stop(path, "NoSuchElementException", "the index is preallocated and its log is empty")
+
+
+def offset_index_lines(index: OffsetIndex) -> bytes:
+    """The entries of a `.index` read as Kafka reads it (`as_kafka=True`)."""
+    base, numbers = index.base_offset, list[int]()
+    for relative, position in index.stored():
+        if not relative and numbers:
+            break
+        numbers += (base + relative, position)
+    return b"offset: %d position: %d\n" * (len(numbers) // 2) % tuple(numbers)
+
+
+def offset_index_rows(path: str, index: OffsetIndex) -> Iterator[dict[str, object]]:
+    """The same entries as the values of JSON lines."""
+    for slot, (offset, position) in enumerate(index):
+        if slot and offset == index.base_offset:
+            return
+        yield {"type": "offset_index_entry", "file": path, "offset": offset, "position": position}
+
+
+def time_index_lines(index: TimeIndex) -> bytes:
+    """The entries of a `.timeindex` read as Kafka reads it (`as_kafka=True`)."""
+    base, numbers = index.base_offset, list[int]()
+    for timestamp_ms, relative in index.stored():
+        if not relative and numbers:
+            break
+        numbers += (timestamp_ms, base + relative)
+    return b"timestamp: %d offset: %d\n" * (len(numbers) // 2) % tuple(numbers)
+
+
+def time_index_rows(path: str, index: TimeIndex) -> Iterator[dict[str, object]]:
+    """The same entries as the values of JSON lines."""
+    for slot, (timestamp_ms, offset) in enumerate(index):
+        if slot and offset == index.base_offset:
+            return
+        yield {"type": "time_index_entry", "file": path, "timestamp": timestamp_ms, "offset": offset}
+
+
+def txn_index(path: str, index: "TxnIndex") -> Iterator[Item]:
+    """Entries of a `.txnindex`; a version above 0 is a finding and its entry is shown all the same."""
+    for slot, entry in enumerate(index):
+        if entry.version_as_kafka > 0:
+            yield _official_stop(path, "KafkaException", f"entry {slot} has version {entry.version_as_kafka}")
+        yield SideFileEntry(
+            _txn_line(entry), {"type": "transaction_index_entry", "file": path, **_txn_values(entry)}
+        )
+    if index.trailing_bytes:
+        yield Finding(
+            "txn-index-bad-size",
+            path,
+            f"{index.trailing_bytes} bytes are left over behind the last whole entry",
+            length=index.trailing_bytes,
+            numbers={"trailing_bytes": index.trailing_bytes},
+        )
+
+
+def _txn_line(entry: "AbortedTxn") -> str:
+    return (
+        f"version: {entry.version_as_kafka} producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
+        f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
+    )
+
+
+def _txn_values(entry: "AbortedTxn") -> dict[str, object]:
+    return {
+        "version": entry.version_as_kafka,
+        "producer_id": entry.producer_id,
+        "first_offset": entry.first_offset,
+        "last_offset": entry.last_offset,
+        "last_stable_offset": entry.last_stable_offset,
+    }
+
+
+def producer_snapshot(path: str, data: bytes) -> Iterator[Item]:
+    """Producers of a `.snapshot` in the file's order; a corrupt one is a finding with Kafka's own words."""
+    try:
+        entries = decode_snapshot(data)
+    except SnapshotCorrupt as error:
+        yield Finding(
+            "snapshot-corrupt",
+            path,
+            str(error),
+            position=0,
+            length=len(data),
+            numbers={"kafka": error.kafka_message},
+        )
+        return
+    for entry in entries:
+        yield SideFileEntry(_producer_line(entry), _producer_row(path, entry))
+
+
+def _producer_line(entry: ProducerSnapshotEntry) -> str:
+    first = entry.current_txn_first_offset
+    open_since = "OptionalLong.empty" if first is None else f"OptionalLong[{first}]"
+    line = (
+        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+        f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: {open_since} "
+        f"lastTimestamp: {entry.timestamp_ms}"
+    )
+    if entry.has_batch:
+        line += (
+            f" firstSequence: {entry.first_sequence} lastSequence: {entry.last_sequence} "
+            f"lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp_ms}"
+        )
+    return line
+
+
+def _producer_row(path: str, entry: ProducerSnapshotEntry) -> dict[str, object]:
+    return {
+        "type": "producer_snapshot_entry",
+        "file": path,
+        "producer_id": entry.producer_id,
+        "producer_epoch": entry.producer_epoch,
+        "coordinator_epoch": entry.coordinator_epoch,
+        "current_txn_first_offset": entry.current_txn_first_offset,
+        "last_timestamp": entry.timestamp_ms,
+        "first_sequence": entry.first_sequence if entry.has_batch else None,
+        "last_sequence": entry.last_sequence if entry.has_batch else None,
+        "last_offset": entry.last_offset if entry.has_batch else None,
+        "offset_delta": entry.offset_delta if entry.has_batch else None,
+    }
+
+
+def _official_stop(path: str, exception: str, why: str) -> Finding:
+    return Finding(
+        "official-tool-stops",
+        path,
+        f"Kafka's own dump tool ends with {exception} here: {why}",
+        numbers={"exception": exception},
+    )

@@ -1,0 +1,144 @@
+"""A forked process that makes text, part after part, and hands it over in memory that both sides see.
+
+    orders   pipe to the helper: the number of a part to make, or TAKEN: one more slot may be filled again
+    reports  pipe from it: bytes in the next slot, and whether the part goes on (MORE), is over or was given up
+
+The memory is SLOTS slots, filled and emptied in turn; a part mostly fits into one, so a report mostly means that a part
+is there as a whole. A helper whose slots nobody empties waits for orders. How it is started and ended: `forked_worker`.
+"""
+
+import mmap
+import os
+import select
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+from kseg.jobs import forked_worker
+from kseg.jobs.log_splitting import GivenUp
+
+SLOT_BYTES = 4 * 1024 * 1024  # room; only what a part fills is ever memory
+SLOTS = 4
+PIECE_BYTES = 256 * 1024  # of the text that is given out: stays in the processor's cache until it is written
+
+TAKEN = -1
+MORE, OVER, GIVEN_UP = range(3)
+_ORDER = struct.Struct("<q")
+_REPORT = struct.Struct("<qq")
+
+# the text of a part by its number, in whole lines; raises GivenUp
+Make = Callable[[int], Iterator[bytes]]
+
+
+class TextWorker:
+    """The helper as the process sees it that started it. others: helpers that were started before.
+
+    pending: how many parts were ordered and not yet received.
+    Raises OSError when the system has no memory, pipe or process to give.
+    """
+
+    def __init__(self, make: Make, others: "Sequence[TextWorker]") -> None:
+        self.pending = 0
+        self._slot = 0
+        self._memory = mmap.mmap(-1, SLOTS * SLOT_BYTES)
+        self._process: forked_worker.ForkedWorker = forked_worker.ForkedWorker(
+            lambda orders, reports: _Desk(orders, reports, self._memory).serve(make),
+            [helper._process for helper in others],
+        )
+
+    def order(self, part: int) -> None:
+        self._tell(part)
+        self.pending += 1
+
+    def is_ready(self) -> bool:
+        """Whether something has arrived of the part ordered first; mostly all of it."""
+        return bool(select.select((self._process.reads,), (), (), 0)[0])
+
+    def receive(self) -> list[bytes] | None:
+        """The part ordered first, in pieces; None when it was given up or the helper is gone. Waits for it."""
+        self.pending -= 1
+        pieces: list[bytes] = []
+        state = MORE
+        while state == MORE:
+            report = os.read(self._process.reads, _REPORT.size)
+            size_bytes, state = _REPORT.unpack(report) if report else (0, GIVEN_UP)
+            start = self._slot * SLOT_BYTES
+            pieces += self._pieces(start, start + size_bytes)
+            self._slot = (self._slot + 1) % SLOTS
+            self._tell(TAKEN)
+        return pieces if state == OVER else None
+
+    def dismiss(self) -> None:
+        self._process.dismiss()
+        self._memory.close()
+
+    def _pieces(self, start: int, end: int) -> Iterator[bytes]:
+        while start < end:
+            most = min(end, start + PIECE_BYTES)
+            stop = self._memory.rfind(b"\n", start, most) + 1 or most
+            yield self._memory[start:stop]
+            start = stop
+
+    def _tell(self, order: int) -> None:
+        with suppress(BrokenPipeError):  # it is gone: `receive` finds out
+            os.write(self._process.writes, _ORDER.pack(order))
+
+
+class _Desk:
+    """The helper's own side."""
+
+    def __init__(self, orders: int, reports: int, memory: mmap.mmap) -> None:
+        self._orders = orders
+        self._reports = reports
+        self._room = memoryview(memory)
+        self._slot = 0
+        self._filled = 0
+        self._free = SLOTS
+        self._parts: deque[int] = deque()
+
+    def serve(self, make: Make) -> None:
+        """A helper's life, until it gives up a part or its parent is gone (EOFError)."""
+        try:
+            while True:
+                while not self._parts:
+                    self._read_order()
+                for text in make(self._parts.popleft()):
+                    self._put(text)
+                self._report(OVER)
+        except GivenUp:
+            self._report(GIVEN_UP)
+
+    def _put(self, text: bytes) -> None:
+        """Text that does not fit into what is left of the slot goes into the next; into several when it must."""
+        if self._filled and self._filled + len(text) > SLOT_BYTES:
+            self._report(MORE)
+        rest = memoryview(text)
+        while len(rest) > SLOT_BYTES:
+            self._fill(rest[:SLOT_BYTES])
+            self._report(MORE)
+            rest = rest[SLOT_BYTES:]
+        self._fill(rest)
+
+    def _fill(self, text: memoryview) -> None:
+        while not self._free:
+            self._read_order()
+        start = self._slot * SLOT_BYTES + self._filled
+        self._room[start : start + len(text)] = text
+        self._filled += len(text)
+
+    def _report(self, state: int) -> None:
+        os.write(self._reports, _REPORT.pack(self._filled, state))
+        self._slot = (self._slot + 1) % SLOTS
+        self._filled = 0
+        self._free -= 1
+
+    def _read_order(self) -> None:
+        raw = os.read(self._orders, _ORDER.size)
+        if not raw:
+            raise EOFError
+        (order,) = _ORDER.unpack(raw)
+        if order == TAKEN:
+            self._free += 1
+        else:
+            self._parts.append(order)

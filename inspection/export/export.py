@@ -1,0 +1,116 @@
+"""The work of `export` on one partition: `export(target, ExportOptions) -> Iterator[Event]`.
+
+1. The live segments become pieces, read one after another as Arrow batches.
+2. The sieve keeps the records that are wanted; the writers lay them into files under the run's folder.
+3. The files are finished and synced, and told in a result row. Who started the run gives them their place (`run`).
+Damage is a finding, as everywhere, and reading goes on behind it.
+"""
+
+import os
+from collections.abc import Iterator
+from zlib import crc32
+
+import pyarrow as pa
+
+from kseg.inspection.arrow.log_ranges import LogPiece, Reading
+from kseg.inspection.arrow.record_batches import read_piece
+from kseg.inspection.export.export_ranges import identity, pieces_of
+from kseg.inspection.export.options import ExportOptions
+from kseg.inspection.export.row_filter import Sieve
+from kseg.inspection.export.writers import Writers
+from kseg.jobs.events import Advance, Event, Row
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+
+RECORDS_PER_BATCH = 32 * 1024
+_LONGEST_NAME = 120  # of a partition, in a file's name of at most 255 bytes
+
+
+def export(target: PartitionTarget | FileTarget, options: ExportOptions) -> Iterator[Event]:
+    """Findings, and one `result` row. Raises UnreadableInput, and Refused when files cannot be written."""
+    writers = Writers(options, _stem(target.path, options.run_id))
+    course = _Course(target, options, writers)
+    try:
+        yield from course.events()
+        writers.close()
+    except pa.ArrowException as error:
+        raise UnreadableInput(f"cannot export {target.path}: {error}") from error
+    finally:
+        writers.abandon()
+    yield Row(course.result())
+
+
+class _Course:
+    """One partition on its way."""
+
+    def __init__(
+        self, target: PartitionTarget | FileTarget, options: ExportOptions, writers: Writers
+    ) -> None:
+        self._target = target
+        self._options = options
+        self._writers = writers
+        self._sieve = Sieve(options)
+        selection = options.selection
+        with_control = options.with_control or bool(selection.control)
+        self._reading = Reading(
+            include_control=with_control and not selection.read_committed,
+            records_per_batch=RECORDS_PER_BATCH,
+        )
+        self._records = 0
+        self._damaged_bytes = 0
+
+    def events(self) -> Iterator[Event]:
+        for piece in pieces_of(self._target, self._options.selection):
+            yield from self._piece(piece)
+            yield Advance(self._target.path, _size_of(piece.path))
+            if self._sieve.is_exhausted:
+                return
+
+    def _piece(self, piece: LogPiece) -> Iterator[Event]:
+        damaged_to = 0  # several things can be wrong with the same bytes
+        for item in read_piece(piece, self._reading, self._sieve.schema):
+            if isinstance(item, Finding):
+                if item.severity == ERROR and item.position is not None:
+                    end = item.position + (item.length or 0)
+                    self._damaged_bytes += max(0, end - max(item.position, damaged_to))
+                    damaged_to = max(damaged_to, end)
+                yield item
+                continue
+            rows = self._sieve.sift(item)
+            self._records += rows.num_rows
+            self._writers.write(rows)
+            if self._sieve.is_exhausted:
+                return
+
+    def result(self) -> dict[str, object]:
+        topic, partition = identity(directory_of(self._target))
+        return {
+            "type": "result",
+            "command": "export",
+            "path": self._target.path,
+            "partition": f"{topic}-{partition}" if partition >= 0 else topic,
+            "to": str(self._options.form),
+            "output": self._options.output,
+            "files": self._writers.names,
+            "records": self._records,
+            "bytes": self._writers.size_bytes,
+            "damaged_bytes": self._damaged_bytes,
+        }
+
+
+def _stem(path: str, run_id: str) -> str:
+    """Begins with `part-`, as Spark's do, and tells where the records come from."""
+    whole = os.path.abspath(path)
+    name = os.path.basename(whole).encode(errors="surrogateescape")
+    shown = (
+        name[:_LONGEST_NAME].decode(errors="replace").encode("ascii", "replace").decode().replace("?", "_")
+    )
+    return f"part-{shown}-{crc32(os.fsencode(whole)):08x}-{run_id}"
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,59 @@
+"""What is read for an export: the pieces of a partition, or the one file that was named, with the selection's bounds."""
+
+import os
+
+from kseg.inspection.arrow.log_ranges import LogPiece
+from kseg.inspection.arrow.planning import Wish, stretches_of
+from kseg.inspection.record_filter import Selection
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.layout import INT64_MAX
+from kseg.segment.partition.bounds import INT64_MIN, Bounds
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+
+LOGS = (Role.LOG, Role.ANCIENT_LOG)
+UNKNOWN_PARTITION = -1
+
+
+def pieces_of(target: PartitionTarget | FileTarget, selection: Selection) -> list[LogPiece]:
+    """In order of their offsets. Raises UnreadableInput for what cannot be listed, or is no log."""
+    directory = directory_of(target)
+    topic, partition = identity(directory)
+    bounds = bounds_of(selection)
+    if isinstance(target, PartitionTarget):
+        return _planned(target, selection)
+    name = parse_file_name(os.path.basename(target.path))
+    if name.role not in LOGS:
+        raise UnreadableInput(f"{target.path} is no log: only records are exported")
+    is_ancient = name.role is Role.ANCIENT_LOG
+    if selection.read_committed and name.is_live and not is_ancient:
+        found = _planned(PartitionTarget(directory), selection)
+        return [piece for piece in found if os.path.basename(piece.path) == name.name]
+    return [LogPiece(target.path, topic, partition, name.base_offset or 0, bounds, is_ancient=is_ancient)]
+
+
+def _planned(target: PartitionTarget, selection: Selection) -> list[LogPiece]:
+    topic, partition = identity(target.path)
+    wish = Wish(read_committed=selection.read_committed)
+    with PartitionLog(target) as log:
+        return [each.piece for each in stretches_of(log, topic, partition, bounds_of(selection), wish)]
+
+
+def identity(path: str) -> tuple[str, int]:
+    """Topic and partition of a directory, as far as its name tells: else that name, and UNKNOWN_PARTITION."""
+    name = own_partition_name(path)
+    if name is None:
+        return os.path.basename(os.path.abspath(path)), UNKNOWN_PARTITION
+    return name.topic, name.partition
+
+
+def bounds_of(selection: Selection) -> Bounds:
+    """Those of offsets and times."""
+    return Bounds(
+        0 if selection.from_offset is None else selection.from_offset,
+        INT64_MAX if selection.to_offset is None else selection.to_offset,
+        INT64_MIN if selection.from_time_ms is None else selection.from_time_ms,
+        INT64_MAX if selection.to_time_ms is None else selection.to_time_ms,
+    )

@@ -1,0 +1,67 @@
+"""Record batches as JSON lines, equal in content to those of Spark's JSON writer.
+
+An object a line; a member that is null is left out; bytes are base64 unless another way is asked for. Whole columns are
+made text at a time:
+
+    value      null or its JSON text
+    member     "name":value, null where the value is null
+    object     { members that are not null, joined by commas }
+"""
+
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kseg.inspection.export.text_columns import as_text
+from kseg.inspection.export.timestamps import times
+
+
+def json_lines(batch: pa.RecordBatch, bytes_mode: str) -> bytes:
+    """The rows as lines of UTF-8."""
+    if not batch.num_rows:
+        return b""
+    lines = _object(batch.columns, batch.schema.names, bytes_mode)
+    return "\n".join(lines.to_pylist()).encode() + b"\n"
+
+
+def json_values(values: pa.Array, bytes_mode: str) -> pa.Array:
+    """The JSON text of each value of a column; null stays null."""
+    kind = values.type
+    if pa.types.is_binary(kind):
+        return _quoted(as_text(values, bytes_mode), is_plain=bytes_mode in ("base64", "hex"))
+    if pa.types.is_string(kind):
+        return _quoted(values)
+    if pa.types.is_timestamp(kind):
+        return _quoted(times(values), is_plain=True)
+    if pa.types.is_list(kind):
+        elements = json_values(values.flatten(), bytes_mode)
+        lengths = pc.fill_null(pc.list_value_length(values), 0)
+        ends = pa.array([0, *pc.cumulative_sum(lengths).to_pylist()], pa.int32())
+        joined = pc.binary_join(pa.ListArray.from_arrays(ends, elements), ",")
+        return pc.if_else(values.is_valid(), _around("[", joined, "]"), pa.scalar(None, pa.string()))
+    if pa.types.is_struct(kind):
+        names = [kind.field(index).name for index in range(kind.num_fields)]
+        return _object(values.flatten(), names, bytes_mode)
+    return values.cast(pa.string())
+
+
+def _object(columns: list[pa.Array], names: list[str], bytes_mode: str) -> pa.Array:
+    members = [
+        _around(f'"{name}":', json_values(column, bytes_mode), "")
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return _around("{", pc.binary_join_element_wise(*members, ",", null_handling="skip"), "}")
+
+
+def _around(before: str, values: pa.Array, after: str) -> pa.Array:
+    return pc.binary_join_element_wise(before, values, after, "")
+
+
+def _quoted(values: pa.Array, is_plain: bool = False) -> pa.Array:
+    """Strings as JSON strings. is_plain: none of them holds what must be escaped."""
+    if is_plain:
+        return _around('"', values, '"')
+    encoded = values.dictionary_encode()
+    known = [json.dumps(text, ensure_ascii=False) for text in encoded.dictionary.to_pylist()]
+    return pa.array(known, pa.string()).take(encoded.indices)

@@ -1,0 +1,142 @@
+"""What the user can ask of `export`, as values that are checked and travel to whoever does the work.
+
+Forms and what they can hold:
+
+    form      local   keys and values            compression (the first is the default)
+    parquet   yes     as they are                snappy gzip zstd lz4 none
+    arrow     yes     as they are                none lz4 zstd        Spark cannot write it
+    json      yes     text (base64, as Spark's)  none gzip bzip2
+    csv       yes     text (auto)                none gzip bzip2
+    delta     no      as they are                snappy gzip zstd lz4 none
+    iceberg   no      as they are                zstd gzip snappy lz4 none
+
+Nothing here imports pyarrow or Spark.
+"""
+
+import importlib.util
+from dataclasses import field
+from enum import StrEnum
+from typing import Final
+
+from kseg.inspection.export.output_folder import Mode
+from kseg.inspection.record_filter import Selection
+from kseg.segment.errors import UsageError
+from kseg.segment.values import dataclass
+
+
+class Form(StrEnum):
+    """What the files are."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+
+
+COMPRESSIONS: Final[dict[Form, tuple[str, ...]]] = {
+    Form.PARQUET: ("snappy", "gzip", "zstd", "lz4", "none"),
+    Form.DELTA: ("snappy", "gzip", "zstd", "lz4", "none"),
+    Form.ICEBERG: ("zstd", "gzip", "snappy", "lz4", "none"),
+    Form.JSON: ("none", "gzip", "bzip2"),
+    Form.CSV: ("none", "gzip", "bzip2"),
+    Form.ARROW: ("none", "lz4", "zstd"),
+}
+TEXT_FORMS: Final = (Form.JSON, Form.CSV)
+TABLE_FORMS: Final = (Form.DELTA, Form.ICEBERG)
+BYTES_MODES: Final = ("auto", "utf8", "hex", "base64")
+_DEFAULT_BYTES: Final = {Form.JSON: "base64", Form.CSV: "auto"}
+
+# by which directories can be made: columns, and what is made of the timestamp (UTC)
+OF_COLUMNS: Final = ("topic", "partition", "timestampType")
+DERIVED: Final = ("date", "hour")
+PARTITION_COLUMNS: Final = (*OF_COLUMNS, *DERIVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """form, output, mode: what, where to, and what when something lies there. partition_by: of PARTITION_COLUMNS, a
+    level of directories each; they do not stand in the files. bytes_mode: how keys, values and header values become
+    text, "" where they stay bytes. compression: one of the form's. with_*: which columns; with_control: also control
+    records. fail_on_damage: the first damage ends it, and nothing is handed over.
+
+    folder, run_id: where this run makes its files, and what sets their names apart from those of others.
+    """
+
+    form: Form
+    output: str
+    mode: Mode = Mode.ERROR_IF_EXISTS
+    partition_by: tuple[str, ...] = ()
+    selection: Selection = field(default_factory=Selection)
+    compression: str = ""
+    bytes_mode: str = ""
+    with_key: bool = True
+    with_value: bool = True
+    with_headers: bool = True
+    with_meta: bool = True
+    with_control: bool = False
+    fail_on_damage: bool = False
+    drop_cache: bool = False
+    folder: str = ""
+    run_id: str = ""
+
+    @property
+    def says_encoding(self) -> bool:
+        """Whether columns say how each key and each value is written."""
+        return self.bytes_mode == "auto"
+
+    def has(self, column: str) -> bool:
+        """Whether a column that can be left out is wanted."""
+        switches = {
+            "key": self.with_key,
+            "value": self.with_value,
+            "headers": self.with_headers,
+            "_meta": self.with_meta,
+        }
+        return switches.get(column, True)
+
+
+def checked_form(form: str, on_cluster: bool) -> Form:
+    """Raises UsageError for one that cannot be written here, or there."""
+    wanted = Form(form)
+    if wanted in TABLE_FORMS and not on_cluster:
+        raise UsageError(f"--to {wanted} is written by Spark only: add --spark")
+    if wanted is Form.ARROW and on_cluster:
+        raise UsageError("--to arrow is written without --spark only: Spark has no writer for it")
+    return wanted
+
+
+def checked_compression(form: Form, compression: str | None) -> str:
+    """The one that was named, or the form's own. Raises UsageError."""
+    known = COMPRESSIONS[form]
+    if compression is None:
+        return known[0]
+    if compression not in known:
+        raise UsageError(f"--compression of {form} is {' or '.join(known)}, not {compression}")
+    return compression
+
+
+def checked_bytes_mode(form: Form, mode: str | None) -> str:
+    """How bytes become text, "" for a form that holds bytes. Raises UsageError."""
+    if form not in TEXT_FORMS:
+        if mode is not None:
+            raise UsageError(f"--bytes is for json and csv: {form} keeps keys and values as they are")
+        return ""
+    return mode or _DEFAULT_BYTES[form]
+
+
+def checked_partition_columns(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises UsageError for a column that directories are not made by."""
+    for name in names:
+        if name not in PARTITION_COLUMNS:
+            raise UsageError(f"--partition-by takes {', '.join(PARTITION_COLUMNS)}, not {name}")
+    if len(set(names)) != len(names):
+        raise UsageError("--partition-by names a column twice")
+    return names
+
+
+def require_pyarrow() -> None:
+    """Raises UsageError where it is not installed: nothing is exported without it."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise UsageError("export needs pyarrow, which is not installed: pip install 'kseg[export]'")

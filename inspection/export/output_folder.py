@@ -1,0 +1,272 @@
+"""A directory of new files, made aside and handed over whole: nothing half-written ever has its final name.
+
+    a new directory       is made beside its place, under a hidden name, and renamed into it: all of it or nothing
+    one that replaces     the same; the old one steps aside first and is removed last. Killed between the two renames,
+                          both lie there whole, and the next run puts the old one back
+    more for an old one   the new files are made in a hidden directory inside of it and renamed out of there, one by
+                          one: killed on the way some of them have arrived, each of them whole
+
+Names that begin with `.` or `_` are hidden: readers of such directories (Spark, Arrow, Hive) pass over them. `_SUCCESS`,
+empty, is written last, as Spark does it. What a killed run left the next one removes.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+
+from kseg.change.apply.disk import DISK, Disk, make_directories, remove_if_empty, remove_quietly
+from kseg.change.apply.lock import claimed, is_claimed
+from kseg.segment.errors import Refused
+from kseg.segment.values import dataclass
+
+SUCCESS = "_SUCCESS"
+_INSIDE = "_kseg-"
+_OLD = ".old"
+_TABLE_LOGS = {"_delta_log": "a Delta table", "metadata": "an Iceberg table"}
+
+
+class Mode(StrEnum):
+    """What is done where something lies already; the words are Spark's."""
+
+    ERROR_IF_EXISTS = "errorifexists"
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    IGNORE = "ignore"
+
+
+@dataclass(slots=True)
+class Folder:
+    """path: where files are made, by their relative names. mode: as asked. adds: whether they join those that lie at the
+    target. is_handed_over: whether they have arrived."""
+
+    target: str
+    path: str
+    mode: Mode
+    adds: bool
+    disk: Disk
+    is_handed_over: bool = False
+
+    def hand_over(self, names: Sequence[str], is_complete: bool) -> None:
+        """Give the files `names` (relative, each of them synced) their place; others that were made are removed.
+
+        is_complete: write the marker. Raises Refused when the file system does not take them.
+        """
+        disk = self.disk
+        try:
+            if self.adds:
+                self._move_out(names, is_complete)
+            else:
+                kept = set(names)
+                for name in _files_below(disk, self.path):
+                    if name not in kept:
+                        self._drop(name)
+                if is_complete:
+                    disk.close(disk.create(os.path.join(self.path, SUCCESS)))
+                _sync_tree(disk, self.path)
+                self._take_place()
+        except OSError as error:
+            where = self.target if error.filename is None else error.filename
+            raise Refused(f"cannot write {where}: {error.strerror}; nothing was handed over") from error
+        self.is_handed_over = True
+        with suppress(OSError):  # else the next run tries again
+            _remove_tree(disk, self.path if self.adds else self._aside)
+
+    @property
+    def _aside(self) -> str:
+        """Where an old directory steps."""
+        return f"{self.path}{_OLD}"
+
+    def _drop(self, name: str) -> None:
+        self.disk.unlink(os.path.join(self.path, name))
+        while name := os.path.dirname(name):
+            remove_if_empty(self.disk, os.path.join(self.path, name))
+
+    def _take_place(self) -> None:
+        disk = self.disk
+        replaces = is_taken(self.target, disk)
+        if replaces:
+            if self.mode is not Mode.OVERWRITE:
+                raise Refused(f"{self.target} has come to be meanwhile; nothing was handed over")
+            check(self.target, self.mode, disk)
+            disk.rename(self.target, self._aside)
+        try:
+            disk.rename(self.path, self.target)
+        except OSError:
+            if replaces:
+                disk.rename(self._aside, self.target)
+            raise
+        disk.sync_directory(os.path.dirname(self.target))
+
+    def _move_out(self, names: Sequence[str], is_complete: bool) -> None:
+        disk, touched = self.disk, {self.target}
+        moved: list[str] = []
+        try:
+            for name in names:
+                goal = os.path.join(self.target, name)
+                if disk.status(goal) is not None:
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), goal)
+                make_directories(os.path.dirname(goal), disk)
+                disk.rename(os.path.join(self.path, name), goal)
+                moved.append(goal)
+                touched.add(os.path.dirname(goal))
+            for directory in sorted(touched):
+                disk.sync_directory(directory)
+            marker = os.path.join(self.target, SUCCESS)
+            if is_complete and disk.status(marker) is None:
+                disk.close(disk.create(marker))
+            elif not is_complete:
+                remove_quietly(disk, marker)  # what it said of an earlier export is not so of the whole
+        except OSError:
+            for goal in moved:
+                remove_quietly(disk, goal)
+            raise
+
+
+def is_taken(target: str, disk: Disk = DISK) -> bool:
+    """Whether something lies at `target` that a new directory would be in the way of."""
+    status = disk.status(os.path.realpath(target))
+    return status is not None and (not stat.S_ISDIR(status.st_mode) or bool(disk.names(target)))
+
+
+def visible_files(target: str, disk: Disk = DISK) -> Iterator[str]:
+    """What readers see in a directory: relative names of files that are not hidden."""
+    for name in _files_below(disk, target):
+        if not any(step.startswith((".", "_")) for step in name.split(os.sep)):
+            yield name
+
+
+@contextmanager
+def new_folder(target: str, mode: Mode, run_id: str, disk: Disk = DISK) -> Iterator[Folder]:
+    """A place to make files that are to lie in `target` later; what was not handed over by the end is removed.
+
+    Raises Refused when `target` is taken and `mode` does not say what to do then, or what lies there was made by
+    nothing of the kind.
+    """
+    target = os.path.realpath(target)
+    try:
+        _put_back(target, disk)
+        check(target, mode, disk)
+        has_old = is_taken(target, disk)
+        parent = target if mode is Mode.APPEND and has_old else os.path.dirname(target)
+        make_directories(parent, disk)
+        _clear_leftovers(target, disk)
+        name = f"{_INSIDE}{run_id}" if parent == target else f"{_beside(target)}{run_id}"
+        path = os.path.join(parent, name)
+        disk.make_directory(path)
+    except OSError as error:
+        where = target if error.filename is None else error.filename
+        raise Refused(f"cannot write {where}: {error.strerror}") from error
+    folder = Folder(target, path, mode, parent == target, disk)
+    try:
+        with claimed(path):
+            yield folder
+    finally:
+        if not folder.is_handed_over:
+            with suppress(OSError):
+                _remove_tree(disk, path)
+
+
+# --- what lies there already
+
+
+def check(target: str, mode: Mode, disk: Disk = DISK) -> None:
+    """Raises Refused when something lies at `target` that `mode` does not allow to touch."""
+    target = os.path.realpath(target)
+    status = disk.status(target)
+    if status is None:
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        raise Refused(f"{target} is there already and is no directory")
+    names = disk.names(target)
+    if not names:
+        return
+    if mode not in (Mode.APPEND, Mode.OVERWRITE):
+        raise Refused(
+            f"{target} is there already and not empty (--mode append adds, --mode overwrite replaces)"
+        )
+    for name, what in _TABLE_LOGS.items():
+        if name in names:
+            raise Refused(f"{target} is {what}: its files are changed through its own log only (--to)")
+    stranger = _first_stranger(disk, target) if mode is Mode.OVERWRITE else None
+    if stranger is not None:
+        raise Refused(f"{target} is not overwritten: {stranger} in it was written by no export")
+
+
+def _first_stranger(disk: Disk, target: str) -> str | None:
+    """A file that is neither hidden nor named as parts of an export are."""
+    for name in visible_files(target, disk):
+        head, base = os.path.split(name)
+        steps = [step for step in head.split(os.sep) if step]
+        if not base.startswith("part-") or not all("=" in step for step in steps):
+            return name
+    return None
+
+
+def _beside(target: str) -> str:
+    return f".{os.path.basename(target)}.kseg-"
+
+
+def _put_back(target: str, disk: Disk) -> None:
+    """A run that was killed between its two renames left nothing at the target, and the old one aside."""
+    if disk.status(target) is not None:
+        return
+    parent = os.path.dirname(target)
+    for name in disk.names(parent):
+        if name.startswith(_beside(target)) and name.endswith(_OLD) and not _is_at_work(parent, name):
+            disk.rename(os.path.join(parent, name), target)
+            disk.sync_directory(parent)
+            return
+
+
+def _clear_leftovers(target: str, disk: Disk) -> None:
+    for parent, prefix in ((os.path.dirname(target), _beside(target)), (target, _INSIDE)):
+        for name in disk.names(parent):
+            path = os.path.join(parent, name)
+            if name.startswith(prefix) and not _is_at_work(parent, name):
+                with suppress(Refused, OSError), claimed(path):
+                    _remove_tree(disk, path)
+
+
+def _is_at_work(parent: str, name: str) -> bool:
+    """Whether the run is alive whose directory, or the one that stepped aside for it, has this name."""
+    return is_claimed(os.path.join(parent, name.removesuffix(_OLD)))
+
+
+# --- trees
+
+
+def _files_below(disk: Disk, directory: str, head: str = "") -> Iterator[str]:
+    """Relative names of everything below that is no directory."""
+    for name in disk.names(os.path.join(directory, head)):
+        relative = os.path.join(head, name)
+        if _is_directory(disk, os.path.join(directory, relative)):
+            yield from _files_below(disk, directory, relative)
+        else:
+            yield relative
+
+
+def _is_directory(disk: Disk, path: str) -> bool:
+    status = disk.status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _sync_tree(disk: Disk, directory: str) -> None:
+    for name in disk.names(directory):
+        path = os.path.join(directory, name)
+        if _is_directory(disk, path):
+            _sync_tree(disk, path)
+    disk.sync_directory(directory)
+
+
+def _remove_tree(disk: Disk, directory: str) -> None:
+    for name in disk.names(directory):
+        path = os.path.join(directory, name)
+        if _is_directory(disk, path):
+            _remove_tree(disk, path)
+        else:
+            remove_quietly(disk, path)
+    with suppress(FileNotFoundError):
+        disk.remove_directory(directory)

@@ -1,0 +1,78 @@
+"""Which records of a log are exported: a `Selection` applied to what `inspection.arrow` reads.
+
+What prunes (offsets, times, transactions) goes into the pieces that are read; keys, producers, epochs and the limit
+are looked at here, batch by batch. Columns that only a test needs are read as well, and left out later.
+"""
+
+import re
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kseg.inspection.arrow.arrow_schema import META, META_FIELDS, RECORD_SCHEMA
+from kseg.inspection.export.options import ExportOptions
+
+
+class Sieve:
+    """The records of one partition that are wanted. schema: the columns to read. is_exhausted: nothing more is."""
+
+    def __init__(self, options: ExportOptions) -> None:
+        self._selection = options.selection
+        self._left = options.selection.limit
+        pattern = options.selection.key_regex
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self.schema = _schema_for(options, self._members())
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self._left == 0
+
+    def sift(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that are wanted, in their order, counted against the limit."""
+        for mask in self._masks(batch):
+            batch = batch.filter(mask)
+        if self._left is not None:
+            batch = batch.slice(0, self._left)
+            self._left -= batch.num_rows
+        return batch
+
+    def _masks(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        mask = None
+        for each in self._tests(batch):
+            mask = each if mask is None else pc.and_(mask, each)
+        return [] if mask is None else [mask]
+
+    def _tests(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        want = self._selection
+        tests = [
+            pc.equal(batch.column(META).field(member), value) for member, value in self._members().items()
+        ]
+        if want.keys:
+            tests.append(pc.is_in(batch.column("key"), value_set=pa.array(want.keys, pa.binary())))
+        if self._pattern is not None:
+            search = self._pattern.search
+            keys = batch.column("key").to_pylist()
+            tests.append(pa.array([key is not None and search(key) is not None for key in keys], pa.bool_()))
+        return tests
+
+    def _members(self) -> dict[str, Any]:
+        """What members of `_meta` must be equal to."""
+        want = self._selection
+        asked: dict[str, Any] = {"producer_id": want.producer_id, "leader_epoch": want.leader_epoch}
+        if want.control:
+            asked["control"] = True
+        return {member: value for member, value in asked.items() if value is not None}
+
+
+def _schema_for(options: ExportOptions, members: dict[str, Any]) -> pa.Schema:
+    want = options.selection
+    needs_key = bool(want.keys) or want.key_regex is not None
+    fields = []
+    for field in RECORD_SCHEMA:
+        if options.has(field.name) or (field.name == "key" and needs_key):
+            fields.append(field)
+        elif field.name == META and members:
+            kept = [member for member in META_FIELDS if member.name in members]
+            fields.append(pa.field(META, pa.struct(kept), nullable=False))
+    return pa.schema(fields)

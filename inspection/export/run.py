@@ -1,0 +1,104 @@
+"""What a run of `export` does around the partitions: the folder its files are made in, and their handing over.
+
+The rows of the partitions say which files are whole; those, and no others, get their place when the last partition is
+done. So an export that was killed, interrupted, or ended by --fail-on-damage leaves what was there before. Partitions
+that cannot be read do not keep the others from their place; then, as where damage was found, the marker `_SUCCESS` is not
+written. Where a file cannot be written (a full disk), nothing gets its place.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from kseg.inspection.export.options import ExportOptions, Form
+from kseg.inspection.export.output_folder import Folder, new_folder
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.errors import KsegError, Refused
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.targets import Target, refuse_inside
+
+SUMMED = ("files", "records", "bytes", "damaged_bytes")
+
+
+class DamageFound(KsegError):
+    """Damage was found, and was to end the run."""
+
+    exit_status = 1
+
+
+class ExportRun:
+    """One run of `export` on this machine."""
+
+    def __init__(self, options: ExportOptions) -> None:
+        self._options = options
+        self._folder: Folder | None = None
+
+    @contextmanager
+    def held(self, targets: Sequence[Target]) -> Iterator[ExportOptions]:
+        """The folder, while the targets are worked on, and the options to work with. Raises Refused."""
+        options = self._options
+        refuse_own_input(options.output, targets)
+        run_id = secrets.token_hex(4)
+        with new_folder(options.output, options.mode, run_id) as folder:
+            self._folder = folder
+            self._options = replace(options, folder=folder.path, run_id=run_id)
+            yield self._options
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The events of the partitions; behind the last, the files have their place."""
+        names: list[str] = []
+        sums = dict.fromkeys(SUMMED, 0)
+        failures = damage = 0
+        cannot_write = False
+        for event in events:
+            yield event
+            match event:
+                case Row(values):
+                    files = values["files"]
+                    assert isinstance(files, list)
+                    names += files
+                    sums["files"] += len(files)
+                    for name in SUMMED[1:]:
+                        sums[name] += int(str(values[name]))
+                case Failure():
+                    failures += 1
+                    cannot_write = cannot_write or event.exit_status == Refused.exit_status
+                case Finding() if event.severity == ERROR:
+                    damage += 1
+                    if self._options.fail_on_damage:
+                        raise DamageFound(f"{event.path} is damaged: nothing was exported (--fail-on-damage)")
+        folder = self._folder
+        assert folder is not None
+        if cannot_write:  # the same command can be given again, and finds nothing in its way
+            raise Refused(
+                f"nothing was handed over to {self._options.output}: not every file could be written"
+            )
+        if not names and not failures:
+            names = self._empty()
+        if names or not failures:
+            folder.hand_over(names, is_complete=not failures and not damage)
+        yield Row({"type": "summary", **sums})
+
+    def _empty(self) -> list[str]:
+        """A file without rows, where readers find the columns; of JSON lines there is nothing to be found."""
+        options = self._options
+        if options.form is Form.JSON or options.partition_by:
+            return []
+        from kseg.inspection.export.writers import Writers
+
+        writers = Writers(options, f"part-empty-{options.run_id}")
+        writers.begin_empty()
+        writers.close()
+        return writers.names
+
+
+def refuse_own_input(output: str, targets: Sequence[Target]) -> None:
+    """Raises Refused when the output would lie in a directory of the input's, or around it."""
+    goal = os.path.realpath(output)
+    for target in targets:
+        path = os.path.realpath(target.path)
+        if os.path.commonpath((path, goal)) == goal:
+            raise Refused(f"the output {output} holds the input {target.path}")
+    refuse_inside(output, targets)

@@ -1,0 +1,170 @@
+"""One file of an export while it is written: batches in, bytes out to the file layer.
+
+Rows for a Parquet file wait until there are enough of them for a row group, or until memory is wanted for others
+(`flush`): readers skip and fetch by row groups, so they should be neither small nor more than memory bears.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import pyarrow as pa
+
+from kseg.inspection.export.json_writer import json_lines
+from kseg.inspection.export.options import ExportOptions, Form
+from kseg.segment.files import NewFile
+
+ROW_GROUP_ROWS = 1 << 20
+_SUFFIXES = {"none": "", "gzip": ".gz", "bzip2": ".bz2"}
+_STREAMS = {"gzip": "gzip", "bzip2": "bz2"}
+
+
+def suffix_of(form: Form, compression: str) -> str:
+    """How names of files end, as Spark names them."""
+    mark = _SUFFIXES.get(compression, f".{compression}")
+    return f".{form}{mark}" if form in (Form.JSON, Form.CSV) else f"{mark}.{form}"
+
+
+class Stream:
+    """A `NewFile` as pyarrow wants to see a file. is_abandoned: nobody wants it any more; writers that pyarrow closes
+    by itself, when it lets go of them, write into nothing."""
+
+    closed = False
+
+    def __init__(self, file: NewFile) -> None:
+        self._file = file
+        self.is_abandoned = False
+
+    def write(self, data: Any) -> int:
+        if not self.is_abandoned:
+            self._file.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._file.size_bytes
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+class Sink(ABC):
+    """waiting_bytes: what rows take up that are not written yet."""
+
+    waiting_bytes = 0
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+
+    def flush(self) -> None:
+        """Write what waits."""
+        return
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what waits and what a file of its form ends with."""
+
+
+class _Parquet(Sink):
+    def __init__(self, stream: Stream, schema: pa.Schema, compression: str) -> None:
+        from pyarrow.parquet import ParquetWriter
+
+        self._schema = schema
+        self._writer = ParquetWriter(stream, schema, compression=compression, version="2.6")
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+        self.waiting_bytes += batch.nbytes
+        if self._rows >= ROW_GROUP_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            rows = pa.Table.from_batches(self._waiting, self._schema)
+            self._writer.write_table(rows, row_group_size=self._rows)
+        self._waiting, self._rows, self.waiting_bytes = [], 0, 0
+
+    def close(self) -> None:
+        self.flush()
+        self._writer.close()
+
+
+class _Arrow(Sink):
+    def __init__(self, stream: Stream, schema: pa.Schema, compression: str) -> None:
+        import pyarrow.ipc
+
+        how = None if compression == "none" else compression
+        options = pyarrow.ipc.IpcWriteOptions(compression=how)
+        self._writer = pyarrow.ipc.new_file(stream, schema, options=options)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Text(Sink):
+    """Where bytes go, compressed or not."""
+
+    def __init__(self, stream: Stream, compression: str) -> None:
+        self._out: Any = pa.PythonFile(stream, mode="w")
+        if compression != "none":
+            self._out = pa.CompressedOutputStream(self._out, _STREAMS[compression])
+
+    def close(self) -> None:
+        self._out.close()
+
+
+class _Json(_Text):
+    def __init__(self, stream: Stream, compression: str, bytes_mode: str) -> None:
+        super().__init__(stream, compression)
+        self._mode = bytes_mode
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._out.write(json_lines(batch, self._mode))
+
+
+class _Csv(_Text):
+    """With a line of names; quotes are doubled; null is nothing, an empty text a pair of quotes."""
+
+    def __init__(self, stream: Stream, schema: pa.Schema, compression: str) -> None:
+        from pyarrow.csv import CSVWriter
+
+        super().__init__(stream, compression)
+        self._writer = CSVWriter(self._out, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+        super().close()
+
+
+def open_sink(stream: Stream, schema: pa.Schema, options: ExportOptions) -> Sink:
+    """A sink of the form that `options` name."""
+    match options.form:
+        case Form.PARQUET:
+            return _Parquet(stream, schema, options.compression)
+        case Form.ARROW:
+            return _Arrow(stream, schema, options.compression)
+        case Form.JSON:
+            return _Json(stream, options.compression, options.bytes_mode)
+        case Form.CSV:
+            return _Csv(stream, schema, options.compression)
+    raise AssertionError(f"{options.form} is written by Spark only")

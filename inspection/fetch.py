@@ -1,0 +1,282 @@
+"""The work of `read`: what a fetch from an offset would return.
+
+    1. The place is that of a lookup by offset: the batch that holds N, else the next one. At the log end there is
+       nothing; below the log start and behind the log end a broker says OFFSET_OUT_OF_RANGE.
+    2. The bytes end with the segment. A broker cuts at `max_bytes`, in the middle of a batch too (Kafka: LogSegment.read,
+       FileRecords.slice); `grow=False` is that. Otherwise whole batches, and as long as not even the first one fits
+       the size is doubled, as clients did, up to `max_message_bytes`.
+    3. Raw: the bytes, in blocks. Else a `read` row, then each whole batch and its records as in a dump.
+
+Kafka 0.7: the bytes from any position on (Log.read), and around them the frame of the answer (`ancient.answers`): that of
+one partition ("message-set"), or of several ("multi").
+A 0.7 frame of batches of later formats is possible and means nothing to a 0.7 consumer.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from kseg.inspection.dump.dump07 import message_row
+from kseg.inspection.lookup.by_offset import batches_reaching
+from kseg.inspection.query import FRAMINGS, ReadQuery
+from kseg.jobs.events import Event, Failure, Row, Text
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError, KsegError, UsageError
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.json_rows import batch_row, record_row
+from kseg.segment.kafka07.fetch_response import OFFSET_OUT_OF_RANGE, message_set_header
+from kseg.segment.kafka07.log07 import AncientLog
+from kseg.segment.kafka07.messages07 import AncientDamage, AncientEntry, entry_at, messages, walk
+from kseg.segment.model import Batch
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.scanning.damage_findings import damage_finding, undecodable
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.values import dataclass
+
+BLOCK_BYTES = 1 << 20
+_NOTHING_FOUND = 1  # exit status
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """What is sent of one file: bytes start … end - 1. max_bytes: after doubling. is_cut: the last message is not whole."""
+
+    start: int
+    end: int
+    max_bytes: int
+    is_cut: bool
+
+
+def read(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Event]:
+    """Text events with the bytes (raw, or framed), else a `read` row with `batch` and `record` rows behind it.
+
+    Framing "multi" yields the answer for this one target; `multi_message_set_send` joins several. An offset out of range
+    and a message that does not fit are Failures with exit status 1.
+    """
+    try:
+        if query.framing not in FRAMINGS:
+            raise UsageError(f"there is no framing {query.framing}")
+        if query.offset < 0 or not 0 <= query.max_bytes <= L.INT32_MAX:
+            raise UsageError(f"a fetch of {query.max_bytes} bytes from offset {query.offset} has no meaning")
+        with PartitionLog(target, use_index=query.use_index) as log:
+            yield from _read_ancient(target, query) if log.is_ancient else _read(log, target.path, query)
+    except KsegError as error:
+        yield Failure(target.path, str(error), error.exit_status)
+
+
+def _is_raw(query: ReadQuery) -> bool:
+    return query.raw or query.framing != "none"
+
+
+def _sent(view: memoryview, query: ReadQuery) -> Iterator[Event]:
+    """The bytes of an answer, with their frame if one is wished, in blocks."""
+    if query.framing != "none":
+        yield Text(message_set_header(len(view)))
+    for start in range(0, len(view), BLOCK_BYTES):
+        yield Text(bytes(view[start : start + BLOCK_BYTES]))
+
+
+def _out_of_range(path: str, query: ReadQuery, start: int, end: int) -> Iterator[Event]:
+    if query.framing != "none":
+        yield Text(message_set_header(0, OFFSET_OUT_OF_RANGE))
+    sentence = f"{path}: offset {query.offset} is out of range: the log has {start} to {end}"
+    yield Failure(path, sentence, _NOTHING_FOUND)
+
+
+def _too_large(path: str, query: ReadQuery, size_bytes: int) -> Iterator[Event]:
+    if query.framing != "none":
+        yield Text(message_set_header(0))
+    sentence = (
+        f"{path}: the message at offset {query.offset} needs {size_bytes} bytes, "
+        f"more than the {query.max_message_bytes} allowed"
+    )
+    yield Failure(path, sentence, _NOTHING_FOUND)
+
+
+def grown(max_bytes: int, first_bytes: int, query: ReadQuery) -> int | None:
+    """The size a client gets to that doubles it until `first_bytes` fit; None when the limit comes before."""
+    size = max(1, max_bytes)
+    while size < first_bytes:
+        if size >= query.max_message_bytes:
+            return None
+        size = min(size * 2, query.max_message_bytes)
+    return max(max_bytes, size)
+
+
+def _summary(
+    partition: str, path: str | None, query: ReadQuery, extent: _Extent | None, offset: int | None
+) -> Row:
+    return Row(
+        {
+            "type": "read",
+            "partition": partition,
+            "offset": query.offset,
+            "segment": path,
+            "position": None if extent is None else extent.start,
+            "size": 0 if extent is None else extent.end - extent.start,
+            "first_offset": offset,
+            "max_bytes": query.max_bytes if extent is None else extent.max_bytes,
+            "cut": extent is not None and extent.is_cut,
+        }
+    )
+
+
+# --- segments
+
+
+def _read(log: PartitionLog, path: str, query: ReadQuery) -> Iterator[Event]:
+    start_offset = log.start_offset
+    place = None
+    if query.offset >= start_offset and log.segments:
+        with closing(batches_reaching(log, query.offset)) as places:
+            place = next(places, None)
+    if place is None:
+        if not start_offset <= query.offset <= log.end_offset:
+            yield from log.findings
+            yield from _out_of_range(path, query, start_offset, log.end_offset)
+        elif _is_raw(query):
+            yield from _sent(memoryview(b""), query)
+        else:
+            yield _summary(_partition(log), None, query, None, None)
+        return
+    segment, batch = place
+    extent = _extent(segment, batch, query)
+    yield from log.findings
+    if extent is None:
+        yield from _too_large(path, query, batch.size_bytes)
+    elif _is_raw(query):
+        yield from _sent(segment.file.view[extent.start : extent.end], query)
+    else:
+        yield _summary(_partition(log), segment.path, query, extent, segment.first_offset_of(batch))
+        yield from _rows(segment, extent, query)
+
+
+def _partition(log: PartitionLog) -> str:
+    return log.directory if log.name is None else log.name.text
+
+
+def _extent(segment: LogSegment, first: Batch, query: ReadQuery) -> _Extent | None:
+    """The bytes to send from `first` on, None when not even that may be sent whole."""
+    size_bytes = segment.file.size_bytes
+    if not query.grow:
+        end = min(size_bytes, first.position + query.max_bytes)
+        return _Extent(first.position, end, query.max_bytes, _whole_end(segment, first.position, end) != end)
+    max_bytes = grown(query.max_bytes, first.size_bytes, query)
+    if max_bytes is None:
+        return None
+    end = _whole_end(segment, first.position, min(size_bytes, first.position + max_bytes))
+    return _Extent(first.position, end, max_bytes, False)
+
+
+def _whole_end(segment: LogSegment, start: int, limit: int) -> int:
+    """The end of the last batch that ends at or before `limit`."""
+    end = start
+    for block in segment.walk.blocks(start):
+        if isinstance(block, Damage):
+            if end < limit:
+                segment.report_damage(block)
+            return end  # what lies behind damage is not sent with what lies before it
+        for row in range(block.count):
+            batch_end = block.at(C.POSITION, row) + block.at(C.SIZE, row)
+            if batch_end > limit:
+                return end
+            end = batch_end
+    return end
+
+
+def _rows(segment: LogSegment, extent: _Extent, query: ReadQuery) -> Iterator[Event]:
+    decoder = Decoder(segment.file.view)
+    end = extent.end if not extent.is_cut else _whole_end(segment, extent.start, extent.end)
+    scanner = Scanner.over(segment.file, segment.base_offset, next_base=segment.following_base)
+    for block in scanner.blocks(extent.start, end):
+        if isinstance(block, Damage):
+            yield damage_finding(segment.path, block)
+            continue
+        decoder.note_sets(block)
+        for row in range(block.count):
+            yield from _batch_rows(segment.path, decoder, block, row, query)
+
+
+def _batch_rows(path: str, decoder: Decoder, table: Columns, row: int, query: ReadQuery) -> Iterator[Event]:
+    batch = batch_at(table, row)
+    yield Row(batch_row(path, batch))
+    for chunk in decoder.chunks(table, row, row + 1):
+        for at in range(chunk.records.count):
+            yield Row(record_row(path, batch, record_at(chunk, at), query.bytes_mode))
+        if chunk.problem is not None:
+            yield undecodable(path, table, chunk.problem)
+
+
+# --- 0.7
+
+
+def _read_ancient(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Event]:
+    with AncientLog(target) as log:
+        if not log.start_offset <= query.offset <= log.end_offset:
+            yield from _out_of_range(target.path, query, log.start_offset, log.end_offset)
+            return
+        file = log.file_with(query.offset)
+        if file is None:  # at the end, or in a gap
+            if _is_raw(query):
+                yield from _sent(memoryview(b""), query)
+            else:
+                yield _summary(log.name, None, query, None, None)
+            return
+        view = log.view(file)
+        position = query.offset - file.base_offset
+        extent = _ancient_extent(view, position, query)
+        if extent is None:
+            first = entry_at(view, position, len(view))
+            size_bytes = first.size_bytes if isinstance(first, AncientEntry) else 0
+            yield from _too_large(target.path, query, size_bytes)
+        elif _is_raw(query):
+            yield from _sent(view[extent.start : extent.end], query)
+        else:
+            yield _summary(log.name, file.path, query, extent, query.offset)
+            yield from _ancient_rows(file.path, view[: extent.end], position, file.base_offset, query)
+
+
+def _ancient_extent(view: memoryview, position: int, query: ReadQuery) -> _Extent | None:
+    limit = min(len(view), position + query.max_bytes)
+    if not query.grow:
+        return _Extent(position, limit, query.max_bytes, _ancient_whole_end(view, position, limit) != limit)
+    first = entry_at(view, position, len(view))
+    if isinstance(
+        first, str
+    ):  # nothing whole lies here: the client of 0.7 would have been sent this all the same
+        return _Extent(position, limit, query.max_bytes, True)
+    max_bytes = grown(query.max_bytes, first.size_bytes, query)
+    if max_bytes is None:
+        return None
+    end = _ancient_whole_end(view, position, min(len(view), position + max_bytes))
+    return _Extent(position, end, max_bytes, False)
+
+
+def _ancient_whole_end(view: memoryview, position: int, limit: int) -> int:
+    while position < limit:
+        entry = entry_at(view, position, len(view))
+        if isinstance(entry, str) or entry.end_position > limit:
+            break
+        position = entry.end_position
+    return position
+
+
+def _ancient_rows(
+    path: str, view: memoryview, position: int, base_offset: int, query: ReadQuery
+) -> Iterator[Event]:
+    for item in walk(view, position):
+        if isinstance(item, AncientDamage):
+            if item.kind != "torn-tail":  # cut by the size of the read
+                sentence = f"{item.length} bytes at position {item.position} are no message"
+                yield Finding(item.kind, path, sentence, item.position, item.length)
+            continue
+        try:
+            for message in messages(view, item, base_offset):
+                yield Row(message_row(path, item, message, query.bytes_mode))
+        except FormatError as error:
+            sentence = f"the message set at position {item.position} cannot be decoded: {error}"
+            yield Finding("undecodable-batch", path, sentence, item.position, item.size_bytes)

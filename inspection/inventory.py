@@ -1,0 +1,380 @@
+"""The work of `list`: the inventory, files by name and partitions by their batch headers.
+
+    a file                  one row
+    a partition             one row for each file, unknown ones too, then one for the partition
+    a data directory        one row for each file of its own and each directory that is no partition, then one for
+                            the whole; its partitions are targets of their own
+
+A partition's row needs every batch header (first and last offsets, times, codecs, formats, epochs) but no record:
+columns are folded a table at a time. Checksums are not computed; `verify` does that. Transactions come from the
+newest producer snapshot and the batches behind it.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+
+from kseg.inspection.query import ListOptions
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.kafka07.log07 import AncientLog
+from kseg.segment.partition.derived_state import producer_state
+from kseg.segment.partition.directory import (
+    Entry,
+    LogDirectory,
+    PartitionDirectory,
+    SegmentFiles,
+    SubDirectory,
+    bytes_in,
+    list_partition,
+    segment_order,
+)
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.names import OFFSET_CHECKPOINT_ROLES, FileName, Role, parse_file_name
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.recognition import list_log_directory
+from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
+from kseg.segment.scanning.scan import Damage, batch_at
+from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
+from kseg.segment.sidecar.metadata_files import decode_meta_properties, decode_partition_metadata
+
+KINDS = {
+    Role.LOG: "segment",
+    Role.OFFSET_INDEX: "offset index",
+    Role.TIME_INDEX: "time index",
+    Role.TXN_INDEX: "transaction index",
+    Role.PRODUCER_SNAPSHOT: "producer snapshot",
+    Role.ANCIENT_LOG: "segment of Kafka 0.7",
+    Role.METADATA_SNAPSHOT: "metadata snapshot",
+    Role.BOOTSTRAP_SNAPSHOT: "bootstrap metadata",
+    Role.LEADER_EPOCHS: "leader epochs",
+    Role.PARTITION_METADATA: "partition metadata",
+    Role.QUORUM_STATE: "quorum state",
+    Role.RECOVERY_POINTS: "recovery point checkpoint",
+    Role.HIGH_WATERMARKS: "high watermark checkpoint",
+    Role.LOG_START_OFFSETS: "log start offset checkpoint",
+    Role.CLEANER_OFFSETS: "cleaner checkpoint",
+    Role.META_PROPERTIES: "data directory identity",
+    Role.CLEAN_SHUTDOWN: "clean shutdown marker",
+    Role.LOCK: "lock of a broker",
+    Role.KSEG_JOURNAL: "journal of kseg",
+    Role.KSEG_STREAM: "progress of a stream of kseg's",
+    Role.UNKNOWN: "unknown",
+}
+_REQUIRED = (("offset_index", L.OFFSET_INDEX_SUFFIX), ("time_index", L.TIME_INDEX_SUFFIX))
+
+
+def list_target(target: FileTarget | PartitionTarget | LogDirTarget, options: ListOptions) -> Iterator[Event]:
+    """The rows of one target; what cannot be listed is a Failure."""
+    try:
+        match target:
+            case FileTarget():
+                yield _file_row(_single(target.path), None)
+            case PartitionTarget():
+                yield from _partition(target, options)
+            case LogDirTarget():
+                yield from _log_dir(target)
+    except KsegError as error:
+        yield Failure(target.path, str(error), error.exit_status)
+
+
+# --- files
+
+
+def _single(path: str) -> Entry:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    name = parse_file_name(os.path.basename(path))
+    return Entry(path, status.st_size, status.st_mtime_ns // 1_000_000, name)
+
+
+def _file_row(entry: Entry, partition: str | None) -> Row:
+    return Row(
+        {
+            "type": "file",
+            "partition": partition,
+            "file": entry.path,
+            "kind": kind_of(entry.name),
+            "state": str(entry.name.state),
+            "size": entry.size_bytes,
+            "mtime": entry.mtime_ms,
+            "base_offset": entry.name.base_offset,
+            "problem": entry.problem or _name_problem(entry.name),
+        }
+    )
+
+
+def kind_of(name: FileName) -> str:
+    """What a file is, in plain words."""
+    if name.remote_segment_id is not None:
+        return f"cached {KINDS[name.role]} of a tiered segment"
+    return KINDS[name.role]
+
+
+def _name_problem(name: FileName) -> str | None:
+    if name.is_well_formed:
+        return None
+    return "none of Kafka's files" if name.role is Role.UNKNOWN else "not named the way Kafka does"
+
+
+def _directory_row(directory: SubDirectory, inside: str | None) -> Row:
+    name = directory.partition
+    return Row(
+        {
+            "type": "directory",
+            "partition": inside,
+            "file": directory.path,
+            "kind": "directory" if name is None else f"partition ({name.state})",
+            "problem": directory.problem,
+        }
+    )
+
+
+# --- a partition
+
+
+def _partition(target: PartitionTarget, options: ListOptions) -> Iterator[Event]:
+    directory = list_partition(target.path)
+    if directory.problem is not None:
+        raise UnreadableInput(directory.problem)
+    name = target.path if directory.name is None else directory.name.text
+    for entry in sorted(directory.entries, key=_listing_order):
+        yield _file_row(entry, name)
+    for child in directory.directories:
+        yield _directory_row(child, name)
+    if directory.ancient_files and not directory.segments:
+        yield from _ancient_row(target, directory, name)
+        return
+    with PartitionLog(target) as log:
+        values = _head(directory, name) | _contents(log, options)
+        yield from log.findings
+        yield Row(values)
+
+
+def _listing_order(entry: Entry) -> tuple[bool, tuple[int, int, str]]:
+    """Segment files by offset, the others before them by name."""
+    return entry.name.base_offset is not None, segment_order(entry.name)
+
+
+def _head(directory: PartitionDirectory, name: str) -> dict[str, object]:
+    topic_id, missing = None, [path for segment in directory.segments for path in _missing(segment)]
+    metadata = directory.entry(Role.PARTITION_METADATA)
+    if metadata is not None:
+        try:
+            topic_id = decode_partition_metadata(read_small(metadata.path)).topic_id
+        except FormatError:
+            missing.append(f"a readable {metadata.name.name}")
+    elif directory.segments and directory.name is not None and not directory.name.is_metadata_log:
+        missing.append("partition.metadata")
+    if directory.segments and directory.entry(Role.LEADER_EPOCHS) is None:
+        missing.append("leader-epoch-checkpoint")
+    return {
+        "type": "partition",
+        "partition": name,
+        "directory": directory.path,
+        "state": "unnamed" if directory.name is None else str(directory.name.state),
+        "topic_id": topic_id,
+        "segments": len(directory.segments),
+        "files": len(directory.entries),
+        "bytes": sum(entry.size_bytes for entry in directory.entries),
+        "log_bytes": sum(segment.log.size_bytes for segment in directory.segments),
+        "missing": missing,
+        "unknown_files": [e.name.name for e in directory.entries if e.name.role is Role.UNKNOWN],
+    }
+
+
+def _missing(segment: SegmentFiles) -> Iterator[str]:
+    stem = os.path.basename(segment.log.path).removesuffix(L.LOG_SUFFIX)
+    for attribute, suffix in _REQUIRED:
+        if getattr(segment, attribute) is None:
+            yield f"{stem}{suffix}"
+
+
+class _Fold:
+    """What all batch headers of a log come to."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.records: int | None = 0
+        self.first_offset: int | None = None
+        self.last_offset: int | None = None
+        self.earliest_ms: int | None = None
+        self.latest_ms: int | None = None
+        self.attributes: set[tuple[int, int]] = set()
+        self.epochs: set[int] = set()
+
+    def take(self, table: Columns, first_offset_of: Callable[[Columns], int]) -> None:
+        """Headers of batches. first_offset_of: the first offset of the table's first batch."""
+        self.batches += table.count
+        if self.first_offset is None:
+            self.first_offset = first_offset_of(table)
+        self.last_offset = table.at(C.LAST_OFFSET, table.count - 1)
+        counts = table.column(C.COUNT)
+        if self.records is not None:  # a compressed set of an old format does not say how many it holds
+            self.records = None if min(counts) < 0 else self.records + sum(counts)
+        attributes = set(zip(table.column(C.MAGIC), table.column(C.ATTRIBUTES), strict=True))
+        self.attributes.update(attributes)
+        self._take_times(table, any(_hides_first_time(magic, bits) for magic, bits in attributes))
+        self.epochs.update(table.column(C.LEADER_EPOCH))
+
+    def _take_times(self, table: Columns, hides_first: bool) -> None:
+        first_field = C.MAX_TIMESTAMP if hides_first else C.BASE_TIMESTAMP
+        firsts = [time for time in set(table.column(first_field)) if time >= 0]
+        latest = max(table.column(C.MAX_TIMESTAMP))
+        if firsts:
+            self.earliest_ms = min(firsts if self.earliest_ms is None else (self.earliest_ms, *firsts))
+        if latest >= 0:
+            self.latest_ms = latest if self.latest_ms is None else max(self.latest_ms, latest)
+
+    @property
+    def codecs(self) -> list[str]:
+        return [L.codec_name(codec) for codec in sorted({bits & L.CODEC_MASK for _, bits in self.attributes})]
+
+    @property
+    def magics(self) -> list[int]:
+        return sorted({magic for magic, _ in self.attributes})
+
+    @property
+    def timestamp_types(self) -> list[str]:
+        return sorted({L.timestamp_type_name(magic, bits) for magic, bits in self.attributes})
+
+
+def _hides_first_time(magic: int, attributes: int) -> bool:
+    """Whether a batch's base timestamp is something else than the time of its first record: with LogAppendTime the
+    producer's, after a cleaning the delete horizon."""
+    return magic >= L.MAGIC_V2 and bool(attributes & (L.TIMESTAMP_TYPE_BIT | L.DELETE_HORIZON_BIT))
+
+
+def _contents(log: PartitionLog, options: ListOptions) -> dict[str, object]:
+    fold = _Fold()
+    for segment in log.segments:
+        _fold_segment(log, segment, fold)
+        segment.close()
+    state = producer_state(log)
+    return {
+        "batches": fold.batches,
+        "records": fold.records,
+        "log_start_offset": log.start_offset,
+        "log_end_offset": log.end_offset,
+        "high_watermark": log.high_watermark,
+        "last_stable_offset": state.last_stable_offset(log.end_offset, log.start_offset),
+        "first_offset": fold.first_offset,
+        "last_offset": fold.last_offset,
+        "earliest_timestamp": fold.earliest_ms,
+        "latest_timestamp": fold.latest_ms,
+        "is_future": fold.latest_ms is not None and fold.latest_ms > options.now_ms,
+        "timestamp_types": fold.timestamp_types,
+        "codecs": fold.codecs,
+        "magics": fold.magics,
+        "leader_epochs": sorted(epoch for epoch in fold.epochs if epoch >= 0),
+        "open_transactions": [
+            {
+                "producer_id": transaction.producer_id,
+                "producer_epoch": transaction.producer_epoch,
+                "first_offset": transaction.first_offset,
+                "last_offset": transaction.last_offset,
+                "timestamp": transaction.timestamp_ms,
+            }
+            for transaction in state.open_transactions
+        ],
+    }
+
+
+def _fold_segment(log: PartitionLog, segment: LogSegment, fold: _Fold) -> None:
+    try:
+        for block in segment.walk.blocks():
+            if isinstance(block, Damage):
+                segment.report_damage(block)
+            else:
+                fold.take(block, lambda table: segment.first_offset_of(batch_at(table, 0)))
+    except UnreadableInput as error:
+        log.report(Finding("unreadable-file", segment.path, str(error)))
+
+
+def _ancient_row(target: PartitionTarget, directory: PartitionDirectory, name: str) -> Iterator[Event]:
+    with AncientLog(target) as log:
+        for before, after in zip(log.files, log.files[1:], strict=False):
+            if before.end_offset != after.base_offset:
+                sentence = (
+                    f"{before.path} ends at {before.end_offset}, the next file begins at {after.base_offset}"
+                )
+                yield Finding("ancient-gap", after.path, sentence)
+        yield Row(
+            _head(directory, name)
+            | {
+                "segments": len(log.files),
+                "log_bytes": sum(file.size_bytes for file in log.files),
+                "log_start_offset": log.start_offset,
+                "log_end_offset": log.end_offset,
+                "earliest_mtime": min(entry.mtime_ms for entry in directory.ancient_files),
+                "latest_mtime": max(entry.mtime_ms for entry in directory.ancient_files),
+            }
+        )
+
+
+# --- a data directory
+
+
+def _log_dir(target: LogDirTarget) -> Iterator[Event]:
+    directory = list_log_directory(target.path, target.nested)
+    for entry in directory.entries:
+        yield _file_row(entry, None)
+    for child in (*directory.other_directories, *directory.nested):
+        yield _directory_row(child, None)
+    yield Row(_log_dir_values(directory))
+
+
+def _log_dir_values(directory: LogDirectory) -> dict[str, object]:
+    values: dict[str, object] = {
+        "type": "log-dir",
+        "directory": directory.path,
+        "version": None,
+        "node_id": None,
+        "cluster_id": None,
+        "directory_id": None,
+        "clean_shutdown": directory.entry(Role.CLEAN_SHUTDOWN) is not None,
+        "partitions": len(directory.partitions),
+        "topics": len({child.partition.topic for child in directory.partitions if child.partition}),
+        "bytes": sum(entry.size_bytes for entry in directory.entries) + _bytes_of(directory),
+        "missing": [],
+        "checkpoints": _checkpoints(directory),
+        "unknown_files": [e.name.name for e in directory.entries if e.name.role is Role.UNKNOWN],
+    }
+    identity = directory.entry(Role.META_PROPERTIES)
+    if identity is None:
+        return values | {"missing": ["meta.properties"]}
+    try:
+        found = decode_meta_properties(read_small(identity.path))
+    except FormatError:
+        return values | {"missing": ["a readable meta.properties"]}
+    return values | {
+        "version": found.version,
+        "node_id": found.node_id,
+        "cluster_id": found.cluster_id,
+        "directory_id": found.directory_id,
+    }
+
+
+def _bytes_of(directory: LogDirectory) -> int:
+    """Of the files of its partitions; what cannot be examined is told where it is listed."""
+    return sum(bytes_in(child.path) for child in directory.partitions)
+
+
+def _checkpoints(directory: LogDirectory) -> dict[str, int | None]:
+    """For each checkpoint file how many partitions it names, None when it cannot be read."""
+    counts: dict[str, int | None] = {}
+    for role in OFFSET_CHECKPOINT_ROLES:
+        entry = directory.entry(role)
+        if entry is None:
+            continue
+        try:
+            counts[entry.name.name] = len(decode_offset_checkpoint(read_small(entry.path)))
+        except FormatError:
+            counts[entry.name.name] = None
+    return counts

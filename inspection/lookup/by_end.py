@@ -1,0 +1,52 @@
+"""Lookup of a log's ends: earliest and latest as ListOffsets answers, and the end of a leader epoch.
+
+The epoch beside the earliest offset is that of the first entry of the history, if that covers the log start; beside the
+latest it is the newest (Kafka: UnifiedLog.fetchOffsetByTimestamp). Neither has a timestamp (-1). An epoch's end is the
+start of the next one, the newest ends at the log end (Kafka: LeaderEpochFileCache.endOffsetFor).
+"""
+
+from collections.abc import Iterator
+
+from kseg.inspection.lookup.answer import Answer, nothing
+from kseg.inspection.query import LookupQuery
+from kseg.segment import layout as L
+from kseg.segment.partition.derived_state import epoch_history, last_stable_offset
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.sidecar.leader_epochs import UNDEFINED_EPOCH_OFFSET
+
+
+def earliest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
+    """The log start offset."""
+    entries = epoch_history(log).entries
+    epoch = entries[0].epoch if entries and entries[0].start_offset <= log.start_offset else None
+    yield Answer(
+        offset=log.start_offset,
+        timestamp_ms=L.NO_TIMESTAMP,
+        leader_epoch=epoch,
+        segment=log.segments[max(0, log.floor_index(log.start_offset))].path,
+    )
+
+
+def latest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
+    """The log end offset, or the last stable offset."""
+    offset = last_stable_offset(log) if query.read_committed else log.end_offset
+    newest = epoch_history(log).latest
+    yield Answer(
+        offset=offset,
+        timestamp_ms=L.NO_TIMESTAMP,
+        leader_epoch=None if newest is None else newest.epoch,
+        segment=log.segments[max(0, log.floor_index(offset))].path,
+    )
+
+
+def by_leader_epoch(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
+    """The largest epoch ≤ the asked one, and its end offset."""
+    assert query.leader_epoch is not None
+    history = epoch_history(log)
+    epoch, end_offset = history.end_offset_for(query.leader_epoch, log.end_offset)
+    if end_offset == UNDEFINED_EPOCH_OFFSET:
+        newest = history.latest
+        known = "no leader epoch is known" if newest is None else f"the newest known epoch is {newest.epoch}"
+        yield nothing(f"epoch {query.leader_epoch} is not known: {known}")
+        return
+    yield Answer(offset=end_offset, leader_epoch=epoch)

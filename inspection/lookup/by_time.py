@@ -1,0 +1,280 @@
+"""Lookup by time, as ListOffsets answers it (Kafka: UnifiedLog.fetchOffsetByTimestamp; fact sheet §4.5).
+
+At or after a time T:
+
+1. The first segment whose largest timestamp is ≥ T answers, and no later one is tried. The largest timestamp is the
+   last entry of the time index. A segment without any timestamp has its file's mtime instead.
+2. In it, begin where the time index's last entry ≤ T leads, through the offset index, and take the first record with
+   timestamp ≥ T at or above the log start.
+
+A broker believes its time indexes; this does so only as far as they cannot lie unnoticed. A segment is passed over
+unopened when the last entry of its index covers the offset before the next segment, is not older than the index
+before it, and is below T; the last one passed over before a segment that is not is searched all the same, for that is
+where a lie would hide the answer. Searching, an entry counts only when the batch that holds its offset is sound and
+has that very timestamp. When an index is absent or wrong the segment is walked, a finding says so, and the answer is
+the one a broker with good indexes would give.
+
+The maximum timestamp: the segment with the greatest, the first such batch in it, the first such record in that. What
+lies below the log start does not count.
+"""
+
+from collections.abc import Iterator
+
+from kseg.inspection.lookup.answer import Answer, at_record, nothing
+from kseg.inspection.query import LookupQuery
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.files import read_end
+from kseg.segment.header_tables import Columns
+from kseg.segment.model import Batch, Record
+from kseg.segment.partition.derived_state import last_stable_offset
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.names import Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.sidecar.index import TimeIndex, TimeIndexEntry
+from kseg.segment.values import dataclass
+
+
+@dataclass(slots=True)
+class _Search:
+    """What searching one segment brought: the record, or why not. has_reached: a batch at or after the time is there,
+    so that a broker stops here. greatest_ms: of the batches that were passed over."""
+
+    batch: Batch | None = None
+    record: Record | None = None
+    has_reached: bool = False
+    greatest_ms: int = L.NO_TIMESTAMP
+
+
+def by_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
+    """The one answer for `query.timestamp_ms`."""
+    target = query.timestamp_ms
+    assert target is not None
+    for segment, claim in _candidates(log, target):
+        search = _search(log, segment, target)
+        if search.batch is not None and search.record is not None:
+            yield _bounded(log, query, at_record(segment, search.batch, search.record))
+            return
+        reason = _broker_stops(segment, search, claim, target)
+        if reason is not None:
+            yield nothing(reason)
+            return
+        segment.close()
+    yield nothing(f"no record has a timestamp at or after {target}")
+
+
+def _candidates(log: PartitionLog, target: int) -> Iterator[tuple[LogSegment, TimeIndexEntry | None]]:
+    """The segments that must be searched, in order, each with what its time index claims to be its maximum."""
+    passed: tuple[LogSegment, TimeIndexEntry] | None = None
+    before = L.NO_TIMESTAMP
+    for segment in log.segments:
+        claim = None
+        if segment.next_base_offset is not None:
+            claim = last_claim(log, segment)
+        if claim is not None and before <= claim.timestamp_ms < target and _covers(segment, claim):
+            passed, before = (segment, claim), claim.timestamp_ms
+            continue
+        if passed is not None:
+            yield passed
+        yield segment, claim
+        passed = None
+        before = before if claim is None else max(before, claim.timestamp_ms)
+
+
+def last_claim(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry | None:
+    """The last entry of a segment's time index, read without mapping the file; None when that says nothing."""
+    path = segment.paths.get(Role.TIME_INDEX)
+    if path is None or not log.use_index:
+        return None
+    size_bytes, tail = read_end(path, L.TIME_INDEX_ENTRY)
+    log.meter.bytes_read += len(tail)
+    if size_bytes % L.TIME_INDEX_ENTRY or len(tail) < L.TIME_INDEX_ENTRY or not any(tail):
+        return None
+    return TimeIndex(tail, segment.base_offset).entry(0)
+
+
+def _covers(segment: LogSegment, claim: TimeIndexEntry) -> bool:
+    """Whether nothing of the segment lies behind the entry, as its last one is written at the roll."""
+    assert segment.next_base_offset is not None
+    return claim.offset == segment.next_base_offset - 1
+
+
+def _bounded(log: PartitionLog, query: LookupQuery, answer: Answer) -> Answer:
+    """A broker keeps back what lies at or above the last stable offset (Kafka: Partition.fetchOffsetForTimestamp)."""
+    if not query.read_committed or answer.offset is None:
+        return answer
+    stop = last_stable_offset(log)
+    if answer.offset < stop:
+        return answer
+    return nothing(f"the record found, at offset {answer.offset}, is not below the last stable offset {stop}")
+
+
+# --- one segment
+
+
+def _search(log: PartitionLog, segment: LogSegment, target: int) -> _Search:
+    start_offset = log.start_offset
+    search = _Search()
+
+    def is_late(records: Columns, at: int) -> bool:
+        return records.at(C.R_TIMESTAMP, at) >= target and records.at(C.R_OFFSET, at) >= start_offset
+
+    def late(table: Columns) -> Iterator[int]:
+        times = table.column(C.MAX_TIMESTAMP)
+        search.greatest_ms = max(search.greatest_ms, max(times))
+        return (row for row in range(table.count) if times[row] >= target)
+
+    start = _start_for_time(log, segment, target)
+    end = start
+    for batch in segment.walk.find(start, late):
+        search.has_reached = True
+        end = batch.end_position
+        record = segment.first_record(batch, is_late)
+        if record is not None:
+            search.batch, search.record = batch, record
+            break
+    else:
+        end = segment.file.size_bytes
+    segment.scanned(start, end)
+    return search
+
+
+def _start_for_time(log: PartitionLog, segment: LogSegment, target: int) -> int:
+    """A position before which nothing is at or after `target`, or not above the log start."""
+    if not log.use_index or not segment.file.size_bytes:
+        return 0
+    index = segment.time_index
+    if index is None:
+        segment.distrust(Role.TIME_INDEX, "there is no time index")
+        return 0
+    slot = index.slot_for(target)
+    path = segment.paths[Role.TIME_INDEX]
+    if slot < 0:
+        log.note({"step": "time-index", "file": path, "slot": None})
+        return _start_for_log_start(log, segment, 0)
+    entry = index.entry(slot)
+    log.note({"step": "time-index", "file": path, "slot": slot, **entry._asdict()})
+    start = segment.start_for(entry.offset)
+    batch = next(segment.reaching(entry.offset, start), None)
+    if batch is None or batch.max_timestamp_ms != entry.timestamp_ms or entry.timestamp_ms > target:
+        segment.distrust(Role.TIME_INDEX, f"entry {slot} is wrong: {_contradiction(entry, batch, target)}")
+        return 0
+    return _start_for_log_start(
+        log, segment, start if entry.timestamp_ms < target else min(start, batch.position)
+    )
+
+
+def _start_for_log_start(log: PartitionLog, segment: LogSegment, start: int) -> int:
+    if segment.base_offset < log.start_offset:
+        return max(start, segment.start_for(log.start_offset))
+    return start
+
+
+def _contradiction(entry: TimeIndexEntry, batch: Batch | None, target: int) -> str:
+    if batch is None:
+        return f"the segment has no offset {entry.offset}"
+    if entry.timestamp_ms > target:
+        return "its entries are not in order"
+    return (
+        f"it says {entry.timestamp_ms} for offset {entry.offset}, "
+        f"whose batch has the maximum timestamp {batch.max_timestamp_ms}"
+    )
+
+
+def _broker_stops(
+    segment: LogSegment, search: _Search, claim: TimeIndexEntry | None, target: int
+) -> str | None:
+    """Why a broker looks no further than this segment, None when it goes on; says where an index lied."""
+    if search.has_reached:
+        return (
+            f"{segment.path} is the first segment that reaches {target} and has no such record at or above the "
+            "log start offset; a broker looks no further"
+        )
+    if segment.next_base_offset is None:
+        return None
+    if claim is not None and claim.timestamp_ms >= target:
+        segment.distrust(
+            Role.TIME_INDEX, f"it says that the segment reaches {claim.timestamp_ms}, which it does not"
+        )
+    elif claim is None and search.greatest_ms < 0 and segment.file.mtime_ms >= target:
+        return (
+            f"{segment.path} has no timestamps, so a broker takes the file's modification time "
+            f"{segment.file.mtime_ms} and looks no further"
+        )
+    return None
+
+
+# --- the maximum
+
+
+def by_max_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
+    """The one answer: the first record with the greatest timestamp."""
+    visible = log.segments[max(0, log.floor_index(log.start_offset)) :]
+    claims = {segment.base_offset: _greatest(log, segment) for segment in visible}
+    base_offset = max(claims, key=lambda base: (claims[base].timestamp_ms, -base))
+    segment = log.segments[log.floor_index(base_offset)]
+    found = _record_of_maximum(log, segment, claims[base_offset])
+    if found is None:
+        yield nothing("no record has a timestamp")
+    else:
+        yield _bounded(log, query, at_record(segment, *found))
+
+
+def _greatest(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry:
+    """The greatest batch timestamp of a segment and its offset, walking on from the last index entry."""
+    is_cut = segment.base_offset < log.start_offset
+    start = 0 if is_cut else _start_for_time(log, segment, L.INT64_MAX)
+    try:
+        return _walked_maximum(log, segment, start)
+    finally:
+        segment.close()
+
+
+def _walked_maximum(log: PartitionLog, segment: LogSegment, start: int) -> TimeIndexEntry:
+    """The greatest timestamp at or behind a position, visible records only."""
+    start_offset = log.start_offset
+    best = TimeIndexEntry(L.NO_TIMESTAMP, segment.base_offset)
+
+    def greater(table: Columns) -> Iterator[int]:
+        times, lasts = table.column(C.MAX_TIMESTAMP), table.column(C.LAST_OFFSET)
+        return (
+            row for row in range(table.count) if times[row] > best.timestamp_ms and lasts[row] >= start_offset
+        )
+
+    for batch in segment.walk.find(start, greater):
+        if segment.first_offset_of(batch) >= start_offset:
+            best = TimeIndexEntry(batch.max_timestamp_ms, batch.last_offset)
+            continue
+        for chunk, at in segment.records(batch):
+            visible, time = chunk.records.at(C.R_OFFSET, at), chunk.records.at(C.R_TIMESTAMP, at)
+            if visible >= start_offset and time > best.timestamp_ms:
+                best = TimeIndexEntry(time, batch.last_offset)
+    segment.scanned(start, segment.file.size_bytes)
+    return best
+
+
+def _record_of_maximum(
+    log: PartitionLog, segment: LogSegment, claim: TimeIndexEntry
+) -> tuple[Batch, Record] | None:
+    """The first visible record that has the claimed timestamp, in a batch whose maximum it is."""
+    start_offset = log.start_offset
+
+    def has_it(table: Columns) -> Iterator[int]:
+        times = table.column(C.MAX_TIMESTAMP)
+        return (row for row in range(table.count) if times[row] >= claim.timestamp_ms)
+
+    def is_it(records: Columns, at: int) -> bool:
+        return (
+            records.at(C.R_TIMESTAMP, at) == claim.timestamp_ms and records.at(C.R_OFFSET, at) >= start_offset
+        )
+
+    start = segment.start_for(max(claim.offset, start_offset))
+    for batch in segment.walk.find(start, has_it):
+        if batch.magic == L.MAGIC_V0:
+            continue
+        record = segment.first_record(batch, is_it)
+        if record is not None:
+            segment.scanned(start, batch.end_position)
+            return batch, record
+    segment.scanned(start, segment.file.size_bytes)
+    return None

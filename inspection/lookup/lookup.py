@@ -1,0 +1,104 @@
+"""The work of `lookup` on one partition or file: `lookup(target, LookupQuery) -> Iterator[Event]`.
+
+One row for each answer (several only for the history of a key), the findings met on the way before it. What answers
+which kind of question:
+
+    offset                            by_offset   like a fetch
+    timestamp, max-timestamp          by_time     like ListOffsets
+    earliest, latest, leader-epoch    by_end      like ListOffsets, like OffsetForLeaderEpoch
+    key                               by_key      what no broker answers
+Kafka 0.7 knows byte positions only: `ancient`.
+"""
+
+from collections.abc import Callable, Iterator
+
+from kseg.inspection.lookup.answer import Answer, answer_row, nothing
+from kseg.inspection.query import LOOKUP_KINDS, LookupQuery
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.errors import KsegError, UsageError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+
+Finder = Callable[[PartitionLog, LookupQuery], Iterator[Answer]]
+
+
+def lookup(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator[Event]:
+    """Findings and `lookup` rows; a target that cannot be read, or cannot be asked this, is a Failure.
+
+    Damage that was not in the way of the answer is not looked for.
+    """
+    try:
+        _check(query)
+        with PartitionLog(target, log_start_offset=query.log_start_offset, use_index=query.use_index) as log:
+            if log.is_ancient:
+                from kseg.inspection.lookup.lookup07 import ancient_answers
+
+                yield from ancient_answers(target, query)
+                return
+            yield from _answers(log, query)
+    except KsegError as error:
+        yield Failure(target.path, str(error), error.exit_status)
+
+
+def _check(query: LookupQuery) -> None:
+    if query.kind not in LOOKUP_KINDS:
+        raise UsageError(f"there is no lookup by {query.kind}")
+    operands = {
+        "offset": query.offset,
+        "timestamp": query.timestamp_ms,
+        "leader-epoch": query.leader_epoch,
+        "key": query.key,
+    }
+    operand = operands.get(query.kind)
+    if query.kind in operands and operand is None:
+        raise UsageError(f"a lookup by {query.kind} needs to know which")
+    if isinstance(operand, int) and operand < 0:
+        raise UsageError(f"a lookup by {query.kind} cannot be for {operand}")
+
+
+def _answers(log: PartitionLog, query: LookupQuery) -> Iterator[Event]:
+    if not log.segments:
+        log.report(Finding("no-segments", log.directory, "the partition directory holds no segment"))
+        answers = iter((nothing("the partition has no segment"),))
+    else:
+        answers = _finder(query.kind)(log, query)
+    for answer in answers:
+        row = answer_row(log, query, answer)
+        yield from _new_findings(log)
+        yield Row(row)
+    yield from _new_findings(log)
+
+
+def _new_findings(log: PartitionLog) -> Iterator[Event]:
+    yield from log.findings
+    log.findings.clear()
+
+
+def _finder(kind: str) -> Finder:
+    # imported here: a lookup by offset need not wait for what others need
+    match kind:
+        case "offset":
+            from kseg.inspection.lookup.by_offset import by_offset
+
+            return by_offset
+        case "timestamp":
+            from kseg.inspection.lookup.by_time import by_timestamp
+
+            return by_timestamp
+        case "max-timestamp":
+            from kseg.inspection.lookup.by_time import by_max_timestamp
+
+            return by_max_timestamp
+        case "key":
+            from kseg.inspection.lookup.by_key import by_key
+
+            return by_key
+        case _:
+            from kseg.inspection.lookup import by_end
+
+            return {
+                "earliest": by_end.earliest,
+                "latest": by_end.latest,
+                "leader-epoch": by_end.by_leader_epoch,
+            }[kind]

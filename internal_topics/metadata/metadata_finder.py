@@ -1,0 +1,173 @@
+"""Where the metadata log of a log dir is, and which node the log dir belongs to.
+
+1. The one that the user named: a partition directory, a log dir that has one, one snapshot, or one segment.
+2. `__cluster_metadata-0` in the log dir itself.
+3. In another log dir of the same node: among those given, those that server.properties names, the neighbours of the log dir, and
+   directories that are named alike (`/data-0/kafka-log0`, `/data-1/kafka-log1`). meta.properties of both must name the same cluster and the
+   same node. Of several the one that reaches farthest counts.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError, cannot_read
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import METADATA_TOPIC, NAME_BY_ROLE, Role, parse_file_name
+from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
+from kseg.segment.values import dataclass
+
+METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
+
+_MOST_NEIGHBOURS = 1000
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Which node a log dir belongs to, by its meta.properties; None for what is not known."""
+
+    node_id: int | None = None
+    cluster_id: str | None = None
+    directory_id: str | None = None
+
+
+class MetadataFinder:
+    """Finds and reads metadata logs, each once.
+
+    given: log dirs that the user named. explicit: the path of --metadata. more: further directories where a metadata log
+    may be. Raises UsageError for an explicit path that holds none, UnreadableInput for one that cannot be read.
+    """
+
+    def __init__(
+        self, given: Sequence[str] = (), explicit: str | None = None, more: Sequence[str] = ()
+    ) -> None:
+        self._given = [*given, *more]
+        self._images: dict[str, MetadataImage] = {}
+        self._by_log_dir: dict[str, MetadataImage | None] = {}
+        self._nodes: dict[str, Node] = {}
+        self._explicit = None if explicit is None else _read(_named(explicit))
+
+    def image_for(self, log_dir: str) -> MetadataImage | None:
+        """What the metadata log says to a log dir; None when there is none. Raises Refused when the one that was named
+        is another cluster's."""
+        key = os.path.realpath(log_dir)
+        if key not in self._by_log_dir:
+            self._by_log_dir[key] = self._find(log_dir)
+        return self._by_log_dir[key]
+
+    def node_of(self, log_dir: str) -> Node:
+        """Which node a log dir belongs to; its meta.properties is read once."""
+        if log_dir not in self._nodes:
+            self._nodes[log_dir] = node_of(log_dir)
+        return self._nodes[log_dir]
+
+    def _find(self, log_dir: str) -> MetadataImage | None:
+        node = self.node_of(log_dir)
+        if self._explicit is not None:
+            ours, theirs = node.cluster_id, self._explicit.cluster_id
+            if ours is not None and theirs is not None and ours != theirs:
+                raise Refused(
+                    f"{self._explicit.path} is of the cluster {theirs}, and {log_dir} of the cluster {ours}"
+                )
+            return self._explicit
+        own = os.path.join(log_dir, METADATA_DIRECTORY)
+        if os.path.isdir(own):
+            return self._read(own)
+        if node.node_id is None or node.cluster_id is None:
+            return None
+        found = [
+            self._read(os.path.join(other, METADATA_DIRECTORY))
+            for other in _with_metadata([*self._given, *_neighbours(log_dir)])
+            if _is_same(node, self.node_of(other))
+        ]
+        return max(found, key=lambda image: (image.epoch, image.end_offset), default=None)
+
+    def _read(self, path: str) -> MetadataImage:
+        key = os.path.realpath(path)
+        if key not in self._images:
+            try:
+                self._images[key] = _read(path)
+            except UnreadableInput as error:  # it is there, and nobody knows what it says
+                doubt = Finding("metadata-log-doubtful", path, str(error))
+                image = MetadataImage(path=path, end_offset=0, epoch=-1, timestamp_ms=-1, doubts=(doubt,))
+                self._images[key] = image
+        return self._images[key]
+
+
+def _read(path: str) -> MetadataImage:
+    # most directories that are looked at have none: the decoder is not imported for these
+    from kseg.internal_topics.metadata.metadata_log import read_metadata_file, read_metadata_log
+
+    return read_metadata_log(path) if os.path.isdir(path) else read_metadata_file(path)
+
+
+def node_of(log_dir: str) -> Node:
+    """What meta.properties of a log dir says; nothing when it is missing or cannot be read."""
+    try:
+        properties = decode_meta_properties(
+            read_small(os.path.join(log_dir, NAME_BY_ROLE[Role.META_PROPERTIES]))
+        )
+    except KsegError:
+        properties = MetaProperties(0)
+    return Node(properties.node_id, properties.cluster_id, properties.directory_id)
+
+
+def _named(path: str) -> str:
+    """The directory or file of a metadata log that the user named."""
+    if not os.path.isdir(path):
+        if not os.path.lexists(path):
+            raise UnreadableInput(f"cannot read {path}: No such file or directory")
+        name = parse_file_name(os.path.basename(path))
+        if name.role not in (Role.METADATA_SNAPSHOT, Role.LOG):
+            raise UsageError(f"{path} is no snapshot and no segment of a metadata log")
+        return path
+    inside = os.path.join(path, METADATA_DIRECTORY)
+    if os.path.isdir(inside):
+        return inside
+    try:
+        roles = {parse_file_name(name).role for name in os.listdir(path)}
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    if not roles & {Role.LOG, Role.METADATA_SNAPSHOT}:
+        raise UsageError(f"{path} holds no metadata log: neither {METADATA_DIRECTORY} nor its files")
+    return path
+
+
+def _is_same(node: Node, other: Node) -> bool:
+    return node.node_id == other.node_id and node.cluster_id == other.cluster_id
+
+
+def _with_metadata(directories: Sequence[str]) -> Iterator[str]:
+    seen: set[str] = set()
+    for directory in directories:
+        real = os.path.realpath(directory)
+        if real not in seen and os.path.isdir(os.path.join(real, METADATA_DIRECTORY)):
+            seen.add(real)
+            yield directory
+
+
+def _neighbours(log_dir: str) -> Iterator[str]:
+    """Directories beside a log dir, and those whose last two names differ from its only in their numbers."""
+    path = os.path.abspath(log_dir)
+    parent = os.path.dirname(path)
+    yield from _children(parent)
+    for folder in _children(os.path.dirname(parent)):
+        if _is_alike(folder, parent) and folder != parent:
+            for child in _children(folder):
+                if _is_alike(child, path):
+                    yield child
+
+
+def _children(directory: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(directory))[:_MOST_NEIGHBOURS]
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in names]
+
+
+def _is_alike(one: str, other: str) -> bool:
+    return _DIGITS.sub("", os.path.basename(one)) == _DIGITS.sub("", os.path.basename(other))

@@ -1,0 +1,162 @@
+"""The settings of a topic as a broker would have them, each with its source.
+
+A broker takes a property from the topic's own configuration, else from its own: what is set for this broker, else for all
+brokers, else in server.properties, else what is built in. Broker properties have other names, and several for one: of those that
+are set anywhere the first counts (Kafka: ServerTopicConfigSynonyms, KafkaConfig.logRetentionTimeMillis), so
+`log.retention.ms` in server.properties goes before `log.retention.hours` that is set dynamically.
+
+What the broker's own file says is known only when the user names it. Then what it does not say is built in; without it only
+cleanup.policy is taken as built in (delete), and not where the cleaner's checkpoint says otherwise. No limit is assumed that nobody has seen.
+"""
+
+from collections.abc import Mapping
+
+from kseg.segment.partition.names import (
+    CONSUMER_OFFSETS_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
+from kseg.segment.partition.topic_settings import CLEANUP_POLICY, Setting, Source, TopicSettings
+from kseg.segment.values import dataclass
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
+
+# By topic property: the broker's names for it, the first that is set counts, and what one unit of it is.
+_BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
+    CLEANUP_POLICY: (("log.cleanup.policy", 1),),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", _MINUTE_MS),
+        ("log.retention.hours", _HOUR_MS),
+    ),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "producer.id.expiration.ms": (("producer.id.expiration.ms", 1),),
+}
+_TOPIC_ONLY = ("internal.segment.bytes",)
+_BUILT_IN = {CLEANUP_POLICY: "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
+
+# Topics that a broker makes itself, with properties that go before its own (Kafka: groupMetadataTopicConfigs,
+# transactionStateTopicConfigs, shareGroupStateTopicConfigs).
+_INTERNAL: Mapping[str, Mapping[str, str]] = {
+    CONSUMER_OFFSETS_TOPIC: {CLEANUP_POLICY: "compact"},
+    TRANSACTION_STATE_TOPIC: {CLEANUP_POLICY: "compact"},
+    SHARE_GROUP_STATE_TOPIC: {CLEANUP_POLICY: "delete", "retention.ms": "-1"},
+}
+
+_OF_USER = (Source.OPTION, Source.CONFIG_FILE)
+_NOBODY = Setting("", Source.BUILT_IN)
+
+Layer = tuple[Source, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicEvidence:
+    """What is known of one topic. given: what the user says, under topic names or broker names, the strongest first.
+    topic_configs: of the metadata log, None when there is nothing to believe. doubt: why there is not, in words.
+    brokers: dynamic properties, this broker's first. server: of server.properties, None when it was not named.
+    is_compacted: the cleaner's checkpoint lists the topic."""
+
+    topic: str | None
+    given: tuple[Layer, ...] = ()
+    topic_configs: Mapping[str, str] | None = None
+    doubt: str = ""
+    brokers: tuple[Layer, ...] = ()
+    server: Mapping[str, str] | None = None
+    is_compacted: bool = False
+
+
+def settings_of(evidence: TopicEvidence) -> TopicSettings:
+    """All that is known, by topic property."""
+    found: dict[str, Setting] = {}
+    for name in (*_BROKER_NAMES, *_TOPIC_ONLY):
+        setting = _setting(name, evidence)
+        if setting is not None:
+            found[name] = setting
+    if found.get("segment.bytes", _NOBODY).source in _OF_USER:
+        found.pop(
+            "internal.segment.bytes", None
+        )  # which otherwise goes before it (Kafka: LogConfig.segmentSize)
+    policy = found.get(CLEANUP_POLICY)
+    by_name = "" if evidence.topic is None else f"--topic {evidence.topic} "
+    narrowed = f"{by_name}--cleanup-policy delete|compact"
+    if policy is None:
+        unknown = evidence.doubt or "there is no metadata log here that knows the topic"
+        return TopicSettings(found, unknown, f"--metadata PATH, or {narrowed}")
+    if _is_contradicted(policy, evidence):
+        del found[CLEANUP_POLICY]
+        unknown = (
+            "the topic has no cleanup.policy of its own, and a cleaner has compacted it (cleaner-offset-checkpoint): "
+            "the broker's default is not known"
+        )
+        return TopicSettings(found, unknown, f"--server-properties FILE, or {narrowed}")
+    return TopicSettings(found)
+
+
+def _setting(name: str, evidence: TopicEvidence) -> Setting | None:
+    for source, pairs in evidence.given:
+        said = _under(name, pairs)
+        if said is not None:
+            return Setting(said, source)
+    internal = _INTERNAL.get(evidence.topic or "", {}).get(name)
+    if evidence.topic_configs is not None:
+        if name in evidence.topic_configs:
+            return Setting(evidence.topic_configs[name], Source.TOPIC)
+        if name in _TOPIC_ONLY:
+            return None
+        return _of_broker(name, evidence)
+    if internal is not None:
+        return Setting(internal, Source.INTERNAL_TOPIC)
+    if name == CLEANUP_POLICY:
+        # the topic may have a policy of its own that nobody here can see: no default settles it
+        return Setting("compact", Source.CLEANER_CHECKPOINT) if evidence.is_compacted else None
+    return None if name in _TOPIC_ONLY else _of_broker(name, evidence)
+
+
+def _of_broker(name: str, evidence: TopicEvidence) -> Setting | None:
+    layers = list(evidence.brokers)
+    if evidence.server is not None:
+        layers.append((Source.SERVER_PROPERTIES, evidence.server))
+    for broker_name, unit in _BROKER_NAMES[name]:
+        for source, pairs in layers:
+            if broker_name in pairs:
+                return Setting(_in_units(pairs[broker_name], unit), source)
+    is_all_known = evidence.server is not None or name == CLEANUP_POLICY
+    return Setting(_BUILT_IN[name], Source.BUILT_IN) if is_all_known and name in _BUILT_IN else None
+
+
+def _under(name: str, pairs: Mapping[str, str]) -> str | None:
+    """A property of a file that may be a topic's or a broker's: the topic's name first."""
+    if name in pairs:
+        return pairs[name].strip()
+    for broker_name, unit in _BROKER_NAMES.get(name, ()):
+        if broker_name in pairs:
+            return _in_units(pairs[broker_name], unit)
+    return None
+
+
+def _in_units(text: str, unit: int) -> str:
+    """Hours and minutes as milliseconds; what is no number stays, and is refused by whoever reads it. A negative time is
+    no limit (Kafka: logRetentionTimeMillis)."""
+    text = text.strip()
+    if unit == 1:
+        return text
+    try:
+        return str(max(-1, int(text) * unit))
+    except ValueError:
+        return text
+
+
+def _is_contradicted(policy: Setting, evidence: TopicEvidence) -> bool:
+    """Whether a cleaner has compacted a topic that should not be, and nobody has said what the broker's default is."""
+    is_guess = policy.source is Source.BUILT_IN and evidence.server is None
+    return is_guess and evidence.is_compacted

@@ -1,0 +1,1 @@
+"""Work over many targets, in this process or in worker processes."""

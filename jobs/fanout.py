@@ -1,0 +1,357 @@
+"""Run a command's work over many targets, here or in worker processes, and hand on the events in target order.
+
+The plan when there are several targets and several jobs:
+
+1. Fork the workers (spawn them when this process has threads). SIGINT stays blocked in them: Ctrl-C is the
+   parent's to handle.
+2. Hand out targets by number, in order. A worker that is done asks for nothing: the next number is already in
+   its pipe while targets abound, and is sent on demand near the end, so that no worker sits on a queue while
+   another is idle.
+3. A worker packs its events into chunks and sends them. The parent always reads the worker whose target is next
+   in the output; it reads the others only while less than `AHEAD_BYTES` wait for their turn. A worker that is not
+   read blocks in its pipe: that is the back pressure, and the bound on memory.
+4. A worker that dies costs its target a `Failure`; a fresh worker takes what was queued behind it. A signal (out of memory,
+   a page that cannot be read) means that the target could not be worked on, whoever is to blame.
+5. Whatever ends the run (all done, Ctrl-C, the consumer leaving) stops the workers. So does the parent's death, at
+   once and not when a target is finished: with the parent goes the broker's lock that it held for them.
+
+What a target's work raises never stops the others: every exception becomes a `Failure` that names the target.
+"""
+
+import os
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from kseg.jobs.events import Event, Failure, Text, Work
+from kseg.segment import unreadable
+from kseg.segment.errors import KsegError, UnreadableInput
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
+CHUNK_BYTES = 256 * 1024  # what a worker collects before it sends: large enough to hide the cost of a message
+CHUNK_SECONDS = 0.1  # … or this long, so that progress is seen
+AHEAD_BYTES = 64 * 1024 * 1024  # what may wait in the parent for its turn
+ROW_WEIGHT = 512  # a guess at the pickled size of an event that is no text
+BUG_STATUS = 70
+
+_HEAD = struct.Struct("<QB")  # number of the target, 1 if it is finished
+
+
+class Named(Protocol):
+    """A unit of work that can be named to the user."""
+
+    @property
+    def path(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+O = TypeVar("O")
+
+
+def run(
+    work: Work[T, O],
+    targets: Sequence[T],
+    options: O,
+    jobs: int = 1,
+    finished: Callable[[T], None] | None = None,
+) -> Iterator[Event]:
+    """The events of `work` over all targets, in the order of the targets.
+
+    jobs: how many processes may work at a time; with 1, or one target, nothing is forked. finished: called after
+    the last event of each target was taken. On KeyboardInterrupt the workers are stopped, the events of the
+    targets that are already done are yielded, and the interrupt is raised again.
+    """
+    done = finished or _ignore
+    if jobs <= 1 or len(targets) <= 1:
+        for target in targets:
+            yield from guarded(work, target, options)
+            done(target)
+        return
+    crew = _Crew(work, targets, options, min(jobs, len(targets)))
+    try:
+        yield from crew.events(done)
+    except KeyboardInterrupt:
+        crew.stop()
+        yield from crew.leftovers(done)
+        raise
+    finally:
+        crew.stop()
+
+
+def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
+    """The events of one target; an exception of the work ends them with a `Failure`. What could not be read of the files
+    that it opened, and has not been told by the work itself, is told behind them."""
+    unreadable.begin()
+    try:
+        yield from work(target, options)
+    except KsegError as error:
+        yield Failure(target.path, str(error), error.exit_status)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        yield Failure(target.path, f"cannot read {target.path}: {reason}", UnreadableInput.exit_status)
+    except Exception as error:  # noqa: BLE001  (a bug in one target must not stop the others)
+        yield bug(target.path, error)
+    yield from unreadable.findings()
+
+
+def bug(path: str, error: Exception) -> Failure:
+    """The report line of an exception nobody foresaw; its traceback travels along."""
+    import traceback
+
+    kind = type(error).__name__
+    said = f"{kind}: {error}" if str(error) else kind
+    return Failure(path, f"bug in kseg at {path}: {said}", BUG_STATUS, traceback.format_exc())
+
+
+def _ignore(_target: object) -> None:
+    return None
+
+
+class _Worker:
+    """A process, the parent's end of its pipe, and the numbers it has been given and has not finished."""
+
+    __slots__ = ("connection", "numbers", "process")
+
+    def __init__(self, process: "BaseProcess", connection: "Connection") -> None:
+        self.process = process
+        self.connection = connection
+        self.numbers: deque[int] = deque()
+
+
+class _Crew:
+    """The parent's side: who works on what, what has arrived, and what may be read next."""
+
+    def __init__(self, work: Work[T, O], targets: Sequence[T], options: O, jobs: int) -> None:
+        self._work = work
+        self._targets = targets
+        self._options = options
+        self._next = 0  # the first number nobody was given
+        self._arrived: dict[int, deque[bytes]] = {}
+        self._complete: set[int] = set()
+        self._died: dict[int, Failure] = {}
+        self._ahead_bytes = 0
+        self._current = 0
+        self._workers: list[_Worker] = []
+        self._hire(jobs)
+        for _ in range(2 if self._plenty() else 1):
+            for worker in self._workers:
+                self._give(worker)
+
+    def events(self, done: Callable[[T], None]) -> Iterator[Event]:
+        while self._current < len(self._targets):
+            yield from self._take()
+            if self._current in self._complete:
+                yield from self._take()
+                self._close_current(done)
+            else:
+                self._receive()
+
+    def leftovers(self, done: Callable[[T], None]) -> Iterator[Event]:
+        """After an interrupt: the targets that are complete, in order."""
+        for number in sorted(self._complete):
+            self._current = number
+            yield from self._take()
+            self._close_current(done)
+
+    def stop(self) -> None:
+        for worker in self._workers:
+            worker.connection.close()
+            worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join(2)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+        self._workers = []
+
+    def _close_current(self, done: Callable[[T], None]) -> None:
+        self._complete.discard(self._current)
+        done(self._targets[self._current])  # type: ignore[arg-type]  # the crew only ever holds T
+        self._current += 1
+
+    def _take(self) -> Iterator[Event]:
+        """What has arrived of the current target."""
+        import pickle
+
+        chunks = self._arrived.get(self._current)
+        while chunks:
+            chunk = chunks.popleft()
+            self._ahead_bytes -= len(chunk)
+            yield from pickle.loads(memoryview(chunk)[_HEAD.size :])
+        if self._current in self._complete:
+            self._arrived.pop(self._current, None)
+            failure = self._died.pop(self._current, None)
+            if failure is not None:
+                yield failure
+
+    def _receive(self) -> None:
+        """Wait for at least one message of a worker that may be read."""
+        from multiprocessing.connection import wait
+
+        may_hurry = self._ahead_bytes < AHEAD_BYTES
+        by_connection = {
+            worker.connection: worker
+            for worker in self._workers
+            if worker.numbers and (may_hurry or worker.numbers[0] == self._current)
+        }
+        for connection in wait(list(by_connection)):
+            worker = by_connection[connection]  # type: ignore[index]  # wait gives back what it was given
+            try:
+                chunk = worker.connection.recv_bytes()
+            except (EOFError, OSError):
+                self._bury(worker)
+                continue
+            number, last = _HEAD.unpack_from(chunk)
+            self._arrived.setdefault(number, deque()).append(chunk)
+            self._ahead_bytes += len(chunk)
+            if last:
+                self._complete.add(number)
+                worker.numbers.popleft()
+                self._give(worker)
+
+    def _bury(self, worker: _Worker) -> None:
+        """A worker is gone: its target failed, a new one takes the rest of its queue."""
+        worker.connection.close()
+        worker.process.join()
+        number = worker.numbers.popleft()
+        self._died[number] = _failure_of(self._targets[number].path, worker.process.exitcode)
+        self._complete.add(number)
+        self._workers.remove(worker)
+        heir = self._start()
+        self._workers.append(heir)
+        for orphan in worker.numbers:
+            self._send(heir, orphan)
+        if not heir.numbers:
+            self._give(heir)
+
+    def _hire(self, jobs: int) -> None:
+        """As many workers as the machine allows; one is enough."""
+        for _ in range(jobs):
+            try:
+                self._workers.append(self._start())
+            except OSError as error:
+                if not self._workers:
+                    raise UnreadableInput(f"cannot start a worker process: {error.strerror}") from error
+                return
+
+    def _plenty(self) -> bool:
+        return len(self._targets) - self._next > 4 * len(self._workers)
+
+    def _give(self, worker: _Worker) -> None:
+        if self._next < len(self._targets) and (not worker.numbers or self._plenty()):
+            self._send(worker, self._next)
+            self._next += 1
+
+    def _send(self, worker: _Worker, number: int) -> None:
+        worker.numbers.append(number)
+        try:
+            worker.connection.send_bytes(number.to_bytes(8, "little"))
+        except OSError:
+            return  # it is dead: the next read finds out and buries it
+
+    def _start(self) -> _Worker:
+        import multiprocessing
+        import signal
+        import threading
+
+        forks = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
+        context = multiprocessing.get_context("fork" if forks else "spawn")
+        ours, theirs = context.Pipe()
+        others = [worker.connection for worker in self._workers] + [ours] if forks else []
+        arguments = (theirs, others, self._work, self._targets, self._options)
+        process = context.Process(target=_serve, args=arguments, daemon=True)  # type: ignore[attr-defined]
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+        theirs.close()
+        return _Worker(process, ours)
+
+
+def _failure_of(path: str, exitcode: int | None) -> Failure:
+    """What a worker's death means for its target. exitcode: below 0 the signal that ended it."""
+    import signal
+
+    who = f"the process working on {path}"
+    if exitcode is None or exitcode >= 0:
+        return Failure(path, f"{who} ended with status {exitcode}", BUG_STATUS)
+    try:
+        name = signal.Signals(-exitcode).name
+    except ValueError:
+        name = f"signal {-exitcode}"
+    hint = {
+        "SIGBUS": ": a page of a file could not be read",
+        "SIGKILL": ": perhaps the system had no memory left (fewer --jobs need less)",
+        **dict.fromkeys(("SIGSEGV", "SIGABRT", "SIGILL", "SIGFPE"), ": bad memory, or a bug in kseg"),
+    }.get(name, "")
+    return Failure(path, f"{who} was killed by {name}{hint}", UnreadableInput.exit_status)
+
+
+def _serve(
+    connection: "Connection",
+    inherited: Sequence["Connection"],
+    work: Work[T, O],
+    targets: Sequence[T],
+    options: O,
+) -> None:
+    """A worker's life: take a number, send the events of that target, until the parent hangs up.
+
+    inherited: the parent's ends of pipes that a fork copied here; left open they would hide the parent's death.
+    """
+    for other in inherited:
+        other.close()
+    _end_with_the_parent(connection)
+    try:
+        while True:
+            number = int.from_bytes(connection.recv_bytes(), "little")
+            _send_events(connection, number, targets[number], work, options)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        os._exit(0)  # the parent is gone or has had enough; nothing here needs an orderly end
+
+
+def _end_with_the_parent(connection: "Connection") -> None:
+    """Have this process ended as `stop` ends it as soon as the other end of its pipe is closed, whatever it is at."""
+    import select
+    import signal
+    import threading
+
+    if not hasattr(select, "poll"):
+        return
+    hang_up = select.poll()
+    hang_up.register(connection.fileno(), 0)  # asks for no event: only the end of the connection wakes it
+
+    def wait() -> None:
+        while not hang_up.poll():
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _send_events(connection: "Connection", number: int, target: T, work: Work[T, O], options: O) -> None:
+    pending: list[Event] = []
+    weight = 0
+    sent_at = time.monotonic()
+    for event in guarded(work, target, options):
+        pending.append(event)
+        weight += len(event.data) if isinstance(event, Text) else ROW_WEIGHT
+        if weight >= CHUNK_BYTES or time.monotonic() - sent_at > CHUNK_SECONDS:
+            connection.send_bytes(_packed(number, False, pending, target.path))
+            pending, weight, sent_at = [], 0, time.monotonic()
+    connection.send_bytes(_packed(number, True, pending, target.path))
+
+
+def _packed(number: int, last: bool, events: list[Event], path: str) -> bytes:
+    import pickle
+
+    try:
+        body = pickle.dumps(events, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # noqa: BLE001  (an event that cannot travel is the bug of the work)
+        body = pickle.dumps([bug(path, error)], pickle.HIGHEST_PROTOCOL)
+    return _HEAD.pack(number, last) + body

@@ -1,0 +1,91 @@
+"""Work on one target that several can share: what it must offer so that a cluster may cut a large target.
+
+    InPieces   the answer is that of the pieces, one behind the other         dump
+    Foreseen   others look at parts first, and the work need not look again   verify
+
+A piece lies between two positions where batches begin, as far as an index is to be believed; so whoever works on a piece
+makes sure that its first batch leads to its end, or gives it up.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Protocol, runtime_checkable
+
+from kseg.jobs.events import Event
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.files import MappedFile
+from kseg.segment.layout import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
+from kseg.segment.sidecar.index import OffsetIndex
+from kseg.segment.values import dataclass
+
+
+class GivenUp(Exception):
+    """A piece cannot be made by itself."""
+
+
+@runtime_checkable
+class InPieces(Protocol):
+    """Work whose answer about a target is that of its pieces."""
+
+    def cuts(self, target: Any, options: Any, piece_bytes: int) -> list[int]:
+        """Where pieces of about this size begin, the first at 0; one at most when the target stays whole."""
+        ...
+
+    def piece(self, target: Any, options: Any, start: int, stop: int | None) -> Iterator[Event]:
+        """What lies between two cuts. Raises GivenUp when only the rest as a whole can be told; that has stop None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of one file that somebody may look at beforehand."""
+
+    path: str
+    start: int
+    stop: int
+
+
+@runtime_checkable
+class Foreseen(Protocol):
+    """Work on a target in order, of which others can do the most in any order."""
+
+    def parts(self, target: Any, options: Any, part_bytes: int) -> list[Part]:
+        """What of a target others can look at, in parts of about this size."""
+        ...
+
+    def claim(self, part: Part, options: Any) -> Any:
+        """What is found in a part."""
+        ...
+
+    def believing(self, options: Any, claims: Sequence[Any]) -> Any:
+        """The options for a work that knows what was found."""
+        ...
+
+
+def index_cuts(log_path: str, piece_bytes: int) -> list[int]:
+    """Positions in a `.log` about `piece_bytes` apart where its `.index` says that a batch begins, the first 0.
+
+    Only the index is looked at, some probes for each piece. No index, or a smaller log: [0].
+    """
+    cuts = [0]
+    try:
+        size_bytes = os.stat(log_path).st_size
+        if size_bytes < 2 * piece_bytes or not log_path.endswith(LOG_SUFFIX):
+            return cuts
+        with MappedFile(log_path.removesuffix(LOG_SUFFIX) + OFFSET_INDEX_SUFFIX) as file:
+            index = OffsetIndex(file.view, 0)
+            slot = 0
+            for wanted in range(piece_bytes, size_bytes - piece_bytes // 2, piece_bytes):
+                slot = index.slot_at(wanted, slot)
+                position = index.entry(slot).position if slot < len(index) else size_bytes
+                if cuts[-1] < position < size_bytes:
+                    cuts.append(position)
+    except (OSError, UnreadableInput):
+        return cuts
+    return cuts
+
+
+def pieces_between(path: str, size_bytes: int, part_bytes: int) -> list[Part]:
+    """A log of this size in parts, cut by its index."""
+    return [Part(path, start, stop) for start, stop in pairwise([*index_cuts(path, part_bytes), size_bytes])]

@@ -1,0 +1,104 @@
+"""What is wrong in one 0.7 file, as runs of bytes: whole valid entries, damaged bytes, entries with a wrong magic."""
+
+from collections.abc import Iterator
+
+from kseg.segment.crc import crc32
+from kseg.segment.kafka07.messages07 import HEADER_BYTES, AncientDamage, AncientEntry, walk
+from kseg.segment.values import dataclass
+
+CRC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ValidBytes:
+    """Valid entries that follow each other. first_end, last_start: where the first ends and the last begins."""
+
+    position: int
+    end_position: int
+    entries: int
+    first_end: int
+    last_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Bytes that hold no valid entry. kind: id of the finding of the first of them. entries: valid ones that had to be
+    counted in with them, because nothing fits into the damaged bytes alone."""
+
+    kind: str
+    position: int
+    end_position: int
+    entries: int = 0
+
+    @property
+    def length(self) -> int:
+        return self.end_position - self.position
+
+    def offsets(self, base_offset: int) -> tuple[int | None, int | None]:
+        """(first, last) of the offsets lost with it; none in zeros at the end, where nothing was ever written."""
+        if self.kind == "zero-tail":
+            return None, None
+        return base_offset + self.position, base_offset + self.end_position - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """One entry whose magic byte is wrong, while its checksum holds with `magic`: the byte lies outside of it."""
+
+    position: int
+    end_position: int
+    magic: int
+
+
+Run = ValidBytes | Bad | Altered
+
+
+def runs(view: memoryview, limit: int | None = None) -> Iterator[Run]:
+    """All of a file, in order and without a hole; neighbours of a kind are one run, except altered entries.
+
+    limit: no entry may end behind it; what lies there counts as damage (another file begins at that offset).
+    """
+    bound = len(view) if limit is None else limit
+    run: Run | None = None
+    for item in walk(view):
+        found = _run_of(view, item, bound)
+        joined = _joined(run, found)
+        if joined is None and run is not None:
+            yield run
+        run = joined or found
+    if run is not None:
+        yield run
+
+
+def _run_of(view: memoryview, item: AncientEntry | AncientDamage, bound: int) -> Run:
+    if isinstance(item, AncientEntry):
+        if item.end_position > bound:
+            return Bad("ancient-gap", item.position, item.end_position)
+        if item.crc_valid:
+            return ValidBytes(item.position, item.end_position, 1, item.end_position, item.position)
+        return Bad("bad-crc", item.position, item.end_position)
+    end_position = item.position + item.length
+    if item.kind == "bad-magic" and end_position <= bound:
+        magic = _true_magic(view[item.position : end_position])
+        if magic is not None:
+            return Altered(item.position, end_position, magic)
+    return Bad(item.kind, item.position, end_position)
+
+
+def _true_magic(entry: memoryview) -> int | None:
+    """The magic with which an entry matches its checksum."""
+    for magic, header_bytes in HEADER_BYTES.items():
+        if len(entry) >= header_bytes:
+            stored = int.from_bytes(entry[header_bytes - CRC_BYTES : header_bytes], "big")
+            if crc32(entry[header_bytes:]) == stored:
+                return magic
+    return None
+
+
+def _joined(before: Run | None, found: Run) -> Run | None:
+    if isinstance(before, ValidBytes) and isinstance(found, ValidBytes):
+        entries = before.entries + found.entries
+        return ValidBytes(before.position, found.end_position, entries, before.first_end, found.last_start)
+    if isinstance(before, Bad) and isinstance(found, Bad):
+        return Bad(before.kind, before.position, found.end_position, before.entries + found.entries)
+    return None

@@ -1,0 +1,91 @@
+"""The leader epochs during a load, and the file that keeps them (Kafka: LeaderEpochFileCache; fact sheet §5.5).
+
+The file is made empty when it is absent, and written when the history changes: by a batch that recovery meets, by
+cutting it to the log's ends. A load that changes nothing leaves even an untidy file as it is.
+"""
+
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, NUMBER_FORMAT, STORAGE, KafkaThrows
+from kseg.recovery.loading.load_state import LoadState
+from kseg.segment.errors import FormatError
+from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
+from kseg.segment.sidecar.leader_epochs import EpochHistory
+
+FILE_NAME = NAME_BY_ROLE[Role.LEADER_EPOCHS]
+_TEMPORARY = f"{FILE_NAME}.tmp"
+
+
+class LoadedEpochs:
+    """The history of leader epochs, read from its file. Raises KafkaThrows when a broker cannot read it."""
+
+    def __init__(self, place: LoadState) -> None:
+        self._place = place
+        self._reasons: dict[str, str] = {}  # of each kind of change the last
+        if FILE_NAME not in place.image:
+            place.write(FILE_NAME, b"", "made where it was missing")
+            if FILE_NAME not in place.found:
+                place.note("leader-epoch-file-missing", FILE_NAME, "there is no leader-epoch checkpoint")
+        data = bytes(place.view(FILE_NAME))
+        try:
+            self._history = EpochHistory(decode_leader_epochs(data))
+        except FormatError as error:
+            raise KafkaThrows(_exception_of(data), f"{FILE_NAME} cannot be read: {error}") from error
+
+    @property
+    def latest_epoch(self) -> int:
+        """-1 while there is none."""
+        latest = self._history.latest
+        return -1 if latest is None else latest.epoch
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """A batch of a new epoch was met."""
+        try:
+            changed = self._history.assign(epoch, start_offset)
+        except FormatError as error:
+            raise KafkaThrows(ILLEGAL_ARGUMENT, str(error)) from error
+        if changed:
+            self._save("assign", f"epoch {epoch} begins at offset {start_offset}")
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        if self._history.truncate_from_end(end_offset):
+            self._save("end", f"epochs that begin at or behind the log end {end_offset} are dropped")
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        if self._history.truncate_from_start(start_offset):
+            self._save("start", f"the first epoch begins at the log start {start_offset}")
+
+    def clear(self) -> None:
+        self._history.clear()
+        self._save("clear", "the log is empty")
+
+    def _save(self, kind: str, why: str) -> None:
+        self._reasons[kind] = why
+        self._place.write(
+            FILE_NAME, encode_leader_epochs(self._history.entries), "; ".join(self._reasons.values())
+        )
+        if _TEMPORARY in self._place.image:
+            self._place.remove(_TEMPORARY, "overwritten and renamed when the checkpoint was written")
+
+
+def _exception_of(data: bytes) -> str:
+    """What Kafka throws for a checkpoint that cannot be read: mostly an IOException that it wraps, but numbers of
+    entries are parsed without a net, and so is the size of the list."""
+    try:
+        lines = read_lines(data)
+    except FormatError:
+        return STORAGE
+    if parse_integer(lines[0], INT_BITS) != 0 or len(lines) < 2:
+        return STORAGE
+    announced = parse_integer(lines[1], INT_BITS)
+    if announced is None:
+        return STORAGE
+    if announced < 0:
+        return ILLEGAL_ARGUMENT
+    for line in lines[2:]:
+        fields = split_fields(line)
+        if len(fields) != 2:
+            return STORAGE
+        if parse_integer(fields[0], INT_BITS) is None or parse_integer(fields[1], LONG_BITS) is None:
+            return NUMBER_FORMAT
+    return STORAGE if len(lines) - 2 != announced else ILLEGAL_ARGUMENT

@@ -1,0 +1,141 @@
+"""What leaves the logs, said in findings and in the list of removed bytes: a broker itself only logs a warning.
+
+Behind the first damage of a segment a broker keeps nothing, so the bytes it cuts off are scanned here once more, to
+count the valid batches among them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from kseg.recovery.loading.broker_walk import LogWalk
+from kseg.recovery.loading.kafka_exceptions import KafkaThrows
+from kseg.recovery.loading.load_state import LoadState
+from kseg.recovery.policy import Removed
+from kseg.recovery.verify.header_plausibility import first_of
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.findings import Finding
+from kseg.segment.scanning.damage_findings import damage_finding
+from kseg.segment.scanning.lost_offsets import plus, records_of
+from kseg.segment.scanning.scan import Damage, Scanner
+
+
+def report_cut(
+    place: LoadState,
+    name: str,
+    base_offset: int,
+    position: int,
+    next_offset: int | None,
+    cause: Finding | None,
+) -> str:
+    """The log `name` is about to be cut at `position`: note what that costs, and why.
+
+    next_offset: behind the last batch before the cut, None when there is none. cause: None when the bytes themselves
+    say it. Returns the id of the finding that is to blame.
+    """
+    batches, lowest, highest, damage, records = _look_through(place, name, base_offset, position, next_offset)
+    if cause is None and damage is not None:
+        cause = damage_finding(place.path(name), damage)
+    blame = "torn-tail" if cause is None else cause.id
+    if cause is not None:
+        place.report(cause)
+    source = place.source(name)
+    if source is not None:
+        first = None
+        if lowest is not None:
+            first = min(lowest, base_offset if next_offset is None else next_offset)
+        length = source.length - position
+        at = source.position + position
+        place.removed.append(Removed(source.name, at, length, first, highest, blame, batches, records))
+    return blame
+
+
+def report_whole(
+    place: LoadState, name: str, base_offset: int, cause: str, *, is_replaced: bool = False
+) -> None:
+    """The whole log `name` is about to go. is_replaced: its offsets live on in other files."""
+    source = place.source(name)
+    if source is None or not source.length:
+        return
+    batches, first, last, _, records = _look_through(place, name, base_offset, 0, None)
+    if is_replaced:
+        first = last = None
+        records = 0
+    place.removed.append(
+        Removed(source.name, source.position, source.length, first, last, cause, batches, records)
+    )
+
+
+def _look_through(
+    place: LoadState, name: str, base_offset: int, position: int, next_offset: int | None
+) -> tuple[int, int | None, int | None, Damage | None, int | None]:
+    """(valid batches from `position` on, the least and greatest offset of what goes, the first damage, its records)."""
+    scanner = place.scanner(name, base_offset)
+    scanner.next_offset = next_offset
+    batches, lowest, highest, damage = 0, L.INT64_MAX, -1, None
+    records: int | None = 0
+    for block in scanner.blocks(position):
+        if isinstance(block, Damage):
+            damage = damage or block
+            inside = [*_batches_in(scanner, block)]
+            batches += len(inside)
+            records = plus(records, block.lost.records)
+            if block.lost.first_offset is not None and block.lost.last_offset is not None:
+                lowest = min(lowest, block.lost.first_offset)
+                highest = max(highest, block.lost.last_offset)
+            lowest = min([lowest, *(first for first, _ in inside)])
+            highest = max([highest, *(last for _, last in inside)])
+        else:
+            batches += block.count
+            records = plus(records, records_of(block))
+            lowest = min(lowest, min(block.column(C.BASE_OFFSET)))
+            highest = max(highest, max(block.column(C.LAST_OFFSET)))
+    if highest < 0:
+        return batches, None, None, damage, records
+    return batches, lowest, highest, damage, records
+
+
+def _batches_in(scanner: Scanner, damage: Damage) -> Iterator[tuple[int, int]]:
+    """(first, last offset) of the valid batches that a search for what goes on has passed over, because their offsets
+    lie below it. Each is followed by another, or ends the damage: what a record holds is neither."""
+    stop = damage.position + damage.length
+    found = [
+        (table.at(C.POSITION, 0), table.at(C.SIZE, 0), first_of(table, 0), table.at(C.LAST_OFFSET, 0))
+        for table in scanner.valid_within(damage.position + 1, stop)
+    ]
+    starts = {stop, *(position for position, *_ in found)}
+    for position, size, first, last in found:
+        if position + size in starts and 0 <= first <= last:
+            yield first, last
+
+
+def kept_ranges(place: LoadState) -> list[tuple[int, int]]:
+    """The offsets that the logs hold as they would be now, in order: by headers, as a broker sees them."""
+    found: list[tuple[int, int]] = []
+    for name in place.listing():
+        if not name.endswith(L.LOG_SUFFIX):
+            continue
+        with suppress(KafkaThrows):
+            for table in LogWalk(place.view(name), name).tables(0):
+                for row in range(table.count):
+                    first, last = first_of(table, row), table.at(C.LAST_OFFSET, row)
+                    if found and found[-1][1] + 1 == first:
+                        found[-1] = found[-1][0], last
+                    else:
+                        found.append((first, last))
+    return sorted(found)
+
+
+def without_kept(removed: Iterable[Removed], kept: Sequence[tuple[int, int]]) -> Iterator[Removed]:
+    """The same, with the number of records that no other log holds."""
+    for each in removed:
+        first, last = each.first_offset, each.last_offset
+        if first is None or last is None:
+            yield each
+            continue
+        overlaps = [(low, high) for low, high in kept if low <= last and high >= first]
+        if any(low <= first and last <= high for low, high in overlaps):
+            yield replace(each, records=0)
+        else:
+            yield replace(each, records=None) if overlaps else each

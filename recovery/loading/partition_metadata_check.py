@@ -1,0 +1,38 @@
+"""The last look of a load: partition.metadata, when it is there, must be readable (Kafka: UnifiedLog, PartitionMetadataFile)."""
+
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, NULL_POINTER, STORAGE, KafkaThrows
+from kseg.recovery.loading.load_state import LoadState
+from kseg.segment.errors import FormatError
+from kseg.segment.java.java_text import INT_BITS, parse_integer, read_lines
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+
+FILE_NAME = NAME_BY_ROLE[Role.PARTITION_METADATA]
+
+
+def check_partition_metadata(place: LoadState) -> None:
+    """Raises KafkaThrows when a broker cannot read the file; an absent one is nobody's business here."""
+    if FILE_NAME not in place.image:
+        return
+    data = bytes(place.view(FILE_NAME))
+    try:
+        decode_partition_metadata(data)
+    except FormatError as error:
+        raise KafkaThrows(_exception_of(data), f"{FILE_NAME} cannot be read: {error}") from error
+
+
+def _exception_of(data: bytes) -> str:
+    """Most faults are an IOException that Kafka wraps; a missing line is not, nor is a text that is no uuid."""
+    try:
+        lines = read_lines(data)
+    except FormatError:
+        return STORAGE
+    if not lines:
+        return NULL_POINTER
+    version = lines[0].partition(": ")[2]
+    if parse_integer(version, INT_BITS) is None or version.startswith("-"):
+        return STORAGE
+    if len(lines) < 2:
+        return NULL_POINTER
+    uuid = lines[1].partition(": ")[2]
+    return ILLEGAL_ARGUMENT if uuid and uuid.strip("A") else STORAGE

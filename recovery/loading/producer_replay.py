@@ -1,0 +1,205 @@
+"""Batches become producer state, in the two ways in which a broker does that (fact sheet §5.3).
+
+one by one   when it recovers a segment (Kafka: LogSegment.updateProducerState): the state is right after each batch
+together     when it replays a segment it does not recover (Kafka: UnifiedLog.loadProducersFromRecords): what each
+             producer did in the segment is gathered first, then the producers enter the map in the order of another
+             hash map, then the transactions that ended are taken out of the list of open ones
+
+The ways differ where a log contradicts itself: a producer that falls back to a former epoch within a segment keeps
+its last batch only together; a transaction that begins twice at one offset ends the load only together.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, KafkaThrows
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.header_tables import Columns
+from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+from kseg.segment.scanning.scan import batch_at
+from kseg.segment.sidecar.snapshot import NO_OFFSET, ProducerSnapshotEntry
+from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
+from kseg.segment.state.kraft_messages import ControlRecordError
+from kseg.segment.state.producer import (
+    CompletedTransaction,
+    LostTransaction,
+    OutsideTransaction,
+    ProducerState,
+)
+from kseg.segment.values import dataclass
+
+INVALID_TXN_STATE = "InvalidTxnStateException"
+
+
+def rows_of_producers(table: Columns, stop: int) -> list[int]:
+    """The control batches of producers among the first rows: only they are looked into."""
+    producer_ids = table.column(C.PRODUCER_ID)[:stop]
+    if not stop or max(producer_ids) < 0:
+        return []
+    attributes, magics = table.column(C.ATTRIBUTES), table.column(C.MAGIC)
+    return [
+        row
+        for row, producer_id in enumerate(producer_ids)
+        if producer_id >= 0 and attributes[row] & L.CONTROL_BIT and magics[row] >= L.MAGIC_V2
+    ]
+
+
+def read_marker(decoder: Decoder, table: Columns, row: int) -> EndTransactionMarker | None:
+    """What the first record of a producer's control batch says, None when it has no record. Raises KafkaThrows."""
+    place = f"the control batch at position {table.at(C.POSITION, row)}"
+    count = table.at(C.COUNT, row)
+    codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
+    if not count:
+        return None
+    if codec > L.ZSTD:
+        raise KafkaThrows(ILLEGAL_ARGUMENT, f"{place} has an unknown codec")
+    if count < 0:
+        raise KafkaThrows(INVALID_RECORD, f"{place} declares {count} records")
+    first: Chunk | None = None
+    marker: EndTransactionMarker | None = None
+    refusal: ControlRecordError | None = None
+    for chunk in decoder.chunks(table, row, row + 1):
+        # a plain batch is read record by record, a compressed one as a whole
+        if chunk.problem is not None and (codec or count == 1 or not (first or chunk.records.count)):
+            thrown = KAFKA if chunk.problem.code is None else INVALID_RECORD
+            raise KafkaThrows(thrown, f"{place}: {chunk.problem.sentence}")
+        if first is None and chunk.records.count:
+            first = chunk
+            try:
+                marker = end_transaction_marker(record_at(chunk, 0))
+            except ControlRecordError as error:
+                refusal = error
+        if first is not None and not codec:
+            break
+    if refusal is not None:
+        raise KafkaThrows(refusal.kafka_exception, f"{place}: {refusal}")
+    return marker
+
+
+def apply_rows(
+    state: ProducerState, table: Columns, stop: int, markers: Mapping[int, EndTransactionMarker | None]
+) -> list[AbortedTxn]:
+    """One by one: the first `stop` rows; the entries for the transaction index. markers: of the control batches.
+
+    Raises KafkaThrows where a broker's recovery ends.
+    """
+    aborted: list[AbortedTxn] = []
+    row = state.follow(table, 0, stop)
+    while row < stop:
+        batch = batch_at(table, row)
+        for event in state.apply(batch, markers.get(row)):
+            match event:
+                case CompletedTransaction() if event.index_entry is not None:
+                    aborted.append(event.index_entry)
+                case OutsideTransaction():
+                    raise _outside(event.producer_id, event.base_offset)
+                case LostTransaction():
+                    raise _lost(event.producer_id, event.first_offset)
+        row = state.follow(table, row + 1, stop)
+    return aborted
+
+
+def _outside(producer_id: int, offset: int) -> KafkaThrows:
+    sentence = f"producer {producer_id} wrote at offset {offset} outside its open transaction"
+    return KafkaThrows(INVALID_TXN_STATE, sentence)
+
+
+def _lost(producer_id: int, first_offset: int) -> KafkaThrows:
+    sentence = f"the transaction of producer {producer_id} from offset {first_offset} ends twice"
+    return KafkaThrows(ILLEGAL_ARGUMENT, sentence)
+
+
+@dataclass(slots=True)
+class Together:
+    """What the producers did in one segment, gathered. before: the state that the segment is replayed upon."""
+
+    before: ProducerState
+    _gathered: ProducerState = field(default_factory=ProducerState)
+    _open: dict[int, int | None] = field(default_factory=dict)
+    _changed: set[int] = field(default_factory=set)
+    _marked: set[int] = field(default_factory=set)
+    started: list[tuple[int, int]] = field(default_factory=list)  # (first offset, producer id)
+    completed: list[tuple[int, int]] = field(default_factory=list)  # (first offset, offset of the marker)
+
+    def take(self, decoder: Decoder, table: Columns) -> None:
+        """The next table of batches. Raises KafkaThrows where a broker's replay ends."""
+        if max(table.column(C.PRODUCER_ID)) < 0:
+            return
+        row = self._gathered.follow(table, 0, table.count)
+        while row < table.count:
+            if table.at(C.PRODUCER_ID, row) >= 0 and table.at(C.MAGIC, row) >= L.MAGIC_V2:
+                self._take_row(decoder, table, row)
+            row = self._gathered.follow(table, row + 1, table.count)
+
+    def _take_row(self, decoder: Decoder, table: Columns, row: int) -> None:
+        batch = batch_at(table, row)
+        producer_id = batch.producer_id
+        if producer_id not in self._open:
+            known = self.before.entry(producer_id)
+            self._open[producer_id] = None if known is None else known.current_txn_first_offset
+        first_offset = self._open[producer_id]
+        if batch.is_control:
+            marker = read_marker(decoder, table, row)
+            self._gathered.apply(batch, marker)
+            if marker is None:
+                return
+            self._marked.add(producer_id)
+            if first_offset is not None:
+                self.completed.append((first_offset, batch.base_offset))
+            self._open[producer_id] = None
+        else:
+            self._gathered.apply(batch)
+            if first_offset is not None and not batch.is_transactional:
+                raise _outside(producer_id, batch.base_offset)
+            if first_offset is None and batch.is_transactional:
+                self._open[producer_id] = batch.base_offset
+                self.started.append((batch.base_offset, producer_id))
+        self._changed.add(producer_id)
+
+    def merged(self) -> list[ProducerSnapshotEntry]:
+        """The producers afterwards, in the order in which a hash map is to be filled."""
+        entries = {entry.producer_id: entry for entry in self.before.snapshot()}
+        gathered = {entry.producer_id: entry for entry in self._gathered.snapshot()}
+        for producer_id in _in_order_of_gathering(list(self._open)):
+            entries[producer_id] = self._merge(entries.get(producer_id), gathered[producer_id])
+        return list(entries.values())
+
+    def _merge(
+        self, known: ProducerSnapshotEntry | None, gathered: ProducerSnapshotEntry
+    ) -> ProducerSnapshotEntry:
+        producer_id = gathered.producer_id
+        if producer_id not in self._changed:
+            return known or gathered
+        merged = gathered._replace(current_txn_first_offset=self._open[producer_id])
+        if known is None:
+            return merged
+        if producer_id not in self._marked:
+            merged = merged._replace(coordinator_epoch=known.coordinator_epoch)
+        if gathered.last_offset == NO_OFFSET and known.producer_epoch == gathered.producer_epoch:
+            merged = merged._replace(
+                last_sequence=known.last_sequence,
+                last_offset=known.last_offset,
+                offset_delta=known.offset_delta,
+            )
+        return merged
+
+
+def _in_order_of_gathering(producer_ids: list[int]) -> list[int]:
+    """The order in which Kafka's map of gathered producers is walked, from the order in which they were met.
+
+    It is filled by HashMap.computeIfAbsent, which puts a newcomer before the others of its bucket and lets the table
+    grow only when it is asked for one more.
+    """
+    capacity = 16
+    while len(producer_ids) - 1 > capacity // 4 * 3:
+        capacity *= 2
+    newest_first = producer_ids[::-1]
+    return sorted(newest_first, key=lambda producer_id: _bucket(producer_id, capacity))
+
+
+def _bucket(producer_id: int, capacity: int) -> int:
+    bits = producer_id & 0xFFFF_FFFF_FFFF_FFFF
+    hash_code = (bits ^ bits >> 32) & 0xFFFF_FFFF
+    return (hash_code ^ hash_code >> 16) & (capacity - 1)

@@ -1,0 +1,172 @@
+"""Producer state and its snapshots during a load (Kafka: ProducerStateManager, UnifiedLog.rebuildProducerState).
+
+A broker makes a new one of these for every segment that it recovers, and one for the loaded log. To rebuild the state
+up to an offset:
+
+1. A clean start without any snapshot: nothing is replayed; empty snapshots are written at the bases of the last two
+   segments and at the offset.
+2. Otherwise snapshots above the offset, and at or below the log start, are deleted. Unless the state is there
+   already, the newest one is loaded (what cannot be read is deleted, the next older one tried), without producers
+   that have expired.
+3. The segments from there to the offset are replayed, together (see `replaying`), each from the batch that the
+   offset index leads to. At the bases of the last two segments a snapshot is taken on the way.
+4. A snapshot is taken at the offset.
+
+A snapshot is taken only if the state went on since the last one.
+"""
+
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KafkaThrows
+from kseg.recovery.loading.load_state import LoadState, numbered
+from kseg.recovery.loading.producer_replay import Together
+from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments, LogRange
+from kseg.recovery.policy import LoadSettings
+from kseg.segment import layout as L
+from kseg.segment.scanning.decode import Decoder
+from kseg.segment.sidecar.snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
+from kseg.segment.state.producer import ProducerState
+
+
+class LoadedProducers:
+    """One producer state manager. state: the producers; its end offset is that of the map.
+
+    unreplicated: first offset → marker's offset of transactions that ended in what was replayed together. lost: first
+    offsets of transactions that their producer has open and the list of open ones has not.
+    """
+
+    def __init__(self, place: LoadState, settings: LoadSettings) -> None:
+        self._place = place
+        self._settings = settings
+        self._snapshots = place.list_snapshots()
+        self._last_snapshot_offset = 0
+        self.state = ProducerState(0)
+        self.unreplicated: dict[int, int] = {}
+        self.lost: set[int] = set()
+
+    # --- snapshots
+
+    def take_snapshot(self) -> None:
+        """Write the state, if it went on since the last snapshot."""
+        offset = self.state.end_offset
+        if offset <= self._last_snapshot_offset:
+            return
+        name = numbered(offset, L.SNAPSHOT_SUFFIX)
+        self._place.write(
+            name, encode_snapshot(self.state.snapshot()), f"the producers up to offset {offset}"
+        )
+        self._snapshots[offset] = name
+        self._last_snapshot_offset = offset
+
+    def remove_stray_snapshots(self, bases: list[int]) -> None:
+        """Only those at the bases of segments stay, and the greatest other one if it is not below the last base."""
+        self._snapshots = self._place.list_snapshots()
+        known = set(bases)
+        stray = [offset for offset in sorted(self._snapshots) if offset not in known]
+        if stray and bases and stray[-1] >= bases[-1]:
+            stray.pop()
+        elif not bases:
+            del stray[-1:]
+        for offset in stray:
+            self._delete(offset, "snapshot-stray", "belongs to no segment")
+
+    def forget_snapshot_at(self, offset: int, why: str) -> None:
+        """The segment that begins there was removed, so its snapshot goes too, if it was there from the start."""
+        name = self._snapshots.pop(offset, None)
+        if name is not None and name in self._place.image:
+            self._place.remove(name, why)
+
+    def start_anew(self, offset: int) -> None:
+        """The log is empty and begins at `offset` (Kafka: truncateFullyAndStartAt)."""
+        for known in sorted(self._snapshots):
+            self._delete(known, None, "the log is empty")
+        self._last_snapshot_offset = 0
+        self.state = ProducerState(offset)
+
+    def _delete(self, offset: int, finding: str | None, why: str) -> None:
+        name = self._snapshots.pop(offset)
+        if name in self._place.image:
+            if finding is not None and name in self._place.found:
+                self._place.note(finding, name, f"the producer snapshot at offset {offset} {why}")
+            self._place.remove(name, f"the snapshot at offset {offset}: {why}")
+
+    # --- rebuilding
+
+    def rebuild(
+        self, segments: LoadedSegments, log_start_offset: int, last_offset: int, *, is_clean: bool
+    ) -> None:
+        """The state up to `last_offset`, by the plan above. Raises KafkaThrows."""
+        bases = segments.bases[-2:]
+        if not self._snapshots and is_clean:
+            for offset in (*bases, last_offset):
+                self.state.end_offset = offset
+                self.take_snapshot()
+            return
+        was_there = self.state.end_offset >= last_offset
+        self._truncate_and_reload(log_start_offset, last_offset)
+        if last_offset > self.state.end_offset and not was_there:
+            last_segment = segments.floor(last_offset)
+            for segment in segments.between(self.state.end_offset, last_offset):
+                start = max(segment.base_offset, self.state.end_offset, log_start_offset)
+                self.state.end_offset = start
+                if segment.base_offset in bases:
+                    self.take_snapshot()
+                self._replay(segment, start, last_offset if segment is last_segment else None)
+        self.state.end_offset = last_offset
+        self.take_snapshot()
+
+    def _truncate_and_reload(self, log_start_offset: int, log_end_offset: int) -> None:
+        known = self._snapshots
+        for offset in sorted(at for at in known if at > log_end_offset or at <= log_start_offset):
+            if offset > log_end_offset:
+                self._delete(offset, None, f"lies above {log_end_offset}, up to where the log is taken in")
+            else:
+                self._delete(offset, None, f"lies not above the log start {log_start_offset}")
+        if log_end_offset != self.state.end_offset:
+            self._load_newest(log_start_offset)
+            return
+        self.state.end_offset = max(self.state.end_offset, log_start_offset)
+        self._last_snapshot_offset = max(self._snapshots, default=log_start_offset)
+
+    def _load_newest(self, log_start_offset: int) -> None:
+        for offset in sorted(self._snapshots, reverse=True):
+            name = self._snapshots[offset]
+            try:
+                entries = decode_snapshot(self._place.view(name))
+            except SnapshotCorrupt as error:
+                self._delete(offset, "snapshot-corrupt", f"cannot be read: {error}")
+                continue
+            settings = self._settings
+            self.state = ProducerState.load(
+                entries, offset, settings.now_ms, settings.producer_id_expiration_ms
+            )
+            self._last_snapshot_offset = offset
+            return
+        self.state = ProducerState(log_start_offset)
+        self._last_snapshot_offset = log_start_offset
+
+    def _replay(self, segment: LoadedSegment, start: int, end_offset: int | None) -> None:
+        """Take in a segment from the batch that holds `start`; up to that of `end_offset`, None for all."""
+        end = segment.size_bytes
+        if end_offset is not None:
+            found = segment.find(end_offset)
+            end = end if found is None else found.position
+        span = segment.read(start, L.INT32_MAX, end)
+        if span is not None:
+            self._replay_range(segment, span)
+
+    def _replay_range(self, segment: LoadedSegment, span: LogRange) -> None:
+        together = Together(self.state)
+        decoder = Decoder(segment.view, capacity=16)
+        for table in segment.walk.with_headers(span.position, span.end):
+            together.take(decoder, table)
+        end_offset = self.state.end_offset
+        still_open = {open_one.first_offset for open_one in self.state.open_transactions} - self.lost
+        still_open.update(first_offset for first_offset, _ in together.started)
+        for first_offset, marker_offset in together.completed:
+            if first_offset not in still_open:
+                raise KafkaThrows(
+                    ILLEGAL_ARGUMENT, f"the transaction from offset {first_offset} ends twice in one segment"
+                )
+            still_open.remove(first_offset)
+            self.unreplicated[first_offset] = marker_offset
+        self.state = ProducerState.load(together.merged(), end_offset)
+        self.lost = {one.first_offset for one in self.state.open_transactions} - still_open

@@ -1,0 +1,96 @@
+"""The first offset of a compressed message set of magic 0 or 1, as a broker finds it out while it looks for an offset.
+
+Only its messages know it, so the set is decompressed, whatever its checksum; of each message nothing but offset, size
+and magic is looked at (Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator, LegacyRecord.value). Everything that is
+wrong throws, and what is thrown depends on what is wrong:
+
+    key or value leave the message        IndexOutOfBoundsException, IllegalArgumentException
+    no value, no message, zstd, bad magic, a wrapper's offset below its last message's   InvalidRecordException
+    an inner size below the minimum       CorruptRecordException
+    the block cannot be decompressed      KafkaException
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kseg.recovery.loading.kafka_exceptions import (
+    CORRUPT,
+    ILLEGAL_ARGUMENT,
+    INDEX_OUT_OF_BOUNDS,
+    INVALID_RECORD,
+    KAFKA,
+    KafkaThrows,
+)
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import MAX_BODY_BYTES, decompress
+from kseg.segment.errors import CodecError
+
+_INNER_ATTRIBUTES = L.MAGIC_POSITION + 1
+
+
+class _Message(NamedTuple):
+    offset: int
+    attributes: int
+
+
+def first_offset(message: memoryview, place: str) -> int:
+    """Of the wrapper `message` (offset and size fields included). place: for sentences. Raises KafkaThrows."""
+    wrapper_offset = _long_at(message, 0)
+    magic = int.from_bytes(message[L.MAGIC_POSITION : L.MAGIC_POSITION + 1], "big", signed=True)
+    codec = message[L.MAGIC_POSITION + 1] & L.CODEC_MASK
+    if codec > L.ZSTD:
+        raise KafkaThrows(ILLEGAL_ARGUMENT, f"{place} has an unknown codec")
+    if codec == L.ZSTD or magic < L.MAGIC_V0:
+        raise KafkaThrows(INVALID_RECORD, f"{place} cannot be compressed like that")
+    try:
+        body = memoryview(decompress(codec, magic, _value_of(message, magic, place), MAX_BODY_BYTES))
+    except CodecError as error:
+        raise KafkaThrows(KAFKA, f"{place}: {error}") from error
+    first, last = None, None
+    for last in _messages(body, place):
+        first = first or last
+    if first is None or last is None:
+        raise KafkaThrows(INVALID_RECORD, f"{place} holds no message")
+    base = 0
+    if magic == L.MAGIC_V1 and wrapper_offset:
+        base = wrapper_offset - last.offset
+        if base < 0:
+            raise KafkaThrows(INVALID_RECORD, f"the offset of {place} is below that of its last message")
+    if first.attributes & L.CODEC_MASK:
+        thrown = ILLEGAL_ARGUMENT if first.attributes & L.CODEC_MASK > L.ZSTD else INVALID_RECORD
+        raise KafkaThrows(thrown, f"the first message of {place} is itself compressed")
+    return base + first.offset
+
+
+def _value_of(message: memoryview, magic: int, place: str) -> memoryview:
+    key_at = L.ENTRY_OVERHEAD + (6 if magic == L.MAGIC_V0 else 14)
+    value_at = key_at + 4 + max(0, _int_at(message, key_at)) if key_at + 4 <= len(message) else len(message)
+    if value_at + 4 > len(message):
+        raise KafkaThrows(INDEX_OUT_OF_BOUNDS, f"{place} is too short for its fields")
+    length = _int_at(message, value_at)
+    if length < 0:
+        raise KafkaThrows(INVALID_RECORD, f"{place} has no value")
+    if length > len(message) - value_at - 4:
+        raise KafkaThrows(ILLEGAL_ARGUMENT, f"{place} is shorter than its value")
+    return message[value_at + 4 : value_at + 4 + length]
+
+
+def _messages(body: memoryview, place: str) -> Iterator[_Message]:
+    """The inner messages; a partial one ends the set."""
+    position = 0
+    while position + L.ENTRY_OVERHEAD <= len(body):
+        size = _int_at(body, position + 8)
+        if size < L.MIN_LEGACY_SIZE_FIELD:
+            raise KafkaThrows(CORRUPT, f"a message in {place} has a size of {size}")
+        if position + L.ENTRY_OVERHEAD + size > len(body):
+            return
+        yield _Message(_long_at(body, position), body[position + _INNER_ATTRIBUTES])
+        position += L.ENTRY_OVERHEAD + size
+
+
+def _long_at(data: memoryview, position: int) -> int:
+    return int.from_bytes(data[position : position + 8], "big", signed=True)
+
+
+def _int_at(data: memoryview, position: int) -> int:
+    return int.from_bytes(data[position : position + 4], "big", signed=True)

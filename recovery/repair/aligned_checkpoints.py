@@ -1,0 +1,207 @@
+"""The offset checkpoints of a data directory against what its partitions are after a repair.
+
+What each file must say about a partition whose log reaches from S (log start) to E (log end) and whose first segment
+is named B. An entry of 0 says as much as no entry (that is how a broker reads it) and is left.
+
+    recovery point     policy kafka: what the broker's load arrives at, which is what LogManager writes next.
+                       policy salvage: never raised above what it was (what nobody synced is not on the disk), at most
+                       E, at least B (below B there is nothing). With `mark_clean`: E, all of it is synced.
+    log start          S where it is above B (LogManager writes no others). An entry at or below B stays: a broker
+                       with tiered storage needs it, others pass over it.
+    high watermark     between S and E (UnifiedLog.updateHighWatermark)
+    first dirty        S when it is outside S … E, as the broker's cleaner has it (LogCleanerManager.cleanableOffsets)
+    offset of cleaner
+
+A file that cannot be read is written anew from what the partitions say; nothing that stood in it is believed. So is one
+that is empty or missing behind a clean stop, which writes all of them: a broker takes that for 0 everywhere. The log
+starts it named left traces in the partitions (`segment.partition.log_start_trace`); recovery points were at the log ends, for all
+was synced; high watermarks are told by the other replicas. With the
+unreadable one no policy leads anywhere: a broker (4.3.1) loads the logs with offset 0 for all of them, takes the data
+directory out of service all the same, and stops when it has no other. Entries of partitions that have no directory go when their file is written anyway, as a
+broker writes only what it has loaded; they alone are no reason to write it. The metadata log has no entries.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from kseg.recovery.policy import Policy
+from kseg.segment.errors import FormatError
+from kseg.segment.partition.names import PartitionName, PartitionState, Role
+from kseg.segment.sidecar.checkpoint import (
+    CheckpointEntry,
+    decode_offset_checkpoint,
+    offsets_by_partition,
+    with_offsets,
+)
+from kseg.segment.values import dataclass
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOutcome:
+    """What a run of `recover` made of one partition; it can be pickled.
+
+    first_base_offset: the number of the first segment. recovery_point: as the policy has it (`Repair`). changed:
+    whether files of it were or would be changed. loses: whether bytes leave its logs. doubt: why the partition is not sound, empty when it is.
+    is_misplaced: it is sound, and the doubt is that a broker does not serve it from here. is_left_damaged: the doubt is about
+    damage that a broker does not look at, and that policy kafka leaves to it. is_known:
+    False when the recovery failed, so that its offsets say nothing.
+    """
+
+    name: PartitionName
+    first_base_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    changed: bool = False
+    loses: bool = False
+    doubt: str = ""
+    is_misplaced: bool = False
+    is_left_damaged: bool = False
+    is_known: bool = True
+
+    @property
+    def is_as_loaded(self) -> bool:
+        """Whether it is as a broker's load and a clean stop leave it, whatever else may be said of it."""
+        return not self.doubt or self.is_misplaced or self.is_left_damaged
+
+    @property
+    def key(self) -> Key:
+        return self.name.topic, self.name.partition
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether a broker notes its offsets, and they are known: logs in use and moving here, not the metadata log."""
+        is_loaded = self.name.state in (PartitionState.LIVE, PartitionState.FUTURE)
+        return self.is_known and is_loaded and not self.name.is_metadata_log
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointChange:
+    """One entry that was out of line. old, new: None = no entry."""
+
+    partition: str
+    old: int | None
+    new: int | None
+
+    @property
+    def words(self) -> str:
+        was = "no entry" if self.old is None else str(self.old)
+        return f"{self.partition} {was} → {'no entry' if self.new is None else self.new}"
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedCheckpoint:
+    """entries: of the new file. changes: what differs for partitions of this run, in file order. dropped: entries of
+    partitions that are not here. problem: why the old file is not believed, empty when it is. is_readable: whether it could
+    be read."""
+
+    entries: tuple[CheckpointEntry, ...]
+    changes: tuple[CheckpointChange, ...] = ()
+    dropped: tuple[CheckpointEntry, ...] = ()
+    problem: str = ""
+    is_readable: bool = True
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the file has to be written."""
+        return bool(self.changes or self.problem)
+
+
+def align(
+    role: Role,
+    data: bytes | None,
+    outcomes: Sequence[PartitionOutcome],
+    present: Collection[Key],
+    policy: Policy,
+    *,
+    mark_clean: bool = False,
+    problem: str = "",
+    traces: Mapping[Key, int] | None = None,
+) -> AlignedCheckpoint:
+    """What the checkpoint `role` has to be.
+
+    data: the file as found, None when it is absent. outcomes: the partitions of this run; entries of others stay.
+    present: (topic, partition) of every log that lies in the data directory. problem: why the file is none that a broker
+    has left, though it can be read. traces: entries that a lost file must have had.
+    """
+    found, unreadable = _decoded(data)
+    problem = unreadable or problem
+    if problem and traces:
+        found = tuple(CheckpointEntry(*key, offset) for key, offset in sorted(traces.items()))
+    known = offsets_by_partition(found)
+    wanted: dict[Key, int | None] = {}
+    rule = _rule(role, policy, mark_clean)
+    changes = []
+    for outcome in outcomes:
+        if not outcome.has_checkpoints:
+            continue
+        old = wanted.get(outcome.key, known.get(outcome.key))
+        new = rule(old, outcome)
+        if new != old:
+            changes.append(CheckpointChange(outcome.name.text, old, new))
+            wanted[outcome.key] = new
+    dropped = tuple(entry for entry in found if (entry.topic, entry.partition) not in present)
+    for entry in dropped:
+        wanted[entry.topic, entry.partition] = None
+    entries = with_offsets(found, wanted)
+    return AlignedCheckpoint(entries, tuple(changes), dropped, problem, is_readable=not unreadable)
+
+
+def _decoded(data: bytes | None) -> tuple[tuple[CheckpointEntry, ...], str]:
+    if data is None:
+        return (), ""
+    try:
+        return decode_offset_checkpoint(data), ""
+    except FormatError as error:
+        return (), str(error)
+
+
+# --- the rules (module plan)
+
+_RuleOf = Callable[[int | None, PartitionOutcome], int | None]
+
+
+def _rule(role: Role, policy: Policy, mark_clean: bool) -> _RuleOf:
+    if role is Role.RECOVERY_POINTS:
+        if mark_clean:
+            return lambda old, outcome: _same_or(old, outcome.log_end_offset)
+        return _loaded_recovery_point if policy is Policy.KAFKA else _salvaged_recovery_point
+    return {
+        Role.LOG_START_OFFSETS: _log_start,
+        Role.HIGH_WATERMARKS: _high_watermark,
+        Role.CLEANER_OFFSETS: _first_dirty,
+    }[role]
+
+
+def _same_or(old: int | None, new: int) -> int | None:
+    """`new`, unless that is 0 and so is what stands there."""
+    return new if new or old else old
+
+
+def _loaded_recovery_point(old: int | None, outcome: PartitionOutcome) -> int | None:
+    return _same_or(old, outcome.recovery_point)
+
+
+def _salvaged_recovery_point(old: int | None, outcome: PartitionOutcome) -> int | None:
+    if not old:
+        return old
+    return max(min(old, outcome.recovery_point, outcome.log_end_offset), outcome.first_base_offset)
+
+
+def _log_start(old: int | None, outcome: PartitionOutcome) -> int | None:
+    if outcome.log_start_offset > outcome.first_base_offset:
+        return outcome.log_start_offset
+    return old if old is not None and old <= outcome.first_base_offset else None
+
+
+def _high_watermark(old: int | None, outcome: PartitionOutcome) -> int | None:
+    if not old:
+        return old
+    return min(max(old, outcome.log_start_offset), outcome.log_end_offset)
+
+
+def _first_dirty(old: int | None, outcome: PartitionOutcome) -> int | None:
+    if not old or outcome.log_start_offset <= old <= outcome.log_end_offset:
+        return old
+    return outcome.log_start_offset

@@ -1,0 +1,184 @@
+"""meta.properties that is lost or cannot be read, written anew: whose data directory it is.
+
+A broker does not start without (node id, cluster id; MetaPropertiesEnsemble), and nothing else in the data directory names
+the cluster. So the words come from, in this order: the user; what can still be read of the file; the other data directories
+of the run, when all are of one node.
+
+The directory.id counts as much: to the controller a data directory with a new one is a new, empty one, and partitions that
+it had there have no leader any more (observed with 4.3.1). The metadata log of the cluster knows the ids that a node has
+registered; when one is left that no other data directory of the run has, it is this one's.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from kseg.segment.errors import FormatError, UnreadableInput, UsageError
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.java import uuids
+from kseg.segment.java.java_text import INT_BITS, parse_integer
+from kseg.segment.java.properties import decode_properties
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties, encode_meta_properties
+from kseg.segment.values import dataclass
+
+META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
+NO_ID = "none"  # of a cluster before 3.7
+_VERSION = 1
+
+# by node id the directory ids that it has registered, as the metadata log in one of some data directories says
+Registered = Callable[[Sequence[str]], Mapping[int, tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedIdentity:
+    """What the user says of the data directory whose meta.properties is to be written. None: nothing."""
+
+    node_id: int | None = None
+    cluster_id: str | None = None
+    directory_id: str | None = None
+
+    def check(self) -> None:
+        """Raises UsageError for what no meta.properties can hold."""
+        if self.directory_id not in (None, NO_ID):
+            try:
+                if uuids.canonical_uuid(str(self.directory_id)) == uuids.ZERO:
+                    raise FormatError("the zero uuid is no directory's id")
+            except FormatError as error:
+                raise UsageError(f"--directory-id {self.directory_id}: {error}") from error
+        if self.cluster_id is not None and (
+            not self.cluster_id.isascii() or not self.cluster_id.isprintable()
+        ):
+            raise UsageError(f"--cluster-id {self.cluster_id!r} is no cluster's id")
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityRepair:
+    """content: of the new file, None where nobody knows enough. finding: what is wrong with the old one. doubt: why the
+    data directory still has none, empty when it has."""
+
+    finding: Finding
+    content: bytes | None = None
+    why: str = ""
+    doubt: str = ""
+
+
+def identity_repair(
+    log_dir: str, others: Sequence[str], asked: AskedIdentity, now_ms: int, registered: Registered
+) -> IdentityRepair | None:
+    """None where the file is as it should be, or there is none and nobody says what would be in it. others: the other
+    data directories of the run. now_ms: for the date line of the file. registered: asks the metadata log in one of some
+    data directories."""
+    path = os.path.join(log_dir, META_PROPERTIES)
+    is_there = os.path.lexists(path)
+    if not is_there and asked == AskedIdentity() and not set(_beside(others)):
+        return None
+    data, problem = b"", "there is no meta.properties"
+    try:
+        if is_there:
+            data = read_small(path)
+            if decode_meta_properties(data).node_id is not None:
+                return None
+            problem = "there is no node id in it; a broker does not start (node ID not found)"
+    except UnreadableInput as error:
+        finding = Finding("unreadable-file", path, str(error))
+        return IdentityRepair(finding, doubt="has a meta.properties that cannot be read")
+    except FormatError as error:
+        problem = str(error)
+    kind, place = ("meta-properties-corrupt", path) if is_there else ("meta-properties-missing", log_dir)
+    finding = Finding(kind, place, problem)
+    node_id, cluster_id, sources = _known(data, others, asked)
+    wanted = []
+    if node_id is None:
+        wanted.append("--node-id N")
+    if cluster_id is None:
+        wanted.append("--cluster-id ID")
+    directory_id, is_known = _directory_id(data, [log_dir, *others], node_id, asked, registered)
+    if not is_known:
+        wanted.append("--directory-id UUID")
+    if wanted:
+        options = " ".join(wanted)
+        doubt = (
+            "has no readable meta.properties, and nothing here says all that was in it: "
+            f"kseg recover --apply {options} {shlex.quote(log_dir)}"
+        )
+        return IdentityRepair(finding, doubt=doubt)
+    identity = MetaProperties(_VERSION, node_id, cluster_id, directory_id)
+    why = f"node {node_id} of cluster {cluster_id}, as {sources} says; directory.id {directory_id or 'not known'}"
+    return IdentityRepair(finding, encode_meta_properties(identity, now_ms), why)
+
+
+def _directory_id(
+    data: bytes,
+    log_dirs: Sequence[str],
+    node_id: int | None,
+    asked: AskedIdentity,
+    registered: Registered,
+) -> tuple[str | None, bool]:
+    """(the directory id, None for none; whether that is known)."""
+    if asked.directory_id is not None:
+        return (None if asked.directory_id == NO_ID else uuids.canonical_uuid(asked.directory_id)), True
+    own = _readable(data).directory_id
+    if own is not None:
+        return own, True
+    by_node = registered(log_dirs)
+    if node_id is None or node_id not in by_node:
+        return None, False
+    taken = {_identity(other).directory_id for other in log_dirs[1:]}
+    left = [each for each in by_node[node_id] if each not in taken]
+    if not by_node[node_id]:  # of a version that has none
+        return None, True
+    return (left[0], True) if len(left) == 1 else (None, False)
+
+
+def _identity(log_dir: str) -> MetaProperties:
+    try:
+        return decode_meta_properties(read_small(os.path.join(log_dir, META_PROPERTIES)))
+    except (FormatError, UnreadableInput):
+        return MetaProperties(_VERSION)
+
+
+def _known(data: bytes, others: Sequence[str], asked: AskedIdentity) -> tuple[int | None, str | None, str]:
+    """(node id, cluster id, who says so)."""
+    found = _readable(data)
+    beside = set(_beside(others))
+    near = next(iter(beside)) if len(beside) == 1 else (None, None)
+    node_ids = {
+        "the user": asked.node_id,
+        "the old file": found.node_id,
+        others[0] if others else "": near[0],
+    }
+    cluster_ids = {
+        "the user": asked.cluster_id,
+        "the old file": found.cluster_id,
+        others[0] if others else "": near[1],
+    }
+    node_source = next((who for who, value in node_ids.items() if value is not None), "")
+    cluster_source = next((who for who, value in cluster_ids.items() if value is not None), "")
+    sources = " and ".join(dict.fromkeys(filter(None, (node_source, cluster_source))))
+    return node_ids.get(node_source), cluster_ids.get(cluster_source), sources
+
+
+def _beside(others: Sequence[str]) -> Iterator[tuple[int | None, str | None]]:
+    for other in others:
+        with suppress(FormatError, UnreadableInput):
+            identity = decode_meta_properties(read_small(os.path.join(other, META_PROPERTIES)))
+            if identity.node_id is not None and identity.cluster_id is not None:
+                yield identity.node_id, identity.cluster_id
+
+
+def _readable(data: bytes) -> MetaProperties:
+    """The fields that can still be read, each by itself."""
+    pairs: dict[str, str] = {}
+    with suppress(FormatError):
+        pairs = decode_properties(data)
+    directory_id = None
+    with suppress(FormatError):
+        if "directory.id" in pairs:
+            directory_id = uuids.canonical_uuid(pairs["directory.id"])
+    node = pairs.get("node.id", pairs.get("broker.id"))
+    node_id = None if node is None else parse_integer(node, INT_BITS)
+    cluster_id = pairs.get("cluster.id")
+    return MetaProperties(_VERSION, node_id, cluster_id or None, directory_id)

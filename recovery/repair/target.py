@@ -1,0 +1,83 @@
+"""What a target of `recover` stands for: a partition directory, or one segment of it alone.
+
+Of a single segment only its own log and indexes are looked at and changed: producers, epochs and the other segments
+are the partition's business, and the plan leaves them as they are.
+"""
+
+import os
+
+from kseg.change.plan.directory_image import DirectoryImage
+from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.steps import FileIdentity
+from kseg.segment.errors import UsageError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import INDEX_ROLES, PartitionName, Role, parse_file_name
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.values import dataclass
+
+_SEGMENT_FILES = (Role.LOG, Role.ANCIENT_LOG, *INDEX_ROLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """directory: as shown to the user. log_dir: the data directory that is asked about it, None when there is none.
+    found: all its files. partition: what its name says, None when that is no partition's. base_offset: of the only segment concerned, None for the whole partition."""
+
+    directory: str
+    log_dir: str | None
+    found: tuple[FileIdentity, ...]
+    partition: PartitionName | None
+    base_offset: int | None = None
+
+    @property
+    def inputs(self) -> tuple[FileIdentity, ...]:
+        """The files that may be looked at."""
+        return tuple(file for file in self.found if self._is_concerned(file.name))
+
+    @property
+    def name(self) -> str:
+        """`topic-partition`, or the path of a directory that is named otherwise."""
+        return self.directory if self.partition is None else self.partition.text
+
+    @property
+    def is_ancient(self) -> bool:
+        """Whether this is a 0.7 log: `.kafka` files and no `.log`."""
+        roles = {parse_file_name(file.name).role for file in self.inputs}
+        return Role.ANCIENT_LOG in roles and Role.LOG not in roles
+
+    def restricted(self, image: DirectoryImage) -> DirectoryImage:
+        """The image without changes that are not the subject's business."""
+        if self.base_offset is None:
+            return image
+        kept = DirectoryImage.of(self.found)
+        for name in {*kept, *image}:
+            if not self._is_concerned(name):
+                continue
+            if name in image:
+                kept.write(name, image.content(name), image.like(name))
+            else:
+                kept.remove(name)
+        return kept
+
+    def concerns(self, finding: Finding) -> bool:
+        """Whether a finding is about the subject, and not about what is left out."""
+        return self.base_offset is None or self._is_concerned(os.path.basename(finding.path))
+
+    def _is_concerned(self, file_name: str) -> bool:
+        if self.base_offset is None:
+            return True
+        name = parse_file_name(file_name)
+        return name.base_offset == self.base_offset and name.role in _SEGMENT_FILES and name.is_live
+
+
+def subject_of(target: FileTarget | PartitionTarget) -> Subject:
+    """Raises UsageError for a file that belongs to no segment, UnreadableInput when nothing can be listed."""
+    if isinstance(target, PartitionTarget):
+        return Subject(target.path, target.log_dir, inputs_of(target.path), own_partition_name(target.path))
+    head, tail = os.path.split(target.path)
+    name = parse_file_name(tail)
+    if name.base_offset is None or name.role not in _SEGMENT_FILES:
+        raise UsageError(f"{target.path} is no file of a segment; name its partition directory to recover it")
+    directory = head or os.curdir
+    return Subject(directory, None, inputs_of(directory), own_partition_name(directory), name.base_offset)

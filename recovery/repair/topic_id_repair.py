@@ -1,0 +1,155 @@
+"""`--topic-id`: a partition.metadata that is missing or cannot be read, written.
+
+A KRaft broker (3.7 and later) sets a log without a topic id aside as stray, and dies of a file that it cannot read
+(Kafka: PartitionMetadataFile). The id itself is nowhere in the log: it
+stands in the metadata log of the cluster and, where they lie here, in the other partitions of the topic. Where the metadata
+log has the topic under that name and never had another one, its id is taken; else the user names it, and what can be checked is checked: that it is an id, that the partition has no other one, that no other
+topic of this data directory has it, and that the topic's other partitions have the same.
+"""
+
+import os
+from dataclasses import replace
+
+from kseg.change.plan.directory_image import DirectoryImage
+from kseg.recovery.policy import Repair
+from kseg.recovery.verify.topic_ids import (
+    METADATA_FILE,
+    known_topic_id,
+    missing_metadata,
+    topic_id_of,
+    topic_ids,
+)
+from kseg.segment.errors import FormatError, Refused, UsageError
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import list_partition, own_partition_name
+from kseg.segment.partition.log_dir_state import surroundings
+from kseg.segment.partition.names import PartitionName
+from kseg.segment.partition.topic_identity import NOBODY_SAYS, TopicIdentity
+from kseg.segment.sidecar.metadata_files import (
+    PartitionMetadata,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+
+_MISPLACED = {
+    "becomes-stray": "is set aside by a broker at its next start",
+    "topic-id-conflict": "has the id of another topic",
+}
+_MISSING, _CORRUPT = "partition-metadata-missing", "partition-metadata-corrupt"
+
+
+def with_topic_id(
+    repair: Repair,
+    directory: str,
+    log_dir: str | None,
+    topic_id: str | None,
+    identity: TopicIdentity = NOBODY_SAYS,
+) -> Repair:
+    """The repair of a partition directory, with partition.metadata written when `topic_id` is given, or the metadata log
+    says what a missing or unreadable one is to say; without, with the finding that it is missing, cannot be read (and the id
+    other partitions of the topic have), or is of a topic that a broker does not have here.
+
+    log_dir: the data directory around it, None when unknown. identity: what the metadata log says. Raises UsageError for
+    what is no topic's id, Refused for one that contradicts the partition or the data directory, UnreadableInput.
+    """
+    others = tuple(finding for finding in repair.findings if finding.id not in (_MISSING, _CORRUPT))
+    if topic_id is None and identity.topic_id is not None and not _has_topic_id(repair.image, directory):
+        return _from_metadata_log(repair, directory, identity, others)
+    if topic_id is None:
+        if identity.finding is not None:
+            return replace(
+                repair, findings=(*others, identity.finding), misplaced=_MISPLACED[identity.finding.id]
+            )
+        if METADATA_FILE in repair.image:
+            return _unless_readable(repair, directory, log_dir, others)
+        meta_version = None if log_dir is None else surroundings(log_dir).meta_version
+        missing = missing_metadata(list_partition(directory), meta_version)
+        if missing is None:
+            return repair
+        return replace(repair, findings=(*others, missing), doubt=repair.doubt or "has no topic id")
+    path = os.path.join(directory, METADATA_FILE)
+    found = read_small(path) if METADATA_FILE in repair.image else None
+    image = repair.image.copy()
+    is_named = identity.named_id == topic_id  # the metadata log knows better than the files that lie around
+    why = partition_metadata_step(image, topic_id, found, replaces=is_named)
+    name = own_partition_name(directory)
+    if log_dir is not None and name is not None and not is_named:
+        refuse_foreign_topic_id(log_dir, name, topic_id)
+    if why is None:
+        return repair  # it says so already
+    return replace(repair, image=image, why={**repair.why, METADATA_FILE: why}, findings=others)
+
+
+def _has_topic_id(image: DirectoryImage, directory: str) -> bool:
+    return METADATA_FILE in image and topic_id_of(directory) is not None
+
+
+def _from_metadata_log(
+    repair: Repair, directory: str, identity: TopicIdentity, others: tuple[Finding, ...]
+) -> Repair:
+    """partition.metadata as the metadata log has it; the finding stays, as the reason."""
+    assert identity.topic_id is not None
+    image = repair.image.copy()
+    found = read_small(os.path.join(directory, METADATA_FILE)) if METADATA_FILE in image else None
+    partition_metadata_step(image, identity.topic_id, found)
+    state = "it is missing" if found is None else "it cannot be read"
+    why = f"{state}; the metadata log has the topic's id"
+    reasons = (identity.finding,) if identity.finding is not None else ()
+    corrupt = tuple(finding for finding in repair.findings if finding.id == _CORRUPT)
+    findings = (*others, *reasons, *corrupt)
+    return replace(repair, image=image, why={**repair.why, METADATA_FILE: why}, findings=findings)
+
+
+def _unless_readable(
+    repair: Repair, directory: str, log_dir: str | None, others: tuple[Finding, ...]
+) -> Repair:
+    path = os.path.join(directory, METADATA_FILE)
+    data = read_small(path)
+    try:
+        decode_partition_metadata(data)
+    except FormatError as error:
+        message = f"{error}{known_topic_id(own_partition_name(directory), log_dir)[0]}"
+        corrupt = Finding(_CORRUPT, path, message, 0, len(data))
+        return replace(
+            repair, findings=(*others, corrupt), doubt=repair.doubt or "has no topic id that can be read"
+        )
+    return repair
+
+
+def partition_metadata_step(
+    image: DirectoryImage, topic_id: str, found: bytes | None, *, replaces: bool = False
+) -> str | None:
+    """Write partition.metadata into the image; the reason for the plan, or None when it says so already.
+
+    found: the file as it is, None when it is missing; one that cannot be read is replaced. replaces: one with another id,
+    too. Raises UsageError for what is no topic's id, Refused when the partition has another one.
+    """
+    try:
+        data = encode_partition_metadata(PartitionMetadata(topic_id))
+    except FormatError as error:
+        raise UsageError(f"{topic_id!r} is no topic id: {error}") from error
+    why = "it is missing, and a broker needs the topic id"
+    if found is not None:
+        try:
+            present = decode_partition_metadata(found).topic_id
+        except FormatError as error:
+            why = f"it cannot be read ({error})"
+        else:
+            wanted = decode_partition_metadata(data).topic_id
+            if present == wanted:
+                return None
+            if not replaces:
+                raise Refused(f"{METADATA_FILE} says that the topic id is {present}, not {wanted}")
+            why = f"it says {present}, and the metadata log has the topic's id"
+    image.write(METADATA_FILE, data, METADATA_FILE if METADATA_FILE in image else None)
+    return why
+
+
+def refuse_foreign_topic_id(log_dir: str, name: PartitionName, topic_id: str) -> None:
+    """Raises Refused when the data directory says that `topic_id` cannot be the id of this partition's topic."""
+    for other, other_id in topic_ids(log_dir):
+        if other.topic == name.topic and other_id != topic_id:
+            raise Refused(f"{other.text} has the topic id {other_id}, so {name.text} cannot have {topic_id}")
+        if other.topic != name.topic and other_id == topic_id:
+            raise Refused(f"{topic_id} is the topic id of {other.topic}, so {name.text} cannot have it")

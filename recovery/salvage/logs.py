@@ -1,0 +1,269 @@
+"""The logs of a partition as they were found, and what of them is valid.
+
+A *stretch* is a run of valid batches that lie one behind the other in one file and whose offsets rise. Stretches, not
+batches, are what salvage moves around: a sound segment is one of them, and each damage or break in the order makes
+one more. When batches must be seen after all, they are walked over again, headers only.
+
+A header field outside the checksum that was altered is a `HeaderFix`, by the position of its batch. Whoever walks over
+a stretch sees the batches as repaired; whoever lays the stretch down writes the 17 bytes in front anew:
+
+     0  base_offset   8  length   12  leader_epoch   16  magic          (magic 0 and 1: offset and length only)
+"""
+
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from types import TracebackType
+from typing import Self
+
+from kseg.change.plan.content import Fresh, Piece, Span
+from kseg.recovery.verify.header_plausibility import first_of, set_offset
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.files import DISK, OpenFile, Reader
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import walk
+from kseg.segment.scanning.decode import Decoder
+from kseg.segment.scanning.lost_offsets import plus, records_of
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE
+from kseg.segment.values import dataclass
+
+_MOST_OPEN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderFix:
+    """What a batch's header should say; None leaves a field as it is."""
+
+    base_offset: int | None = None
+    leader_epoch: int | None = None
+    magic: int | None = None
+
+    def over(self, former: "HeaderFix | None") -> "HeaderFix":
+        """Both together."""
+        if former is None:
+            return self
+        return HeaderFix(
+            former.base_offset if self.base_offset is None else self.base_offset,
+            former.leader_epoch if self.leader_epoch is None else self.leader_epoch,
+            former.magic if self.magic is None else self.magic,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLog:
+    """One `.log`. name: as found on disk. called: its name when leftovers are settled. base_offset: from that name.
+    fixes: by position of the batch; filled while the log is judged."""
+
+    name: str
+    called: str
+    path: str
+    base_offset: int
+    size_bytes: int
+    fixes: dict[int, HeaderFix] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidRun:
+    """log: number of the found log. position, length: bytes in it. first_offset: of a compressed set of magic 0 or 1
+    its only known offset, the last. first_epoch, last_epoch: leader epochs of its first and last batch. is_believed:
+    its place in the file speaks for it; False behind damage where the offsets do not go on from before."""
+
+    log: int
+    position: int
+    length: int
+    first_offset: int
+    last_offset: int
+    batches: int
+    first_epoch: int = L.NO_LEADER_EPOCH
+    last_epoch: int = L.NO_LEADER_EPOCH
+    is_believed: bool = True
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.length
+
+    def joined(self, after: "ValidRun") -> "ValidRun":
+        """Both, the second lying behind this one."""
+        return replace(
+            self,
+            length=self.length + after.length,
+            last_offset=after.last_offset,
+            batches=self.batches + after.batches,
+            last_epoch=after.last_epoch,
+        )
+
+
+def stretch_of(log: int, table: Columns, first: int, stop: int) -> ValidRun:
+    """The rows first … stop - 1 of a table of batches that lie one behind the other."""
+    position = table.at(C.POSITION, first)
+    length = table.at(C.POSITION, stop - 1) + table.at(C.SIZE, stop - 1) - position
+    low, last = first_of(table, first), table.at(C.LAST_OFFSET, stop - 1)
+    epochs = table.at(C.LEADER_EPOCH, first), table.at(C.LEADER_EPOCH, stop - 1)
+    return ValidRun(log, position, length, low, last, stop - first, *epochs)
+
+
+class Logs:
+    """All found logs of a partition, by number; a context manager. Few are mapped at a time.
+
+    Behind them come sources: leftover logs of which batches are taken into the place of damage. They have numbers, too, but are
+    no logs of the partition (`len` does not count them).
+    """
+
+    def __init__(self, logs: Sequence[FoundLog], reader: Reader = DISK) -> None:
+        self._logs = [*logs]
+        self._own = len(logs)
+        self._homes: list[int] = []
+        self._reader = reader
+        self._open: OrderedDict[int, OpenFile] = OrderedDict()
+        self._fixed: dict[int, list[int]] = {}
+
+    def __getitem__(self, number: int) -> FoundLog:
+        return self._logs[number]
+
+    def __len__(self) -> int:
+        return self._own
+
+    def add_source(self, source: FoundLog, home: int) -> int:
+        """Make batches of another file known; its number. home: of the log that they are taken into."""
+        self._logs.append(source)
+        self._homes.append(home)
+        return len(self._logs) - 1
+
+    def home(self, number: int) -> int:
+        """The log that the batches of a log belong to: itself, or for a source the one with the damage."""
+        return number if number < self._own else self._homes[number - self._own]
+
+    def view(self, number: int) -> memoryview:
+        """The bytes of a log. Raises UnreadableInput."""
+        return memoryview(self.file(number).view)  # a walk goes on when the file was let go meanwhile
+
+    def file(self, number: int) -> OpenFile:
+        """A log, open until others have been asked for. Raises UnreadableInput."""
+        file = self._open.pop(number, None)
+        if file is None:
+            file = self._reader.open(self._logs[number].path)
+            if len(self._open) >= _MOST_OPEN:
+                _, oldest = self._open.popitem(last=False)
+                oldest.close()
+        self._open[number] = file
+        return file
+
+    def tables(self, stretch: ValidRun) -> Iterator[Columns]:
+        """The batches of a stretch as repaired, a table at a time (each valid until the next is asked for)."""
+        view = self.view(stretch.log)
+        table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, stretch.batches))
+        state = memoryview(array("q", [stretch.position, 0]))
+        while state[0] < stretch.end_position:
+            walk(view, stretch.end_position, table.cells, table.capacity, state)
+            table.count = state[1]
+            if not table.count:
+                raise AssertionError("a stretch holds valid batches only")
+            self._repair(stretch.log, table)
+            yield table
+
+    def records_in(self, stretch: ValidRun, from_offset: int) -> int | None:
+        """Of the batches of a stretch that reach to an offset, what a consumer would see; None when nobody can tell."""
+        records: int | None = 0
+        for table in self.tables(stretch):
+            for row in range(table.count):
+                if table.at(C.LAST_OFFSET, row) >= from_offset:
+                    records = plus(records, records_of(table, row, row + 1))
+        return records
+
+    def first_offset(self, number: int, table: Columns, row: int) -> int:
+        """The true first offset of a batch: of a compressed set of an old format only its messages know it."""
+        if table.at(C.MAGIC, row) < L.MAGIC_V2 and table.at(C.COUNT, row) < 0:
+            for chunk in Decoder(self.view(number), capacity=16).chunks(table, row, row + 1):
+                if chunk.records.count:
+                    return min(chunk.records.at(C.R_OFFSET, 0), table.at(C.LAST_OFFSET, row))
+                break
+        return table.at(C.BASE_OFFSET, row)
+
+    def true_first_offset(self, stretch: ValidRun) -> int:
+        """`first_offset` of the first batch of a stretch. Looks into it only when its header does not say."""
+        table = next(self.tables(replace(stretch, batches=1)))
+        return self.first_offset(stretch.log, table, 0)
+
+    def pieces(self, stretch: ValidRun) -> Iterator[Piece]:
+        """What a file is made of that holds the stretch."""
+        log = self._logs[stretch.log]
+        position = stretch.position
+        for at in self._fixes_in(stretch.log, position, stretch.end_position):
+            yield Span(log.name, position, at - position)
+            yield Fresh(self._repaired_head(stretch.log, at))
+            position = at + L.HEADER_TO_MAGIC
+        yield Span(log.name, position, stretch.end_position - position)
+
+    def is_untouched(self, number: int, stretches: Sequence[ValidRun]) -> bool:
+        """Whether these stretches, laid down in order, are the log as it is."""
+        position = 0
+        for stretch in stretches:
+            if stretch.log != number or stretch.position != position:
+                return False
+            position = stretch.end_position
+        return position == self._logs[number].size_bytes and not self._logs[number].fixes
+
+    def is_at_home(self, number: int, first_offset: int, last_offset: int) -> bool:
+        """Whether offsets lie in the range that the names give to a segment."""
+        base = self._logs[number].base_offset
+        following = self._logs[number + 1].base_offset if number + 1 < self._own else L.INT64_MAX
+        return base <= first_offset and last_offset < max(following, base + 1)
+
+    def set_fix(self, number: int, position: int, fix: HeaderFix) -> None:
+        """What the header of that batch should say from now on; nothing but None drops it."""
+        fixes = self._logs[number].fixes
+        if fix == HeaderFix():
+            fixes.pop(position, None)
+        else:
+            fixes[position] = fix
+        self._fixed.pop(number, None)
+
+    def _repair(self, number: int, table: Columns) -> None:
+        positions = table.column(C.POSITION)
+        fixes: Mapping[int, HeaderFix] = self._logs[number].fixes
+        end = positions[-1] + table.at(C.SIZE, table.count - 1)
+        for at in self._fixes_in(number, positions[0], end):
+            row, fix = bisect_left(positions, at), fixes[at]
+            if fix.base_offset is not None:
+                set_offset(table, row, fix.base_offset)
+            if fix.leader_epoch is not None:
+                table.cells[C.LEADER_EPOCH * table.capacity + row] = fix.leader_epoch
+            if fix.magic is not None:
+                table.cells[C.MAGIC * table.capacity + row] = fix.magic
+
+    def _fixes_in(self, number: int, start: int, end: int) -> list[int]:
+        """Positions of batches to be repaired, in order."""
+        fixes = self._logs[number].fixes
+        if not fixes:
+            return []
+        known = self._fixed.get(number)
+        if known is None:
+            known = self._fixed[number] = sorted(fixes)
+        return known[bisect_left(known, start) : bisect_left(known, end)]
+
+    def _repaired_head(self, number: int, position: int) -> bytes:
+        fix = self._logs[number].fixes[position]
+        head = bytearray(self.view(number)[position : position + L.HEADER_TO_MAGIC])
+        if fix.base_offset is not None:
+            head[:8] = fix.base_offset.to_bytes(8, "big", signed=True)
+        if fix.leader_epoch is not None:
+            head[L.ENTRY_OVERHEAD : L.MAGIC_POSITION] = fix.leader_epoch.to_bytes(4, "big", signed=True)
+        if fix.magic is not None:
+            head[L.MAGIC_POSITION] = fix.magic
+        return bytes(head)
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

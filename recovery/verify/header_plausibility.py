@@ -1,0 +1,219 @@
+"""Which batch lies? Base offset and leader epoch stand outside the checksum, so only the neighbours can tell.
+
+A log's batches cover growing, disjoint ranges of offsets, and leader epochs never sink. One altered field breaks
+that between two batches, and either of them can be the one. Plan, for the pair (former, this) that breaks it:
+
+1. Suppose `former` is altered: would a batch of its width fit between its own predecessor and `this`?
+2. Suppose `this` is altered: would it fit between `former` and its successor (or the next segment's base)?
+3. A hypothesis is the stronger the tighter the fit: a hole of exactly the batch's width; a value that touches a
+   neighbour and differs in one bit; one that differs in one bit; any room at all. Legal gaps leave room, so width
+   alone decides nothing there. An equal strength of both, or none, blames nobody: the pair is out of order.
+   An offset-index entry for one of the two decides: it confirms the batch, or names the value.
+4. A batch that is the former's copy, or fills exactly the hole before the former, was duplicated or moved.
+5. Leader epochs likewise: without the altered one the epochs around it do not sink; the leader-epoch checkpoint
+   decides what order cannot (a rise for one single batch that the file does not know).
+6. The last batch of the log has no successor: a gap before it counts only when one flipped bit closes it and side
+   files confirm that (`Witness`), or nothing else in the segment has gaps and its producer's sequence goes on.
+
+The altered value is replaced in the table by the probable one, so that nobody blames indexes or neighbours for it.
+"""
+
+from collections.abc import Callable, Iterator
+
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.sidecar.leader_epochs import EpochHistory
+from kseg.segment.values import dataclass
+
+CERTAIN = 6
+_EXACT_BIT, _EXACT, _TOUCHING_BIT, _BIT, _ROOM, _NONE = 5, 4, 3, 2, 1, 0
+# Without any other witness, an epoch that rises by more than this for the last batch alone is not believed.
+BELIEVABLE_EPOCH_RISE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """What side files say about the last segment. lasts: offsets at which a batch ends according to indexes,
+    snapshots and checkpoints. epochs: the leader-epoch checkpoint, None when there is none to trust."""
+
+    lasts: frozenset[int] = frozenset()
+    epochs: EpochHistory | None = None
+
+
+NO_WITNESS = Witness()
+
+
+def no_index(_position: int) -> int | None:
+    """An index that has no entries."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class FormerBatch:
+    """The last batch of the segment before, as far as leader epochs go. epoch_before: of the batch before it."""
+
+    path: str
+    position: int
+    offsets: tuple[int, int]
+    epoch: int
+    epoch_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderPlace:
+    """What must be known of a segment to judge its batches.
+
+    next_base: base offset of the next segment, None for the last. former_epoch: the leader epoch before the first
+    batch, -1 = unknown. indexed: the offset that the offset index has for a batch position. former: the last batch of the segment before, None when it is damaged or has no epoch.
+    """
+
+    path: str
+    base_offset: int
+    next_base: int | None = None
+    is_last: bool = True
+    former_epoch: int = L.NO_LEADER_EPOCH
+    former: FormerBatch | None = None
+    witness: Witness = NO_WITNESS
+    indexed: Callable[[int], int | None] = no_index
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How well a hypothesis fits. value: the probable one, None when several fit alike."""
+
+    strength: int
+    value: int | None = None
+
+
+def one_bit_away(found: int, bits: int) -> Iterator[int]:
+    """Every signed value of so many bits that differs from `found` in one bit."""
+    for bit in range(bits - 1):
+        yield found ^ (1 << bit)
+    yield found ^ -(1 << (bits - 1))
+
+
+def flipped_bit(found: int, probable: int | None, bits: int) -> int | None:
+    """The number of the one bit in which the two differ, None when it is not exactly one."""
+    if probable is None:
+        return None
+    difference = (found ^ probable) & ((1 << bits) - 1)
+    return difference.bit_length() - 1 if difference and difference & (difference - 1) == 0 else None
+
+
+def fit_offset(found: int, width: int, lower: int, upper: int | None) -> Fit:
+    """How well a batch of `width` offsets with a wrong first offset `found` fits above `lower` and below `upper`
+    (None = nothing is known to follow; then only a value right behind `lower` counts)."""
+    if upper is not None and upper - lower - 1 < width:
+        return Fit(_NONE)
+    fitting = [v for v in one_bit_away(found, 64) if v > lower and (upper is None or v + width <= upper)]
+    if upper is not None and upper - lower - 1 == width:
+        return Fit(_EXACT_BIT if lower + 1 in fitting else _EXACT, lower + 1)
+    for touching in (lower + 1, None if upper is None else upper - width):
+        if touching in fitting:
+            return Fit(_TOUCHING_BIT, touching)
+    if upper is None:
+        return Fit(_NONE)
+    if fitting:
+        return Fit(_BIT, fitting[0] if len(fitting) == 1 else None)
+    return Fit(_ROOM)
+
+
+def fit_epoch(found: int, lower: int, upper: int | None) -> Fit:
+    """How well an altered epoch `found` fits between its neighbours' (lower -1, upper None = unknown)."""
+    if upper is not None and lower > upper:
+        return Fit(_NONE)
+    fitting = [v for v in one_bit_away(found, 32) if v >= max(lower, 0) and (upper is None or v <= upper)]
+    if upper is not None and lower == upper:
+        return Fit(_EXACT_BIT if lower in fitting else _EXACT, lower)
+    for neighbour in (lower, upper):
+        if neighbour is not None and neighbour >= 0 and neighbour in fitting:
+            return Fit(_TOUCHING_BIT, neighbour)
+    if upper is None:
+        return Fit(_NONE)
+    return Fit(_BIT, fitting[0]) if len(fitting) == 1 else Fit(_ROOM)
+
+
+def first_of(table: Columns, row: int) -> int:
+    """The first offset of a batch as far as its header tells: a legacy entry has only its last."""
+    return table.at(C.BASE_OFFSET if table.at(C.MAGIC, row) >= L.MAGIC_V2 else C.LAST_OFFSET, row)
+
+
+def width_of(table: Columns, row: int) -> int:
+    return table.at(C.LAST_OFFSET, row) - first_of(table, row) + 1
+
+
+def is_copy(table: Columns, row: int) -> bool:
+    """Whether the batch is the one before it once more."""
+    return all(
+        table.at(field, row) == table.at(field, row - 1) for field in (C.BASE_OFFSET, C.SIZE, C.CRC, C.MAGIC)
+    )
+
+
+def goes_on(table: Columns, row: int) -> bool | None:
+    """Whether the batch continues the sequence of the one before it; None when they share no producer."""
+    for field in (C.PRODUCER_ID, C.PRODUCER_EPOCH):
+        if table.at(field, row) != table.at(field, row - 1) or table.at(field, row) < 0:
+            return None
+    if table.at(C.BASE_SEQUENCE, row) < 0 or table.at(C.BASE_SEQUENCE, row - 1) < 0:
+        return None
+    expected = L.increment_sequence(table.at(C.BASE_SEQUENCE, row - 1), L.as_int32(width_of(table, row - 1)))
+    return expected == table.at(C.BASE_SEQUENCE, row)
+
+
+def set_offset(table: Columns, row: int, first: int) -> None:
+    """Read the batch as if it began at `first`."""
+    width = width_of(table, row)
+    table.cells[C.BASE_OFFSET * table.capacity + row] = first
+    table.cells[C.LAST_OFFSET * table.capacity + row] = first + width - 1
+
+
+def altered_offset(path: str, table: Columns, row: int, probable: int | None, why: str) -> Finding:
+    """The finding; call it before `set_offset`."""
+    found, width = first_of(table, row), width_of(table, row)
+    return altered_base_offset(path, table.at(C.POSITION, row), found, width, probable, why)
+
+
+def altered_base_offset(
+    path: str, position: int, found: int, width: int, probable: int | None, why: str
+) -> Finding:
+    """The finding about a batch of `width` offsets."""
+    bit = flipped_bit(found, probable, 64)
+    guess = "" if probable is None else f"; it was probably {probable}"
+    if bit is not None:
+        guess += f" (bit {bit} is flipped)"
+    return Finding(
+        "altered-base-offset",
+        path,
+        f"the batch at position {position} says it starts at offset {found}, but {why}{guess}",
+        position=position,
+        length=8,
+        first_offset=probable,
+        last_offset=None if probable is None else probable + width - 1,
+        numbers={"found_base_offset": found, "probable_base_offset": probable, "flipped_bit": bit},
+    )
+
+
+def altered_epoch(
+    path: str,
+    position: int,
+    found: int,
+    probable: int | None,
+    why: str,
+    offsets: tuple[int, int] | None = None,
+) -> Finding:
+    bit = flipped_bit(found, probable, 32)
+    guess = "" if probable is None else f"; it was probably {probable}"
+    if bit is not None:
+        guess += f" (bit {bit} is flipped)"
+    return Finding(
+        "altered-leader-epoch",
+        path,
+        f"the batch at position {position} says it is of leader epoch {found}, but {why}{guess}",
+        position=position + L.ENTRY_OVERHEAD,
+        length=4,
+        first_offset=offsets[0] if offsets else None,
+        last_offset=offsets[1] if offsets else None,
+        numbers={"found_epoch": found, "probable_epoch": probable, "flipped_bit": bit},
+    )

@@ -1,0 +1,265 @@
+"""The judgement of batch headers alone, of a part of a log: what `verify` says of base offsets, leader epochs and counts.
+
+Base offset and leader epoch stand outside the checksum, so a flipped bit there leaves a valid batch that says the wrong
+thing; only its neighbours and the side files tell (`neighbours`). A part of a log is judged as `verify` judges all of it:
+
+1. The walk begins a few batches before the part and ends a few batches behind it, so that its first and its last batch
+   have neighbours. What is found outside of the part is somebody else's to tell.
+2. The witnesses are those of `verify`: the offset index, the leader-epoch checkpoint, and for the last segment what side
+   files know of the log's end.
+3. Who reads the part afterwards need not sum the checksums again (`HeaderVerdicts.spans`).
+
+What needs more than headers (indexes, producers, records) is not looked at.
+"""
+
+import os
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import lru_cache
+
+from kseg.recovery.verify import partition_files
+from kseg.recovery.verify.chain import Chain
+from kseg.recovery.verify.header_plausibility import FormerBatch, HeaderPlace, Witness, no_index
+from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck
+from kseg.recovery.verify.totals import Ledger
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
+from kseg.segment.files import MappedFile
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records
+from kseg.segment.kernel.batch_walk import walk
+from kseg.segment.partition.bounds import Bounds
+from kseg.segment.partition.directory import PartitionDirectory, SegmentFiles, list_partition
+from kseg.segment.partition.log_dir_state import surroundings
+from kseg.segment.scanning.scan import Damage, Scanner, rows_for
+from kseg.segment.sidecar.leader_epochs import EpochHistory
+from kseg.segment.values import dataclass
+
+NEIGHBOURS = 4  # index entries before a part, and batches behind it, that are asked
+MOST_WALKED_BYTES = 4 * 1024 * 1024  # from the beginning of a log, where no index leads
+# what it says of a batch is that its records do not have the offsets that they seem to have
+MISPLACED = frozenset(
+    {"altered-base-offset", "offset-not-monotonic", "offset-below-segment", "offset-overflow"}
+)
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderVerdicts:
+    """findings: about batches of the part, in the order in which they were made. misplaced: positions of the batches
+    among them whose offsets are not theirs. spans: what was found valid, for `segment.scanning.prevalidated`."""
+
+    findings: tuple[Finding, ...] = ()
+    misplaced: frozenset[int] = frozenset()
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What the directory of a log knows of it."""
+
+    directory: PartitionDirectory
+    witness: Witness
+
+
+def judge_headers(path: str, base_offset: int, start: int = 0, stop: int | None = None) -> HeaderVerdicts:
+    """What is wrong with the headers of the batches from `start` up to before `stop` (None: to the end of the file).
+
+    start and stop are where batches begin. Raises UnreadableInput.
+    """
+    with ExitStack() as stack:
+        file = stack.enter_context(MappedFile(path))
+        place, index = _place(stack, path, base_offset, is_first_part=start == 0)
+        begin = _before(file.view, start, index) if start else 0
+        return _Part(file, place, (begin, start, stop)).judgement()
+
+
+def concerns(finding: Finding, bounds: Bounds) -> bool:
+    """Whether records within `bounds` may be wrong, or missing, because of a finding of `judge_headers`."""
+    first, last = finding.first_offset, finding.last_offset
+    if first is None or last is None:
+        return True
+    found = finding.numbers.get("found_base_offset")
+    claims = [first] if not isinstance(found, int) else [first, found]
+    return any(each < bounds.to_offset and each + last - first >= bounds.from_offset for each in claims)
+
+
+class _Part:
+    """part: where the walk begins, and the part from where up to before where."""
+
+    def __init__(self, file: MappedFile, place: HeaderPlace, part: tuple[int, int, int | None]) -> None:
+        self._view, self._place = file.view, place
+        self._begin, self._start, self._stop = part
+        self._scanner = Scanner.over(file, place.base_offset)
+        self._chain = Chain(place, rows_for(file.size_bytes))
+        self._spans: list[Span] = []
+        self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
+
+    def judgement(self) -> HeaderVerdicts:
+        findings = tuple(finding for finding in self._findings() if self._is_ours(finding))
+        misplaced = frozenset(
+            finding.position
+            for finding in findings
+            if finding.id in MISPLACED and finding.position is not None and finding.path == self._place.path
+        )
+        return HeaderVerdicts(findings, misplaced, tuple(self._spans))
+
+    def _is_ours(self, finding: Finding) -> bool:
+        if (
+            finding.path != self._place.path
+        ):  # the batch before this segment; its own part ends without a neighbour
+            return self._start == 0
+        position = finding.position or 0
+        return self._start <= position and (self._stop is None or position < self._stop)
+
+    def _findings(self) -> Iterator[Finding]:
+        chain, size = self._chain, len(self._view)
+        until = size if self._stop is None else _behind(self._view, self._stop, NEIGHBOURS)
+        for item in self._scanner.blocks(self._begin, None, until):
+            if isinstance(item, Damage):
+                yield from chain.close(is_damaged=True)
+                self._sums[verify_records.T_CONTIGUOUS] = 0
+            else:
+                self._note_sound(item)
+                yield from chain.feed(item)
+            self._carry()
+        if until < size:
+            return  # the last batches are only witnesses
+        # a part of a segment does not know whether there are gaps before it
+        is_gapless = not self._sums[verify_records.T_GAPS] and not self._sums[verify_records.T_CLEANED]
+        chain.is_gapless = is_gapless and self._start == 0
+        yield from chain.close(is_damaged=False)
+
+    def _carry(self) -> None:
+        table = self._chain.table
+        verify_records.tally(table.cells, table.capacity, 0, self._chain.ready, L.INT64_MAX, self._sums)
+        self._chain.carry()
+
+    def _note_sound(self, table: Columns) -> None:
+        """Of the batches that whoever reads from `start` on will come to."""
+        positions = table.column(C.POSITION)
+        row = bisect_left(positions, self._start)
+        if row == table.count or (not self._spans and positions[row] != self._start):
+            return
+        first, end = positions[row], positions[-1] + table.at(C.SIZE, table.count - 1)
+        if self._spans and self._spans[-1][1] == first:
+            first = self._spans.pop()[0]
+        self._spans.append((first, end))
+
+
+def _before(view: memoryview, start: int, index: OffsetIndexCheck | None) -> int:
+    """Where a batch begins some batches before the one at `start`; `start` when nothing leads there."""
+    entries = [] if index is None else index.last_positions(start, NEIGHBOURS)
+    if len(entries) < NEIGHBOURS and start <= MOST_WALKED_BYTES:
+        entries = [0, *entries]
+    return next((entry for entry in entries if _leads_to(view, entry, start)), start)
+
+
+def _leads_to(view: memoryview, position: int, start: int) -> bool:
+    """Whether a walk over lengths comes from `position` to `start`."""
+    table = Columns(C.BATCH_WIDTH, 256)
+    state = memoryview(array("q", [position, 0]))
+    while state[0] < start:
+        walk(view, len(view), table.cells, table.capacity, state, start)
+        if not state[1]:
+            break
+    return state[0] == start
+
+
+def _behind(view: memoryview, position: int, count: int) -> int:
+    """The end of the `count`th batch from `position` on; the end of the file when there are fewer."""
+    table = Columns(C.BATCH_WIDTH, count)
+    state = memoryview(array("q", [position, 0]))
+    walk(view, len(view), table.cells, count, state, -1)
+    return state[0] if state[1] == count else len(view)
+
+
+# --- the witnesses
+
+
+def _place(
+    stack: ExitStack, path: str, base_offset: int, *, is_first_part: bool
+) -> tuple[HeaderPlace, OffsetIndexCheck | None]:
+    """What is known around a log, and its offset index."""
+    evidence = _evidence_beside(path)
+    segments = evidence.directory.segments
+    at = next((number for number, each in enumerate(segments) if each.log.path == path), None)
+    if at is None:  # a file that is no log of its directory, read for itself
+        return HeaderPlace(path, base_offset, is_last=False, witness=evidence.witness), None
+    former = _last_batch(segments[at - 1], base_offset, evidence.witness) if at and is_first_part else None
+    index = _index_of(stack, segments[at])
+    place = HeaderPlace(
+        path,
+        base_offset,
+        None if at + 1 == len(segments) else segments[at + 1].base_offset,
+        at + 1 == len(segments),
+        L.NO_LEADER_EPOCH if former is None else former.epoch,
+        former,
+        evidence.witness,
+        no_index if index is None else index.offset_for,
+    )
+    return place, index
+
+
+def _evidence_beside(path: str) -> _Evidence:
+    directory = os.path.dirname(path)
+    try:
+        changed_ns = os.stat(directory).st_mtime_ns
+    except OSError as error:
+        raise cannot_read(directory, error) from error
+    return _evidence(directory, changed_ns)
+
+
+@lru_cache(maxsize=4)
+def _evidence(path: str, _changed_ns: int) -> _Evidence:
+    """Read once for all parts of a partition that a process works on; anew when files came or went."""
+    directory = list_partition(path)
+    if not directory.segments:
+        return _Evidence(directory, Witness())
+    entries, _ = partition_files.leader_epochs(directory, Ledger())
+    epochs = None
+    if entries is not None:
+        try:
+            epochs = EpochHistory(entries)
+        except FormatError:
+            epochs = None  # a witness that contradicts itself
+    around = surroundings(os.path.dirname(path)) if directory.name is not None else None
+    return _Evidence(directory, Witness(partition_files.known_last_offsets(directory, around), epochs))
+
+
+def _index_of(stack: ExitStack, segment: SegmentFiles) -> OffsetIndexCheck | None:
+    """The offset index of a segment, open as long as `stack` lives."""
+    if segment.offset_index is None:
+        return None
+    try:
+        opened = stack.enter_context(MappedFile(segment.offset_index.path))
+    except UnreadableInput:
+        return None
+    return OffsetIndexCheck(IndexPlace(segment.offset_index.path, segment.base_offset), opened.view, Ledger())
+
+
+def _last_batch(segment: SegmentFiles, next_base: int, witness: Witness) -> FormerBatch | None:
+    """The last batch of the segment before, as far as leader epochs go; None when nothing leads to it."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(MappedFile(segment.log.path))
+        except UnreadableInput:
+            return None
+        size = len(file.view)
+        start = _before(file.view, size, _index_of(stack, segment))
+        if start == size:
+            return None
+        place = HeaderPlace(segment.log.path, segment.base_offset, next_base, is_last=False, witness=witness)
+        chain = Chain(place, rows_for(size))
+        for item in Scanner.over(file, segment.base_offset).blocks(start):
+            if isinstance(item, Damage):
+                return None
+            deque(chain.feed(item), maxlen=0)
+            chain.carry()
+        deque(chain.close(is_damaged=False), maxlen=0)
+        return chain.last_batch()

@@ -1,0 +1,71 @@
+"""The small files of a log directory and of a partition: can each be read, and does it say something possible?"""
+
+from collections.abc import Callable, Iterator
+
+from kseg.jobs.events import Event
+from kseg.recovery.verify.totals import Ledger
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import (
+    OFFSET_CHECKPOINT_ROLES,
+    Role,
+)
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
+from kseg.segment.sidecar.leader_epochs import EpochHistory
+from kseg.segment.sidecar.metadata_files import (
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_partition_metadata,
+    decode_quorum_state,
+)
+from kseg.segment.sidecar.snapshot import decode_snapshot
+
+
+def _decode_identity(data: bytes) -> object:
+    identity = decode_meta_properties(data)
+    if identity.node_id is None:
+        raise FormatError("there is no node id in it; a broker does not start (node ID not found)")
+    return identity
+
+
+def _decode_epochs(data: bytes) -> object:
+    return EpochHistory(decode_leader_epochs(data))
+
+
+_SMALL_FILES: dict[Role, tuple[Callable[[bytes], object], str]] = {
+    Role.PRODUCER_SNAPSHOT: (decode_snapshot, "snapshot-corrupt"),
+    Role.LEADER_EPOCHS: (_decode_epochs, "leader-epoch-file-corrupt"),
+    Role.PARTITION_METADATA: (decode_partition_metadata, "partition-metadata-corrupt"),
+    Role.QUORUM_STATE: (decode_quorum_state, "quorum-state-corrupt"),
+    Role.META_PROPERTIES: (_decode_identity, "meta-properties-corrupt"),
+    **dict.fromkeys(OFFSET_CHECKPOINT_ROLES, (decode_offset_checkpoint, "checkpoint-corrupt")),
+}
+
+
+def small_file(path: str, role: Role, ledger: Ledger) -> Iterator[Finding]:
+    """A file that is read at once: its decoder's verdict."""
+    decode, kind = _SMALL_FILES[role]
+    data = read_small(path)
+    try:
+        decode(data)
+    except FormatError as error:
+        ledger.account(path, len(data), len(data))
+        yield Finding(kind, path, str(error), 0, len(data))
+        return
+    ledger.account(path, len(data))
+
+
+def clean_shutdown(path: str, ledger: Ledger) -> Iterator[Finding]:
+    data = read_small(path)
+    ledger.account(path, len(data))
+    if data and decode_clean_shutdown(data).broker_epoch is None:
+        yield Finding("clean-shutdown-corrupt", path, "no broker epoch can be read from it", 0, len(data))
+
+
+def readable(path: str, check: Iterator[Event]) -> Iterator[Event]:
+    """The events of `check`; a file that cannot be read becomes a finding, for those who go on with others."""
+    try:
+        yield from check
+    except UnreadableInput as error:
+        yield Finding("unreadable-file", path, str(error))

@@ -1,0 +1,202 @@
+"""Writes one batch: from a `NewBatch` to its bytes (fact sheet §2.3; Kafka: MemoryRecordsBuilder, DefaultRecordBatch).
+
+    0  base offset     int64       23  last offset delta int32      51  producer epoch int16
+    8  length          int32       27  base timestamp    int64      53  base sequence  int32
+   12  leader epoch    int32       35  maximum timestamp int64      57  record count   int32
+   16  magic           int8        43  producer id       int64      61  records, one block when compressed
+   17  crc             uint32, CRC-32C of 21 … end
+   21  attributes      int16
+
+Length and checksum are derived here and nowhere else. What Kafka's own writers refuse (acceptance row F52), and what
+the fields cannot hold, is refused before a byte is written; so nothing that append, recovery or compaction writes
+can be a batch that no broker would have written. Magic 0 and 1 are the business of `legacy_writer`.
+"""
+
+import struct
+from array import array
+from collections.abc import Mapping, Sequence
+
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import compress
+from kseg.segment.crc import crc32c
+from kseg.segment.encoding.legacy import encode_legacy
+from kseg.segment.errors import UsageError
+from kseg.segment.kernel.encode import encode_records
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.state.control import ABORT, COMMIT, control_key, control_value
+from kseg.segment.state.kraft_messages import KINDS
+
+_TO_CRC = struct.Struct(">qiib")  # base offset, length, leader epoch, magic
+_FROM_CRC = struct.Struct(">IhiqqqhiI")  # crc, attributes, last offset delta … record count
+assert _TO_CRC.size == L.CRC_POSITION and _TO_CRC.size + _FROM_CRC.size == L.BATCH_HEADER
+
+_TYPE_IN_KEY = slice(2, 4)  # behind the version, whose later values Kafka tolerates
+_END_MARKERS = (control_key(ABORT)[_TYPE_IN_KEY], control_key(COMMIT)[_TYPE_IN_KEY])
+_CONTROL_TYPES = (*_END_MARKERS, *(control_key(kind)[_TYPE_IN_KEY] for kind in KINDS))
+
+_INT16_MAX = 2**15 - 1
+
+
+def encode_batch(new: NewBatch) -> bytes:
+    """The bytes of a batch as a broker would have written it.
+
+    Uncompressed bytes equal those of Kafka's MemoryRecordsBuilder; a compressed block holds the same records, the
+    compressor's choices may differ. Without records the result is the 61-byte header that compaction leaves (base
+    timestamp -1). A magic below 2 gives a message, a row of messages or a compressed wrapper (`legacy_writer`).
+    Raises UsageError for what no writer of Kafka produces or the fields cannot hold.
+    """
+    if new.magic < L.MAGIC_V2:
+        return encode_legacy(new)
+    _refuse_impossible_fields(new)
+    base_offset, last_offset = _offset_range(new)
+    base_timestamp_ms, max_timestamp_ms = _timestamps(new)
+    if new.records:
+        _refuse_unwritable_producer(new)
+        _refuse_bad_records(new, base_offset, last_offset, base_timestamp_ms)
+    if new.control:
+        _refuse_bad_control(new)
+    body = _body(new, base_offset, base_timestamp_ms)
+    size_bytes = L.BATCH_HEADER + len(body)
+    if size_bytes > L.INT32_MAX:
+        raise UsageError(f"a batch of {size_bytes} bytes does not fit into a segment")
+    header = _FROM_CRC.pack(
+        0,
+        _attributes(new),
+        last_offset - base_offset,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        new.producer_id,
+        new.producer_epoch,
+        new.base_sequence,
+        len(new.records),
+    )
+    crc = crc32c(body, crc32c(header[4:]))
+    start = _TO_CRC.pack(base_offset, size_bytes - L.ENTRY_OVERHEAD, new.leader_epoch, new.magic)
+    return b"".join((start, crc.to_bytes(4), header[4:], body))
+
+
+def control_batch(
+    notes: Sequence[tuple[str, Mapping[str, object]]], *, offset: int, timestamp_ms: int, leader_epoch: int
+) -> NewBatch:
+    """The batch in which a KRaft leader writes its notes: (kind, fields) as in `control.control_value`, from `offset` on.
+
+    Control bit only, no producer (fact sheet §2.5). Ends of transactions are `control.end_transaction_batch`.
+    Raises ControlRecordError for a kind or fields that cannot be written.
+    """
+    records = tuple(
+        Record(offset + row, timestamp_ms, control_key(kind), control_value(kind, fields))
+        for row, (kind, fields) in enumerate(notes)
+    )
+    return NewBatch(records=records, control=True, leader_epoch=leader_epoch)
+
+
+def _attributes(new: NewBatch) -> int:
+    return (
+        new.codec
+        | (L.TIMESTAMP_TYPE_BIT if new.log_append_time else 0)
+        | (L.TRANSACTIONAL_BIT if new.transactional else 0)
+        | (L.CONTROL_BIT if new.control else 0)
+        | (L.DELETE_HORIZON_BIT if new.delete_horizon_ms is not None else 0)
+    )
+
+
+def _body(new: NewBatch, base_offset: int, base_timestamp_ms: int) -> bytes | bytearray:
+    if not new.records:
+        return b""
+    plain = bytearray()
+    encode_records(
+        array("q", [record.offset for record in new.records]),
+        array("q", [record.timestamp_ms for record in new.records]),
+        base_offset,
+        base_timestamp_ms,
+        [record.key for record in new.records],
+        [record.value for record in new.records],
+        [record.headers for record in new.records] if any(record.headers for record in new.records) else None,
+        plain,
+    )
+    return plain if new.codec == L.NONE else compress(new.codec, new.magic, bytes(plain))
+
+
+def _offset_range(new: NewBatch) -> tuple[int, int]:
+    """Base and last offset, declared or those of the records."""
+    if not new.records and (new.base_offset is None or new.last_offset is None):
+        raise UsageError("a batch without records needs a base offset and a last offset")
+    base_offset = new.records[0].offset if new.base_offset is None else new.base_offset
+    last_offset = new.records[-1].offset if new.last_offset is None else new.last_offset
+    if not 0 <= base_offset <= last_offset <= L.INT64_MAX:
+        raise UsageError(f"no batch can span the offsets {base_offset} to {last_offset}")
+    if last_offset - base_offset > L.INT32_MAX:
+        raise UsageError(f"offset {last_offset} is too far from base offset {base_offset} for one batch")
+    return base_offset, last_offset
+
+
+def _timestamps(new: NewBatch) -> tuple[int, int]:
+    """Base timestamp (the first record's, or the delete horizon) and maximum timestamp, in ms."""
+    if new.log_append_time and new.max_timestamp_ms is None:
+        raise UsageError("a batch with LogAppendTime needs its append time as maximum timestamp")
+    if new.delete_horizon_ms is not None:
+        if not new.records:
+            raise UsageError("a batch without records has no delete horizon")
+        base_timestamp_ms = new.delete_horizon_ms
+        if base_timestamp_ms < 0:
+            raise UsageError(f"{base_timestamp_ms} is no delete horizon")
+    else:
+        base_timestamp_ms = new.records[0].timestamp_ms if new.records else L.NO_TIMESTAMP
+    max_timestamp_ms = new.max_timestamp_ms
+    if max_timestamp_ms is None:
+        max_timestamp_ms = max((record.timestamp_ms for record in new.records), default=L.NO_TIMESTAMP)
+    if not L.NO_TIMESTAMP <= max_timestamp_ms <= L.INT64_MAX:
+        raise UsageError(f"{max_timestamp_ms} is no timestamp")
+    return base_timestamp_ms, max_timestamp_ms
+
+
+def _refuse_impossible_fields(new: NewBatch) -> None:
+    """Refuse what the header's fields cannot hold or no version of Kafka has defined."""
+    if new.magic != L.MAGIC_V2:
+        raise UsageError(f"there is no message format with magic {new.magic}")
+    if not 0 <= new.codec < len(L.CODEC_NAMES):
+        raise UsageError(f"there is no codec {new.codec}")
+    if new.codec != L.NONE and (new.control or not new.records):
+        raise UsageError("control batches and batches without records are never compressed")
+    for name, value, largest in (
+        ("leader epoch", new.leader_epoch, L.INT32_MAX),
+        ("producer id", new.producer_id, L.INT64_MAX),
+        ("producer epoch", new.producer_epoch, _INT16_MAX),
+        ("base sequence", new.base_sequence, L.INT32_MAX),
+    ):
+        if not -1 <= value <= largest:
+            raise UsageError(f"{value} is no {name}")
+
+
+def _refuse_unwritable_producer(new: NewBatch) -> None:
+    """Kafka's writer demands these of batches with records; emptied ones keep whatever they had (F02, F52)."""
+    if new.producer_id == L.NO_PRODUCER_ID:
+        if new.transactional:
+            raise UsageError("a transactional batch needs a producer id")
+        return
+    if new.producer_epoch == L.NO_PRODUCER_EPOCH:
+        raise UsageError("a batch with a producer id needs a producer epoch")
+    if new.base_sequence == L.NO_SEQUENCE and not new.control:
+        raise UsageError("a batch with a producer id needs a base sequence (an end marker: a control batch)")
+
+
+def _refuse_bad_records(new: NewBatch, base_offset: int, last_offset: int, base_timestamp_ms: int) -> None:
+    previous = base_offset - 1
+    for record in new.records:
+        if record.offset <= previous:
+            raise UsageError(f"offset {record.offset} does not come after {previous}")
+        if record.timestamp_ms < L.NO_TIMESTAMP or record.timestamp_ms - base_timestamp_ms > L.INT64_MAX:
+            raise UsageError(f"{record.timestamp_ms} is no timestamp")
+        previous = record.offset
+    if previous > last_offset:
+        raise UsageError(f"offset {previous} lies behind the last offset {last_offset} of its batch")
+
+
+def _refuse_bad_control(new: NewBatch) -> None:
+    """Control records have a known type in their key; an end marker belongs to a transaction (F52)."""
+    for record in new.records:
+        kind = (record.key or b"")[_TYPE_IN_KEY]
+        if kind not in _CONTROL_TYPES:
+            raise UsageError("the key of a control record must name a known type")
+        if kind in _END_MARKERS and not new.transactional:
+            raise UsageError("an end marker needs a transactional control batch")

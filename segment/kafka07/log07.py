@@ -1,0 +1,93 @@
+"""A partition of Kafka 0.7 as a log: an offset is a byte, files follow each other without a gap (fact sheet §2.1).
+
+A file covers the offsets from the number in its name up to its end; the log ends where its last file ends. What a
+fetch returns are the bytes from an offset on, message boundary or not (0.7.2: Log.read, Log.findRange).
+"""
+
+import os
+from typing import Self
+
+from kseg.segment.errors import UnreadableInput, cannot_read
+from kseg.segment.files import MappedFile
+from kseg.segment.partition.names import FileState, Role, parse_file_name
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AncientFile:
+    """One `.kafka` file: the offsets base_offset … end_offset - 1."""
+
+    path: str
+    base_offset: int
+    size_bytes: int
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.size_bytes
+
+    def holds(self, offset: int) -> bool:
+        return self.base_offset <= offset < self.end_offset
+
+
+class AncientLog:
+    """The `.kafka` files of a directory, or a single one; a context manager.
+
+    files: by offset, at least one. name: the directory's. Raises UnreadableInput when there is none.
+    """
+
+    def __init__(self, target: PartitionTarget | FileTarget) -> None:
+        if isinstance(target, FileTarget):
+            directory, paths = os.path.dirname(target.path) or os.curdir, [target.path]
+        else:
+            directory, paths = target.path, _paths_in(target.path)
+        self.name = os.path.basename(os.path.abspath(directory))
+        self.files = sorted((_file(path) for path in paths), key=lambda file: file.base_offset)
+        if not self.files:
+            raise UnreadableInput(f"cannot read {target.path}: no .kafka file in it")
+        self._open: dict[str, MappedFile] = {}
+
+    @property
+    def start_offset(self) -> int:
+        return self.files[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.files[-1].end_offset
+
+    def file_with(self, offset: int) -> AncientFile | None:
+        """The file that holds a byte, None when none does (outside the log, or in a gap)."""
+        return next((file for file in reversed(self.files) if file.holds(offset)), None)
+
+    def view(self, file: AncientFile) -> memoryview:
+        """Its bytes, mapped until the log is closed."""
+        if file.path not in self._open:
+            self._open[file.path] = MappedFile(file.path)
+        return self._open[file.path].view
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._open.values():
+            file.close()
+
+
+def _paths_in(directory: str) -> list[str]:
+    try:
+        names = [parse_file_name(entry) for entry in os.listdir(directory)]
+    except OSError as error:
+        raise cannot_read(directory, error) from error
+    return [
+        os.path.join(directory, name.name)
+        for name in names
+        if name.role is Role.ANCIENT_LOG and name.state is FileState.LIVE and name.base_offset is not None
+    ]
+
+
+def _file(path: str) -> AncientFile:
+    try:
+        size_bytes = os.stat(path).st_size
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    return AncientFile(path, parse_file_name(os.path.basename(path)).base_offset or 0, size_bytes)

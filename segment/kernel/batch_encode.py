@@ -1,0 +1,115 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""The bytes of a new batch of magic 2 from a table of records of an old one (fact sheet §2.3).
+
+Key, value and headers are copied from the old body; lengths are written anew, as Kafka's writer does, so that a varint that was
+longer than need be comes out short.
+"""
+
+from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel import record_walk as walked
+
+
+def put_int(out, at, value):
+    out[at] = (value >> 24) & 255
+    out[at + 1] = (value >> 16) & 255
+    out[at + 2] = (value >> 8) & 255
+    out[at + 3] = value & 255
+    return 0
+
+
+def put_long(out, at, value):
+    put_int(out, at, value >> 32)
+    put_int(out, at + 4, value)
+    return 0
+
+
+def put_short(out, at, value):
+    out[at] = (value >> 8) & 255
+    out[at + 1] = value & 255
+    return 0
+
+
+def varint_size(number):
+    # of the zigzag form: what counts is how far the number is from 0 or −1
+    if number < 0:
+        number = -(number + 1)
+    size = 1
+    number = number >> 6
+    while number > 0:
+        number = number >> 7
+        size = size + 1
+    return size
+
+
+def put_varint(out, o, number):
+    last = 0
+    if number < 0:
+        number = -(number + 1)
+        last = 1
+    low = ((number & 63) << 1) | last
+    number = number >> 6
+    while number > 0:
+        out[o] = low | 128
+        o = o + 1
+        low = number & 127
+        number = number >> 7
+    out[o] = low
+    return o + 1
+
+
+def put_batch_header(out, o, size, base, last, attributes, base_ms, max_ms, count, batches, capacity, row):
+    put_long(out, o, base)
+    put_int(out, o + 8, size - 12)
+    put_int(out, o + 12, batches[7 * capacity + row])
+    out[o + 16] = 2
+    put_int(out, o + 17, 0)
+    put_short(out, o + 21, attributes)
+    put_int(out, o + 23, last - base)
+    put_long(out, o + 27, base_ms)
+    put_long(out, o + 35, max_ms)
+    put_long(out, o + 43, batches[11 * capacity + row])
+    put_short(out, o + 51, batches[12 * capacity + row])
+    put_int(out, o + 53, batches[13 * capacity + row])
+    put_int(out, o + 57, count)
+    return 0
+
+
+def put_records(body, end, cells, capacity, count, row, at, flags, base, base_ms, out, o, room):
+    """Encode the kept records of batch `row`, from record `at` on; the position behind them, −1 when `out` is too small."""
+    while at < count and cells[at] == row:
+        if flags[at]:
+            key_length = cells[4 * capacity + at]
+            value_length = cells[6 * capacity + at]
+            headers_start = cells[7 * capacity + at]
+            header_count = cells[8 * capacity + at]
+            headers_length = 0
+            if header_count > 0:
+                headers_length = walked.headers_end(body, headers_start, end, header_count) - headers_start
+            time_delta = cells[2 * capacity + at] - base_ms
+            offset_delta = cells[capacity + at] - base
+            size = 1 + varint_size(time_delta) + varint_size(offset_delta) + varint_size(key_length)
+            size = size + varint_size(value_length) + varint_size(header_count) + headers_length
+            if key_length > 0:
+                size = size + key_length
+            if value_length > 0:
+                size = size + value_length
+            if size + 10 > room - o:
+                return -1
+            o = put_varint(out, o, size)
+            out[o] = 0
+            o = put_varint(out, o + 1, time_delta)
+            o = put_varint(out, o, offset_delta)
+            o = put_varint(out, o, key_length)
+            if key_length > 0:
+                buffer_access.copied(out, o, body, cells[3 * capacity + at], key_length)
+                o = o + key_length
+            o = put_varint(out, o, value_length)
+            if value_length > 0:
+                buffer_access.copied(out, o, body, cells[5 * capacity + at], value_length)
+                o = o + value_length
+            o = put_varint(out, o, header_count)
+            if headers_length > 0:
+                buffer_access.copied(out, o, body, headers_start, headers_length)
+                o = o + headers_length
+        at = at + 1
+    return o

@@ -1,0 +1,264 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""The batch walk: from the bytes of a `.log` to a table of batch headers.
+
+It cuts a file the way Kafka's FileLogInputStream does (fact sheet §2.4), judging nothing: every entry whose
+length fits becomes a row, whatever its checksum. At position p with the readable end E:
+
+    1. p ≥ E − 17                 end (clean when p = E, else a tail too short for a header)
+    2. size field < 14            TOO_SMALL (Kafka: CorruptRecordException)
+    3. p > E − 12 − size          PARTIAL (Kafka: end without a word)
+    4. magic < 2 (signed)         a legacy entry; else a batch of magic 2 or what claims to be
+    5. a batch header of 61 bytes that leaves the file: HEADER_CUT (Kafka: KafkaException)
+
+`first_candidate` is the other half: after damage it searches for the next bytes that could start a batch.
+Columns are those of `kseg.segment.header_tables`.
+"""
+
+from kseg.segment.kernel import buffer_access
+
+FULL, END, TOO_SMALL, PARTIAL, HEADER_CUT = range(5)
+
+
+def put_batch(buf, p, cells, capacity, row):
+    base_offset = buffer_access.long_at(buf, p)
+    cells[row] = p
+    cells[capacity + row] = buffer_access.int_at(buf, p + 8) + 12
+    magic = buf[p + 16]
+    if magic > 127:
+        magic = magic - 256
+    cells[2 * capacity + row] = magic
+    cells[3 * capacity + row] = base_offset
+    cells[4 * capacity + row] = buffer_access.add_long(base_offset, buffer_access.int_at(buf, p + 23))
+    cells[5 * capacity + row] = buffer_access.int_at(buf, p + 57)
+    cells[6 * capacity + row] = buffer_access.short_at(buf, p + 21)
+    cells[7 * capacity + row] = buffer_access.int_at(buf, p + 12)
+    cells[8 * capacity + row] = buffer_access.crc_at(buf, p + 17)
+    cells[9 * capacity + row] = buffer_access.long_at(buf, p + 27)
+    cells[10 * capacity + row] = buffer_access.long_at(buf, p + 35)
+    cells[11 * capacity + row] = buffer_access.long_at(buf, p + 43)
+    cells[12 * capacity + row] = buffer_access.short_at(buf, p + 51)
+    cells[13 * capacity + row] = buffer_access.int_at(buf, p + 53)
+    cells[14 * capacity + row] = -1
+    return 0
+
+
+def put_legacy(buf, p, cells, capacity, row):
+    offset = buffer_access.long_at(buf, p)
+    cells[row] = p
+    cells[capacity + row] = buffer_access.int_at(buf, p + 8) + 12
+    magic = buf[p + 16]
+    if magic > 127:
+        magic = magic - 256
+    attributes = buf[p + 17]
+    timestamp = -1
+    if magic != 0:
+        timestamp = buffer_access.long_at(buf, p + 18)
+    cells[2 * capacity + row] = magic
+    cells[3 * capacity + row] = offset
+    cells[4 * capacity + row] = offset
+    # a wrapper does not say how many messages it holds
+    cells[5 * capacity + row] = 1 if attributes & 7 == 0 else -1
+    cells[6 * capacity + row] = attributes
+    cells[7 * capacity + row] = -1
+    cells[8 * capacity + row] = buffer_access.crc_at(buf, p + 12)
+    cells[9 * capacity + row] = timestamp
+    cells[10 * capacity + row] = timestamp
+    cells[11 * capacity + row] = -1
+    cells[12 * capacity + row] = -1
+    cells[13 * capacity + row] = -1
+    cells[14 * capacity + row] = -1
+    return 0
+
+
+def walk(buf, end, cells, capacity, state, until=-1):
+    """Fill rows 0… of `cells` from position `state[0]` on; returns why it stopped (FULL, END, …).
+
+    buf: the whole file. end: readable end, ≤ len(buf). until: no entry that begins there or behind it is wanted
+    (−1 = all are); arriving there is FULL, too. state[0] is moved behind the last row filled, state[1] becomes the
+    number of rows. A legacy row has COUNT 1, or −1 for a compressed wrapper; VALID is left at −1.
+    """
+    position = state[0]
+    file_end = len(buf)
+    if position < 0 or end > file_end or 15 * capacity > len(cells) or len(state) < 2:
+        raise ValueError("the walk would leave its buffers")
+    source = buffer_access.bytes_in(buf)
+    table = buffer_access.table_in(cells)
+    if until < 0:
+        until = file_end
+    row = 0
+    reason = FULL
+    while row < capacity:
+        if position >= end - 17:
+            reason = END
+            break
+        if position >= until:
+            break
+        size = buffer_access.int_at(source, position + 8)
+        if size < 14:
+            reason = TOO_SMALL
+            break
+        if position > end - 12 - size:
+            reason = PARTIAL
+            break
+        magic = source[position + 16]
+        if magic < 2 or magic > 127:
+            put_legacy(source, position, table, capacity, row)
+        elif position + 61 > file_end:
+            reason = HEADER_CUT
+            break
+        else:
+            put_batch(source, position, table, capacity, row)
+        position = position + 12 + size
+        row = row + 1
+    state[0] = position
+    state[1] = row
+    return reason
+
+
+def believable_batch(buf, p, end, lowest_offset, highest_offset):
+    # every field of a magic 2 header that can contradict itself; the checksum is the caller's
+    size = buffer_access.int_at(buf, p + 8)
+    if size < 49 or p > end - 12 - size:
+        return 0
+    offset = buffer_access.long_at(buf, p)
+    if offset < lowest_offset or offset > highest_offset:
+        return 0
+    delta = buffer_access.int_at(buf, p + 23)
+    count = buffer_access.int_at(buf, p + 57)
+    if buf[p + 21] != 0 or buf[p + 22] > 127 or buf[p + 22] & 7 > 4:
+        return 0
+    if delta < 0 or count < 0 or count - 1 > delta or buffer_access.int_at(buf, p + 12) < -1:
+        return 0
+    if (
+        buffer_access.long_at(buf, p + 43) < -1
+        or buffer_access.short_at(buf, p + 51) < -1
+        or buffer_access.int_at(buf, p + 53) < -1
+    ):
+        return 0
+    if buffer_access.long_at(buf, p + 35) < -1:
+        return 0
+    return 1
+
+
+def believable_legacy(buf, p, end, lowest_offset, highest_offset):
+    size = buffer_access.int_at(buf, p + 8)
+    magic = buf[p + 16]
+    fixed = 14 + 8 * magic
+    if size < fixed or p > end - 12 - size:
+        return 0
+    offset = buffer_access.long_at(buf, p)
+    if offset < lowest_offset or offset > highest_offset:
+        return 0
+    attributes = buf[p + 17]
+    if attributes & 7 > 3 or attributes > 15:
+        return 0
+    key_length = buffer_access.int_at(buf, p + 18 + 8 * magic)
+    if key_length < -1:
+        return 0
+    if key_length < 0:
+        key_length = 0
+    if key_length > size - fixed:
+        return 0
+    value_length = buffer_access.int_at(buf, p + 22 + 8 * magic + key_length)
+    if value_length < -1:
+        return 0
+    if value_length < 0:
+        value_length = 0
+    if fixed + key_length + value_length != size:
+        return 0
+    return 1
+
+
+def first_candidate(buf, position, end, lowest_offset, highest_offset, until=-1):
+    """The first position ≥ `position` whose bytes could start a batch that ends at or before `end`; −1 if none.
+
+    until: it must lie before that; −1 for no such limit.
+
+    Magic, length, offset range and every self-contradiction of the header are checked, the checksum is not.
+    """
+    if position < 0 or end > len(buf):
+        raise ValueError("the search would leave its buffer")
+    source = buffer_access.bytes_in(buf)
+    p = position
+    last = end - 26
+    if until >= 0 and last >= until:
+        last = until - 1
+    while p <= last:
+        magic = source[p + 16]
+        if magic == 2:
+            if p <= end - 61 and believable_batch(source, p, end, lowest_offset, highest_offset):
+                return p
+        elif magic < 2 and source[p] == 0 and source[p + 8] < 128:
+            # cheap tests first: offsets stay below 2^56 and sizes are positive
+            if believable_legacy(source, p, end, lowest_offset, highest_offset):
+                return p
+        p = p + 1
+    return -1
+
+
+def zero_run(buf, position, end):
+    """How many bytes from `position` on are zero, up to `end`."""
+    p = position
+    while p < end and buf[p] == 0:
+        p = p + 1
+    return p - position
+
+
+def next_remarkable(cells, capacity, row, count):
+    """The first row from `row` on whose VALID is not 1 or whose codec no Kafka knows; `count` when there is none."""
+    while row < count:
+        if cells[14 * capacity + row] != 1 or cells[6 * capacity + row] & 7 > 4:
+            break
+        row = row + 1
+    return row
+
+
+def first_invalid(cells, capacity, count):
+    """The first row whose VALID is not 1; `count` when all are valid."""
+    row = 0
+    while row < count and cells[14 * capacity + row] == 1:
+        row = row + 1
+    return row
+
+
+def highest_offset(cells, capacity, count):
+    """The largest LAST_OFFSET of the first `count` rows, −1 when there are none above."""
+    highest = -1
+    row = 0
+    while row < count:
+        if cells[4 * capacity + row] > highest:
+            highest = cells[4 * capacity + row]
+        row = row + 1
+    return highest
+
+
+def plain_run(cells, capacity, row, count):
+    """The end (exclusive) of the run of rows from `row` on that need no decompression and are no control batches.
+
+    All of a run are batches of magic 2, or all are messages of magic 0 and 1.
+    """
+    is_legacy = row < count and cells[2 * capacity + row] < 2
+    while row < count:
+        attributes = cells[6 * capacity + row]
+        if attributes & 7 or (cells[2 * capacity + row] < 2) != is_legacy:
+            break
+        if attributes & 32 and not is_legacy:
+            break
+        row = row + 1
+    return row
+
+
+def packed_run(cells, capacity, row, count, most_records):
+    """The end (exclusive) of the run of rows from `row` on that hold a compressed body of records and, all together,
+    declare at most `most_records` of them. Wrappers, control batches and empty batches end it."""
+    records = 0
+    while row < count:
+        attributes = cells[6 * capacity + row]
+        declared = cells[5 * capacity + row]
+        if cells[2 * capacity + row] < 2 or attributes & 7 == 0 or attributes & 32:
+            break
+        if declared < 1 or declared > most_records - records or cells[capacity + row] < 61:
+            break
+        records = records + declared
+        row = row + 1
+    return row

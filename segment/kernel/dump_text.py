@@ -1,0 +1,432 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
+"""Text of a dump: the lines of Kafka's DumpLogSegments 4.3 from the tables of batches and records.
+
+Lines (fact sheet §9.2; one physical line each):
+
+    baseOffset: … lastOffset: … count: … … position: P CreateTime: T size: S magic: 2 compresscodec: C crc: X isvalid: B
+    offset: O position: P CreateTime: T size: S magic: 1 compresscodec: C crc: X isvalid: B          (magic 0, 1)
+    | offset: O CreateTime: T keySize: K valueSize: V sequence: Q headerKeys: [h1,h2] key: … payload: …
+    | offset: O CreateTime: T keySize: K valueSize: V isValid: B crc: X key: … payload: …            (magic 0, 1)
+
+Bounds checks are off: `out` is the caller's scratch buffer, and before each line the room for its longest form is
+checked (`BATCH_ROOM`, `record_room`); the positions read from are those the record walk has already checked
+against the same buffer, and `format_lines` checks the tables' sizes on entry.
+
+Bytes become text the way Java's `new String(bytes, UTF_8)` does: each malformed sequence is one U+FFFD, and what
+counts as one sequence is Java's rule, which differs from Python's for surrogates and for cut sequences.
+"""
+
+from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel.arithmetic import add_sequence, to_int
+
+DEEP, CONTENTS, SKIP_METADATA, ESCAPE = 1, 2, 4, 8
+
+ROW, RECORD = range(2)
+STATE_WIDTH = 2
+
+BATCH_ROOM = 640
+
+
+def put_number(out, o, value):
+    """Decimal digits of a Java long."""
+    if value < 0:
+        out[o] = 45
+        o = o + 1
+        least = -0x7FFFFFFF - 1
+        if value == least * 65536 * 65536:  # it has no positive counterpart in C
+            return buffer_access.put(out, o, b"9223372036854775808", 19)
+        value = -value
+    if value < 100000000:
+        return put_up_to_eight(out, o, value)
+    high = value // 100000000
+    low = value - high * 100000000
+    o = put_number(out, o, high)
+    high = low // 10000
+    put_four(out, o, high)
+    put_four(out, o + 4, low - high * 10000)
+    return o + 8
+
+
+def put_four(out, o, value):
+    put_two(out, o, value // 100)
+    put_two(out, o + 2, value % 100)
+
+
+def put_two(out, o, value):
+    # a literal, so that C sees an array: two digits a division
+    pairs = (
+        b"00010203040506070809101112131415161718192021222324"
+        b"25262728293031323334353637383940414243444546474849"
+        b"50515253545556575859606162636465666768697071727374"
+        b"75767778798081828384858687888990919293949596979899"
+    )
+    out[o] = pairs[2 * value]
+    out[o + 1] = pairs[2 * value + 1]
+
+
+def put_up_to_eight(out, o, value):
+    if value >= 10000:
+        high = value // 10000
+        o = put_up_to_four(out, o, high)
+        put_four(out, o, value - high * 10000)
+        return o + 4
+    return put_up_to_four(out, o, value)
+
+
+def put_up_to_four(out, o, value):
+    high = value // 100
+    if high:
+        o = put_up_to_two(out, o, high)
+        put_two(out, o, value - high * 100)
+        return o + 2
+    return put_up_to_two(out, o, value)
+
+
+def put_up_to_two(out, o, value):
+    if value < 10:
+        out[o] = 48 + value
+        return o + 1
+    put_two(out, o, value)
+    return o + 2
+
+
+def put_bool(out, o, value):
+    if value:
+        return buffer_access.put(out, o, b"true", 4)
+    return buffer_access.put(out, o, b"false", 5)
+
+
+def put_type(out, o, magic, attributes):
+    if magic == 0:
+        return buffer_access.put(out, o, b"NoTimestampType", 15)
+    if attributes & 8:
+        return buffer_access.put(out, o, b"LogAppendTime", 13)
+    return buffer_access.put(out, o, b"CreateTime", 10)
+
+
+def put_codec(out, o, codec):
+    if codec > 4:
+        o = buffer_access.put(out, o, b"unknown(", 8)
+        out[o] = 48 + codec
+        out[o + 1] = 41
+        return o + 2
+    if codec == 0:
+        return buffer_access.put(out, o, b"none", 4)
+    if codec == 1:
+        return buffer_access.put(out, o, b"gzip", 4)
+    if codec == 2:
+        return buffer_access.put(out, o, b"snappy", 6)
+    if codec == 3:
+        return buffer_access.put(out, o, b"lz4", 3)
+    return buffer_access.put(out, o, b"zstd", 4)
+
+
+def last_sequence(base_sequence, base_offset, last_offset):
+    """From the last offset delta, not from the count; −1 without a producer."""
+    if base_sequence == -1:
+        return -1
+    return add_sequence(base_sequence, to_int(last_offset - base_offset))
+
+
+def put_batch(out, o, cells, capacity, row):
+    """The batch line of one row, newline included; needs BATCH_ROOM bytes."""
+    magic = cells[2 * capacity + row]
+    attributes = cells[6 * capacity + row] & 255
+    base_offset = cells[3 * capacity + row]
+    last_offset = cells[4 * capacity + row]
+    if magic >= 2:
+        o = buffer_access.put(out, o, b"baseOffset: ", 12)
+        o = put_number(out, o, base_offset)
+        o = buffer_access.put(out, o, b" lastOffset: ", 13)
+        o = put_number(out, o, last_offset)
+        o = buffer_access.put(out, o, b" count: ", 8)
+        o = put_number(out, o, cells[5 * capacity + row])
+        o = buffer_access.put(out, o, b" baseSequence: ", 15)
+        sequence = cells[13 * capacity + row]
+        o = put_number(out, o, sequence)
+        o = buffer_access.put(out, o, b" lastSequence: ", 15)
+        o = put_number(out, o, last_sequence(sequence, base_offset, last_offset))
+        o = buffer_access.put(out, o, b" producerId: ", 13)
+        o = put_number(out, o, cells[11 * capacity + row])
+        o = buffer_access.put(out, o, b" producerEpoch: ", 16)
+        o = put_number(out, o, cells[12 * capacity + row])
+        o = buffer_access.put(out, o, b" partitionLeaderEpoch: ", 23)
+        o = put_number(out, o, cells[7 * capacity + row])
+        o = buffer_access.put(out, o, b" isTransactional: ", 18)
+        o = put_bool(out, o, attributes & 16)
+        o = buffer_access.put(out, o, b" isControl: ", 12)
+        o = put_bool(out, o, attributes & 32)
+        o = buffer_access.put(out, o, b" deleteHorizonMs: OptionalLong", 30)
+        if attributes & 64:
+            out[o] = 91
+            o = put_number(out, o + 1, cells[9 * capacity + row])
+            out[o] = 93
+            o = o + 1
+        else:
+            o = buffer_access.put(out, o, b".empty", 6)
+    else:
+        o = buffer_access.put(out, o, b"offset: ", 8)
+        o = put_number(out, o, last_offset)
+    o = buffer_access.put(out, o, b" position: ", 11)
+    o = put_number(out, o, cells[row])
+    out[o] = 32
+    o = put_type(out, o + 1, magic, attributes)
+    o = buffer_access.put(out, o, b": ", 2)
+    o = put_number(out, o, cells[10 * capacity + row])
+    o = buffer_access.put(out, o, b" size: ", 7)
+    o = put_number(out, o, cells[capacity + row])
+    o = buffer_access.put(out, o, b" magic: ", 8)
+    o = put_number(out, o, magic)
+    o = buffer_access.put(out, o, b" compresscodec: ", 16)
+    o = put_codec(out, o, attributes & 7)
+    o = buffer_access.put(out, o, b" crc: ", 6)
+    o = put_number(out, o, cells[8 * capacity + row])
+    o = buffer_access.put(out, o, b" isvalid: ", 10)
+    o = put_bool(out, o, cells[14 * capacity + row] == 1)
+    out[o] = 10
+    return o + 1
+
+
+def is_tail(byte):
+    return byte & 192 == 128
+
+
+def sequence_length(buf, p, end):
+    """Length of the well-formed UTF-8 sequence at p, or −(bytes that Java replaces by one U+FFFD)."""
+    b1 = buf[p]
+    left = end - p
+    if b1 < 128:
+        return 1
+    if b1 < 194 or b1 > 247:
+        return -1
+    if b1 < 224:
+        if left < 2:
+            return -1
+        return 2 if is_tail(buf[p + 1]) else -1
+    if b1 < 240:
+        if left < 2:
+            return -1
+        b2 = buf[p + 1]
+        if (b1 == 224 and b2 & 224 == 128) or not is_tail(b2):
+            return -1
+        if left < 3 or not is_tail(buf[p + 2]):
+            return -2
+        if b1 == 237 and b2 >= 160:
+            return -3
+        return 3
+    if b1 > 244:
+        return -1
+    if left < 2:
+        return -1
+    b2 = buf[p + 1]
+    if (b1 == 240 and b2 < 144) or (b1 == 244 and b2 & 240 != 128) or not is_tail(b2):
+        return -1
+    if left < 3 or not is_tail(buf[p + 2]):
+        return -2
+    if left < 4 or not is_tail(buf[p + 3]):
+        return -3
+    return 4
+
+
+def put_escape(out, o, byte):
+    out[o] = 92
+    out[o + 1] = 120
+    high = byte >> 4
+    low = byte & 15
+    out[o + 2] = 48 + high if high < 10 else 87 + high
+    out[o + 3] = 48 + low if low < 10 else 87 + low
+    return o + 4
+
+
+def put_decoded(buf, p, end, out, o, escape):
+    # the careful way: sequence by sequence
+    while p < end:
+        n = sequence_length(buf, p, end)
+        if n < 0:
+            out[o] = 239
+            out[o + 1] = 191
+            out[o + 2] = 189
+            o = o + 3
+            p = p - n
+        elif escape and (buf[p] < 32 or buf[p] == 127):
+            o = put_escape(out, o, buf[p])
+            p = p + 1
+        elif escape and buf[p] == 194 and buf[p + 1] < 160:
+            o = put_escape(out, o, buf[p + 1])
+            p = p + 2
+        else:
+            while n > 0:
+                out[o] = buf[p]
+                o = o + 1
+                p = p + 1
+                n = n - 1
+    return o
+
+
+def put_text(buf, p, length, out, o, escape):
+    """Bytes as Java decodes and prints them; needs 3 bytes of room a byte, 4 when escaping control characters."""
+    if escape:
+        return put_decoded(buf, p, p + length, out, o, 1)
+    seen = 0
+    i = 0
+    while i < length:
+        byte = buf[p + i]
+        out[o + i] = byte
+        seen = seen | byte
+        i = i + 1
+    if seen < 128:
+        return o + length
+    return put_decoded(buf, p, p + length, out, o, 0)
+
+
+def skip_varint(buf, p):
+    while buf[p] > 127:
+        p = p + 1
+    return p + 1
+
+
+def small_varint(buf, p):
+    # a zigzag varint that the record walk has accepted
+    raw = 0
+    shift = 0
+    while buf[p] > 127 and shift < 28:
+        raw = raw | (buf[p] & 127) << shift
+        shift = shift + 7
+        p = p + 1
+    raw = raw | (buf[p] & 127) << shift
+    return (raw >> 1) ^ -(raw & 1)
+
+
+def put_header_names(buf, p, count, out, o, escape):
+    """`[name,name]`: the names of `count` headers at p, already walked."""
+    out[o] = 91
+    o = o + 1
+    i = 0
+    while i < count:
+        if i > 0:
+            out[o] = 44
+            o = o + 1
+        length = small_varint(buf, p)
+        p = skip_varint(buf, p)
+        o = put_text(buf, p, length, out, o, escape)
+        p = p + length
+        length = small_varint(buf, p)
+        p = skip_varint(buf, p)
+        if length > 0:
+            p = p + length
+        i = i + 1
+    out[o] = 93
+    return o + 1
+
+
+def headers_length(buf, p, count):
+    start = p
+    while count > 0:
+        p = skip_varint(buf, p) + small_varint(buf, p)
+        length = small_varint(buf, p)
+        p = skip_varint(buf, p)
+        if length > 0:
+            p = p + length
+        count = count - 1
+    return p - start
+
+
+def record_room(buf, cells, capacity, at, flags):
+    """Upper bound of the bytes that a record's line can take."""
+    room = 320
+    if cells[8 * capacity + at] > 0:
+        room = room + 4 * headers_length(buf, cells[7 * capacity + at], cells[8 * capacity + at])
+    if flags & 2:
+        if cells[4 * capacity + at] > 0:
+            room = room + 4 * cells[4 * capacity + at]
+        if cells[6 * capacity + at] > 0 and cells[5 * capacity + at] >= 0:
+            room = room + 4 * cells[6 * capacity + at]
+    return room
+
+
+def put_metadata(buf, batches, batch_capacity, row, cells, capacity, at, out, o, escape):
+    magic = batches[2 * batch_capacity + row]
+    o = buffer_access.put(out, o, b"| offset: ", 10)
+    o = put_number(out, o, cells[capacity + at])
+    out[o] = 32
+    o = put_type(out, o + 1, magic, batches[6 * batch_capacity + row])
+    o = buffer_access.put(out, o, b": ", 2)
+    o = put_number(out, o, cells[2 * capacity + at])
+    o = buffer_access.put(out, o, b" keySize: ", 10)
+    o = put_number(out, o, cells[4 * capacity + at])
+    o = buffer_access.put(out, o, b" valueSize: ", 12)
+    o = put_number(out, o, cells[6 * capacity + at])
+    if magic >= 2:
+        o = buffer_access.put(out, o, b" sequence: ", 11)
+        o = put_number(out, o, cells[9 * capacity + at])
+        o = buffer_access.put(out, o, b" headerKeys: ", 13)
+        return put_header_names(buf, cells[7 * capacity + at], cells[8 * capacity + at], out, o, escape)
+    o = buffer_access.put(out, o, b" isValid: ", 10)
+    o = put_bool(out, o, cells[11 * capacity + at] == 1)
+    o = buffer_access.put(out, o, b" crc: ", 6)
+    return put_number(out, o, cells[10 * capacity + at])
+
+
+def put_record(buf, batches, batch_capacity, row, cells, capacity, at, flags, out, o):
+    """One record line without its newline; needs `record_room` bytes."""
+    escape = 1 if flags & 8 else 0
+    skip = flags & 4
+    if not skip:
+        o = put_metadata(buf, batches, batch_capacity, row, cells, capacity, at, out, o, escape)
+    if flags & 2 and not (batches[2 * batch_capacity + row] >= 2 and batches[6 * batch_capacity + row] & 32):
+        if cells[4 * capacity + at] >= 0:
+            if skip:
+                out[o] = 124
+                o = o + 1
+                skip = 0
+            o = buffer_access.put(out, o, b" key: ", 6)
+            o = put_text(buf, cells[3 * capacity + at], cells[4 * capacity + at], out, o, escape)
+        # a legacy value that leaves its message has a length and no start
+        if cells[6 * capacity + at] >= 0 and cells[5 * capacity + at] >= 0:
+            if skip:
+                out[o] = 124
+                o = o + 1
+            o = buffer_access.put(out, o, b" payload: ", 10)
+            o = put_text(buf, cells[5 * capacity + at], cells[6 * capacity + at], out, o, escape)
+    return o
+
+
+def format_lines(buf, batches, batch_capacity, last_row, cells, capacity, count, flags, out, start, state):
+    """Append lines to `out` from position `start`: batch rows state[ROW] … last_row, each followed by its records.
+
+    cells, count: the table of records of these batches (in order, R_BATCH naming the row) whose positions are in
+    `buf`; ignored unless flags has DEEP. flags: DEEP, CONTENTS, SKIP_METADATA, ESCAPE. state: [ROW next batch row,
+    RECORD next record] (a batch line is written when its row is reached). Returns the new end in `out`; when the
+    room is short it stops early (state says where), so a caller whose `out` is empty must enlarge it.
+    """
+    if batch_capacity * 15 > len(batches) or last_row >= batch_capacity or count > capacity:
+        raise ValueError("the table of batches is too small")
+    if capacity * 12 > len(cells):
+        raise ValueError("the table of records is too small")
+    body = buffer_access.bytes_in(buf)
+    rows = buffer_access.cells_in(batches)
+    table = buffer_access.cells_in(cells)
+    text = buffer_access.room_in(out)
+    o = start
+    limit = len(out)
+    row = state[0]
+    at = state[1]
+    while True:
+        if flags & 1:
+            while at < count and table[at] < row:
+                room = record_room(body, table, capacity, at, flags)
+                if o + room > limit:
+                    break
+                o = put_record(body, rows, batch_capacity, table[at], table, capacity, at, flags, text, o)
+                text[o] = 10
+                o = o + 1
+                at = at + 1
+            if at < count and table[at] < row:
+                break
+        if row > last_row or o + 640 > limit:
+            break
+        o = put_batch(text, o, rows, batch_capacity, row)
+        row = row + 1
+    state[0] = row
+    state[1] = at
+    return o

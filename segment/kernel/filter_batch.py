@@ -1,0 +1,187 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""One batch of which some records go: what takes its place (fact sheet §8.7; Kafka: MemoryRecords.filterTo).
+
+Of each batch one of four things comes of the tallies that `keyjudge.judge_rows` left:
+
+    all records stay, magic 2, no delete horizon is due   the batch as it lies: a span of the old file
+    some stay, or a horizon is due, or magic 0 or 1        a new batch of magic 2 with the same offsets
+    none stays, but the batch is needed                    its header alone, 61 bytes, not compressed
+    none stays                                             nothing
+
+A new batch keeps what its header said but for these: base timestamp (the delete horizon when there is one, else the
+first record's), maximum timestamp (of the records that stay; with LogAppendTime as before), count, checksum, bit 6. Of
+magic 0 and 1 base and last offset are those of the first and the last record that stays.
+
+Short spans are copied to `out` between new batches; a long one is left to the caller, who has better ways. Every batch
+of the new file becomes a row of `table` (position, size, last offset, maximum timestamp, count; and while its checksum
+is due, VALID −1 and in CRC where in `out` it starts).
+
+`rewrite` goes over runs of batches with these; the places of `state` and of `params` are named there.
+"""
+
+from kseg.segment.kernel import batch_encode, buffer_access
+
+
+def put_row(table, capacity, state, size, last, max_ms, count, start):
+    """A batch of the new file. start: in `out`, −1 for one that stays as it is."""
+    row = state[4]
+    table[row] = state[3]
+    table[capacity + row] = size
+    table[4 * capacity + row] = last
+    table[5 * capacity + row] = count
+    table[8 * capacity + row] = start
+    table[10 * capacity + row] = max_ms
+    table[14 * capacity + row] = 1 if start < 0 else -1
+    state[4] = row + 1
+    state[3] = state[3] + size
+    state[9] = state[9] + count
+    return 0
+
+
+def base_time(batches, capacity, row, horizon_ms, first_ms):
+    if horizon_ms >= 0:
+        return horizon_ms
+    if batches[6 * capacity + row] & 8 and batches[2 * capacity + row] != 0:
+        return batches[10 * capacity + row]
+    return first_ms
+
+
+def horizon_of(batches, capacity, row, tallies, new_horizon_ms):
+    """The delete horizon of what a batch becomes; −1 for none."""
+    if batches[2 * capacity + row] >= 2 and batches[6 * capacity + row] & 64:
+        return batches[9 * capacity + row]
+    if tallies[2 * capacity + row] > 0:
+        return new_horizon_ms
+    return -1
+
+
+def stays_whole(batches, capacity, row, tallies):
+    kept = tallies[capacity + row]
+    if batches[2 * capacity + row] < 2 or kept == 0 or kept != tallies[row]:
+        return 0
+    return tallies[2 * capacity + row] == 0 or batches[6 * capacity + row] & 64 != 0
+
+
+def flush_span(view, out, room, short, state):
+    """Copy a pending span to `out`; ALL, or why that is the caller's: SPAN_DUE, NO_ROOM."""
+    length = state[2] - state[1]
+    if length == 0:
+        return 0
+    if length > short:
+        return 2
+    if length > room - state[0]:
+        return 1
+    buffer_access.copied(out, state[0], view, state[1], length)
+    state[0] = state[0] + length
+    state[1] = state[2]
+    return 0
+
+
+def is_protected(protected, count, offset, producer):
+    low = 0
+    high = count
+    while low < high:
+        middle = (low + high) >> 1
+        if protected[2 * middle] < offset:
+            low = middle + 1
+        else:
+            high = middle
+    while low < count and protected[2 * low] == offset:
+        if protected[2 * low + 1] == producer:
+            return 1
+        low = low + 1
+    return 0
+
+
+def is_needed(batches, capacity, row, params, protected):
+    """Whether a batch must stay though all of its records go (Kafka: Cleaner.checkBatchRetention)."""
+    last = batches[4 * capacity + row]
+    if last == params[0] - 1:
+        return 1
+    producer = batches[11 * capacity + row]
+    return producer >= 0 and is_protected(protected, params[3], last, producer)
+
+
+def take_row(view, batches, capacity, row, out, room, short, table, table_capacity, state):
+    # the batch as it lies becomes part of the pending span
+    start = batches[row]
+    size = batches[capacity + row]
+    if state[2] != start:
+        due = flush_span(view, out, room, short, state)
+        if due != 0:
+            return due
+        state[1] = start
+    state[2] = start + size
+    count = batches[5 * capacity + row]
+    last = batches[4 * capacity + row]
+    put_row(table, table_capacity, state, size, last, batches[10 * capacity + row], count, -1)
+    state[10] = state[10] + 1
+    return 0
+
+
+def empty_row(view, batches, capacity, row, tallies, out, room, short, table, table_capacity, state):
+    # the header alone
+    due = flush_span(view, out, room, short, state)
+    if due != 0:
+        return due
+    o = state[0]
+    if room - o < 61:
+        return 1
+    attributes = batches[6 * capacity + row] & 56
+    base = batches[3 * capacity + row]
+    if batches[2 * capacity + row] < 2:
+        attributes = attributes & 8
+        if batches[2 * capacity + row] == 0:
+            attributes = 0
+        base = tallies[7 * capacity + row]
+        state[14] = state[14] + 1
+    last = batches[4 * capacity + row]
+    max_ms = batches[10 * capacity + row]
+    batch_encode.put_batch_header(out, o, 61, base, last, attributes, -1, max_ms, 0, batches, capacity, row)
+    put_row(table, table_capacity, state, 61, last, max_ms, 0, o)
+    state[0] = o + 61
+    state[12] = state[12] + 1
+    return 0
+
+
+def finish(o, end, batches, capacity, row, tallies, new_horizon_ms, out, table, table_capacity, state):
+    # the header of a new batch whose body stands in out[o + 61:end]
+    attributes = batches[6 * capacity + row] & 63
+    base = batches[3 * capacity + row]
+    last = batches[4 * capacity + row]
+    if batches[2 * capacity + row] < 2:
+        attributes = attributes & 15
+        if batches[2 * capacity + row] == 0:
+            attributes = attributes & 7
+        base = tallies[5 * capacity + row]
+        last = tallies[6 * capacity + row]
+    horizon_ms = horizon_of(batches, capacity, row, tallies, new_horizon_ms)
+    base_ms = base_time(batches, capacity, row, horizon_ms, tallies[4 * capacity + row])
+    max_ms = tallies[3 * capacity + row]
+    if attributes & 8:
+        max_ms = batches[10 * capacity + row]
+    if horizon_ms >= 0:
+        attributes = attributes | 64
+    count = tallies[capacity + row]
+    size = end - o
+    batch_encode.put_batch_header(
+        out, o, size, base, last, attributes, base_ms, max_ms, count, batches, capacity, row
+    )
+    put_row(table, table_capacity, state, size, last, max_ms, count, o)
+    state[0] = end
+    state[11] = state[11] + 1
+    return 0
+
+
+def body_of(
+    body, end, cells, capacity, count, at, flags, batches, batch_capacity, row, tallies, new_ms, out, o, room
+):
+    # the body of what batch `row` becomes, as far as this table of records goes
+    base = batches[3 * batch_capacity + row]
+    if batches[2 * batch_capacity + row] < 2:
+        base = tallies[5 * batch_capacity + row]
+    horizon_ms = horizon_of(batches, batch_capacity, row, tallies, new_ms)
+    base_ms = base_time(batches, batch_capacity, row, horizon_ms, tallies[4 * batch_capacity + row])
+    return batch_encode.put_records(
+        body, end, cells, capacity, count, row, at, flags, base, base_ms, out, o, room
+    )

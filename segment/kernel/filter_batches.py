@@ -1,0 +1,267 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""Runs of batches of which some records go, or all: what takes their place, into one buffer (`filter_batch`, batch by batch).
+
+`state`: OUT bytes in `out`, SPAN_START and SPAN_END of a span that is not copied yet, POSITION in the new file, ROWS of
+`table`, AT record at work, ROW batch at work, PACKS bodies that wait to be compressed, and counts.
+
+A body to be compressed stands in `out` behind the others that wait; `packs` says of each where it starts and ends and
+which batch it is of. The caller compresses them all and puts the results into `out`, with room for a header before each.
+"""
+
+from kseg.segment.kernel import buffer_access, filter_batch
+
+(
+    S_OUT,
+    S_SPAN_START,
+    S_SPAN_END,
+    S_POSITION,
+    S_ROWS,
+    S_AT,
+    S_ROW,
+    S_PACKS,
+    S_PACKED_TO,  # where the body that waits last ends in `out`
+    S_RECORDS,  # kept records
+    S_TAKEN,  # batches that stay as they are
+    S_REBUILT,
+    S_EMPTIED,
+    S_DROPPED,
+    S_EMPTIED_LEGACY,
+) = range(15)
+S_WIDTH = 15
+P_UPPER, P_HORIZON, P_SHORT, P_PROTECTED = range(4)  # what applies to all: see `rewrite_rows`
+P_WIDTH = 4
+JUDGED, TAKEN, NOT_NEEDED, EMPTIED = range(4)  # what is known of the batches
+ALL, NO_ROOM, SPAN_DUE, PACK_DUE = range(4)
+PACK_WIDTH = 3  # start, end, row
+
+
+def clear_tallies(tallies, capacity, row, stop):
+    """Before rows row … stop − 1 are judged."""
+    if row < 0 or stop > capacity or 8 * capacity > len(tallies):
+        raise ValueError("there is no room for the tallies")
+    while row < stop:
+        tallies[row] = 0
+        tallies[capacity + row] = 0
+        tallies[2 * capacity + row] = 0
+        row = row + 1
+    return 0
+
+
+def check_sizes(view, batches, capacity, stop, tallies, params, protected, table, table_capacity, state):
+    if stop > capacity or 15 * capacity > len(batches) or 8 * capacity > len(tallies):
+        raise ValueError("the rows lie outside their tables")
+    if 15 * table_capacity > len(table) or len(state) < 15 or len(params) < 4:
+        raise ValueError("a table is smaller than its capacity says")
+    if params[3] < 0 or 2 * params[3] > len(protected) or state[6] < 0 or state[5] < 0 or state[0] < 0:
+        raise ValueError("the state points outside the tables")
+    if state[1] < 0 or state[1] > state[2] or state[2] > len(view):
+        raise ValueError("the span lies outside the file")
+    return 0
+
+
+def fate(known, batches, capacity, row, tallies, params, protected):
+    # what becomes of a batch: 0 nothing, 1 it stays as it lies, 2 a new one, 3 its header
+    if known == 1:
+        return 1
+    if known == 3:
+        return 3
+    if known == 0:
+        if filter_batch.stays_whole(batches, capacity, row, tallies):
+            return 1
+        if tallies[capacity + row] > 0:
+            return 2
+    return 3 if filter_batch.is_needed(batches, capacity, row, params, protected) else 0
+
+
+def rewrite_rows(
+    view,
+    known,
+    body,
+    cells,
+    capacity,
+    count,
+    flags,
+    batches,
+    batch_capacity,
+    stop,
+    tallies,
+    params,
+    protected,
+    packs,
+    out,
+    table,
+    table_capacity,
+    state,
+):
+    """What becomes of the batches state[ROW] … stop − 1.
+
+    view: the old file. known: JUDGED their records were, these begin at state[AT]; TAKEN they stay as they are; NOT_NEEDED
+    their records go, and they do unless they are needed; EMPTIED their records go. body: what the records' positions mean.
+    params: offset behind the last of the round, delete horizon for tombstones that have none, longest span to copy, number of
+    `protected` pairs (last offset, producer), which are sorted.
+
+    Returns ALL; NO_ROOM in `out` or `table`; SPAN_DUE: the pending span is the caller's to write, behind `out`; PACK_DUE:
+    the state[PACKS] bodies in `packs` are to be compressed, `finish_packed` goes on. Unless ALL it is called again.
+    """
+    check_sizes(view, batches, batch_capacity, stop, tallies, params, protected, table, table_capacity, state)
+    if count > capacity or 12 * capacity > len(cells) or count > len(flags) or len(packs) < 3:
+        raise ValueError("a table is smaller than its capacity says")
+    old = buffer_access.bytes_in(view)
+    rows = buffer_access.cells_in(batches)
+    sums = buffer_access.cells_in(tallies)
+    rules = buffer_access.cells_in(params)
+    new = buffer_access.room_in(out)
+    written = buffer_access.table_in(table)
+    at_work = buffer_access.table_in(state)
+    room = len(out)
+    row = state[6]
+    waiting = 0
+    codec = 0
+    due = 0
+    while row < stop:
+        if state[4] + waiting >= table_capacity:
+            due = NO_ROOM
+            break
+        if (
+            rows[row] < 0
+            or rows[batch_capacity + row] < 0
+            or rows[row] > len(view) - rows[batch_capacity + row]
+        ):
+            raise ValueError("a batch lies outside the file")
+        becomes = fate(known, rows, batch_capacity, row, sums, rules, buffer_access.cells_in(protected))
+        if waiting and becomes == 2 and rows[6 * batch_capacity + row] & 7 != codec:
+            break
+        if waiting and becomes & 1:
+            break  # where it comes to lie depends on what waits
+        if becomes == 1:
+            due = filter_batch.take_row(
+                old, rows, batch_capacity, row, new, room, params[2], written, table_capacity, at_work
+            )
+        elif becomes == 3:
+            due = filter_batch.empty_row(
+                old, rows, batch_capacity, row, sums, new, room, params[2], written, table_capacity, at_work
+            )
+        elif becomes == 0:
+            state[13] = state[13] + 1
+        elif waiting == 0:
+            due = filter_batch.flush_span(old, new, room, params[2], at_work)
+        if becomes == 2 and due == 0:
+            o = state[8] if waiting else state[0] + 61
+            end = -1
+            if o <= room and 3 * waiting + 3 <= len(packs):
+                end = filter_batch.body_of(
+                    buffer_access.bytes_in(body),
+                    len(body),
+                    buffer_access.cells_in(cells),
+                    capacity,
+                    count,
+                    state[5],
+                    buffer_access.bytes_in(flags),
+                    rows,
+                    batch_capacity,
+                    row,
+                    sums,
+                    params[1],
+                    new,
+                    o,
+                    room,
+                )
+            codec = rows[6 * batch_capacity + row] & 7
+            if end < 0:
+                due = NO_ROOM
+            elif codec:
+                packs[3 * waiting] = o
+                packs[3 * waiting + 1] = end
+                packs[3 * waiting + 2] = row
+                waiting = waiting + 1
+                state[8] = end
+            else:
+                filter_batch.finish(
+                    state[0],
+                    end,
+                    rows,
+                    batch_capacity,
+                    row,
+                    sums,
+                    params[1],
+                    new,
+                    written,
+                    table_capacity,
+                    at_work,
+                )
+        if due != 0:
+            break
+        state[5] = state[5] + sums[row]
+        row = row + 1
+    state[6] = row
+    state[7] = waiting
+    return PACK_DUE if waiting else due
+
+
+def finish_packed(
+    ends, count, packs, batches, batch_capacity, tallies, params, out, table, table_capacity, state
+):
+    """Go on behind PACK_DUE: of each of `count` bodies the compressed one ends in out[ends[…]], and begins 61 bytes behind
+    the end of the one before, the first of them behind `out`."""
+    if 15 * batch_capacity > len(batches) or 8 * batch_capacity > len(tallies) or len(params) < 4:
+        raise ValueError("the rows lie outside their tables")
+    if 15 * table_capacity > len(table) or len(state) < 15 or state[4] + count > table_capacity:
+        raise ValueError("there is no room for the batches")
+    if count < 0 or count > len(ends) or 3 * count > len(packs):
+        raise ValueError("there are fewer bodies than that")
+    at = 0
+    while at < count:
+        row = packs[3 * at + 2]
+        if row < 0 or row >= batch_capacity:
+            raise ValueError("the rows lie outside their tables")
+        if state[0] < 0 or ends[at] > len(out) or state[0] > ends[at] - 61:
+            raise ValueError("there is no room for the batch")
+        filter_batch.finish(
+            state[0],
+            ends[at],
+            buffer_access.cells_in(batches),
+            batch_capacity,
+            row,
+            buffer_access.cells_in(tallies),
+            params[1],
+            buffer_access.room_in(out),
+            buffer_access.table_in(table),
+            table_capacity,
+            buffer_access.table_in(state),
+        )
+        at = at + 1
+    state[7] = 0
+    return 0
+
+
+def encode_rows(body, cells, capacity, count, flags, batches, batch_capacity, row, tallies, new_ms, out, o):
+    """Encode what stays of one table of records of batch `row` to out[o:]; the position behind, −1 when it has no room.
+
+    For a batch with more records than a table: the tallies are of the whole batch, the flags of this table.
+    """
+    if count > capacity or 12 * capacity > len(cells) or count > len(flags) or o < 0 or o > len(out):
+        raise ValueError("a table is smaller than its capacity says")
+    if (
+        row < 0
+        or row >= batch_capacity
+        or 15 * batch_capacity > len(batches)
+        or 8 * batch_capacity > len(tallies)
+    ):
+        raise ValueError("the rows lie outside their tables")
+    return filter_batch.body_of(
+        buffer_access.bytes_in(body),
+        len(body),
+        buffer_access.cells_in(cells),
+        capacity,
+        count,
+        0,
+        buffer_access.bytes_in(flags),
+        buffer_access.cells_in(batches),
+        batch_capacity,
+        row,
+        buffer_access.cells_in(tallies),
+        new_ms,
+        buffer_access.room_in(out),
+        o,
+        len(out),
+    )

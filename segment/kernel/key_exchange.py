@@ -1,0 +1,306 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""Keys apart from their log: as rows that can be sent to whoever finds the latest of each, and what comes back of that.
+
+    row     hash, first half int64 │ second half int64 │ offset + 1 int64      24 bytes, a slot of the map (`keymap`)
+
+1. `copy_rows` takes rows out of a table of records. `fold_rows` puts rows into a map and tells the offsets of those
+   that a later one replaces; `ask_rows` tells the offsets of rows that the map knows a later one of.
+2. `scatter_rows` parts rows by their second half, so that all rows of a key come together; `scatter_offsets` parts
+   offsets by where stretches of the log begin.
+3. `mark_offsets` makes a bit for each offset that was told of, `spare_latest` clears those of a map; `look_up` reads the bits of a table of records, in the
+   form in which `keyjudge.judge_rows` asks a map of two slots: LATER is a key that has a later record, 0 one that has none.
+
+Maps and their slots are those of `keymap`. What is kept and why: `kseg.spark.shuffle`.
+"""
+
+from kseg.segment.kernel import buffer_access, keymap_probe
+
+S_AT, S_LAST = range(2)  # the state of `copy_rows`: rows in `out`, the last offset that was met
+F_SIZE, F_GONE, F_TOUCHED = range(3)  # the state of a fold: keys in the map, offsets told, nothing
+LATER = -(1 << 63)
+
+
+def touched(slots, slot_count, rows, at, stop):
+    # looks at the slots of several rows, so that they are at hand when they are searched
+    total = 0
+    while at < stop:
+        total = total ^ slots[3 * keymap_probe.home_of(rows[3 * at], slot_count) + 2]
+        at = at + 1
+    return total
+
+
+def copy_rows(cells, capacity, count, hashes, from_offset, to_offset, bound, state, out):
+    """Add the rows of keyed records with from_offset <= offset < to_offset of a hashed table to `out`.
+
+    Returns `count`, or the first row whose offset is not above all before it, or not below `bound`.
+    """
+    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(hashes) or len(state) < 2:
+        raise ValueError("a table is smaller than its capacity says")
+    if state[0] < 0 or 3 * (state[0] + count) > len(out):
+        raise ValueError("there is no room for the rows")
+    records = buffer_access.cells_in(cells)
+    words = buffer_access.cells_in(hashes)
+    rows = buffer_access.table_in(out)
+    at = 3 * state[0]
+    last = state[1]
+    row = 0
+    while row < count:
+        offset = records[capacity + row]
+        if records[4 * capacity + row] >= 0 and offset >= from_offset and offset < to_offset:
+            if offset <= last or offset >= bound:
+                break
+            last = offset
+            rows[at] = words[2 * row]
+            rows[at + 1] = words[2 * row + 1]
+            rows[at + 2] = offset + 1
+            at = at + 3
+        row = row + 1
+    state[0] = at // 3
+    state[1] = last
+    return row
+
+
+def fold_rows(rows, first, stop, slots, slot_count, limit, state, gone):
+    """Put rows `first` … stop − 1 into the map, in any order; the lesser of two offsets of a key goes to `gone`.
+
+    Stops at the first key that finds `limit` others in the map (limit: below `slot_count`); returns its row, or `stop`.
+    """
+    if first < 0 or first > stop or 3 * stop > len(rows) or len(state) < 3:
+        raise ValueError("there are fewer rows than that")
+    if slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots):
+        raise ValueError("the map is smaller than its capacity says")
+    if state[1] < 0 or state[1] + stop - first > len(gone):
+        raise ValueError("there is no room for the offsets")
+    source = buffer_access.cells_in(rows)
+    table = buffer_access.table_in(slots)
+    told = buffer_access.table_in(gone)
+    size = state[0]
+    count = state[1]
+    row = first
+    touched_to = first
+    while row < stop:
+        if row == touched_to:
+            touched_to = row + 32
+            if touched_to > stop:
+                touched_to = stop
+            state[2] = touched(table, slot_count, source, row, touched_to)
+        mark = source[3 * row + 2]
+        at = keymap_probe.find_slot(table, slot_count, source[3 * row], source[3 * row + 1])
+        known = table[at + 2]
+        if known == 0:
+            if size >= limit:
+                break
+            table[at] = source[3 * row]
+            table[at + 1] = source[3 * row + 1]
+            table[at + 2] = mark
+            size = size + 1
+        elif known < mark:
+            table[at + 2] = mark
+            told[count] = known - 1
+            count = count + 1
+        elif known > mark:
+            told[count] = mark - 1
+            count = count + 1
+        row = row + 1
+    state[0] = size
+    state[1] = count
+    return row
+
+
+def ask_rows(rows, count, slots, slot_count, state, gone):
+    """The offsets of rows whose keys have a later one in the map, to `gone`."""
+    if count < 0 or 3 * count > len(rows) or len(state) < 3:
+        raise ValueError("there are fewer rows than that")
+    if slot_count < 2 or 3 * slot_count > len(slots):
+        raise ValueError("the map is smaller than its capacity says")
+    if state[1] < 0 or state[1] + count > len(gone):
+        raise ValueError("there is no room for the offsets")
+    source = buffer_access.cells_in(rows)
+    table = buffer_access.table_in(slots)
+    told = buffer_access.table_in(gone)
+    found = state[1]
+    row = 0
+    touched_to = 0
+    while row < count:
+        if row == touched_to:
+            touched_to = row + 32
+            if touched_to > count:
+                touched_to = count
+            state[2] = touched(table, slot_count, source, row, touched_to)
+        at = keymap_probe.find_slot(table, slot_count, source[3 * row], source[3 * row + 1])
+        if table[at + 2] > source[3 * row + 2]:
+            told[found] = source[3 * row + 2] - 1
+            found = found + 1
+        row = row + 1
+    state[1] = found
+    return found
+
+
+def scatter_rows(rows, count, parts, bounds, out):
+    """The rows that are not empty slots, those of a part behind each other: part p is out[bounds[p]:bounds[p + 1]], in
+    rows. Returns how many there are."""
+    if count < 0 or parts < 1 or 3 * count > len(rows) or parts + 1 > len(bounds):
+        raise ValueError("there are fewer rows than that")
+    source = buffer_access.cells_in(rows)
+    ends = buffer_access.table_in(bounds)
+    part = 0
+    while part <= parts:
+        ends[part] = 0
+        part = part + 1
+    row = 0
+    while row < count:
+        if source[3 * row + 2] != 0:
+            part = keymap_probe.home_of(source[3 * row + 1], parts)
+            ends[part] = ends[part] + 1
+        row = row + 1
+    total = 0
+    part = 0
+    while part <= parts:
+        number = ends[part]
+        ends[part] = total
+        total = total + number
+        part = part + 1
+    if 3 * total > len(out):
+        raise ValueError("there is no room for the rows")
+    target = buffer_access.table_in(out)
+    row = 0
+    while row < count:
+        if source[3 * row + 2] != 0:
+            part = keymap_probe.home_of(source[3 * row + 1], parts)
+            at = ends[part]
+            target[3 * at] = source[3 * row]
+            target[3 * at + 1] = source[3 * row + 1]
+            target[3 * at + 2] = source[3 * row + 2]
+            ends[part] = at + 1
+        row = row + 1
+    part = parts
+    while part > 0:  # each end has become that of its own part, which is where the next begins
+        ends[part] = ends[part - 1]
+        part = part - 1
+    ends[0] = 0
+    return total
+
+
+def stretch_of(bases, count, offset):
+    # the last of the stretches that begins at or below an offset, the first one for those below all
+    low = 0
+    high = count
+    while low < high:
+        middle = (low + high) >> 1
+        if bases[middle] <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    if low > 0:
+        low = low - 1
+    return low
+
+
+def scatter_offsets(offsets, count, bases, stretches, bounds, out):
+    """The offsets of stretch s are out[bounds[s]:bounds[s + 1]]. bases: where the stretches begin, ascending."""
+    if count < 0 or stretches < 1 or count > len(offsets) or stretches > len(bases):
+        raise ValueError("there are fewer offsets than that")
+    if stretches + 1 > len(bounds) or count > len(out):
+        raise ValueError("there is no room for the offsets")
+    source = buffer_access.cells_in(offsets)
+    begins = buffer_access.cells_in(bases)
+    ends = buffer_access.table_in(bounds)
+    target = buffer_access.table_in(out)
+    part = 0
+    while part <= stretches:
+        ends[part] = 0
+        part = part + 1
+    row = 0
+    while row < count:
+        part = stretch_of(begins, stretches, source[row])
+        ends[part] = ends[part] + 1
+        row = row + 1
+    total = 0
+    part = 0
+    while part <= stretches:
+        number = ends[part]
+        ends[part] = total
+        total = total + number
+        part = part + 1
+    row = 0
+    while row < count:
+        part = stretch_of(begins, stretches, source[row])
+        target[ends[part]] = source[row]
+        ends[part] = ends[part] + 1
+        row = row + 1
+    part = stretches
+    while part > 0:
+        ends[part] = ends[part - 1]
+        part = part - 1
+    ends[0] = 0
+    return total
+
+
+def mark_offsets(offsets, count, base, bits):
+    """Set the bit of each offset, the first bit being that of `base`. Returns `count`, or the first row outside of them."""
+    if count < 0 or count > len(offsets):
+        raise ValueError("there are fewer offsets than that")
+    source = buffer_access.cells_in(offsets)
+    marks = buffer_access.room_in(bits)
+    room = len(bits)
+    row = 0
+    while row < count:
+        place = source[row] - base
+        if place < 0 or place >> 3 >= room:
+            return row
+        marks[place >> 3] = marks[place >> 3] | (1 << (place & 7))
+        row = row + 1
+    return count
+
+
+def spare_latest(slots, slot_count, base, bits):
+    """Clear the bits of the offsets that a map has. Returns `slot_count`, or the first slot whose offset has no bit."""
+    if slot_count < 0 or 3 * slot_count > len(slots):
+        raise ValueError("the map is smaller than its capacity says")
+    table = buffer_access.cells_in(slots)
+    marks = buffer_access.room_in(bits)
+    room = len(bits)
+    slot = 0
+    while slot < slot_count:
+        if table[3 * slot + 2] != 0:
+            place = table[3 * slot + 2] - 1 - base
+            if place < 0 or place >> 3 >= room:
+                return slot
+            marks[place >> 3] = marks[place >> 3] & ~(1 << (place & 7))
+        slot = slot + 1
+    return slot_count
+
+
+def look_up(size, cells, capacity, count, base, bits, words):
+    """words[2 × row] of each keyed record: LATER when the bit of its offset is set, else 0; the one behind it is 0.
+
+    size: of the body that the records lie in, in bytes. Returns the first row whose key or value lies outside of it, `count`
+    when there is none, as `keymap.hash_rows` does.
+    """
+    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(words):
+        raise ValueError("a table is smaller than its capacity says")
+    records = buffer_access.cells_in(cells)
+    marks = buffer_access.bytes_in(bits)
+    found = buffer_access.table_in(words)
+    room = len(bits)
+    later = 1
+    later = -(later << 62) - (later << 62)
+    row = 0
+    while row < count:
+        length = records[4 * capacity + row]
+        if length >= 0:
+            start = records[3 * capacity + row]
+            if start < 0 or start > size - length:
+                return row
+        length = records[6 * capacity + row]
+        if length > 0:
+            start = records[5 * capacity + row]
+            if start < 0 or start > size - length:
+                return row
+        place = records[capacity + row] - base
+        found[2 * row] = 0
+        found[2 * row + 1] = 0
+        if place >= 0 and place >> 3 < room and marks[place >> 3] & (1 << (place & 7)):
+            found[2 * row] = later
+        row = row + 1
+    return count

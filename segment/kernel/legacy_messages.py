@@ -1,0 +1,178 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""The walk over messages of magic 0 and 1: from entries of a `.log` and from wrappers to a table of records (fact sheet §2.2).
+
+    message   crc │ magic │ attributes │ timestamp (magic 1) │ key length, key │ value length, value
+    set       (offset │ size │ message)…, what a wrapper's value holds once it is decompressed
+
+State, outcomes and error codes are those of `kernel.records`.
+"""
+
+from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel.record_walk import (
+    BODY_BAD,
+    BODY_DONE,
+    BODY_FULL,
+    EMPTY_SET,
+    INNER_COMPRESSED,
+    INNER_TOO_SMALL,
+    MESSAGE_TOO_SHORT,
+    OK,
+    VALUE_BEYOND_MESSAGE,
+    check_tables,
+)
+
+
+def read_message(body, p, size, row, offset, timestamp, cells, capacity, at):
+    """Decode the magic 0/1 message of `size` bytes whose crc field is at body[p] into row `at`; 0 or −(error).
+
+    timestamp: the wrapper's when its LogAppendTime overrides, else −2 (take the message's own).
+    """
+    magic = body[p + 4]
+    if magic > 127:
+        magic = magic - 256
+    wide = 0 if magic == 0 else 8
+    if size < 10 + wide:
+        return -MESSAGE_TOO_SHORT
+    cells[at] = row
+    cells[capacity + at] = offset
+    if magic == 0:
+        cells[2 * capacity + at] = -1
+    elif timestamp != -2:
+        cells[2 * capacity + at] = timestamp
+    elif size < 14:
+        return -MESSAGE_TOO_SHORT
+    else:
+        cells[2 * capacity + at] = buffer_access.long_at(body, p + 6)
+    length = buffer_access.int_at(body, p + 6 + wide)
+    cells[3 * capacity + at] = p + 10 + wide
+    cells[4 * capacity + at] = length
+    if length < 0:
+        length = 0
+    if length > size - 14 - wide:
+        return -MESSAGE_TOO_SHORT
+    q = p + 10 + wide + length
+    length = buffer_access.int_at(body, q)
+    cells[5 * capacity + at] = q + 4
+    cells[6 * capacity + at] = length
+    cells[7 * capacity + at] = 0
+    cells[8 * capacity + at] = 0
+    cells[9 * capacity + at] = -1
+    cells[10 * capacity + at] = buffer_access.crc_at(body, p)
+    cells[11 * capacity + at] = -1
+    if length > p + size - q - 4:
+        cells[5 * capacity + at] = -1
+        return -VALUE_BEYOND_MESSAGE
+    return 0
+
+
+def read_messages(buf, last_row, batches, batch_capacity, cells, capacity, state):
+    """Decode consecutive uncompressed messages, rows state[ROW] … last_row, which lie in `buf` itself.
+
+    Returns as `read_body`; on BODY_BAD state[ROW] is the bad message, on BODY_DONE it is last_row + 1.
+    """
+    check_tables(batches, batch_capacity, cells, capacity, state)
+    if last_row >= batch_capacity:
+        raise ValueError("the last row lies outside the table of batches")
+    source = buffer_access.bytes_in(buf)
+    while state[0] <= last_row:
+        row = state[0]
+        p = batches[row]
+        size = batches[batch_capacity + row]
+        if p < 0 or size < 26 or p > len(buf) - size:
+            raise ValueError("a message lies outside the buffer")
+        if state[3] >= capacity:
+            return BODY_FULL
+        offset = batches[3 * batch_capacity + row]
+        after = read_message(
+            source, p + 12, size - 12, row, offset, -2, buffer_access.table_in(cells), capacity, state[3]
+        )
+        if after == 0 or after == -VALUE_BEYOND_MESSAGE:
+            cells[11 * capacity + state[3]] = batches[14 * batch_capacity + row]
+            state[3] = state[3] + 1
+        if after < 0:
+            state[4] = -after
+            state[5] = p
+            return BODY_BAD
+        state[0] = row + 1
+        state[1] = 0
+        state[2] = 0
+    return BODY_DONE
+
+
+def count_messages(body):
+    """Walk a decompressed message set: (messages, last inner offset) or (−error, position).
+
+    A last entry that is cut off ends the set silently (Kafka: DataLogInputStream).
+    """
+    source = buffer_access.bytes_in(body)
+    p = 0
+    end = len(body)
+    count = 0
+    last_offset = 0
+    while p + 12 <= end:
+        size = buffer_access.int_at(source, p + 8)
+        if size < 14:
+            return -INNER_TOO_SMALL, p
+        if size > end - p - 12:
+            break
+        last_offset = buffer_access.long_at(source, p)
+        count = count + 1
+        p = p + 12 + size
+    if count == 0:
+        return -EMPTY_SET, 0
+    return count, last_offset
+
+
+def read_message_set(body, base_offset, batches, batch_capacity, cells, capacity, state):
+    """Decode the messages of a decompressed wrapper, batch row state[ROW]; returns as `read_body`.
+
+    base_offset: added to every inner offset (0 for magic 0 wrappers, whose inner offsets are absolute).
+    R_HEADERS_START and R_VALID of each row are left as the range of the message's checksum.
+    """
+    check_tables(batches, batch_capacity, cells, capacity, state)
+    source = buffer_access.bytes_in(body)
+    row = state[0]
+    p = state[1]
+    end = len(body)
+    timestamp = -2
+    if batches[2 * batch_capacity + row] == 1 and batches[6 * batch_capacity + row] & 8:
+        timestamp = batches[10 * batch_capacity + row]
+    while p + 12 <= end:
+        size = buffer_access.int_at(source, p + 8)
+        if size < 14 or size > end - p - 12:
+            break
+        if state[3] >= capacity:
+            state[1] = p
+            return BODY_FULL
+        if body[p + 17] & 7:
+            state[4] = INNER_COMPRESSED
+            state[5] = p
+            return BODY_BAD
+        after = read_message(
+            source,
+            p + 12,
+            size,
+            row,
+            buffer_access.add_long(base_offset, buffer_access.long_at(source, p)),
+            timestamp,
+            buffer_access.table_in(cells),
+            capacity,
+            state[3],
+        )
+        if after == 0 or after == -VALUE_BEYOND_MESSAGE:
+            # the range of the message's checksum, for the caller to judge
+            cells[7 * capacity + state[3]] = p + 16
+            cells[11 * capacity + state[3]] = p + 12 + size
+            state[3] = state[3] + 1
+        if after < 0:
+            state[4] = -after
+            state[5] = p
+            # Kafka lists such a message and goes on, as long as nobody asks for the value
+            if after != -VALUE_BEYOND_MESSAGE:
+                return BODY_BAD
+        p = p + 12 + size
+        state[1] = p
+        state[2] = state[2] + 1
+    if state[4] != OK:
+        return BODY_BAD
+    return BODY_DONE

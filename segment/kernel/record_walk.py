@@ -1,0 +1,341 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""The record walk: from bodies of batches of magic 2 to a table of records (fact sheet §2.3).
+
+    body   records…, each: length varint │ attributes │ timestamp delta varlong │ offset delta varint
+           │ key length varint, key │ value length varint, value │ header count varint, headers
+
+Messages of magic 0 and 1 have their own kernel (`messages`), which shares the state and the codes below.
+
+Bodies are never trusted: a length is compared with what remains before it is used, a varint ends within 5 (10)
+bytes, a record uses exactly the bytes it declares, a batch exactly its body. What is wrong is a code in
+`state[ERROR]` at the body position `state[ERROR_AT]`; the records before it stay in the table.
+
+`state` (int64): ROW batch row at work, NEXT body position (0 = the batch has not begun), DONE records of that
+batch so far, COUNT records in the table, ERROR, ERROR_AT. A full table returns early; calling again with COUNT
+set to 0 goes on where it stopped.
+"""
+
+from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel.arithmetic import add_sequence
+
+ROW, NEXT, DONE, COUNT, ERROR, ERROR_AT = range(6)
+STATE_WIDTH = 6
+
+(
+    OK,
+    NEGATIVE_COUNT,
+    BAD_STRUCTURE,
+    RECORD_TOO_LONG,
+    BAD_HEADER_COUNT,
+    NEGATIVE_HEADER_NAME,
+    SIZE_MISMATCH,
+    TOO_FEW_RECORDS,
+    BYTES_LEFT_OVER,
+    MESSAGE_TOO_SHORT,
+    VALUE_BEYOND_MESSAGE,
+    INNER_TOO_SMALL,
+    INNER_COMPRESSED,
+    EMPTY_SET,
+    BAD_WRAPPER_OFFSET,
+) = range(15)
+
+SENTENCES = (
+    "",
+    "the record count is negative",
+    "a record's fields do not fit its length",
+    "a record is longer than what is left of its batch",
+    "a record's header count cannot be true",
+    "a header name has a negative length",
+    "a record does not use exactly the bytes it declares",
+    "the batch ends before the declared number of records",
+    "bytes are left over behind the declared number of records",
+    "a message is too short for its fields",
+    "a message's value is longer than the message",
+    "an inner message is smaller than a message can be",
+    "an inner message is itself compressed",
+    "a compressed message set holds no message",
+    "a wrapper's offset is below that of its last message",
+)
+
+BODY_FULL, BODY_DONE, BODY_BAD = range(3)
+
+
+def varlong_size(buf, p, end):
+    n = 0
+    while n < 10 and p + n < end:
+        if buf[p + n] < 128:
+            return n + 1
+        n = n + 1
+    return 0
+
+
+def varlong_at(buf, p, size):
+    # zigzag varlong of known size, built from its halves so that 64 bits never overflow
+    low = 0
+    n = 0
+    while n < size and n < 8:
+        part = buf[p + n] & 127
+        low = low | part << (7 * n)
+        n = n + 1
+    if size <= 8:
+        return (low >> 1) ^ -(low & 1)
+    high = buf[p + 8] & 127
+    if size > 9:
+        high = high | (buf[p + 9] & 1) << 7
+    # 56 low bits and 8 high ones; shifted right by one they fit a signed long
+    return ((low >> 1) | high << 55) ^ -(low & 1)
+
+
+def headers_end(body, p, end, count):
+    """Position behind `count` headers that start at p; −1 bad structure, −2 a negative name length."""
+    while count > 0:
+        packed = buffer_access.varint(body, p, end)
+        if packed == 0:
+            return -1
+        length = packed >> 4
+        if length < 0:
+            return -2
+        p = p + (packed & 15)
+        if length > end - p:
+            return -1
+        p = p + length
+        packed = buffer_access.varint(body, p, end)
+        if packed == 0:
+            return -1
+        length = packed >> 4
+        p = p + (packed & 15)
+        if length > 0:
+            if length > end - p:
+                return -1
+            p = p + length
+        count = count - 1
+    return p
+
+
+def read_field(body, p, end, cells, start_at, length_at):
+    """A key or value at p: its place and length into two cells (-1, -1 for null); the position behind it or -1."""
+    packed = buffer_access.varint(body, p, end)
+    if packed == 0:
+        return -1
+    length = packed >> 4
+    p = p + (packed & 15)
+    if length < 0:
+        cells[start_at] = -1
+        cells[length_at] = -1
+        return p
+    if length > end - p:
+        return -1
+    cells[start_at] = p
+    cells[length_at] = length
+    return p + length
+
+
+def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at):
+    """Decode the record at p into row `at`; returns the position behind it, or −(error code)."""
+    packed = buffer_access.varint(body, p, end)
+    if packed == 0:
+        return -TOO_FEW_RECORDS
+    size = packed >> 4
+    p = p + (packed & 15)
+    if size > end - p:
+        return -RECORD_TOO_LONG
+    if size < 1:
+        return -BAD_STRUCTURE
+    end = p + size
+    p = p + 1
+    n = varlong_size(body, p, end)
+    if n == 0:
+        return -BAD_STRUCTURE
+    delta = varlong_at(body, p, n)
+    p = p + n
+    if batches[6 * batch_capacity + row] & 8:
+        timestamp = batches[10 * batch_capacity + row]
+    else:
+        timestamp = buffer_access.add_long(batches[9 * batch_capacity + row], delta)
+    packed = buffer_access.varint(body, p, end)
+    if packed == 0:
+        return -BAD_STRUCTURE
+    delta = packed >> 4
+    p = p + (packed & 15)
+    cells[at] = row
+    cells[capacity + at] = buffer_access.add_long(batches[3 * batch_capacity + row], delta)
+    cells[2 * capacity + at] = timestamp
+    sequence = batches[13 * batch_capacity + row]
+    if sequence >= 0:
+        cells[9 * capacity + at] = add_sequence(sequence, delta)
+    else:
+        cells[9 * capacity + at] = -1
+
+    p = read_field(body, p, end, cells, 3 * capacity + at, 4 * capacity + at)
+    if p < 0:
+        return -BAD_STRUCTURE
+    p = read_field(body, p, end, cells, 5 * capacity + at, 6 * capacity + at)
+    if p < 0:
+        return -BAD_STRUCTURE
+
+    packed = buffer_access.varint(body, p, end)
+    if packed == 0:
+        return -BAD_STRUCTURE
+    length = packed >> 4
+    p = p + (packed & 15)
+    if length < 0 or length > end - p:
+        return -BAD_HEADER_COUNT
+    cells[7 * capacity + at] = p
+    cells[8 * capacity + at] = length
+    if length > 0:
+        p = headers_end(body, p, end, length)
+        if p == -1:
+            return -BAD_STRUCTURE
+        if p == -2:
+            return -NEGATIVE_HEADER_NAME
+    if p != end:
+        return -SIZE_MISMATCH
+    cells[10 * capacity + at] = -1
+    cells[11 * capacity + at] = -1
+    return p
+
+
+def body_records(body, start, end, batches, batch_capacity, cells, capacity, state):
+    row = state[0]
+    count = batches[5 * batch_capacity + row]
+    p = state[1]
+    done = state[2]
+    at = state[3]
+    result = BODY_DONE
+    if count < 0:
+        state[4] = NEGATIVE_COUNT
+        state[5] = start
+        return BODY_BAD
+    if p == 0:
+        p = start
+    while done < count:
+        if at >= capacity:
+            result = BODY_FULL
+            break
+        after = read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
+        if after < 0:
+            state[4] = -after
+            result = BODY_BAD
+            break
+        p = after
+        done = done + 1
+        at = at + 1
+    if result == BODY_DONE and count > 0 and p != end:
+        state[4] = BYTES_LEFT_OVER
+        result = BODY_BAD
+    state[1] = p
+    state[2] = done
+    state[3] = at
+    state[5] = p
+    return result
+
+
+def read_body(body, start, end, batches, batch_capacity, cells, capacity, state):
+    """Decode the records of one magic 2 batch, row `state[ROW]`, whose (decompressed) body is body[start:end].
+
+    Begins or resumes at state[NEXT] (0 = at `start`), appends from row state[COUNT] on. Returns BODY_FULL (table
+    full, call again), BODY_DONE, or BODY_BAD (state[ERROR], state[ERROR_AT]). A batch with count 0 is done at
+    once and its body is not looked at, as in Kafka.
+    """
+    check_tables(batches, batch_capacity, cells, capacity, state)
+    if start < 0 or start > end or end > len(body):
+        raise ValueError("the body lies outside its buffer")
+    return body_records(
+        buffer_access.bytes_in(body),
+        start,
+        end,
+        buffer_access.cells_in(batches),
+        batch_capacity,
+        buffer_access.table_in(cells),
+        capacity,
+        buffer_access.table_in(state),
+    )
+
+
+def check_tables(batches, batch_capacity, cells, capacity, state):
+    if 15 * batch_capacity > len(batches) or 12 * capacity > len(cells) or len(state) < 6:
+        raise ValueError("a table is smaller than its capacity says")
+    if state[0] < 0 or state[0] >= batch_capacity or state[3] < 0:
+        raise ValueError("the state points outside the tables")
+    return 0
+
+
+def read_plain(buf, last_row, batches, batch_capacity, cells, capacity, state):
+    """Decode consecutive uncompressed batches of magic 2, rows state[ROW] … last_row, whose bodies lie in `buf` itself.
+
+    Returns as `read_body`; on BODY_BAD state[ROW] is the bad batch, on BODY_DONE it is last_row + 1.
+    """
+    check_tables(batches, batch_capacity, cells, capacity, state)
+    if last_row >= batch_capacity:
+        raise ValueError("the last row lies outside the table of batches")
+    source = buffer_access.bytes_in(buf)
+    table = buffer_access.table_in(cells)
+    while state[0] <= last_row:
+        row = state[0]
+        p = batches[row]
+        size = batches[batch_capacity + row]
+        if p < 0 or size < 26 or p > len(buf) - size:
+            raise ValueError("a batch lies outside the buffer")
+        if batches[2 * batch_capacity + row] < 2:
+            raise ValueError("a message of magic 0 or 1 is no batch")
+        if size < 61:
+            if batches[5 * batch_capacity + row] != 0:
+                state[4] = TOO_FEW_RECORDS
+                state[5] = p
+                return BODY_BAD
+        else:
+            result = body_records(
+                source,
+                p + 61,
+                p + size,
+                buffer_access.cells_in(batches),
+                batch_capacity,
+                table,
+                capacity,
+                buffer_access.table_in(state),
+            )
+            if result != BODY_DONE:
+                return result
+        state[0] = row + 1
+        state[1] = 0
+        state[2] = 0
+    return BODY_DONE
+
+
+def read_bodies(body, bounds, first, last_row, batches, batch_capacity, cells, capacity, state):
+    """Decode decompressed batches, rows state[ROW] … last_row: the body of row r is body[bounds[2i]:bounds[2i + 1]]
+    with i = r − first.
+
+    Returns as `read_plain`; the caller sees to it that the table of records has room for all they declare.
+    """
+    check_tables(batches, batch_capacity, cells, capacity, state)
+    if (
+        last_row >= batch_capacity
+        or first < 0
+        or state[0] < first
+        or 2 * (last_row - first) + 2 > len(bounds)
+    ):
+        raise ValueError("the rows lie outside the tables")
+    source = buffer_access.bytes_in(body)
+    while state[0] <= last_row:
+        row = state[0]
+        start = bounds[2 * (row - first)]
+        end = bounds[2 * (row - first) + 1]
+        if start < 0 or start > end or end > len(body):
+            raise ValueError("a body lies outside its buffer")
+        result = body_records(
+            source,
+            start,
+            end,
+            buffer_access.cells_in(batches),
+            batch_capacity,
+            buffer_access.table_in(cells),
+            capacity,
+            buffer_access.table_in(state),
+        )
+        if result != BODY_DONE:
+            return result
+        state[0] = row + 1
+        state[1] = 0
+        state[2] = 0
+    return BODY_DONE

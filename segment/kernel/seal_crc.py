@@ -1,0 +1,46 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""The checksums of new batches, once they stand in the buffer; rows of `table` are those of `outcome`."""
+
+from kseg.segment.kernel import batch_encode, buffer_access
+from kseg.segment.kernel.checksum import crc_of
+
+
+def seal_small(out, table, table_capacity, count, limit_bytes, castagnoli):
+    """Compute the checksums that are due of batches of at most `limit_bytes`; how many are left."""
+    if 15 * table_capacity > len(table) or count > table_capacity or len(castagnoli) != 2048:
+        raise ValueError("a table is smaller than its capacity says")
+    left = 0
+    row = 0
+    while row < count:
+        if table[14 * table_capacity + row] == -1:
+            start = table[8 * table_capacity + row]
+            size = table[table_capacity + row]
+            if start < 0 or size < 61 or start > len(out) - size:
+                raise ValueError("a batch lies outside the buffer")
+            if size > limit_bytes:
+                left = left + 1
+            else:
+                batch_encode.put_int(
+                    buffer_access.room_in(out), start + 17, crc_of(out, start + 21, start + size, castagnoli)
+                )
+                table[14 * table_capacity + row] = 1
+        row = row + 1
+    return left
+
+
+def seal_large(view, out, table, table_capacity, count, castagnoli):
+    """Compute those that are left, by a function that gives the CRC-32C of a buffer. view: of `out`, for slices."""
+    if 15 * table_capacity > len(table) or count > table_capacity:
+        raise ValueError("a table is smaller than its capacity says")
+    row = 0
+    while row < count:
+        if table[14 * table_capacity + row] == -1:
+            start = table[8 * table_capacity + row]
+            size = table[table_capacity + row]
+            if start < 0 or size < 61 or start > len(out) - size:
+                raise ValueError("a batch lies outside the buffer")
+            crc = castagnoli(view[start + 21 : start + size])
+            batch_encode.put_int(buffer_access.room_in(out), start + 17, crc)
+            table[14 * table_capacity + row] = 1
+        row = row + 1
+    return 0

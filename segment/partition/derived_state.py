@@ -1,0 +1,166 @@
+"""What follows from a whole log and is asked often: leader epochs, producers, aborted transactions, the LSO.
+
+leader epochs   leader-epoch-checkpoint, cut to the log as a broker cuts it at load; when it is missing or cannot
+                be read, the batches tell: only where the first epochs of two neighbouring segments differ is
+                a segment looked at batch by batch
+producers       the newest snapshot that can be read, then a replay of the batches behind it
+aborted         the transaction indexes from the segment of the first offset on, into later segments until an
+                entry says that nothing more can come (Kafka: LocalLog.collectAbortedTransactions)
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kseg.segment import header_tables as C
+from kseg.segment.errors import FormatError
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.model import Batch
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.names import Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.scanning.decode import Decoder
+from kseg.segment.scanning.scan import Damage, batch_at
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.leader_epochs import EpochHistory
+from kseg.segment.sidecar.snapshot import decode_snapshot
+from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
+from kseg.segment.state.producer import ProducerState
+from kseg.segment.state.replay import marker_of
+
+
+def epoch_history(log: PartitionLog) -> EpochHistory:
+    """The leader epochs as a broker has them after loading the log."""
+    history = _checkpointed_epochs(log)
+    if history is None:
+        history = epochs_of_batches(log.segments, log.last_batch)
+        if history.entries and not any(finding.id == "leader-epoch-file-corrupt" for finding in log.findings):
+            path = log.side_file_path(Role.LEADER_EPOCHS)
+            log.report(
+                Finding(
+                    "leader-epoch-file-missing", path, "there is no leader-epoch checkpoint; the batches tell"
+                )
+            )
+    history.truncate_from_end(log.end_offset)
+    history.truncate_from_start(log.start_offset)
+    return history
+
+
+def producer_state(log: PartitionLog) -> ProducerState:
+    """Producers and open transactions at the log end."""
+    state = _newest_snapshot(log)
+    if state.end_offset >= log.end_offset:
+        return state
+    for segment in log.from_floor(state.end_offset):
+        decoder = Decoder(segment.file.view, capacity=16)
+        start = segment.start_for(state.end_offset) if segment.base_offset <= state.end_offset else 0
+        for block in segment.walk.blocks(start):
+            if not isinstance(block, Damage):
+                _replay(decoder, block, state)
+        segment.scanned(start, segment.file.size_bytes)
+    return state
+
+
+def _replay(decoder: Decoder, table: Columns, state: ProducerState) -> None:
+    """Apply the rows at and behind the state's end."""
+    begin, lasts = state.end_offset, table.column(C.LAST_OFFSET)
+    for row, producer_id in enumerate(table.column(C.PRODUCER_ID)):
+        if producer_id >= 0 and lasts[row] >= begin:
+            batch = batch_at(table, row)
+            state.apply(batch, marker_of(decoder, table, row) if batch.is_control else None)
+    state.end_offset = max(state.end_offset, lasts[-1] + 1)
+
+
+def last_stable_offset(log: PartitionLog) -> int:
+    """Where a read_committed reader stops, the log end taken for the high watermark (fact sheet §5.4)."""
+    return producer_state(log).last_stable_offset(log.end_offset, log.start_offset)
+
+
+def aborted_transactions(log: PartitionLog, from_offset: int, to_offset: int) -> tuple[AbortedTxn, ...]:
+    """The aborted transactions that overlap from_offset ≤ offset < to_offset, from the transaction indexes."""
+    found: list[AbortedTxn] = []
+    for segment in log.segments[max(0, log.floor_index(from_offset)) :]:
+        path = segment.paths.get(Role.TXN_INDEX)
+        if path is None:
+            continue
+        search = TxnIndex(log.read_file(path), segment.base_offset).collect_aborted(from_offset, to_offset)
+        found.extend(search.aborted)
+        if search.is_complete:
+            break
+    return tuple(found)
+
+
+def is_aborted(batch: Batch, aborted: Iterable[AbortedTxn]) -> bool:
+    """Whether a consumer with read_committed drops the batch (Kafka: CompletedFetch.isBatchAborted)."""
+    return (
+        batch.is_transactional
+        and not batch.is_control
+        and any(
+            txn.producer_id == batch.producer_id and txn.first_offset <= batch.base_offset <= txn.last_offset
+            for txn in aborted
+        )
+    )
+
+
+def _checkpointed_epochs(log: PartitionLog) -> EpochHistory | None:
+    data = log.read_side_file(Role.LEADER_EPOCHS)
+    if data is None:
+        return None
+    try:
+        return EpochHistory(decode_leader_epochs(data))
+    except FormatError as error:
+        path = log.side_file_path(Role.LEADER_EPOCHS)
+        log.report(
+            Finding(
+                "leader-epoch-file-corrupt",
+                path,
+                f"the leader-epoch checkpoint cannot be read ({error}); the batches tell",
+            )
+        )
+        return None
+
+
+def epochs_of_batches(segments: Sequence[LogSegment], following: Batch | None) -> EpochHistory:
+    """The leader epochs that the batches of some segments tell. following: the first batch behind them, or their
+    last one: where its epoch is that of a segment's first batch, the segment is not walked."""
+    history = EpochHistory()
+    pairs = []  # segments and the first batch behind each
+    for segment in reversed(segments):
+        first = first_batch(segment)
+        pairs.append((segment, first, following))
+        following = first or following
+    for segment, first, following in reversed(pairs):
+        if first is None:
+            continue
+        if following is not None and following.leader_epoch == first.leader_epoch:
+            history.recover_batch(first)
+            continue
+        for batch in _headers(segment):
+            history.recover_batch(batch)
+        segment.close()
+    return history
+
+
+def first_batch(segment: LogSegment) -> Batch | None:
+    """The first batch of a segment, None when it has none."""
+    batch = next(_headers(segment), None)
+    segment.close()
+    return batch
+
+
+def _headers(segment: LogSegment) -> Iterator[Batch]:
+    for block in segment.walk.blocks():
+        if not isinstance(block, Damage):
+            yield from (batch_at(block, row) for row in range(block.count))
+
+
+def _newest_snapshot(log: PartitionLog) -> ProducerState:
+    """The state that the newest readable snapshot holds (Kafka: ProducerStateManager.loadFromSnapshot)."""
+    for offset in sorted(log.snapshots, reverse=True):
+        if not log.start_offset < offset <= log.end_offset:
+            continue
+        path = log.snapshots[offset]
+        try:
+            return ProducerState.load(decode_snapshot(log.read_file(path)), offset)
+        except FormatError as error:
+            log.report(Finding("snapshot-corrupt", path, f"the producer snapshot cannot be read: {error}"))
+    return ProducerState(log.start_offset)

@@ -1,0 +1,192 @@
+"""Walking batch headers from any batch boundary, for those who look for one batch and not at all of them.
+
+`Scanner` computes the checksum of everything it passes; a lookup must not. Plan:
+
+1. Walk headers into tables that start small and grow, checksums left alone (`VALID` stays -1).
+2. A table is believed while its offsets rise, inside each batch and from batch to batch, and every length leads on.
+3. The first table that cannot be believed, and all behind it, is left to the scanner: checksums, damage spans.
+
+Whoever picks a batch from a table verifies that one (`BatchWalk.is_sound`); when it is not sound the walk was led
+on by damage, and is taken up again as a scan. That scan begins where the walk began, so that it finds the same damage as
+a scan of the whole file: what comes before damage tells where it begins and which offsets it stands for.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from operator import le, lt
+
+from kseg.segment import crc
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.files import OpenFile
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import FULL, walk
+from kseg.segment.model import Batch
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Damage, Scanner, batch_at, nothing_follows
+
+_FIRST_TABLE = 8
+_GROWTH = 8
+
+Wanted = Callable[[Columns], Iterable[int]]
+
+
+class Meter:
+    """Counts the bytes that were looked at."""
+
+    __slots__ = ("bytes_read",)
+
+    def __init__(self) -> None:
+        self.bytes_read = 0
+
+
+class BatchWalk:
+    """Batches of one segment. file: the log. base_offset: from its name. meter: told what is looked at.
+
+    report: takes the damage that is met. next_base: as in `Scanner`.
+    """
+
+    def __init__(
+        self,
+        file: OpenFile,
+        base_offset: int,
+        meter: Meter,
+        report: Callable[[Damage], None],
+        next_base: Callable[[], int | None] = nothing_follows,
+    ) -> None:
+        self._file = file
+        self.view = file.view
+        self.base_offset = base_offset
+        self._meter = meter
+        self._report = report
+        self._next_base = next_base
+
+    def blocks(self, position: int = 0) -> Iterator[Columns | Damage]:
+        """Tables of headers and damage spans from a batch boundary to the end; a table is valid until the next."""
+        start, end, capacity = position, len(self.view), _FIRST_TABLE
+        table = Columns(C.BATCH_WIDTH, capacity)
+        state = memoryview(array("q", [position, 0]))
+        before = -1
+        while position < end:
+            state[0] = position
+            reason = walk(self.view, end, table.cells, table.capacity, state)
+            table.count = state[1]
+            self._meter.bytes_read += table.count * L.BATCH_HEADER
+            leads_on = reason == FULL or state[0] == end
+            if not leads_on or not _is_believable(table, before):
+                yield from self.judged(position, start)
+                return
+            before = table.at(C.LAST_OFFSET, table.count - 1)
+            yield table
+            position = state[0]
+            if capacity < BATCHES_PER_TABLE:
+                capacity *= _GROWTH
+                table = Columns(C.BATCH_WIDTH, capacity)
+
+    def judged(self, position: int = 0, start: int | None = None) -> Iterator[Columns | Damage]:
+        """The same with every checksum verified. start: a batch boundary before `position` where the scan begins; what
+        ends before `position` is left out."""
+        scanner = Scanner.over(self._file, self.base_offset, next_base=self._next_base)
+        for block in scanner.blocks(position if start is None else start):
+            if isinstance(block, Damage):
+                self._meter.bytes_read += block.length
+                if block.position + block.length > position:
+                    yield block
+                continue
+            self._meter.bytes_read += sum(block.column(C.SIZE))
+            row = bisect_left(block.column(C.POSITION), position)
+            if row < block.count:
+                yield block if not row else _rows_from(block, row)
+
+    def find(self, position: int, wanted: Wanted) -> Iterator[Batch]:
+        """The sound batches from `position` on whose rows `wanted` picks, in order; damage met on the way is reported."""
+        blocks: Iterator[Columns | Damage] | None = self.blocks(position)
+        while blocks is not None:
+            unsound = None
+            for block in blocks:
+                if isinstance(block, Damage):
+                    self._report(block)
+                    continue
+                for row in wanted(block):
+                    batch = self._verified(block, row)
+                    if batch is None:
+                        unsound = block.at(C.POSITION, row)
+                        break
+                    yield batch
+                if unsound is not None:
+                    break
+            blocks = None if unsound is None else self.judged(unsound, position)
+
+    def last(self, position: int) -> Batch | None:
+        """The last sound batch at or behind a batch boundary; damage met on the way is reported."""
+        for blocks in (self.blocks(position), self.judged(position)):
+            batch = None
+            for block in blocks:
+                if isinstance(block, Damage):
+                    self._report(block)
+                else:
+                    batch = batch_at(block, block.count - 1)
+            if batch is None or batch.crc_valid:
+                return batch
+            if self.is_sound(batch):
+                return replace(batch, crc_valid=True)
+        return None
+
+    def sound_batch_at(self, position: int) -> Batch | None:
+        """The sound batch that starts at `position`, None when there is none."""
+        if not 0 <= position < len(self.view):
+            return None
+        table = Columns(C.BATCH_WIDTH, 1)
+        state = memoryview(array("q", [position, 0]))
+        walk(self.view, len(self.view), table.cells, 1, state)
+        table.count = state[1]
+        self._meter.bytes_read += table.count * L.BATCH_HEADER
+        return self._verified(table, 0) if table.count else None
+
+    def table_of(self, batch: Batch) -> Columns:
+        """A table of that one batch, as the decoder wants it."""
+        table = Columns(C.BATCH_WIDTH, 1)
+        state = memoryview(array("q", [batch.position, 0]))
+        walk(self.view, batch.end_position, table.cells, 1, state)
+        table.count = 1
+        return table
+
+    def is_sound(self, batch: Batch) -> bool:
+        """Whether the checksum is right; counts its bytes as read."""
+        self._meter.bytes_read += batch.size_bytes - min(L.BATCH_HEADER, batch.size_bytes)
+        if not L.MAGIC_V0 <= batch.magic <= L.MAGIC_V2:
+            return False
+        if batch.magic < L.MAGIC_V2:
+            return crc.crc32(self.view[batch.position + L.MAGIC_POSITION : batch.end_position]) == batch.crc
+        body = self.view[batch.position + L.ATTRIBUTES_POSITION : batch.end_position]
+        return batch.size_bytes >= L.BATCH_HEADER and crc.crc32c(body) == batch.crc
+
+    def _verified(self, table: Columns, row: int) -> Batch | None:
+        batch = batch_at(table, row)
+        if batch.crc_valid:
+            return batch
+        return replace(batch, crc_valid=True) if self.is_sound(batch) else None
+
+
+def _rows_from(table: Columns, row: int) -> Columns:
+    """A table of the rows from `row` on."""
+    rest = Columns(C.BATCH_WIDTH, table.count - row)
+    rest.count = table.count - row
+    for field in range(C.BATCH_WIDTH):
+        rest.column(field)[:] = table.column(field)[row:]
+    return rest
+
+
+def _is_believable(table: Columns, before: int) -> bool:
+    """Whether offsets rise and magics are known; `before` is the last offset of the table before."""
+    if not table.count:
+        return False
+    bases, lasts, magics = (table.column(field) for field in (C.BASE_OFFSET, C.LAST_OFFSET, C.MAGIC))
+    return (
+        bases[0] > before
+        and min(magics) >= L.MAGIC_V0
+        and max(magics) <= L.MAGIC_V2
+        and all(map(le, bases, lasts))
+        and all(map(lt, lasts[:-1], bases[1:]))
+    )

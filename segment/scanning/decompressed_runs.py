@@ -1,0 +1,90 @@
+"""Runs of compressed batches of magic 2, decompressed one behind the other into a buffer that stays in the processor's cache.
+
+A kernel that takes a whole run of bodies in one call costs as much as one that takes a single one; so the bodies of many batches
+are put together first, which is a copy within the cache. The buffer and its bounds are shared, and valid until the next run.
+"""
+
+from array import array
+from collections.abc import Iterator
+
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import FILL_BYTES, decompress, filler
+from kseg.segment.errors import CodecError
+from kseg.segment.header_tables import Columns
+from kseg.segment.values import dataclass
+
+BODY_BYTES = 256 * 1024
+MAX_BODIES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRun:
+    """The rows first … stop − 1 of a table of batches.
+
+    body: where their bodies lie, that of row r in body[bounds[2i]:bounds[2i + 1]] with i = r − first. problem: in words, why the
+    one row of this run could not be decompressed; then there is no body.
+    """
+
+    first: int
+    stop: int
+    body: memoryview
+    bounds: memoryview
+    problem: str | None = None
+
+
+class PackedBodies:
+    """The buffer, used for run after run."""
+
+    def __init__(self) -> None:
+        self._body = memoryview(b"")
+        self._bounds = memoryview(array("q"))
+
+    def runs(
+        self, view: memoryview, table: Columns, first: int, stop: int, limit_bytes: int
+    ) -> Iterator[PackedRun]:
+        """The rows first … stop − 1, all of them compressed batches of magic 2, in order and in runs that fit into the buffer.
+
+        A body that is larger than the buffer comes alone. view: the file. limit_bytes: the most that one body may be.
+        """
+        if not self._body:
+            self._body = memoryview(bytearray(BODY_BYTES))
+            self._bounds = memoryview(array("q", bytes(16 * MAX_BODIES)))
+        room, bounds = self._body, self._bounds
+        begin, filled = first, 0
+        known_codec, fill = L.NONE, None
+        # as little as possible around each call of the library
+        fields = (table.column(field)[first:stop].tolist() for field in (C.POSITION, C.SIZE, C.ATTRIBUTES))
+        for row, (start, size, attributes) in enumerate(zip(*fields, strict=True), first):
+            packed = view[start + L.BATCH_HEADER : start + size]
+            codec = attributes & L.CODEC_MASK
+            if codec != known_codec:
+                known_codec, fill = codec, filler(codec) if limit_bytes >= FILL_BYTES else None
+            if row - begin == MAX_BODIES or (fill is not None and filled > BODY_BYTES - FILL_BYTES):
+                yield PackedRun(begin, row, room, bounds)
+                begin, filled = row, 0
+            put = -1 if fill is None else fill(packed, room[filled:])
+            if put < 0:
+                try:
+                    content = decompress(codec, L.MAGIC_V2, packed, limit_bytes)
+                except CodecError as error:
+                    if row > begin:
+                        yield PackedRun(begin, row, room, bounds)
+                    begin, filled = row + 1, 0
+                    yield PackedRun(row, begin, memoryview(b""), bounds, str(error))
+                    continue
+                put = len(content)
+                if filled + put > BODY_BYTES:
+                    if row > begin:
+                        yield PackedRun(begin, row, room, bounds)
+                    begin, filled = row, 0
+                    if put > BODY_BYTES:
+                        begin = row + 1
+                        yield PackedRun(row, begin, content, memoryview(array("q", (0, put))))
+                        continue
+                room[filled : filled + put] = content
+            at = 2 * (row - begin)
+            bounds[at] = filled
+            bounds[at + 1] = filled = filled + put
+        if begin < stop:
+            yield PackedRun(begin, stop, room, bounds)

@@ -1,0 +1,133 @@
+"""Which offsets a span of damage stands for: one answer for everybody who names damage.
+
+1. The headers tell, where they can be true: an entry begins where the damage begins, its length leads to the next entry
+   or to the end of the damage, and the offsets of all of them rise between those of the batches around the damage. The
+   last entry may be cut off, or have its length alone wrong. Then the range goes from the first offset of the first
+   entry to the last offset of the last one, and the record counts of the headers add up.
+2. Otherwise the neighbours tell: the range goes from behind the batch before the damage (the base offset of the
+   segment when there is none) to before the batch behind it, or before the next segment. At the end of the log nobody
+   knows the last offset, and nobody knows how many records there were.
+
+After a cleaning offsets are missing without damage, so the neighbours alone would name too many. A damaged header is
+believed, too, when its fields do not contradict what surrounds it. Control records are no records that a consumer sees
+and are not counted. A compressed set of an old format does not say how many records it holds.
+"""
+
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.header_tables import Columns
+from kseg.segment.values import dataclass
+
+# magic 2: where the fields lie that tell which offsets a batch holds
+_ATTRIBUTES, _LAST_DELTA, _COUNT = 21, 23, 57
+_MOST_ENTRIES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """first_offset … last_offset, None where nobody can tell. records: that a consumer would see, None likewise."""
+
+    first_offset: int | None
+    last_offset: int | None
+    records: int | None
+
+
+UNKNOWN = LostRange(None, None, None)
+
+
+def records_of(table: Columns, first: int = 0, stop: int | None = None) -> int | None:
+    """How many records a consumer sees in these batches, by their headers; None where a compressed set does not say."""
+    stop = table.count if stop is None else stop
+    records = 0
+    for row in range(first, stop):
+        count = table.at(C.COUNT, row)
+        if count < 0:
+            return None
+        if table.at(C.MAGIC, row) < L.MAGIC_V2 or not table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
+            records += count
+    return records
+
+
+def plus(one: int | None, other: int | None) -> int | None:
+    """The sum of two numbers of records; None when one of them is not known."""
+    return None if one is None or other is None else one + other
+
+
+def lost_range(
+    view: memoryview,
+    position: int,
+    stop: int,
+    lowest: int,
+    upper: int | None,
+    intact_bytes: int | None = None,
+) -> LostRange:
+    """What the damage position … stop stands for.
+
+    lowest: the first offset that it can hold. upper: the first offset behind it, None at the end of the log.
+    intact_bytes: the length with which the entry at `position` is whole, when only its length is damaged.
+    """
+    found = _by_headers(view, position, stop, lowest, upper, intact_bytes)
+    if found is not None:
+        return found
+    last = None if upper is None else upper - 1
+    if last is not None and last < lowest:
+        return LostRange(None, None, 0)
+    return LostRange(lowest, last, None)
+
+
+def _by_headers(
+    view: memoryview, position: int, stop: int, lowest: int, upper: int | None, intact_bytes: int | None
+) -> LostRange | None:
+    first = last = None
+    records: int | None = 0
+    for _ in range(_MOST_ENTRIES):
+        entry = _entry_at(view, position, stop, lowest, upper)
+        if entry is None:
+            return None
+        length, (begin, last, count) = entry
+        if first is None:
+            first = begin
+        records = plus(records, count)
+        if intact_bytes is not None:
+            length = intact_bytes
+        position, lowest = position + length, last + 1
+        if position == stop or (position > stop == len(view)):
+            return LostRange(first, last, records)
+        if position > stop:
+            return None
+    return None
+
+
+def _entry_at(
+    view: memoryview, position: int, stop: int, lowest: int, upper: int | None
+) -> tuple[int, tuple[int, int, int | None]] | None:
+    """The length of the entry and (first, last offset, records), when its header can be true."""
+    head = view[position : min(stop, position + L.BATCH_HEADER)]
+    if len(head) <= L.MAGIC_POSITION:
+        return None
+    offset = int.from_bytes(head[:8], "big", signed=True)
+    size = int.from_bytes(head[8:12], "big", signed=True)
+    magic = head[L.MAGIC_POSITION]
+    if size < L.MIN_LEGACY_SIZE_FIELD or magic > L.MAGIC_V2 or offset < lowest:
+        return None
+    if magic < L.MAGIC_V2:
+        return _legacy_entry(head, offset, lowest, upper, L.ENTRY_OVERHEAD + size)
+    if len(head) < L.BATCH_HEADER:
+        return None
+    delta = int.from_bytes(head[_LAST_DELTA : _LAST_DELTA + 4], "big", signed=True)
+    count = int.from_bytes(head[_COUNT : _COUNT + 4], "big", signed=True)
+    last = offset + delta
+    if not 0 <= count <= delta + 1 or last < offset or last >= (L.INT64_MAX if upper is None else upper):
+        return None
+    is_control = int.from_bytes(head[_ATTRIBUTES : _ATTRIBUTES + 2], "big") & L.CONTROL_BIT
+    return L.ENTRY_OVERHEAD + size, (offset, last, 0 if is_control else count)
+
+
+def _legacy_entry(
+    head: memoryview, offset: int, lowest: int, upper: int | None, length: int
+) -> tuple[int, tuple[int, int, int | None]] | None:
+    """A message, or a compressed set, of which the header has the last offset alone."""
+    if len(head) <= L.MAGIC_POSITION + 1 or offset >= (L.INT64_MAX if upper is None else upper):
+        return None
+    is_set = head[L.MAGIC_POSITION + 1] & L.CODEC_MASK
+    return length, (lowest, offset, None) if is_set else (offset, offset, 1)

@@ -1,0 +1,105 @@
+"""What somebody else has found sound in a log, and how far it may be believed without looking again.
+
+A claim says of a span of bytes: whoever follows the lengths from its first byte on finds nothing but valid batches, the last of
+which ends where the span ends (`claim_of`). Where batches begin depends on where one comes from, so a claim is believed only
+by a walk that came through the first byte of its span; behind damage a walk may come to stand in the middle.
+
+It is believed of the same file only: same size, same time of the last change.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Protocol
+
+from kseg.segment import header_tables as C
+from kseg.segment.header_tables import Columns
+from kseg.segment.layout import INT64_MAX
+from kseg.segment.values import dataclass
+
+MOST_SPANS = 1000
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """spans: of a file, in order. with_records: their records are sound too (`scanning.sound`)."""
+
+    path: str
+    size_bytes: int
+    mtime_ms: int
+    spans: tuple[Span, ...]
+    with_records: bool
+
+
+class Identity(Protocol):
+    """What tells whether a file is still the same."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def mtime_ms(self) -> int: ...
+
+
+def trust_in(claims: Sequence[Claim], file: Identity, *, with_records: bool) -> "Trust | None":
+    """What may be believed of a file; None when nothing was claimed."""
+    identity = file.path, file.size_bytes, file.mtime_ms
+    spans: list[Span] = []
+    for claim in claims:
+        is_of_it = (claim.path, claim.size_bytes, claim.mtime_ms) == identity
+        if is_of_it and claim.with_records >= with_records:
+            for start, stop in claim.spans:
+                join_spans(spans, start, stop)
+    return Trust(spans) if spans else None
+
+
+def join_spans(spans: list[Span], start: int, stop: int) -> None:
+    if spans and spans[-1][1] == start:
+        spans[-1] = spans[-1][0], stop
+    else:
+        spans.append((start, stop))
+
+
+class Trust:
+    """Sound spans of one file, in order, held by one pass over it that goes forward."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._starts = [start for start, _ in spans]
+        self._spans = spans
+        self._trusted: list[Span] = []
+        self._way = -1, -1  # a span, and up to where a walk that came through its first byte has got
+
+    def covers(self, table: Columns, position: int, end: int) -> bool:
+        """Whether the batches of a walk from `position` to `end` that filled `table` were all found sound."""
+        at, reached = self._way
+        is_on_way = at >= 0 and reached == position
+        if not is_on_way:
+            at = bisect_right(self._starts, position) - 1
+            is_on_way = at >= 0 and self._spans[at][0] == position
+        if is_on_way and end <= self._spans[at][1]:
+            self._way = at, end
+            join_spans(self._trusted, position, end)
+            return True
+        self._enter(table, end)
+        return False
+
+    def until(self, position: int) -> int:
+        """Where the batches end that begin at `position` and were all trusted; `position` when that one was not."""
+        at = bisect_right(self._trusted, (position, INT64_MAX)) - 1
+        return self._trusted[at][1] if at >= 0 and position < self._trusted[at][1] else position
+
+    def next_start(self, position: int) -> int:
+        """The next byte behind `position` that was trusted."""
+        at = bisect_right(self._trusted, (position, INT64_MAX))
+        return self._trusted[at][0] if at < len(self._trusted) else INT64_MAX
+
+    def _enter(self, table: Columns, end: int) -> None:
+        """Did the walk come through the first byte of the span that it has ended in?"""
+        at = bisect_right(self._starts, end) - 1
+        self._way = -1, -1
+        if at >= 0 and end <= self._spans[at][1]:
+            positions = table.column(C.POSITION)
+            row = bisect_left(positions, self._spans[at][0])
+            if row < len(positions) and positions[row] == self._spans[at][0]:
+                self._way = at, end

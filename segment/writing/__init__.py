@@ -1,1 +1,0 @@
-"""The room `segment/writing`: writers: batches of every magic, segments, partitions."""

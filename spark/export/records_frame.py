@@ -1,0 +1,150 @@
+"""The records that an export wants, as a DataFrame with the columns of `kafka-log`.
+
+Offsets and times are options of the data source; about the rest Spark asks itself, and regular expressions are
+those of Python there too, so that they mean the same to the byte.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kseg.inspection.export.options import ExportOptions
+from kseg.inspection.record_filter import Selection
+from kseg.segment.findings import Finding
+from kseg.segment.partition.targets import Target
+from kseg.spark.source.source_schema import META, META_TYPE, RECORD_FIELDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.types import StructType
+
+
+def records(session: "SparkSession", targets: Sequence[Target], options: ExportOptions) -> "DataFrame":
+    """What `options` select of the targets, damage passed over."""
+    want = options.selection
+    bounds = {
+        "fromOffset": want.from_offset,
+        "toOffset": want.to_offset,
+        "fromTimestamp": want.from_time_ms,
+        "toTimestamp": want.to_time_ms,
+    }
+    reader = _reader(session, options).schema(_schema(options)).option("paths", _paths(targets))
+    for name, bound in bounds.items():
+        if bound is not None:
+            reader = reader.option(name, bound)
+    frame = _asked(reader.load(), want)
+    return frame if want.limit is None else _limited(frame, want.limit)
+
+
+def findings(
+    session: "SparkSession", targets: Sequence[Target], options: ExportOptions
+) -> Iterator[tuple[Finding, str]]:
+    """What is damaged where something is wanted, in the order of the targets; and the path of each one's target, both
+    as shown."""
+    shown = {os.path.abspath(target.path): target.path for target in targets}
+    reader = _reader(session, options).option("table", "findings").option("paths", _paths(targets))
+    for row in reader.load().toLocalIterator():
+        values = row.asDict()
+        path = values["path"]
+        place = path if path in shown else os.path.dirname(path)
+        given = shown.get(place, place)
+        finding = Finding(
+            values["id"],
+            given if path == place else os.path.join(given, os.path.basename(path)),
+            values["message"].replace(place, given),
+            position=values["position"],
+            length=values["length"],
+            first_offset=values["first_offset"],
+            last_offset=values["last_offset"],
+            numbers=json.loads(values["numbers"]),
+        )
+        if _concerns(finding, options.selection):
+            yield finding, given
+
+
+def _reader(session: "SparkSession", options: ExportOptions) -> "DataFrameReader":
+    committed = options.selection.read_committed
+    wishes: Mapping[str, bool] = {
+        "failOnDataLoss": False,
+        "includeDeleted": True,  # all that lies there, as without a cluster
+        "checkHeaders": False,  # so believed, too
+        "includeControl": (options.with_control or bool(options.selection.control)) and not committed,
+    }
+    reader = session.read.format("kafka-log")
+    for name, value in wishes.items():
+        reader = reader.option(name, value)
+    return reader.option("isolation.level", "read_committed" if committed else "read_uncommitted")
+
+
+def _paths(targets: Sequence[Target]) -> str:
+    return json.dumps([os.path.abspath(target.path) for target in targets])
+
+
+def _schema(options: ExportOptions) -> "StructType":
+    """The columns that are written, and those that a filter needs."""
+    from pyspark.sql.types import StructField, StructType
+
+    from kseg.inspection.export.row_filter import Sieve
+
+    wanted = Sieve(options).schema
+    if options.selection.limit is not None and META not in wanted.names:
+        wanted = Sieve(replace(options, with_meta=True)).schema
+    fields = []
+    for field in RECORD_FIELDS:
+        if field.name == META and META in wanted.names:
+            members = {member.name for member in wanted.field(META).type}
+            kept = [member for member in META_TYPE.fields if member.name in members]
+            fields.append(StructField(META, StructType(kept), field.nullable))
+        elif field.name in wanted.names:
+            fields.append(field)
+    return StructType(fields)
+
+
+def _asked(frame: "DataFrame", want: Selection) -> "DataFrame":
+    from pyspark.sql.functions import col, lit, udf
+
+    meta: Any = col(META)
+    members = {"producer_id": want.producer_id, "leader_epoch": want.leader_epoch}
+    if want.control:
+        members["control"] = True
+    for name, value in members.items():
+        if value is not None:
+            frame = frame.where(meta.getField(name) == lit(value))
+    if want.keys:
+        frame = frame.where(col("key").isin(*[lit(key) for key in want.keys]))
+    if want.key_regex is not None:
+        # without Arrow, which would ask for pandas
+        frame = frame.where(udf(_Search(want.key_regex), "boolean", useArrow=False)(col("key")))
+    return frame
+
+
+class _Search:
+    """Whether a key matches somewhere. Travels to the tasks."""
+
+    def __init__(self, pattern: bytes) -> None:
+        self._pattern = re.compile(pattern)
+
+    def __call__(self, key: bytes | None) -> bool:
+        return key is not None and self._pattern.search(key) is not None
+
+
+def _limited(frame: "DataFrame", limit: int) -> "DataFrame":
+    """The first records of each partition; two directories of one name are two."""
+    from pyspark.sql import Window
+    from pyspark.sql.functions import col, regexp_replace, row_number
+
+    meta: Any = col(META)
+    directory = regexp_replace(meta.getField("file"), "/[^/]*$", "")
+    place = Window.partitionBy(directory).orderBy("offset", meta.getField("position"))
+    return frame.withColumn("_row", row_number().over(place)).where(col("_row") <= limit).drop("_row")
+
+
+def _concerns(finding: Finding, want: Selection) -> bool:
+    """Whether a record that is wanted may have been lost there."""
+    first, last = finding.first_offset, finding.last_offset
+    is_behind = want.to_offset is not None and first is not None and first >= want.to_offset
+    is_before = want.from_offset is not None and last is not None and last < want.from_offset
+    return not (is_behind or is_before)

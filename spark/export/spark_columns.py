@@ -1,0 +1,80 @@
+"""The columns of an export in the form that the format can hold: what `inspection.export.output_columns` does without a cluster."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from kseg.inspection.export.options import DERIVED, ExportOptions, Form
+from kseg.spark.source.source_schema import META, META_TYPE, RECORD_FIELDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_ENCODED = ("key", "value")
+
+
+def shaped(frame: "DataFrame", options: ExportOptions) -> "DataFrame":
+    """The columns to write, those by which directories are made included. The session's time zone is UTC."""
+    chosen: list[Column] = []
+    for field in RECORD_FIELDS:
+        name = field.name
+        if not options.has(name):
+            continue
+        chosen += _as_csv(name, options) if options.form is Form.CSV else [_as_json(name, options)]
+        if name in _ENCODED and options.says_encoding:
+            chosen.append(_encoding(F.col(name)).alias(f"{name}_encoding"))
+    made = {"date": F.to_date("timestamp"), "hour": F.hour("timestamp")}
+    chosen += [made[name].alias(name) for name in options.partition_by if name in DERIVED]
+    return frame.select(chosen)
+
+
+def _as_json(name: str, options: ExportOptions) -> "Column":
+    """As it is, unless bytes are to be text in another way than Spark's own."""
+    column, mode = F.col(name), options.bytes_mode
+    if mode in ("", "base64"):
+        return column
+    if name in _ENCODED:
+        return _as_text(column, mode).alias(name)
+    return _headers(mode).alias(name) if name == "headers" else column
+
+
+def _as_csv(name: str, options: ExportOptions) -> "list[Column]":
+    if name in _ENCODED:
+        return [_as_text(F.col(name), options.bytes_mode).alias(name)]
+    if name == "headers":
+        return [F.to_json(_headers(options.bytes_mode)).alias(name)]
+    if name == META:
+        return [
+            F.col(META).getField(member.name).alias(f"{META}_{member.name}") for member in META_TYPE.fields
+        ]
+    return [F.col(name)]
+
+
+def _headers(mode: str) -> "Column":
+    def header(each: "Column") -> "Column":
+        value = _as_text(each.getField("value"), mode)
+        return F.struct(each.getField("key").alias("key"), value.alias("value"))
+
+    return F.transform("headers", header)
+
+
+def _as_text(column: "Column", mode: str) -> "Column":
+    text = column.cast("string")
+    match mode:
+        case "base64":
+            return _base64(column)
+        case "hex":
+            return F.lower(F.hex(column))
+        case "utf8":
+            return F.make_valid_utf8(text)
+    return F.when(F.is_valid_utf8(text), text).otherwise(_base64(column))
+
+
+def _base64(column: "Column") -> "Column":
+    """On one line: Spark breaks it into many, unless its settings say no."""
+    return F.replace(F.base64(column), F.lit("\r\n"), F.lit(""))
+
+
+def _encoding(column: "Column") -> "Column":
+    valid = F.is_valid_utf8(column.cast("string"))
+    return F.when(column.isNull(), F.lit(None)).when(valid, F.lit("utf8")).otherwise(F.lit("base64"))

@@ -1,0 +1,166 @@
+"""What Delta and Iceberg tables need of Spark: jars that were made for its version, and settings.
+
+Each release of the jars is made for one version of Spark (3.5, 4.0, 4.1, …): with another they mostly load, and fail
+where Spark's inside has changed. Which is known here is told when they are missing; which fit is found out by using them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from kseg.inspection.export.options import Form
+from kseg.inspection.export.output_folder import Mode
+from kseg.segment.errors import UsageError
+from kseg.segment.values import dataclass
+from kseg.spark.options import ClusterOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """name: of the format. probe: a class of its jars. at_start: settings that a session must begin with. artifact: its
+    coordinates, with {spark} for the version of Spark. versions: of the jars, by the versions of Spark that they are made for. log: what a directory holds that is such a table."""
+
+    name: str
+    log: str
+    probe: str
+    at_start: Mapping[str, str]
+    artifact: str
+    versions: Mapping[str, str]
+
+    def coordinates(self, spark: str) -> str:
+        return self.artifact.format(spark=spark, version=self.versions[spark])
+
+    def advice(self, spark_version: str) -> str:
+        """Which jars to name, for the Spark that is installed."""
+        wanted = ".".join(spark_version.split(".")[:2])
+        if wanted in self.versions:
+            return f"--packages {self.coordinates(wanted)}"
+        newest = max(self.versions, key=lambda spark: [int(part) for part in spark.split(".")])
+        return (
+            f"--packages {self.coordinates(newest)} is the newest known to kseg, made for Spark {newest} "
+            f"(Spark {spark_version} is installed)"
+        )
+
+
+NEEDS: Final[Mapping[Form, Needs]] = {
+    Form.DELTA: Needs(
+        name="Delta",
+        log="_delta_log",
+        probe="io.delta.sql.DeltaSparkSessionExtension",
+        at_start={
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        },
+        artifact="io.delta:delta-spark_{spark}_2.13:{version}",
+        versions={"4.0": "4.4.0", "4.1": "4.4.0", "4.2": "4.4.0"},
+    ),
+    Form.ICEBERG: Needs(
+        name="Iceberg",
+        log="metadata",
+        probe="org.apache.iceberg.spark.source.IcebergSource",
+        at_start={},
+        artifact="org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:{version}",
+        versions={"4.0": "1.12.0", "4.1": "1.12.0"},
+    ),
+}
+# what Java throws when a class was compiled against another version of what it uses
+_LINKAGE: Final = (
+    "NoSuchMethodError",
+    "NoSuchFieldError",
+    "NoClassDefFoundError",
+    "AbstractMethodError",
+    "IncompatibleClassChangeError",
+    "IllegalAccessError",
+    "VerifyError",
+)
+
+
+def prepared(cluster: ClusterOptions, form: Form) -> ClusterOptions:
+    """The cluster with the settings that a table format needs; those of the user come last and so hold."""
+    needs = NEEDS.get(form)
+    return cluster if needs is None else replace(cluster, conf=(*needs.at_start.items(), *cluster.conf))
+
+
+def settings(form: Form, url: str) -> dict[str, str]:
+    """What a session must be told to write the table at `url`: of Iceberg, a catalog of the tables beside it."""
+    if form is not Form.ICEBERG:
+        return {}
+    above, _ = _split(url)
+    name = f"spark.sql.catalog.{_catalog(above)}"
+    return {
+        name: "org.apache.iceberg.spark.SparkCatalog",
+        f"{name}.type": "hadoop",
+        f"{name}.warehouse": above,
+    }
+
+
+def save_iceberg(frame: "DataFrame", url: str, mode: Mode, partition_by: Sequence[str], codec: str) -> None:
+    """Write an Iceberg table at `url`, where it is read by its path as well.
+
+    By name and not by path: Spark's older writer makes no table that is not there, and says that it did.
+    """
+    from pyspark.sql.functions import col
+
+    above, name = _split(url)
+    table = f"{_catalog(above)}.`{name.replace('`', '``')}`"
+    is_there = mode is not Mode.ERROR_IF_EXISTS and frame.sparkSession.catalog.tableExists(table)
+    if is_there and mode is Mode.IGNORE:
+        return
+    writer = frame.writeTo(table)
+    if is_there and mode is Mode.APPEND:
+        writer.append()
+        return
+    writer = writer.using("iceberg").tableProperty("write.parquet.compression-codec", codec)
+    if partition_by:
+        writer = writer.partitionedBy(*map(col, partition_by))
+    if mode is Mode.OVERWRITE:
+        writer.createOrReplace()
+    else:
+        writer.create()
+
+
+def _split(url: str) -> tuple[str, str]:
+    above, _, name = url.rstrip("/").rpartition("/")
+    return above, name
+
+
+def _catalog(above: str) -> str:
+    """A session keeps a catalog once it was asked for: each directory has one of its own."""
+    return f"kseg_{crc32(above.encode()):08x}"
+
+
+def check_jars(session: "SparkSession", form: Form) -> None:
+    """Raises UsageError that names the jars when they are not there."""
+    needs = NEEDS.get(form)
+    if needs is None:
+        return
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    try:
+        jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader().loadClass(needs.probe)
+    except Exception as error:  # Py4J's: whatever the reason, there is no such class
+        raise UsageError(
+            f"--to {form} needs the {needs.name} jars of Spark {session.version}, from --jars or --packages: "
+            f"{needs.advice(session.version)}"
+        ) from error
+
+
+def misfit(error: Exception, form: Form, spark_version: str) -> UsageError | None:
+    """What to say when the jars turn out to be made for another Spark; None when that is not it."""
+    needs = NEEDS.get(form)
+    java = getattr(error, "java_exception", None)
+    if needs is None or java is None:
+        return None
+    while java is not None:
+        kind = java.getClass().getSimpleName()
+        if kind in _LINKAGE:
+            return UsageError(
+                f"the {needs.name} jars do not fit Spark {spark_version} ({kind}: {java.getMessage()}): "
+                f"{needs.advice(spark_version)}"
+            )
+        java = java.getCause()
+    return None

@@ -1,0 +1,95 @@
+"""The package on the nodes: where they have none of this version, it goes there as a zip of plain Python.
+
+One small job asks every core before the first real one, and so starts the Python workers too. It needs nothing of kseg's, so
+that it can be answered anywhere, and imports nothing of another version: a Python worker lives longer than a job, and would
+keep what it has imported.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+import weakref
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from kseg import __version__
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Say = Callable[[str], None]
+Answer = tuple[str, str | None]  # host, version of kseg there
+
+_asked: "weakref.WeakSet[SparkContext]" = weakref.WeakSet()
+
+
+def ship_where_missing(context: "SparkContext", say: Say) -> None:
+    """Have kseg of this version on all nodes; asks them once for each context. say: told when it had to be shipped.
+
+    Raises what Spark raises when the nodes cannot run Python at all.
+    """
+    if context in _asked:
+        return
+    lacking = sorted({host for host, version in _answers(context) if version != __version__})
+    if lacking:
+        context.addPyFile(_zip_in_passing())
+        where = lacking[0] if len(lacking) == 1 else f"{lacking[0]} and {len(lacking) - 1} other nodes"
+        say(
+            f"kseg {__version__} is not installed on {where}: it is shipped there as plain Python, which is many times "
+            "slower than compiled"
+        )
+    _asked.add(context)
+
+
+def write_zip(path: str) -> None:
+    """This package as a zip from which Python imports it; without compiled modules, so it suits every machine."""
+    import kseg
+
+    root = os.path.dirname(os.path.abspath(kseg.__file__))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for folder, folders, files in os.walk(root, followlinks=True):
+            folders[:] = sorted(name for name in folders if name.isidentifier() and name != "__pycache__")
+            for name in sorted(files):
+                if name.endswith((".py", ".json")):
+                    path_here = os.path.join(folder, name)
+                    archive.write(path_here, os.path.join("kseg", os.path.relpath(path_here, root)))
+
+
+def _zip_in_passing() -> str:
+    place = tempfile.mkdtemp(prefix="kseg-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    path = os.path.join(place, f"kseg-{__version__}.zip")
+    write_zip(path)
+    return path
+
+
+def _answers(context: "SparkContext") -> list[Answer]:
+    slots = max(1, context.defaultParallelism)
+    return context.parallelize(range(slots), slots).mapPartitions(_question()).collect()
+
+
+def _question() -> Callable[[Iterable[int]], Iterator[Answer]]:
+    """What to ask a node, as a function that travels by value: it must stand without this module."""
+    pattern, wanted = r"""^__version__ = "([^"]*)"$""", __version__
+
+    def ask(_numbers: Iterable[int]) -> Iterator[Answer]:
+        import importlib
+        import importlib.util
+        import re
+        import socket
+
+        found = importlib.util.find_spec("kseg")
+        get_source = getattr(found.loader, "get_source", None) if found is not None else None
+        source = get_source("kseg") if get_source is not None else None
+        match = re.search(pattern, source or "", re.MULTILINE)
+        version = match[1] if match else None
+        if version == wanted:
+            importlib.import_module(
+                "kseg.spark.scheduling"
+            )  # all tasks need it; so the first ones have it already
+        yield socket.gethostname(), version
+
+    ask.__module__ = "__main__"  # so cloudpickle takes its code along instead of its name
+    return ask

@@ -1,0 +1,97 @@
+"""`compact` of partitions whose keys are too many for one map: planned by a shuffle, applied as any other.
+
+The driver looks at such a partition, asks the cluster for the two passes (`passes`), and carries the plan out itself: new
+logs lie on the shared file system by then, and get their names without a byte being moved. All other partitions are
+the business of one task each (`spark.cluster_fanout`).
+
+Which ones: those of which the names of the files say that there are more offsets between the first and the last segment
+than the map of one pass holds. Where there are fewer keys than that after all both ways lead to the same bytes; where there
+are more, this one takes one pass, and a local run with the same --map-memory several, whose segments are joined anew in
+each. The result is that of a local run with room for all keys.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from kseg.change.apply.journal import new_run_id
+from kseg.change.run.pipeline import LogTarget, TargetGroup
+from kseg.compaction.cleaner.compact import carry_out, prepare, scratch_directory
+from kseg.compaction.cleaner.options import CompactOptions
+from kseg.jobs.events import Event, Work
+from kseg.jobs.fanout import guarded
+from kseg.segment.partition.names import FileState, Role, parse_file_name
+from kseg.segment.partition.targets import PartitionTarget, Target
+from kseg.spark import cluster_fanout
+from kseg.spark.options import ClusterOptions
+from kseg.spark.shuffle.driver import Jobs
+from kseg.spark.shuffle.exchange_dir import ExchangeDir
+from kseg.spark.shuffle.shuffled_passes import ShuffledPasses
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+def is_too_large(target: Target, options: CompactOptions) -> bool:
+    """Whether the keys of a partition may not fit the map of one pass: by the names of its files, which say how many
+    offsets there are between the first and the last segment."""
+    if not isinstance(target, PartitionTarget):
+        return False
+    try:
+        names = map(parse_file_name, os.listdir(target.path))
+    except OSError:
+        return False
+    bases = [
+        name.base_offset
+        for name in names
+        if name.role is Role.LOG and name.state is FileState.LIVE and name.base_offset is not None
+    ]
+    first = min(bases, default=0)
+    if options.first_dirty_offset is not None:
+        first = max(first, options.first_dirty_offset)
+    return max(bases, default=0) - first > options.settings.map_keys
+
+
+def compact_by_shuffle(
+    target: LogTarget, options: CompactOptions, context: "SparkContext"
+) -> Iterator[Event]:
+    """`compact` with its passes on the cluster; raises what it raises. Runs in the driver."""
+    with ExitStack() as stack:
+        workplace = None
+        where = scratch_directory(target, options) if isinstance(target, PartitionTarget) else None
+        if where is not None:
+            workplace = ExchangeDir(where, new_run_id(options.settings.now_ms))
+            stack.callback(workplace.close)
+        passes = partial(ShuffledPasses, Jobs(context, target.path), workplace)
+        yield from carry_out((yield from prepare(target, options, passes)), options)
+
+
+def run(
+    work: Work[TargetGroup, CompactOptions],
+    groups: Sequence[TargetGroup],
+    options: CompactOptions,
+    cluster: ClusterOptions,
+    finished: Callable[[TargetGroup], None] | None = None,
+    say: Callable[[str], None] | None = None,
+    **more: Any,
+) -> Iterator[Event]:
+    """`spark.cluster_fanout.run`, but for groups of one partition that is too large for one map: in their turn these are
+    compacted by a shuffle, which has the whole cluster. more: for `fanout.run`."""
+    for is_large, stretch in groupby(groups, lambda group: _is_large(group, options)):
+        if not is_large:
+            yield from cluster_fanout.run(work, list(stretch), options, cluster, finished, say, **more)
+            continue
+        compact = partial(compact_by_shuffle, context=cluster_fanout.ready(cluster, say))
+        for group in stretch:
+            # what the driver does is tried once: there are no others to agree with
+            yield from guarded(compact, group.targets[0], replace(options, shared=None))
+            if finished is not None:
+                finished(group)
+
+
+def _is_large(group: TargetGroup, options: CompactOptions) -> bool:
+    return len(group.targets) == 1 and is_too_large(group.targets[0], options)

@@ -1,0 +1,69 @@
+"""A directory in which other processes make files for a plan (`scratch.ScratchFile` under a name), as long as one process wants it.
+
+It lies in .kseg, where no broker looks, under a name that is no journal's. Whoever has it holds a lock on it (`lock.claimed`);
+what a killed process has left is not locked, and whoever comes next removes it.
+"""
+
+import os
+from contextlib import ExitStack, suppress
+
+from kseg.change.apply.disk import DISK, Disk, give_owner, remove_if_empty, remove_with_files
+from kseg.change.apply.lock import claimed
+from kseg.segment.errors import Refused
+from kseg.segment.partition.names import KSEG_DIRECTORY
+
+_PREFIX = ".work-"
+
+
+class ExchangeDir:
+    """On the file system of `directory`; made when it is asked for, and gone when it is closed.
+
+    id: that nobody else has (`journal.new_run_id`).
+    """
+
+    def __init__(self, directory: str, id: str, disk: Disk = DISK) -> None:
+        self._directory = directory
+        self._around = os.path.join(directory, KSEG_DIRECTORY)
+        self._path = os.path.join(self._around, f"{_PREFIX}{id}")
+        self._disk = disk
+        self._claim = ExitStack()
+        self._is_made = False
+
+    @property
+    def path(self) -> str:
+        """The directory, which is there. Raises Refused."""
+        if not self._is_made:
+            self._make()
+        return self._path
+
+    def _make(self) -> None:
+        disk = self._disk
+        try:
+            like = disk.status(self._directory)
+            with suppress(FileExistsError):
+                disk.make_directory(self._around)
+                if like is not None:
+                    give_owner(disk, self._around, like)
+            self._sweep()
+            disk.make_directory(self._path)
+            self._is_made = True
+        except OSError as error:
+            raise Refused(f"cannot write {self._directory}: {error.strerror}") from error
+        self._claim.enter_context(claimed(self._path))
+
+    def _sweep(self) -> None:
+        """Remove what nobody holds."""
+        for name in self._disk.names(self._around):
+            if name.startswith(_PREFIX):
+                path = os.path.join(self._around, name)
+                with suppress(Refused), claimed(path):
+                    remove_with_files(self._disk, path)
+
+    def close(self) -> None:
+        """Remove it, with all that was left in it."""
+        self._claim.close()
+        if self._is_made:
+            with suppress(OSError):
+                remove_with_files(self._disk, self._path)
+                remove_if_empty(self._disk, self._around)
+            self._is_made = False

@@ -1,0 +1,299 @@
+"""The two passes of a compaction on a cluster: `Passes` whose map is a shuffle (`Rounds` asks for them).
+
+1. Trace (one task for each segment): checksums, and what the segment does to the transactions (`trace`). The driver
+   goes over the traces, and so knows what stands at the beginning of each segment and each group.
+2. Keys (one task for each segment, `keys`) ─ by hash ─► verdicts (one for each part of the hash space, `fold`)
+   ─ by group ─► a group's offsets that are superseded. What the tasks noted comes back to the driver here.
+3. Rewriting (one task for each group, `rewriting`), in flights, since the new indexes come back to the driver. What the
+   second step has left on the disks of the executors is read, not made again; when an executor is lost Spark makes it
+   again.
+
+The first pass always comes to the end of the range: there is no map to be full. So the result is that of a local run whose
+map has room for all keys.
+
+Logs of which an offset does not tell one record, and segments to be split first, are left to `LocalPasses`.
+"""
+
+import os
+import pickle
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kseg.change.apply.scratch_file import ScratchFile
+from kseg.compaction.cleaner.cleaned_transactions import Transactions
+from kseg.compaction.cleaner.options import CleanSettings
+from kseg.compaction.cleaner.passes import LocalPasses, LogAtWork, Second, SecondPass
+from kseg.compaction.cleaner.segment_groups import groups
+from kseg.compaction.cleaner.segment_reader import DamagedSegment, survey
+from kseg.compaction.cleaner.segment_splitting import Overflowed
+from kseg.compaction.cleaner.segments import CleanerSegment, aborted_in, between
+from kseg.segment.findings import Finding
+from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.values import dataclass
+from kseg.spark.scheduling import MOST_SHARES
+from kseg.spark.shuffle.driver import Jobs
+from kseg.spark.shuffle.exchange_dir import ExchangeDir
+from kseg.spark.shuffle.rewriting import Rewritten, heaviest
+from kseg.spark.shuffle.task_messages import (
+    PART_BYTES_PER_ROW,
+    GroupWork,
+    Note,
+    PassWork,
+    SegmentWork,
+    ShufflePlan,
+    new_secret,
+)
+from kseg.spark.shuffle.task_steps import Keys, Rewriting, Traced, Verdicts, first_damage, traced, values_of
+from kseg.spark.shuffle.transaction_summary import replay
+
+if TYPE_CHECKING:
+    from pyspark.core.rdd import RDD
+
+
+FLIGHT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Learned:
+    """What the second step has left on the cluster, by group."""
+
+    plan: ShufflePlan
+    groups: Sequence[GroupWork]
+    verdicts: "RDD[tuple[int, bytes]]"
+
+
+class ShuffledPasses:
+    """On the cluster of `jobs`. workplace: where new logs are written, None when nothing is."""
+
+    def __init__(
+        self, jobs: Jobs, workplace: ExchangeDir | None, settings: CleanSettings, dirty_bytes: int
+    ) -> None:
+        self._jobs = jobs
+        self._context = jobs.context
+        self._workplace = workplace
+        self._settings = settings
+        self._dirty_bytes = dirty_bytes
+        self._local: LocalPasses | None = None
+        self._learned: _Learned | None = None
+        self._traced: list[Traced] = []
+        self._keys = 0
+
+    @property
+    def map_keys(self) -> int:
+        return self._keys if self._local is None else self._local.map_keys
+
+    def close(self) -> None:
+        if self._local is not None:
+            self._local.close()
+
+    # --- the first pass
+
+    def first(self, log: LogAtWork, start_offset: int, end_offset: int, found: list[Finding] | None) -> int:
+        if self._local is not None:
+            return self._local.first(log, start_offset, end_offset, found)
+        work = [segment for segment in log.segments if segment.base_offset < end_offset]
+        self._traced = self._trace(log, work, start_offset)
+        for segment, seen in zip(work, self._traced, strict=True):
+            segment.is_whole = segment.is_whole or seen.is_whole
+        works = self._segment_works(log, len(work), start_offset, end_offset, finds=found is not None)
+        dirty = [work for work in works if start_offset < work.bound]
+        if found is None:
+            self._refuse_damage(log, dirty)
+        learned = self._shuffle(log, works, end_offset)
+        notes, self._keys = self._notes(learned)
+        if any(note.is_irregular for note in notes):
+            return self._here().first(log, start_offset, end_offset, found)
+        for note in notes:
+            if found is None:
+                raise DamagedSegment(log.segments[note.number], note.findings)
+            log.segments[note.number].is_damaged = True
+            found.extend(note.findings)
+        self._learned = learned
+        return end_offset
+
+    def _here(self) -> LocalPasses:
+        """From now on in this process."""
+        self._local = LocalPasses(self._settings, self._dirty_bytes)
+        return self._local
+
+    def _trace(self, log: LogAtWork, work: Sequence[CleanerSegment], start: int) -> list[Traced]:
+        every = sorted((entry for segment in log.segments for entry in segment.aborted), key=_first_offset)
+        items = []
+        for number, segment in enumerate(work):
+            behind = log.segments[number + 1].base_offset
+            at = bisect_left(every, segment.base_offset, key=_first_offset)
+            begins = every[at : bisect_left(every, behind, key=_first_offset)]
+            from_offset = start if segment.base_offset < start < behind else None
+            items.append((segment, begins, from_offset))
+        return self._jobs.over(items, traced)
+
+    def _segment_works(
+        self, log: LogAtWork, count: int, start: int, end: int, *, finds: bool
+    ) -> list[SegmentWork]:
+        state = Transactions()
+        state.add(aborted_in(log.segments, log.start_offset, start, end))
+        first_dirty = between(log.segments, start, end)[0].base_offset
+        works = []
+        for number in range(count):
+            segment, bound = log.segments[number], log.segments[number + 1].base_offset
+            seen, here = self._traced[number], state.as_met_below(bound)
+            works.append(SegmentWork(number, segment, bound, start, seen.records, here, finds))
+            if segment.base_offset >= first_dirty:
+                replay(seen.events if seen.of_dirty is None else seen.of_dirty, state)
+        return works
+
+    def _refuse_damage(self, log: LogAtWork, dirty: Sequence[SegmentWork]) -> None:
+        """Where batches are damaged: what a pass over the dirty range would have met first."""
+        hurt = [at for at, work in enumerate(dirty) if not self._traced[work.number].is_whole]
+        if hurt:
+            for work, note in zip(dirty, self._jobs.over(dirty[: hurt[0] + 1], first_damage), strict=False):
+                if note is not None and note.findings:
+                    raise DamagedSegment(log.segments[work.number], note.findings)
+
+    # --- the shuffle
+
+    def _shuffle(self, log: LogAtWork, works: Sequence[SegmentWork], end: int) -> _Learned:
+        grouped = groups([work.segment for work in works], self._settings, end)
+        # headers may declare anything, but each record has an offset of its own
+        rows = sum(min(work.records, work.bound - work.segment.base_offset) for work in works)
+        wanted = -(-rows * PART_BYTES_PER_ROW // self._settings.map_bytes)
+        parts = max(self._context.defaultParallelism, min(wanted, MOST_SHARES))
+        bases = tuple(group[0].base_offset for group in grouped)
+        plan = ShufflePlan(new_secret(), parts, bases, self._settings, os.getcwd())
+        keys = self._context.parallelize(works, len(works)).flatMap(Keys(plan))
+        verdicts = keys.partitionBy(parts, int).mapPartitions(Verdicts(plan))
+        by_group = verdicts.partitionBy(len(grouped) + 1, int)
+        return _Learned(plan, self._group_works(log, grouped), by_group)
+
+    def _group_works(self, log: LogAtWork, grouped: Sequence[Sequence[CleanerSegment]]) -> list[GroupWork]:
+        state, number = Transactions(), 0
+        works: list[GroupWork] = []
+        for group in grouped:
+            aborted = [log.aborted_in(segment) for segment in group]
+            bound = log.segments[number + len(group)].base_offset
+            begins = state.as_met_below(bound)
+            works.append(GroupWork(len(works), number, tuple(group), bound, aborted, begins))
+            for known in aborted:
+                state.add(known)
+                replay(self._traced[number].events, state)
+                number += 1
+        return works
+
+    def _notes(self, learned: _Learned) -> tuple[list[Note], int]:
+        """What the tasks of the second step noted, in the order of the segments; how many keys there are."""
+        with self._jobs.running():
+            values = self._context.runJob(learned.verdicts, values_of, [learned.plan.notes_place])
+        said = [pickle.loads(value) for value in values]
+        notes = sorted((each for each in said if isinstance(each, Note)), key=lambda note: note.number)
+        return notes, sum(each for each in said if isinstance(each, int))
+
+    # --- the second pass
+
+    def second(self, log: LogAtWork, work: SecondPass) -> Second:
+        if self._local is not None:
+            return self._local.second(log, work)
+        learned = self._learned
+        assert learned is not None
+        due = [
+            group
+            for group in learned.groups
+            if not any(log.segments[at].is_damaged for at in _numbers_of(group))
+        ]
+        done = {each.number: each for each in self._rewrite(log, work, learned, due)}
+        self._raise_first(log, done.values())
+        second = Second(groups_skipped=len(learned.groups) - len(due))
+        for group in learned.groups:
+            each = done.get(group.number)
+            if each is not None:
+                second.sums += each.sums
+            old = [log.segments[at] for at in _numbers_of(group)]
+            second.segments += old if each is None or each.made is None else [_taken(each, each.made)]
+        second.top_keys = heaviest(done.values(), work.top_keys)
+        return second
+
+    def _rewrite(
+        self, log: LogAtWork, work: SecondPass, learned: _Learned, due: Sequence[GroupWork]
+    ) -> list[Rewritten]:
+        workplace = self._workplace if work.is_written else None
+        passed = PassWork(
+            log.records,
+            work.upper_offset,
+            work.legacy_horizon_ms,
+            work.top_keys,
+            None if workplace is None else workplace.path,
+        )
+        packed = self._context.broadcast({group.number: pickle.dumps(group) for group in due})
+        try:
+            with self._jobs.running():
+                rewriting = learned.verdicts.mapPartitionsWithIndex(Rewriting(learned.plan, passed, packed))
+                done: list[Rewritten] = []
+                for flight in _flights(due):
+                    done += self._context.runJob(rewriting, list, [group.number for group in flight])
+                return done
+        finally:
+            packed.destroy()
+
+    def _raise_first(self, log: LogAtWork, done: Iterable[Rewritten]) -> None:
+        """What a pass over the groups in their order would have met first; nothing that was made is kept then. Raises
+        what a task said it cannot do, too."""
+        ended = [each for each in done if each.is_ended]
+        if not ended:
+            return
+        for each in done:
+            if each.made is not None:
+                _close(_taken(each, each.made))
+        first = min(ended, key=lambda each: each.number)
+        if first.error is not None:
+            raise first.error
+        if first.damaged is not None:
+            raise DamagedSegment(log.segments[first.damaged], first.findings)
+        assert first.overflowed is not None
+        self._here()
+        raise Overflowed(log.segments[first.overflowed])
+
+    def survey(self, segments: Sequence[CleanerSegment]) -> list[Finding]:
+        if self._local is not None:
+            return self._local.survey(segments)
+        found: list[Finding] = []
+        for segment, findings in zip(segments, self._jobs.over(segments, survey), strict=True):
+            segment.is_damaged = segment.is_damaged or bool(findings)
+            found += findings
+        return found
+
+
+def _first_offset(entry: AbortedTxn) -> int:
+    return entry.first_offset
+
+
+def _flights(groups: Sequence[GroupWork]) -> Iterator[list[GroupWork]]:
+    """Groups whose new indexes come back together: Spark bounds what one job may bring (spark.driver.maxResultSize)."""
+    flight: list[GroupWork] = []
+    room = FLIGHT_BYTES
+    for group in groups:
+        size_bytes = sum(segment.index_bytes + segment.time_index_bytes for segment in group.segments)
+        if flight and size_bytes > room:
+            yield flight
+            flight, room = [], FLIGHT_BYTES
+        flight.append(group)
+        room -= size_bytes
+    if flight:
+        yield flight
+
+
+def _numbers_of(group: GroupWork) -> range:
+    return range(group.first_number, group.first_number + len(group.segments))
+
+
+def _taken(each: Rewritten, made: CleanerSegment) -> CleanerSegment:
+    """A segment that a task has made, with its log where it was left. Raises Refused."""
+    if each.log_path is None:
+        return made
+    log = ScratchFile.found(each.log_path, made.size_bytes, each.crc)
+    return replace(made, log=log, path=log.path)
+
+
+def _close(segment: CleanerSegment) -> None:
+    if segment.log is not None:
+        segment.log.close()

@@ -1,0 +1,49 @@
+"""What a second pass asks about records of one group of segments, when others have found what is superseded.
+
+There is a bit for each offset of the group: set where a record is superseded. In the way in which a pass asks its map
+(`KeyJudge`) that is a map of two slots. A key that is in none is one that nobody knows a later record of; the other
+one has a later record, wherever it is. So everything else that decides stays as it is.
+
+Memory: the offsets that a group spans, by eight; pages in which nothing is superseded cost nothing.
+"""
+
+from array import array
+
+from kseg.segment import layout as L
+from kseg.segment.files import PrivateMemory
+from kseg.segment.kernel import key_exchange as R
+from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
+
+_MOST_OFFSETS = L.INT32_MAX + 1  # what one segment can have
+
+
+class Survivors:
+    """Of a group that begins at `base_offset`, the one behind it beginning at `bound`.
+
+    latest_offset: records above it are not judged.
+    """
+
+    def __init__(self, base_offset: int, bound: int, latest_offset: int) -> None:
+        self._base = base_offset
+        self._memory = PrivateMemory(max(1, min(bound - base_offset, _MOST_OFFSETS) // 8 + 1))
+        self.words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
+        self.slots = memoryview(array("q", [0, 0, 0, R.LATER, 0, L.INT64_MAX]))
+        self.slot_count = 2
+        self.latest_offset = latest_offset
+
+    def supersede(self, offsets: bytes) -> None:
+        """These records have later ones."""
+        numbers = memoryview(offsets).cast("q")
+        done = R.mark_offsets(numbers, len(numbers), self._base, self._memory.view)
+        assert done == len(numbers)
+
+    def hash(self, chunk: Chunk) -> bool:
+        records = chunk.records
+        cells, capacity, count = records.cells, records.capacity, records.count
+        size = memoryview(chunk.body).nbytes
+        done = R.look_up(size, cells, capacity, count, self._base, self._memory.view, self.words)
+        return done == count
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._memory.close()

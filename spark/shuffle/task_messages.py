@@ -1,0 +1,125 @@
+"""What the tasks of one shuffled compaction have in common, and what they send each other.
+
+    keys       a part of the hash space ◄── PUT   rows of records that count for their keys
+                                            ASK   rows of records that do not, and may be superseded
+                                            GONE  offsets that are superseded, for what follows
+    verdicts   a group of segments      ◄── offsets that are superseded
+    notes      the place behind the last group ◄── what the driver must know (`Note`)
+
+A row is 24 bytes, an offset 8 (`kernel.keyrows`); they travel as bytes, many at a time.
+"""
+
+import os
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import IntEnum
+
+from kseg.compaction.cleaner.active_producers import LastRecords
+from kseg.compaction.cleaner.cleaned_transactions import Transactions
+from kseg.compaction.cleaner.options import CleanSettings
+from kseg.compaction.cleaner.segments import CleanerSegment
+from kseg.segment.findings import Finding
+from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.values import dataclass
+from kseg.spark import scheduling
+
+ROW_BYTES = 24
+OFFSET_BYTES = 8
+# a part: its rows as they came, and the map made of them, which is filled to two thirds
+PART_BYTES_PER_ROW = ROW_BYTES + ROW_BYTES * 3 // 2
+
+
+class WorkKind(IntEnum):
+    """What a message to a part of the hash space is."""
+
+    PUT = 0
+    ASK = 1
+    GONE = 2
+    NOTE = 3
+
+
+Message = tuple[WorkKind, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ShufflePlan:
+    """secret: of the hash, for this compaction. parts: of the hash space. bases: where the groups begin. settings: of the
+    compaction; map_bytes is what a task may take for keys. directory: where paths are relative to."""
+
+    secret: tuple[int, int]
+    parts: int
+    bases: Sequence[int]
+    settings: CleanSettings
+    directory: str
+
+    @property
+    def notes_place(self) -> int:
+        """Where notes go, among the groups."""
+        return len(self.bases)
+
+
+def stand_in(directory: str) -> None:
+    """A task goes to where paths are relative to. Where that is not there, relative paths lead nowhere, and whoever follows
+    one says so."""
+    with suppress(OSError):
+        scheduling.stand_in(directory)
+
+
+def numbers(count: int) -> memoryview:
+    """Room for so many numbers of 8 bytes, all 0."""
+    return memoryview(array("q", bytes(OFFSET_BYTES * count)))
+
+
+def new_secret() -> tuple[int, int]:
+    """Nobody who does not know it can make two keys meet."""
+    return int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8))
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a task found out about a segment. number: of the segment. findings: damage, in the order of its bytes.
+    is_irregular: offsets do not ascend within it, so that an offset does not tell one record."""
+
+    number: int
+    findings: tuple[Finding, ...] = ()
+    is_irregular: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentWork:
+    """One segment whose keys are to be sent. bound: where the next one begins. start_offset: records below it do not
+    count for their keys. records: as the headers declare. transactions: as a first pass has them at its beginning.
+    finds: damage is told, and the rest of the segment is read; else the first one ends it."""
+
+    number: int
+    segment: CleanerSegment
+    bound: int
+    start_offset: int
+    records: int
+    transactions: Transactions
+    finds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWork:
+    """One group of segments to be rewritten. first_number: of its first segment. bound: where the next group begins.
+    aborted: known of each segment. transactions: as a second pass has them at its beginning."""
+
+    number: int
+    first_number: int
+    segments: Sequence[CleanerSegment]
+    bound: int
+    aborted: Sequence[Sequence[AbortedTxn]]
+    transactions: Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class PassWork:
+    """What all groups of a second pass have in common. workplace: the directory for new logs, None to count only."""
+
+    records: LastRecords
+    upper_offset: int
+    legacy_horizon_ms: int
+    top_keys: int
+    workplace: str | None

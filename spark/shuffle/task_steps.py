@@ -1,0 +1,116 @@
+"""What the tasks of a shuffled compaction do, step by step, on the executors (`passes` says in which order)."""
+
+import os
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kseg.compaction.cleaner.first_pass import start_position
+from kseg.compaction.cleaner.options import CleanSettings
+from kseg.compaction.cleaner.segment_reader import tables
+from kseg.compaction.cleaner.segments import CleanerSegment
+from kseg.segment.errors import KsegError
+from kseg.segment.kernel.batch_runs import declared_records
+from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.values import dataclass
+from kseg.spark.shuffle.fold import verdicts_of
+from kseg.spark.shuffle.keys import keys_of
+from kseg.spark.shuffle.rewriting import Rewritten, rewritten
+from kseg.spark.shuffle.task_messages import (
+    GroupWork,
+    Message,
+    Note,
+    PassWork,
+    SegmentWork,
+    ShufflePlan,
+    WorkKind,
+    new_secret,
+    stand_in,
+)
+from kseg.spark.shuffle.transaction_summary import trace
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+
+_SMALL = CleanSettings(now_ms=0, map_bytes=1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What the first step tells of a segment. of_dirty: the events that a first pass meets, None when they are the same.
+    records: as the headers declare."""
+
+    events: bytes
+    of_dirty: bytes | None
+    records: int
+    is_whole: bool
+
+
+def traced(item: tuple[CleanerSegment, Sequence[AbortedTxn], int | None]) -> Traced:
+    """Checksums and transactions. item: a segment, the aborted transactions that begin in it, and the dirty offset when
+    that lies within it."""
+    segment, begins, from_offset = item
+    with segment.opened() as view:
+        records = 0
+        for table in tables(segment, view, 0, []):
+            records += declared_records(table.cells, table.capacity, 0, table.count)
+        events = trace(segment, view, 0, begins)
+        of_dirty = None
+        if from_offset is not None:
+            of_dirty = trace(segment, view, start_position(segment, view, from_offset), begins)
+        return Traced(events, of_dirty, records, segment.is_whole)
+
+
+def first_damage(work: SegmentWork) -> Note | None:
+    """What a first pass meets first in a segment."""
+    plan = ShufflePlan(new_secret(), 1, (0,), _SMALL, os.getcwd())
+    notes = [pickle.loads(data) for _, (kind, data) in keys_of(work, plan) if kind is WorkKind.NOTE]
+    return notes[0] if notes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of a segment, to the parts of the hash space."""
+
+    plan: ShufflePlan
+
+    def __call__(self, work: SegmentWork) -> Iterator[tuple[int, Message]]:
+        stand_in(self.plan.directory)
+        return keys_of(work, self.plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What is superseded, from a part of the hash space to the groups of segments."""
+
+    plan: ShufflePlan
+
+    def __call__(self, messages: Iterable[tuple[int, Message]]) -> Iterator[tuple[int, bytes]]:
+        return verdicts_of(messages, self.plan)
+
+
+def values_of(pairs: Iterable[tuple[int, bytes]]) -> list[bytes]:
+    """What came to one place."""
+    return [value for _, value in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """The new log of a group. packed: the works of all groups, pickled, by number."""
+
+    plan: ShufflePlan
+    work: PassWork
+    packed: "Broadcast[dict[int, bytes]]"
+
+    def __call__(self, number: int, verdicts: Iterable[tuple[int, bytes]]) -> Iterator[Rewritten]:
+        from pyspark import TaskContext
+
+        stand_in(self.plan.directory)
+        context = TaskContext.get()
+        attempt = 0 if context is None else int(context.taskAttemptId())  # no two of a session have the same
+        group: GroupWork = pickle.loads(self.packed.value[number])
+        superseded = (offsets for _, offsets in verdicts)
+        try:
+            yield rewritten(group, self.work, self.plan, superseded, attempt)
+        except KsegError as error:
+            yield Rewritten(number, error=error)

@@ -1,0 +1,94 @@
+"""Which logs a read is about.
+
+Paths are resolved to partitions as everywhere in kseg; a path with wildcards stands for what it matches. Directories
+that a broker has set aside (`-delete`, `-stray`, `-future`) are read only when they are named themselves. A directory is
+known by its name, and not looked into here: most of those that lie there may be none of the read's business.
+"""
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import PartitionState
+from kseg.segment.partition.targets import (
+    Expansion,
+    FileTarget,
+    PartitionTarget,
+    directory_of,
+    resolve_targets,
+)
+from kseg.segment.values import dataclass
+from kseg.spark.source.options import AtOffsets, AtTimes, SourceOptions, TopicPartition, shown
+
+NO_PARTITION = -1  # of a directory that is not named like a partition's
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePartition:
+    """A log that is read. topic, partition: as its directory says."""
+
+    target: PartitionTarget | FileTarget
+    topic: str
+    partition: int
+
+    @property
+    def where(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
+def places_of(options: SourceOptions) -> list[SourcePartition]:
+    """The partitions that a read is about, in the order of their paths and names. Raises UsageError where an option
+    names what is not there, UnreadableInput where nothing can be read."""
+    asked = options.subscription
+    chosen = [place for place in _places_below(options.paths) if asked.accepts(*place.where)]
+    missing: set[str] = set()
+    if asked.topics is not None:
+        missing = set(asked.topics) - {place.topic for place in chosen}
+    elif asked.partitions is not None:
+        missing = set(map(shown, set(asked.partitions) - _wheres(chosen)))
+    if missing:
+        raise UnreadableInput(f"there is no {', '.join(sorted(missing))} in {', '.join(options.paths)}")
+    for side in (options.starting, options.ending):
+        if isinstance(side, AtOffsets | AtTimes) and side.by_partition.keys() != _wheres(chosen):
+            raise UsageError(
+                "offsets of single partitions must name all that are read, with -2 for earliest and -1 for latest: "
+                f"these are read: {_named(_wheres(chosen))}; these are named: {_named(side.by_partition)}"
+            )
+    return chosen
+
+
+def absolute_paths(given: Sequence[str]) -> Iterator[str]:
+    """What paths and wildcards stand for; absolute, since tasks may stand elsewhere. Raises UnreadableInput for a
+    wildcard that nothing matches."""
+    for path in given:
+        if os.path.lexists(path) or not glob.has_magic(path):
+            yield os.path.abspath(path)
+            continue
+        found = sorted(glob.glob(path))
+        if not found:
+            raise UnreadableInput(f"nothing matches {path}")
+        yield from map(os.path.abspath, found)
+
+
+def _places_below(given: Sequence[str]) -> Iterator[SourcePartition]:
+    """Each place once, however often paths lead to it."""
+    paths = list(absolute_paths(given))
+    targets = {target.path: target for target in resolve_targets(paths, expand=Expansion.PARTITIONS)}
+    for target in targets.values():
+        assert isinstance(target, PartitionTarget | FileTarget)
+        directory = directory_of(target)
+        name = own_partition_name(directory)
+        if name is None:
+            yield SourcePartition(target, os.path.basename(directory), NO_PARTITION)
+        elif name.state is PartitionState.LIVE or target.path in paths:
+            yield SourcePartition(target, name.topic, name.partition)
+
+
+def _wheres(places: Sequence[SourcePartition]) -> set[TopicPartition]:
+    return {place.where for place in places}
+
+
+def _named(wheres: Iterable[TopicPartition]) -> str:
+    return ", ".join(sorted(map(shown, wheres))) or "none"

@@ -1,0 +1,87 @@
+"""A partition that gives up what it holds for other batches: a plan over its files, so that there is a way back.
+
+What a plan replaces or removes goes to the quarantine, and new files are made in full before the first old one goes
+(`apply.executor`). The id of the topic stays, and so do leader epochs as far as the latest number: consumers and
+followers have seen it.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+
+from kseg.change.append.file_writer import FilePiece
+from kseg.change.append.partition_writer import OpenPartition
+from kseg.change.apply.executor import apply_plan
+from kseg.change.apply.scratch_file import ScratchFile
+from kseg.change.plan.directory_image import DirectoryImage, steps_between
+from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.steps import Plan
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError, Refused, UnreadableInput
+from kseg.segment.files import read_small
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
+
+_MOST_LOGS = 400  # each is a nameless file that stays open until the plan is carried out
+
+
+def replace_partition(
+    directory: str,
+    partition: OpenPartition,
+    batches: Iterable[bytes],
+    command: str,
+    run_id: str,
+    topic_id: str | None,
+    now_ms: int,
+) -> None:
+    """Carry out the replacement. partition: the new one, empty; batches: see `OpenPartition.append`.
+
+    The lock of the log dir is the caller's. Raises Refused, and then nothing was changed or its sentence says how to
+    go on.
+    """
+    inputs = inputs_of(directory)
+    before = DirectoryImage.of(inputs)
+    after = DirectoryImage()
+    metadata = NAME_BY_ROLE[Role.PARTITION_METADATA]
+    if topic_id is not None:
+        after.write(metadata, encode_partition_metadata(PartitionMetadata(topic_id)))
+    elif metadata in before:
+        after.write(metadata, before.content(metadata))
+    with ExitStack() as stack:
+        logs: dict[str, ScratchFile] = {}
+
+        def put(pieces: Iterable[FilePiece]) -> None:
+            for piece in pieces:
+                if not piece.name.endswith(L.LOG_SUFFIX):
+                    after.write(piece.name, piece.data)
+                    continue
+                if piece.name not in logs:
+                    if len(logs) == _MOST_LOGS:
+                        raise Refused(
+                            f"{directory} would be replaced by more than {_MOST_LOGS} segments at once; larger "
+                            "segments (segment.bytes), or delete the partition first"
+                        )
+                    logs[piece.name] = stack.enter_context(ScratchFile(directory))
+                logs[piece.name].write(piece.data)
+
+        for batch in batches:
+            put(partition.append(batch, now_ms))
+        put(partition.close())
+        for name, log in logs.items():
+            after.write(name, [log.piece])
+        why: dict[str, str] = defaultdict(lambda: "the partition is overwritten")
+        plan = Plan(
+            command=command, directory=directory, inputs=inputs, steps=steps_between(before, after, why)
+        )
+        if not plan.is_empty:
+            apply_plan(plan, journal_id=run_id)
+
+
+def latest_epoch(directory: str) -> int:
+    """The latest leader epoch that a partition directory's checkpoint knows, 0 when it knows none."""
+    path = os.path.join(directory, NAME_BY_ROLE[Role.LEADER_EPOCHS])
+    with suppress(FormatError, UnreadableInput):
+        return max((entry.epoch for entry in decode_leader_epochs(read_small(path))), default=0)
+    return 0

@@ -1,0 +1,280 @@
+"""`df.write.format("kafka-log")`, and the same for a streaming query: sound partitions, all of them or none.
+
+1. The driver checks columns and options, and sees how many partitions topics have already.
+2. Each attempt of a task writes its rows as whole batches into one file of its own in the data directory, under a name
+   that brokers and other attempts leave alone (`spark.source.write.staged_runs`). Killed, retried or run twice: a file more.
+3. The driver learns which attempts count, one of each task, and joins what they wrote in the order of the tasks
+   (`spark.source.write.commit`). Only there partitions change, under the lock of the data directory and a journal.
+4. The files of all attempts go.
+
+A streaming query must get each micro-batch written once, also when its driver is killed between writing a batch and
+noting that in the checkpoint. So the number of the batch is written into the data directory by the delivery itself, with
+the partitions or not at all, under the id that the query has from its checkpoint. A batch that is there already is not
+written again.
+"""
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from kseg.change.apply.disk import DISK, make_directories
+from kseg.change.apply.journal import new_run_id
+from kseg.segment.errors import Refused, UnreadableInput, UsageError
+from kseg.segment.files import read_small
+from kseg.segment.partition.names import STREAM_PREFIX
+from kseg.segment.values import dataclass
+from kseg.spark.source.write.commit import (
+    Delivery,
+    LogDirLock,
+    clear_forgotten,
+    clear_staged,
+    deliver,
+    partitions_in,
+)
+from kseg.spark.source.write.options import ERROR, IGNORE, WriteOptions, write_options
+from kseg.spark.source.write.rows import RowColumns, RowWriter
+from kseg.spark.source.write.staged_runs import RunWriter, StagedRun, staged_name
+from kseg.spark.visibility import Outlook, check_outlook, outlook
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyarrow import RecordBatch
+    from pyspark.sql.types import StructType
+
+_LOG = logging.getLogger("kseg.spark")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one attempt has written. task: its number among the tasks. run_id: of the write."""
+
+    task: int
+    run_id: str
+    runs: tuple[StagedRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """One write, as driver and tasks know it. counts: partitions by topic before it. outlook: what a task must see."""
+
+    options: WriteOptions
+    columns: RowColumns
+    run_id: str
+    counts: "Mapping[str, int]"
+    outlook: Outlook
+
+    @classmethod
+    def of(cls, schema: "StructType", given: "Mapping[str, str]") -> "WriteJob":
+        """Raises UsageError for options or columns that cannot be."""
+        options = write_options(given)
+        counts: dict[str, int] = {}
+        for topic, partition in partitions_in(options.log_dir):
+            counts[topic] = max(counts.get(topic, 0), partition + 1)
+        columns = RowColumns.of(schema, options)
+        return cls(options, columns, new_run_id(_now_ms()), counts, outlook(options.log_dir))
+
+    def write(self, batches: "Iterator[RecordBatch]") -> Written:
+        """The work of a task."""
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        log_dir = self.options.log_dir
+        check_outlook(self.outlook)
+        name = staged_name(self.run_id, task)
+        with RunWriter(log_dir, name, self.options.runs) as writer:
+            rows = RowWriter(writer, self.columns, self.options, self.counts, task)
+            for batch in batches:
+                if batch.num_rows:
+                    _make(log_dir)
+                    rows.write([batch])
+            return Written(task, self.run_id, writer.close())
+
+    def delivery(self, runs: Sequence[StagedRun], run_id: str) -> Delivery:
+        options = self.options
+        topics = {run.topic for run in runs} | ({options.topic} if options.topic is not None else set())
+        return Delivery(
+            log_dir=options.log_dir,
+            run_id=run_id,
+            now_ms=_now_ms(),
+            # of a topic that is there already the others may lie in another data directory, on another broker
+            partitions={
+                topic: 0 if topic in self.counts else options.partitions or 0 for topic in sorted(topics)
+            },
+            topic_ids=options.topic_ids,
+            rolls=options.rolls,
+            leader_epoch=options.leader_epoch,
+        )
+
+    def clear(self, run_ids: set[str]) -> None:
+        """Remove what the tasks have written, and what those of killed jobs have left long ago."""
+        clear_staged(self.options.log_dir, run_ids)
+        clear_forgotten(self.options.log_dir, _now_ms())
+
+
+class KafkaLogWriter(DataSourceArrowWriter):
+    """A batch write. replaces: mode overwrite. Raises UsageError for options or columns that cannot be."""
+
+    def __init__(self, schema: "StructType", given: "Mapping[str, str]", replaces: bool) -> None:
+        self._job = WriteJob.of(schema, given)
+        self._replaces = replaces
+        self._is_ignored = False
+        options = self._job.options
+        if replaces and options.if_exists in (ERROR, IGNORE):
+            raise UsageError("ifExists belongs to mode append")
+        if options.if_exists in (ERROR, IGNORE) and self._is_there():
+            if options.if_exists == ERROR:
+                raise Refused(self._there_already())
+            self._is_ignored = True
+
+    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
+        if self._is_ignored:
+            return Written(0, self._job.run_id, ())
+        return self._job.write(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        runs, _ = _of_tasks(messages)
+        job = self._job
+        delivery = job.delivery(runs, job.run_id)
+        try:
+            empties = self._replaces and job.options.topic in job.counts
+            if self._is_ignored or not any((runs, empties, *delivery.partitions.values())):
+                return
+            _make(job.options.log_dir)
+            with LogDirLock(job.options.log_dir):
+                if job.options.if_exists in (ERROR, IGNORE) and self._is_there():
+                    if job.options.if_exists == ERROR:
+                        raise Refused(self._there_already())
+                    return
+                if self._replaces:
+                    self._tell_of_empty(delivery, runs)
+                deliver(runs, replace(delivery, replaces=self._replaces))
+        finally:
+            job.clear({job.run_id})
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._job.clear({self._job.run_id})
+
+    def _tell_of_empty(self, delivery: Delivery, runs: Sequence[StagedRun]) -> None:
+        """Partitions that are overwritten with nothing stay, since a topic never has fewer."""
+        written = {(run.topic, run.partition) for run in runs}
+        emptied = sorted(
+            where
+            for where in partitions_in(self._job.options.log_dir)
+            if where[0] in delivery.partitions and where not in written
+        )
+        if emptied:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in emptied)
+            _LOG.warning(
+                "overwrite has no records for %s: left empty, with what they held in quarantine; a topic never has fewer "
+                "partitions",
+                names,
+            )
+
+    def _is_there(self) -> bool:
+        """Whether what would be written is there already: the topic, or without the option topic anything."""
+        options = self._job.options
+        there = partitions_in(options.log_dir)
+        return any(options.topic in (None, topic) for topic, _ in there)
+
+    def _there_already(self) -> str:
+        options = self._job.options
+        what = "partitions" if options.topic is None else f"partitions of {options.topic}"
+        return f"{options.log_dir} holds {what} already"
+
+
+class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
+    """The write of a streaming query. Raises UsageError for options or columns that cannot be."""
+
+    def __init__(self, schema: "StructType", given: "Mapping[str, str]", replaces: bool) -> None:
+        if replaces:
+            raise UsageError("kafka-log is written in output mode append or update: a log only grows")
+        self._job = WriteJob.of(schema, given)
+        if self._job.options.if_exists in (ERROR, IGNORE):
+            raise UsageError("ifExists belongs to a batch write")
+        self._sink = _sink_id(self._job.options)
+
+    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
+        return self._job.write(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        runs, run_ids = _of_tasks(messages)
+        job = self._job
+        log_dir = job.options.log_dir
+        name = f"{STREAM_PREFIX}{self._sink}.json"
+        _make(log_dir)
+        try:
+            with LogDirLock(log_dir):
+                if batchId > _last_batch(os.path.join(log_dir, name)):
+                    note = json.dumps({"query": self._sink, "batch": batchId}).encode() + b"\n"
+                    delivery = job.delivery(runs, new_run_id(_now_ms()))
+                    deliver(runs, replace(delivery, note=(name, note), keeps_journal=False))
+        finally:
+            job.clear(run_ids)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        self._job.clear(_of_tasks(messages)[1])
+
+
+def _make(log_dir: str) -> None:
+    """The data directory and those above it that are missing, as Spark's own sinks make them. Raises Refused."""
+    try:
+        make_directories(os.path.abspath(log_dir), DISK)
+    except OSError as error:
+        raise Refused(f"cannot create {log_dir}: {error.strerror}") from error
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _of_tasks(messages: Sequence[WriterCommitMessage | None]) -> tuple[list[StagedRun], set[str]]:
+    """The runs in the order of the tasks, and the ids under which their files are named."""
+    written = sorted(
+        (message for message in messages if isinstance(message, Written)), key=lambda each: each.task
+    )
+    return [run for each in written for run in each.runs], {each.run_id for each in written}
+
+
+def _sink_id(options: WriteOptions) -> str:
+    """Under what a streaming query is known in the data directory: its own id, that its checkpoint keeps."""
+    found: object = options.sink_id
+    if found is None and options.checkpoint is not None:
+        path = os.path.join(options.checkpoint.removeprefix("file:"), "metadata")
+        try:
+            found = json.loads(read_small(path)).get("id")
+        except (UnreadableInput, ValueError, AttributeError) as error:
+            raise UsageError(
+                f"the id of the query cannot be read from {path} ({error}); give it one with the option sinkId, that no "
+                "query with another checkpoint has ever had here"
+            ) from None
+    if found is None:
+        raise UsageError("a streaming write needs the option checkpointLocation, or sinkId")
+    if not isinstance(found, str) or _ID.fullmatch(found) is None:
+        raise UsageError(f"{found!r} cannot be part of a file name")
+    return found
+
+
+def _last_batch(path: str) -> int:
+    """The number of the micro-batch that was written last, -1 for none."""
+    if not os.path.lexists(path):
+        return -1
+    try:
+        number = json.loads(read_small(path))["batch"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refused(f"{path} does not tell the last batch: {error}") from None
+    if not isinstance(number, int):
+        raise Refused(f"{path} does not tell the last batch")
+    return number

@@ -1,0 +1,158 @@
+"""What `append` makes of lines that are filtered, damaged, wrong or hostile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kseg.change.append.json_input import BadLine
+from kseg.change.append.partition_writer import RollRules
+from kseg.change.append.reopen import reopen_partition
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
+from tests.support.append_helpers import Appended, Lines, dumped, rows_of
+
+# --- filtered and damaged input
+
+
+def test_batches_with_missing_records_are_refused_unless_asked_for(
+    tmp_path: Path, appended: Appended
+) -> None:
+    source = tmp_path / "source-0"
+    appended(source, [{"value": f"v{n}", "key": f"k{n}"} for n in range(6)])
+    lines = [line for line in dumped(source).splitlines(keepends=True) if b'"k3"' not in line]
+    with pytest.raises(BadLine, match="line 1: its batch has 6 records, 5 follow"):
+        appended(tmp_path / "strict-0", b"".join(lines))
+    assert not (tmp_path / "strict-0").exists()
+    appended(tmp_path / "loose-0", b"".join(lines), partial_batches=True)
+    rows = rows_of(tmp_path / "loose-0")
+    assert (rows[0]["count"], rows[0]["last_offset"]) == (5, 5)
+    with pytest.raises(BadLine, match=r"no records behind it .dump with --deep-iteration."):
+        appended(tmp_path / "shallow-0", lines[0], partial_batches=True)
+
+
+def test_damaged_batches_and_other_lines_are_left_out_and_counted(tmp_path: Path, appended: Appended) -> None:
+    source = tmp_path / "source-0"
+    appended(source, [{"value": f"v{n}"} for n in range(3)], batch_records=1)
+    log = source / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 3 + 66] ^= 1
+    log.write_bytes(data)
+    result = appended(tmp_path / "target-0", dumped(source) + b'{"type":"finding"}\n\n{"type":"summary"}\n')
+    assert (result["batches"], result["batches_left_out"]) == (2, 1)
+    assert result["lines_ignored"] == {"finding": 1, "summary": 1}
+    assert [row["offset"] for row in rows_of(tmp_path / "target-0") if row["type"] == "record"] == [0, 2]
+
+
+BAD_LINES = {
+    b"{": "it is no JSON",
+    b"nonsense": "it is no JSON",
+    b"[1]": "it is no JSON object",
+    b'{"value":"a"} x': "something stands behind its JSON object",
+    b'{"value":"\xff"}': "it is not UTF-8",
+    b'{"value":"\\ud800"}': "its value is no text",
+    b'{"key":"k"}': "it has no value",
+    b'{"value":1}': "its value is neither text, nor base64, nor null",
+    b'{"value":"?","value_encoding":"base64"}': "its value is no base64",
+    b'{"value":"xy","value_encoding":"hex"}': "its value is no hex",
+    b'{"value":5,"value_encoding":"size"}': "its value was dumped as size, which cannot be turned back",
+    b'{"value":"a","offset":"1"}': "its offset is no whole number",
+    b'{"value":"a","offset":true}': "its offset is no whole number",
+    b'{"value":"a","timestamp":1.5}': "its timestamp is no whole number",
+    b'{"value":"a","timestamp":-2}': "-2 is no timestamp",
+    b'{"value":"a","timestamp":99999999999999999999999}': "is no timestamp",
+    b'{"value":"a","offset":99999999999999999999999}': "no batch can span the offsets",
+    b'{"value":"a","headers":["a"]}': "a header is no pair",
+    b'{"value":"a","headers":{}}': None,
+    b'{"type":"batch","compression":"brotli"}': "there is no compression 'brotli'",
+    b'{"type":"batch","magic":"2"}': "its magic is no whole number",
+    b'{"type":"batch","count":0}': "its batch has no records behind it",
+    b'{"type":"batch","count":0,"base_offset":3,"last_offset":2}': "no batch can span",
+    b'{"type":"batch","count":0,"base_offset":3,"last_offset":3,"magic":9}': "no message format with magic 9",
+    b'{"type":"batch","transactional":1}': "its transactional is neither true nor false",
+    b'{"value":' + b"[" * 100_000: "it is no JSON",
+    b'{"value":"a","timestamp":' + b"1" * 5000 + b"}": "it is no JSON",
+}
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:40].decode("latin-1"))
+def test_a_bad_line_is_named_and_nothing_is_written(tmp_path: Path, appended: Appended, line: bytes) -> None:
+    target = tmp_path / "bad-0"
+    why = BAD_LINES[line]
+    if why is None:
+        appended(target, line + b"\n")
+        return
+    with pytest.raises(BadLine) as raised:
+        appended(target, b'{"value":"good"}\n\n' + line + b"\n" + b'{"value":"behind"}\n', batch_records=1)
+    assert str(raised.value).startswith(f"{tmp_path / 'lines.jsonl'}, line 3: ") and why in str(raised.value)
+    assert not target.exists()
+
+
+def test_a_bad_first_line_makes_nothing(tmp_path: Path, appended: Appended) -> None:
+    with pytest.raises(BadLine):
+        appended(tmp_path / "none-0", b"x\n")
+    assert not (tmp_path / "none-0").exists()
+
+
+def test_lines_are_found_wherever_blocks_end(tmp_path: Path, appended: Appended) -> None:
+    value = "ü" * 700_000  # longer than a block of input
+    appended(tmp_path / "long-0", [{"value": value}, {"value": "b"}])
+    assert [row["value"] for row in rows_of(tmp_path / "long-0") if row["type"] == "record"] == [value, "b"]
+    appended(tmp_path / "crlf-0", b'{"value":"a"}\r\n  {"value":"b"}\r\n\r\n{"value":"c"}')
+    assert [row["value"] for row in rows_of(tmp_path / "crlf-0") if row["type"] == "record"] == [
+        "a",
+        "b",
+        "c",
+    ]
+
+
+# --- hostile lines
+
+names = st.sampled_from(
+    ["type", "value", "key", "headers", "offset", "timestamp", "control", "count", "base_offset", "last_offset",
+     "magic", "compression", "producer_id", "producer_epoch", "base_sequence", "leader_epoch", "transactional",
+     "max_timestamp", "delete_horizon_ms", "timestamp_type", "position", "file", "next_offset", "value_encoding",
+     "valid"]
+)  # fmt: skip
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(min_value=-(2**70), max_value=2**70),
+    st.integers(min_value=-2, max_value=5),
+    st.sampled_from(["batch", "record", "LogAppendTime", "gzip", "none", "base64", "5.log", "x"]),
+    st.lists(st.lists(st.sampled_from(["n", None, 1]), max_size=3), max_size=2),
+    st.dictionaries(
+        st.sampled_from(["kind", "base64", "coordinator_epoch"]), st.sampled_from(["COMMIT", "AA==", 2**40])
+    ),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(st.dictionaries(names, values, max_size=8), max_size=6),
+    magic=st.sampled_from([0, 1, 2]),
+    ancient=st.booleans(),
+    keep_offsets=st.sampled_from([None, True, False]),
+)
+def test_no_line_breaks_more_than_itself(
+    tmp_path_factory: pytest.TempPathFactory,
+    appended: Appended,
+    lines: Lines,
+    magic: int,
+    ancient: bool,
+    keep_offsets: bool | None,
+) -> None:
+    target = tmp_path_factory.mktemp("hostile") / "own-0"
+    try:
+        appended(target, lines, magic=magic, keep_offsets=keep_offsets, options={"ancient": ancient})
+    except BadLine:
+        if not target.exists():
+            return
+    if ancient:
+        return
+    with PartitionLog(PartitionTarget(str(target))) as log:
+        reopen_partition(log, RollRules())
+    appended(target, [])

@@ -1,0 +1,186 @@
+"""The journal around a stream of writes: killed anywhere, what was there can be brought back, or what came be kept."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.change.apply.append_journal import Guard
+from kseg.change.apply.disk import Disk, write_all
+from kseg.change.apply.executor import finish
+from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.undo import undo
+from kseg.change.apply.unfinished import half_done, half_done_findings, refuse_half_done, settle
+from kseg.segment.errors import KsegError, Refused
+from tests.support.failing_disks import FailingDisk, Held, QuickDisk, held, outlives, survives
+from tests.support.plan_cases import EPOCHS, INDEX, LOG, LOG_9, PARTITION, Case
+
+ID = "20260101T000000Z-00000001"
+QUICK = QuickDisk()
+CASE = Case(PARTITION, lambda _directory: ())
+ROLLED = f"{50:020}.log"
+
+
+def add(disk: Disk, path: Path, data: bytes) -> None:
+    descriptor = disk.open_to_write(str(path))
+    write_all(disk, descriptor, data, path.stat().st_size)
+    disk.close(descriptor)
+
+
+def write_stream(directory: Path, disk: Disk) -> None:
+    """As append does: a log grows, an index is rewritten, a segment is rolled, a checkpoint is replaced."""
+    with Guard(
+        str(directory),
+        "append",
+        journal_id=ID,
+        grows=(LOG_9,),
+        replaces=(INDEX, EPOCHS),
+        creates=(f"{EPOCHS}.tmp",),
+        disk=disk,
+    ) as guard:
+        add(disk, directory / LOG_9, b"a batch")
+        descriptor = disk.open_to_write(str(directory / INDEX))
+        disk.truncate(descriptor, 3)
+        write_all(disk, descriptor, b"new entries", 3)
+        disk.close(descriptor)
+        guard.will_create(ROLLED)
+        disk.close(disk.create(str(directory / ROLLED)))
+        add(disk, directory / ROLLED, b"another batch")
+        disk.close(disk.create(str(directory / f"{EPOCHS}.tmp")))
+        add(disk, directory / f"{EPOCHS}.tmp", b"new epochs")
+        disk.rename(str(directory / f"{EPOCHS}.tmp"), str(directory / EPOCHS))
+        guard.done()
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        yield Path(name)
+
+
+def take_back(directory: Path, disk: Disk = QUICK) -> None:
+    settle_or_undo = [journal for journal in journals_in(str(directory), disk) if Path(journal.path).exists()]
+    for journal in settle_or_undo:
+        undo(journal.place, disk)
+    settle(str(directory), "append", disk)
+
+
+def assert_as_found(directory: Path, start: dict[str, Held]) -> None:
+    assert held(directory) == start
+    assert not [path for path in directory.rglob("*") if path.is_file() and path.parent != directory]
+
+
+def test_what_is_done_can_be_taken_back(root: Path) -> None:
+    directory = CASE.lay(root)
+    start = held(directory)
+    write_stream(directory, QUICK)
+    end = held(directory)
+    assert end[LOG_9].content == PARTITION[LOG_9] + b"a batch" and end[EPOCHS].content == b"new epochs"
+    assert half_done(str(directory)) == []
+    take_back(directory)
+    assert_as_found(directory, start)
+
+
+def test_a_killed_stream_can_be_taken_back(root: Path) -> None:
+    for number in itertools.count():
+        directory = CASE.lay(root / str(number))
+        start = held(directory)
+        survived = survives(lambda disk, at=directory: write_stream(at, disk), number)  # type: ignore[misc]
+        if held(directory) != start:
+            (journal,) = journals_in(str(directory))
+            assert journal.is_half_done != (journal.line("done") is not None)
+        take_back(directory)
+        assert_as_found(directory, start)
+        if survived:
+            break
+    assert number > 30
+
+
+def test_a_killed_way_back_goes_on(root: Path) -> None:
+    for number in itertools.count():
+        directory = CASE.lay(root / str(number))
+        start = held(directory)
+        write_stream(directory, QUICK)
+        survived = outlives(lambda disk, at=directory: take_back(at, disk), number)  # type: ignore[misc]
+        take_back(directory)
+        assert_as_found(directory, start)
+        if survived:
+            break
+    assert number > 10
+
+
+def test_what_a_killed_stream_wrote_can_be_kept_and_still_be_taken_back(root: Path) -> None:
+    for number in itertools.count():
+        directory = CASE.lay(root / str(number))
+        start = held(directory)
+        survived = outlives(lambda disk, at=directory: write_stream(at, disk), number)  # type: ignore[misc]
+        now = held(directory)
+        if half_done(str(directory)):
+            with pytest.raises(Refused, match=r"append was interrupted.*keeps it"):
+                settle(str(directory), "append", QUICK)
+            finish(half_done(str(directory))[0].place, QUICK)
+            assert half_done(str(directory)) == []
+        assert held(directory) == now
+        take_back(directory)
+        assert_as_found(directory, start)
+        if survived:
+            break
+
+
+def test_an_error_of_the_system_is_one_sentence(root: Path) -> None:
+    for number in itertools.count():
+        directory = CASE.lay(root / str(number))
+        start = held(directory)
+        disk = FailingDisk(number, (errno.ENOSPC, errno.EIO)[number % 2])
+        try:
+            write_stream(directory, disk)
+        except KsegError as error:
+            assert "\n" not in str(error)
+        except OSError as error:  # of the stream's own writes, which are not the guard's
+            assert disk.failed.endswith(str(error.filename))
+        take_back(directory)
+        assert_as_found(directory, start)
+        if not disk.failed:
+            break
+
+
+def test_a_file_with_a_second_name_does_not_grow(root: Path) -> None:
+    directory = CASE.lay(root)
+    os.link(directory / LOG_9, root / "backup")
+    start = held(directory)
+    with pytest.raises(Refused, match="a second name elsewhere"):
+        write_stream(directory, QUICK)
+    assert_as_found(directory, start)
+
+
+@pytest.mark.parametrize("name", [LOG, LOG_9, EPOCHS, f"{99:020}.log"])
+def test_what_came_since_is_not_thrown_away(name: str, root: Path) -> None:
+    directory = CASE.lay(root)
+    write_stream(directory, QUICK)
+    with (directory / name).open("ab") as file:
+        file.write(b"since")
+    end = held(directory)
+    with pytest.raises(Refused, match="changed since append was here"):
+        take_back(directory)
+    assert held(directory) == end
+
+
+def test_while_one_writes_no_other_does(root: Path) -> None:
+    directory = CASE.lay(root)
+    with Guard(str(directory), "append", journal_id=ID, grows=(LOG_9,), disk=QUICK) as guard:
+        for ask in (lambda: write_stream(directory, QUICK), lambda: undo(guard.place, QUICK)):
+            with pytest.raises(Refused, match="another kseg"):
+                ask()
+        with pytest.raises(Refused, match="at this moment"):
+            refuse_half_done(str(directory), QUICK)
+        (finding,) = half_done_findings(str(directory), QUICK)
+        assert finding.message == f"another kseg is changing {directory} at this moment"
+        guard.take_back()
+    assert not (directory / ".kseg").exists()

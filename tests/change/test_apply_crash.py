@@ -1,0 +1,244 @@
+"""Killed at any change it makes, an apply or undo can go on and go back, and no byte is lost meanwhile.
+
+By default every fifth change is tried, of each case from another one on; KSEG_KILL_STRIDE=1 tries all.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.executor import apply_plan
+from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.undo import undo
+from kseg.change.apply.unfinished import half_done, settle
+from kseg.segment.errors import KsegError
+from tests.support.failing_disks import (
+    FailingDisk,
+    QuickDisk,
+    assert_no_byte_is_lost,
+    held,
+    outlives,
+    rounds,
+    survives,
+)
+from tests.support.plan_cases import CASES, COMMAND, Case
+
+pytestmark = pytest.mark.slow
+
+ID = "20260101T000000Z-00000001"
+QUICK = QuickDisk()
+ERRORS = (errno.ENOSPC, errno.EACCES, errno.EIO)
+MEMORY = "/dev/shm"  # thousands of small directories are made: not worth a disk
+SEVERAL = [pytest.param(case, id=name) for name, case in CASES.items()]
+
+
+class Bench:
+    """One case, laid out anew for each kill."""
+
+    def __init__(self, case: Case, root: Path, name: str) -> None:
+        self._case = case
+        self._root = root
+        self._name = name
+        self._places = itertools.count()
+        self.fresh()
+        self.start = held(self.directory)
+        self.apply()
+        self.end = held(self.directory)
+        assert self.end != self.start
+
+    def fresh(self) -> None:
+        """The directory as found, in a place of its own (its inodes are nobody else's)."""
+        shutil.rmtree(self._root, ignore_errors=True)
+        self.place = self._root / str(next(self._places))
+        self.directory = self._case.lay(self.place)
+        self.shared = held(self.place / "backup") if self._case.shared else {}
+
+    def rounds(self) -> Iterator[int]:
+        return rounds(self._name)
+
+    def apply(self, disk: Disk = QUICK, journal_id: str = ID) -> None:
+        quarantine = str(self.place / "elsewhere") if self._case.elsewhere else None
+        journal_dir = str(self.place / "journals") if self._case.journal_elsewhere else None
+        apply_plan(
+            self._case.plan(self.directory),
+            journal_id=journal_id,
+            quarantine=quarantine,
+            journal_dir=journal_dir,
+            disk=disk,
+        )
+
+    def apply_again(self) -> None:
+        """What the same command does when it is run again."""
+        settle(str(self.directory), COMMAND, QUICK)
+        if held(self.directory) == self.start:
+            self.apply(journal_id="20260101T000000Z-00000002")
+
+    def undo(self, disk: Disk = QUICK) -> None:
+        for journal in journals_in(str(self.directory), disk):
+            if Path(journal.path).exists():
+                undo(journal.place, disk)
+            else:
+                settle(str(self.directory), COMMAND, disk)
+
+    def assert_start(self) -> None:
+        assert held(self.directory) == self.start
+        assert self.leftovers() == []
+
+    def assert_end(self) -> None:
+        now = held(self.directory)
+        assert {name: file.content for name, file in now.items()} == {
+            name: file.content for name, file in self.end.items()
+        }
+        for name, file in now.items():  # a new file has the time at which it was made
+            if self.end[name].mtime_ns < self.end_of_past_ns():
+                assert file == self.end[name]
+        assert half_done(str(self.directory)) == []
+        assert not [path for path in self.place.rglob("*") if path.is_file() and _is_staging(path)]
+
+    def end_of_past_ns(self) -> int:
+        return max(file.mtime_ns for file in self.start.values()) + 1
+
+    def leftovers(self) -> list[Path]:
+        found = {*self.place.rglob("*")} - {self.directory, *self.directory.iterdir()}
+        found -= {self.place / "backup", *(self.place / "backup").glob("*"), self.place / "elsewhere"}
+        found -= {*(self.place / "journals").rglob("*"), self.place / "journals"}  # nothing points to them
+        ours = self.directory / ".kseg"
+        if ours.is_dir() and not any(ours.iterdir()):  # a kill can come between this directory and the next
+            ours.rmdir()
+        return sorted({*found, *self.directory.glob(".kseg"), *self.directory.glob("kseg-journal-*")})
+
+    def assert_nothing_lost(self) -> None:
+        assert_no_byte_is_lost(self.start, self.directory, self.place / "elsewhere")
+        assert self.shared == (held(self.place / "backup") if self.shared else {})
+
+
+def _is_staging(path: Path) -> bool:
+    return path.parent.name == "new" or "-new-" in path.name
+
+
+@pytest.fixture(params=SEVERAL)
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as root:
+        yield Bench(request.param, Path(root) / "bench", request.node.name)
+
+
+def test_a_killed_apply_goes_on(bench: Bench) -> None:
+    for number in bench.rounds():
+        bench.fresh()
+        survived = survives(bench.apply, number)
+        bench.assert_nothing_lost()
+        bench.apply_again()
+        bench.assert_nothing_lost()
+        bench.assert_end()
+        bench.undo()
+        bench.assert_start()
+        if survived:
+            break
+    assert number > 15
+
+
+def test_a_killed_apply_goes_back(bench: Bench) -> None:
+    for number in bench.rounds():
+        bench.fresh()
+        survived = outlives(bench.apply, number)
+        bench.undo()
+        bench.assert_start()
+        if survived:
+            break
+
+
+def test_a_killed_undo_goes_on(bench: Bench) -> None:
+    for number in bench.rounds():
+        bench.fresh()
+        bench.apply()
+        survived = survives(bench.undo, number)
+        bench.assert_nothing_lost()
+        bench.undo()
+        bench.assert_start()
+        if survived:
+            break
+    assert number > 5
+
+
+def test_a_killed_finish_and_the_undo_of_a_half_done_change_go_on(bench: Bench) -> None:
+    """Two kills: one in the middle of the moves, one at every change that going on or going back makes."""
+
+    def go_on(disk: Disk) -> None:
+        settle(str(bench.directory), COMMAND, disk)
+
+    middle = _first_kill_behind_the_decision(bench) + 2
+    for first_kill in (middle - 2, middle):
+        for way in (go_on, bench.undo):
+            for number in bench.rounds():
+                bench.fresh()
+                assert not outlives(bench.apply, first_kill)
+                survived = outlives(way, number)
+                bench.assert_nothing_lost()
+                if way is go_on:
+                    bench.apply_again()
+                    bench.assert_end()
+                else:
+                    bench.undo()
+                    bench.assert_start()
+                if survived:
+                    break
+
+
+def _first_kill_behind_the_decision(bench: Bench) -> int:
+    for number in itertools.count():
+        bench.fresh()
+        outlives(bench.apply, number)
+        if half_done(str(bench.directory)):
+            return number
+    raise AssertionError("unreachable")
+
+
+def test_an_error_of_the_system_is_one_sentence_and_loses_nothing(bench: Bench) -> None:
+    for at in bench.rounds():
+        bench.fresh()
+        number = ERRORS[at % len(ERRORS)]
+        disk = FailingDisk(at, number)
+        try:
+            bench.apply(disk)
+        except KsegError as error:
+            assert "\n" not in str(error)
+            is_half_done = bool(half_done(str(bench.directory)))
+            assert is_half_done == ("kseg undo --finish" in str(error)), (disk.failed, str(error))
+            if not is_half_done:
+                assert held(bench.directory) == bench.start
+        bench.assert_nothing_lost()
+        if at // len(ERRORS) % 2:
+            bench.undo()
+            bench.assert_start()
+        else:
+            bench.apply_again()
+            bench.assert_end()
+        if not disk.failed:
+            break
+
+
+def test_an_error_of_the_system_while_undoing_is_one_sentence_too(bench: Bench) -> None:
+    for at in bench.rounds():
+        bench.fresh()
+        number = ERRORS[at % len(ERRORS)]
+        bench.apply()
+        disk = FailingDisk(at, number)
+        try:
+            bench.undo(disk)
+        except KsegError as error:
+            assert "\n" not in str(error)
+        bench.assert_nothing_lost()
+        bench.undo()
+        bench.assert_start()
+        if not disk.failed:
+            break

@@ -1,0 +1,174 @@
+"""Work that is tried more than once says and does what one undisturbed attempt would have said and done."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kseg.change.run.shared_run import Shared
+from kseg.jobs import fanout
+from kseg.jobs.events import Event, Failure, Row
+from tests.support.change_cases import CHANGINGS, Changing
+from tests.support.failing_disks import STRIDE
+from tests.support.killed_runs import contents, state, undo_all
+from tests.support.retried_changes import both_at_once, killed_first
+
+pytestmark = pytest.mark.slow
+
+RUN = "20260101T000000Z-00000001"
+
+
+@pytest.fixture(params=CHANGINGS)
+def changing(request: pytest.FixtureRequest) -> Changing:
+    return CHANGINGS[request.param]
+
+
+class Stage:
+    """A data directory at one place, laid anew for each run, and what an undisturbed local run made of it."""
+
+    def __init__(self, changing: Changing, capture: Path, root: Path) -> None:
+        self._changing = changing
+        self._original = root / "original" / "data"
+        self.data = root / "data"
+        changing.lay(capture, self._original)
+        self.found = state(self._original)
+
+    def set(self) -> None:
+        shutil.rmtree(self.data, ignore_errors=True)
+        shutil.copytree(self._original, self.data)
+
+    def undisturbed(self, **options: object) -> list[Event]:
+        self.set()
+        return self._changing.events(self.data, fanout.run, **options)
+
+
+@pytest.fixture
+def stage(changing: Changing, capture_small: Path, tmp_path: Path) -> Stage:
+    return Stage(changing, capture_small, tmp_path)
+
+
+def timeless(events: list[Event]) -> list[Event]:
+    """Without the time at which a file was laid for this very test."""
+    return [
+        Row({**event.values, "marked_at": 0})
+        if isinstance(event, Row) and "marked_at" in event.values
+        else event
+        for event in events
+    ]
+
+
+def journals(data: Path) -> list[str]:
+    return sorted(str(path.relative_to(data)) for path in data.rglob("*.jsonl"))
+
+
+def test_an_attempt_killed_at_any_change_is_followed_by_one_that_says_the_same(
+    changing: Changing, stage: Stage
+) -> None:
+    said = timeless(stage.undisturbed(apply=True, run_id=RUN))
+    planned, told = contents(state(stage.data)), journals(stage.data)
+    assert planned != contents(stage.found)
+    assert not any(isinstance(event, Failure) for event in said)
+    rounds = 0
+    for number in itertools.count(random.randrange(STRIDE), STRIDE):
+        stage.set()
+        was_killed: list[bool] = []
+        over = partial(killed_first, kill_at=number, was_killed=was_killed)
+        shared = Shared(RUN)
+        again = changing.events(stage.data, over, apply=True, run_id=RUN, shared=shared)
+        assert timeless(again) == said, number
+        assert contents(state(stage.data)) == planned
+        assert journals(stage.data) == told
+        if changing is not CHANGINGS["retain"]:  # what was purged is gone for good
+            undo_all(stage.data)
+            assert state(stage.data) == stage.found
+        if not any(was_killed):
+            break
+        rounds += 1
+    assert rounds * STRIDE >= 25
+
+
+def test_two_attempts_at_the_same_time_make_one_change(changing: Changing, stage: Stage) -> None:
+    said = timeless(stage.undisturbed(apply=True, run_id=RUN))
+    planned, told = contents(state(stage.data)), journals(stage.data)
+    for _ in range(3):
+        stage.set()
+        shared = Shared(RUN)
+        again = changing.events(stage.data, both_at_once, apply=True, run_id=RUN, shared=shared)
+        assert timeless(again) == said
+        assert contents(state(stage.data)) == planned
+        assert journals(stage.data) == told
+
+
+def test_a_plan_needs_no_seat(changing: Changing, stage: Stage) -> None:
+    said = timeless(stage.undisturbed())
+    assert timeless(changing.events(stage.data, both_at_once, shared=Shared(RUN))) == said
+    assert state(stage.data) == stage.found
+
+
+@pytest.mark.parametrize("name", ["recover", "compact"])
+def test_copies_are_made_once(name: str, capture_small: Path, tmp_path: Path) -> None:
+    changing = CHANGINGS[name]
+    stage = Stage(changing, capture_small, tmp_path)
+    output = tmp_path / "copies"
+    said = stage.undisturbed(output=str(output))
+    planned = {
+        str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()
+    }
+    assert any(isinstance(event, Row) and event.values.get("output") for event in said)
+    shared = Shared(RUN, output=str(output))
+
+    def copied(over: object) -> None:
+        shutil.rmtree(output)
+        assert changing.events(stage.data, over, output=str(output), shared=shared) == said  # type: ignore[arg-type]
+        left = {
+            str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()
+        }
+        assert left == planned
+        assert state(stage.data) == stage.found
+
+    copied(both_at_once)
+    for number in itertools.count(random.randrange(STRIDE), STRIDE):
+        was_killed: list[bool] = []
+        copied(partial(killed_first, kill_at=number, was_killed=was_killed))
+        if not any(was_killed):
+            break
+    assert number >= 10, "nothing was killed"
+
+
+@pytest.mark.parametrize("name", ["recover", "compact"])
+def test_a_copy_that_lay_there_before_is_refused(name: str, capture_small: Path, tmp_path: Path) -> None:
+    changing = CHANGINGS[name]
+    stage = Stage(changing, capture_small, tmp_path)
+    output = tmp_path / "copies"
+    stage.undisturbed(output=str(output))
+    alone = changing.events(stage.data, fanout.run, output=str(output))
+    failures = [event for event in alone if isinstance(event, Failure)]
+    assert failures and "is there already" in failures[0].sentence
+    shared = Shared(RUN, output=str(output))
+    assert changing.events(stage.data, both_at_once, output=str(output), shared=shared) == alone
+
+
+def test_a_partition_that_lies_in_no_data_directory(capture_small: Path, tmp_path: Path) -> None:
+    changing = CHANGINGS["recover"]
+    stage = Stage(changing, capture_small, tmp_path)
+    stage.set()
+    alone = tmp_path / "alone"
+
+    def lay() -> Path:
+        shutil.rmtree(alone, ignore_errors=True)
+        shutil.copytree(stage.data / "metro-zstd-0", alone / "metro-zstd-0")
+        return alone / "metro-zstd-0"
+
+    said = changing.events(lay(), fanout.run, apply=True, run_id=RUN)
+    planned = contents(state(alone))
+    shared = Shared(RUN)
+    for number in (0, 3, 9, 1 << 60):
+        over = partial(killed_first, kill_at=number, was_killed=[])
+        assert changing.events(lay(), over, apply=True, run_id=RUN, shared=shared) == said
+        assert contents(state(alone)) == planned
+        assert [path.name for path in alone.iterdir()] == ["metro-zstd-0"]

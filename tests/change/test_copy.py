@@ -1,0 +1,206 @@
+"""A changed copy instead of a change: what is in it, that the input stays, and that a kill leaves nothing behind."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kseg.change.apply.copy import write_copy
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.executor import apply_plan
+from kseg.change.apply.undo_command import undo_journal
+from kseg.change.run.output_run import begin_copies, end_copies
+from kseg.jobs.events import Failure, Row
+from kseg.segment.errors import KsegError, Refused
+from tests.support.failing_disks import (
+    CountingDisk,
+    FailingDisk,
+    QuickDisk,
+    Stopped,
+    StoppingDisk,
+    held,
+    survives,
+)
+from tests.support.plan_cases import CASES, COMMAND, EPOCHS, LOG, PARTITION, Case
+from tests.support.trees import tree_state, unchanged
+
+QUICK = QuickDisk()
+NAMES = ("replace", "truncate", "swap", "cleaner", "ring", "side files")
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        yield Path(name)
+
+
+def planned_end(case: Case, root: Path) -> dict[str, tuple[bytes, int]]:
+    directory = case.lay(root / "applied")
+    apply_plan(case.plan(directory), journal_id="x", disk=QUICK)
+    return {name: (file.content, file.mode) for name, file in held(directory).items()}
+
+
+def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
+    return {name: (file.content, file.mode) for name, file in held(directory).items()}
+
+
+@pytest.mark.parametrize("hard_link", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_is_what_a_change_would_have_made(name: str, hard_link: bool, root: Path) -> None:
+    case = CASES[name]
+    directory, target = case.lay(root), root / "out" / "orders-0"
+    plan = case.plan(directory)
+    with unchanged(directory):
+        copied = write_copy(plan, str(target), hard_link=hard_link, disk=QUICK)
+    assert contents(target) == planned_end(case, root)
+    assert copied.files == len(list(target.iterdir()))
+    total = copied.bytes_shared + copied.bytes_linked + copied.bytes_copied + copied.bytes_written
+    assert total == sum(path.stat().st_size for path in target.iterdir())
+    linked = {path.name for path in target.iterdir() if path.stat().st_nlink > 1}
+    assert bool(linked) == (hard_link and copied.bytes_linked > 0)
+    assert target.stat().st_mtime_ns == directory.stat().st_mtime_ns
+    assert [path.name for path in (root / "out").iterdir()] == ["orders-0"]
+
+
+def test_times_and_permissions_of_unchanged_and_cut_files_stay(root: Path) -> None:
+    directory, target = CASES["truncate"].lay(root), root / "copy"
+    write_copy(CASES["truncate"].plan(directory), str(target), disk=QUICK)
+    start, copy = held(directory), held(target)
+    assert copy[EPOCHS] == start[EPOCHS]
+    assert (copy[LOG].mtime_ns, copy[LOG].mode) == (start[LOG].mtime_ns, start[LOG].mode)
+    assert copy[LOG].content == PARTITION[LOG][:25]
+
+
+def test_a_plan_without_steps_gives_a_plain_copy_also_into_an_empty_directory(root: Path) -> None:
+    case = Case(PARTITION, lambda _directory: ())
+    directory, target = case.lay(root), root / "copy"
+    target.mkdir()
+    write_copy(case.plan(directory), str(target), disk=QUICK)
+    assert held(target) == held(directory)
+
+
+def test_what_is_there_is_not_written_over(root: Path) -> None:
+    directory, target = CASES["swap"].lay(root), root / "copy"
+    target.mkdir()
+    (target / "mine").write_bytes(b"mine")
+    with unchanged(directory, target), pytest.raises(Refused, match="not empty") as refusal:
+        write_copy(CASES["swap"].plan(directory), str(target), disk=QUICK)
+    assert refusal.value.exit_status == 4
+
+
+def _into_itself(directory: Path) -> Path:
+    return directory
+
+
+def _a_file(directory: Path) -> Path:
+    return directory / LOG
+
+
+@pytest.mark.parametrize("where", [_into_itself, _a_file])
+def test_a_copy_does_not_go_where_the_input_is(where: Callable[[Path], Path], root: Path) -> None:
+    directory = CASES["swap"].lay(root)
+    plan = CASES["swap"].plan(directory)
+    with unchanged(directory), pytest.raises(Refused):
+        write_copy(plan, str(where(directory)), disk=QUICK)
+
+
+def test_inputs_that_change_meanwhile_are_no_base_for_a_copy(root: Path) -> None:
+    directory, target = CASES["swap"].lay(root), root / "out" / "copy"
+
+    class Busy(CountingDisk):
+        def at_step(self, name: str, path: str) -> None:
+            with (directory / LOG).open("ab") as file:
+                file.write(b"more")
+
+    plan = CASES["swap"].plan(directory)
+    with pytest.raises(Refused, match="changed since planning"):
+        write_copy(plan, str(target), disk=Busy(12))
+    assert list((root / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("hard_link", [False, True])
+def test_a_killed_copy_leaves_the_input_and_is_made_anew(hard_link: bool, root: Path) -> None:
+    case = CASES["replace"]
+    directory = case.lay(root)
+    plan, end = case.plan(directory), planned_end(case, root)
+    before = tree_state(directory)
+    for number in itertools.count():
+        out = root / "out" / str(number)
+        out.mkdir(parents=True)
+
+        def make(disk: Disk, out: Path = out) -> None:
+            write_copy(plan, str(out / "copy"), hard_link=hard_link, disk=disk)
+
+        survived = survives(make, number)
+        assert tree_state(directory) == before
+        if (out / "copy").exists():
+            assert contents(out / "copy") == end
+        else:
+            make(QUICK)
+        assert contents(out / "copy") == end
+        assert [path.name for path in out.iterdir()] == ["copy"]
+        if survived:
+            break
+    assert number > 20
+
+
+def test_an_error_of_the_system_is_one_sentence_and_leaves_no_copy(root: Path) -> None:
+    case = CASES["replace"]
+    directory = case.lay(root)
+    plan, before = case.plan(directory), tree_state(directory)
+    for number in itertools.count():
+        out = root / "out" / str(number)
+        out.mkdir(parents=True)
+        disk = FailingDisk(number, (errno.ENOSPC, errno.EACCES, errno.EIO)[number % 3])
+        try:
+            write_copy(plan, str(out / "copy"), disk=disk)
+        except KsegError as error:
+            assert "\n" not in str(error)
+        assert tree_state(directory) == before
+        if not disk.failed:
+            break
+    assert plan.command == COMMAND and number > 40
+
+
+@pytest.mark.parametrize("output", ["out", "not/there/out"])
+def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(root: Path, output: str) -> None:
+    """Before the output has its name there is nothing in its place to name to undo."""
+    (root / "other").mkdir()
+    top = output.split("/")[0]
+    begun = root / f".{top}.kseg-20260101T120000Z-7f59ab8c-begun" / output.partition("/")[2]
+    begun.mkdir(parents=True)
+    (begun / "kseg-journal-20260101T120000Z-7f59ab8c.jsonl").touch()
+    (told,) = undo_journal(str(root / output), False)
+    assert isinstance(told, Row) and told.values["state"] == "undone"
+    assert [path.name for path in root.iterdir()] == ["other"]
+    (again,) = undo_journal(str(root / output), False)
+    assert isinstance(again, Failure) and again.exit_status == 3
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_output_whose_making_was_killed_is_cleared_away_by_the_next(
+    tmp_path: Path, is_there: bool
+) -> None:
+    """Also where somebody has made a directory of that name since."""
+    output = tmp_path / "out"
+    for number in range(100):
+        disk = StoppingDisk(number)
+        with suppress(Stopped):
+            begin_copies(str(output), "recover", "20260101T000000Z-00000001", disk)
+        if [path for path in tmp_path.iterdir() if path.name.endswith("-begun")]:
+            break
+    assert not output.exists()
+    if is_there:
+        output.mkdir()
+    place = begin_copies(str(output), "recover", "20260101T000001Z-00000001")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    end_copies(place, is_complete=False)
+    assert output.exists() == is_there

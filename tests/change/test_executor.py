@@ -1,0 +1,287 @@
+"""What carrying out a plan promises beside surviving a kill: attributes, answers, refusals."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kseg.change.apply.executor import apply_plan, finish
+from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.lock import claimed
+from kseg.change.apply.undo import undo
+from kseg.change.apply.unfinished import half_done
+from kseg.change.plan.content import Fresh
+from kseg.change.plan.steps import Remove, Rename, Step, Truncate, Write
+from kseg.segment.errors import Refused
+from tests.support.failing_disks import QuickDisk, held
+from tests.support.plan_cases import (
+    CASES,
+    COMMAND,
+    EPOCHS,
+    ID,
+    INDEX,
+    LOG,
+    LOG_DIR,
+    PARTITION,
+    QUICK,
+    T0_NS,
+    carry_out,
+    place,
+    stopped_in_the_middle,
+    with_steps,
+)
+
+# --- what a change does
+
+
+def test_the_answer_says_where_everything_is(tmp_path: Path) -> None:
+    directory = CASES["truncate"].lay(tmp_path)
+    applied = carry_out(CASES["truncate"], directory)
+    assert applied.journal == f"{directory}/.kseg/{ID}/journal.jsonl"
+    assert applied.quarantine == f"{directory}/.kseg/{ID}/old"
+    gone = {name for name in PARTITION if not (directory / name).exists()}
+    cut = len(PARTITION[LOG]) - 25
+    assert applied.bytes_kept == cut + sum(len(PARTITION[name]) for name in gone)
+    in_quarantine = {path.name for path in Path(applied.quarantine).iterdir()}
+    assert in_quarantine == gone | {f"{LOG}.from-25"}
+    header = json.loads(Path(applied.journal).read_text().splitlines()[0])
+    assert (header["type"], header["version"], header["command"]) == ("journal", 2, COMMAND)
+    assert {name for name, *_ in header["inputs"]} == set(PARTITION)
+
+
+def test_a_data_directory_gets_no_directory_that_a_broker_would_die_of(tmp_path: Path) -> None:
+    case = CASES["data directory"]
+    directory = case.lay(tmp_path)
+    carry_out(case, directory)
+    assert [path.name for path in directory.iterdir() if path.is_dir()] == []
+    assert (directory / f"kseg-journal-{ID}.jsonl").is_file()
+    assert (directory / f"kseg-journal-{ID}-old-.kafka_cleanshutdown").read_bytes() == LOG_DIR[
+        ".kafka_cleanshutdown"
+    ]
+
+
+def test_permissions_and_times_stay(tmp_path: Path) -> None:
+    directory = CASES["replace"].lay(tmp_path)
+    start = held(directory)
+    carry_out(CASES["replace"], directory)
+    now = held(directory)
+    assert now[LOG].content != start[LOG].content
+    assert (now[LOG].mtime_ns, now[LOG].mode) == (start[LOG].mtime_ns, start[LOG].mode)
+    shutil.rmtree(directory)
+    CASES["truncate"].lay(tmp_path)
+    carry_out(CASES["truncate"], directory)
+    assert held(directory)[LOG].mtime_ns == T0_NS
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_owners_stay_and_new_files_get_that_of_the_directory(tmp_path: Path) -> None:
+    directory = CASES["side files"].lay(tmp_path)
+    os.chown(directory, 1234, 4321)
+    os.chown(directory / EPOCHS, 1111, 2222)
+    carry_out(CASES["side files"], directory)
+    owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in directory.iterdir()}
+    assert owners[EPOCHS] == (1111, 2222)
+    assert owners["partition.metadata"] == owners[".kseg"] == (1234, 4321)
+    (journal,) = journals_in(str(directory))
+    assert all(path.stat().st_uid == 1234 for path in (directory / ".kseg").rglob("*") if path.name != EPOCHS)
+    undo(journal.place, QUICK)
+    assert (directory / EPOCHS).stat().st_uid == 1111
+
+
+def test_an_owner_that_may_not_be_given_is_told(tmp_path: Path) -> None:
+    class Nobody(QuickDisk):
+        def change_owner(self, path: str, owner: int, group: int) -> None:
+            raise PermissionError(errno.EPERM, "Operation not permitted", path)
+
+        def status(self, path: str) -> os.stat_result | None:
+            found = super().status(path)
+            if found is None or path.endswith("leader-epoch-checkpoint"):
+                return found
+            return os.stat_result((*found[:4], found.st_uid + 1, *found[5:]), _fields(found))
+
+    directory = CASES["side files"].lay(tmp_path)
+    applied = carry_out(CASES["side files"], directory, disk=Nobody())
+    assert EPOCHS in applied.not_owned
+
+
+def _fields(status: os.stat_result) -> dict[str, object]:
+    names = (name for name in dir(status) if name.startswith("st_"))
+    return {name: getattr(status, name) for name in names}
+
+
+def test_a_file_with_a_name_elsewhere_is_not_cut_there(tmp_path: Path) -> None:
+    case = CASES["hard links"]
+    directory = case.lay(tmp_path)
+    carry_out(case, directory)
+    assert (directory / LOG).read_bytes() == PARTITION[LOG][:25]
+    assert (tmp_path / "backup" / LOG).read_bytes() == PARTITION[LOG]
+
+
+def test_a_file_system_without_links_keeps_copies(tmp_path: Path) -> None:
+    class NoLinks(QuickDisk):
+        def link(self, path: str, new_path: str) -> None:
+            raise OSError(errno.EPERM, "Operation not permitted", path)
+
+    for case in (CASES["ring"], CASES["truncate"]):
+        directory = case.lay(tmp_path / str(id(case)))
+        start = held(directory)
+        applied = carry_out(case, directory, disk=NoLinks())
+        undo(place(applied), NoLinks())
+        assert held(directory) == start and not (directory / ".kseg").exists()
+
+
+def test_files_that_stay_do_not_keep_a_second_name(tmp_path: Path) -> None:
+    """Else the space of a segment that a broker deletes one day would not be freed."""
+    directory = CASES["swap"].lay(tmp_path)
+    carry_out(CASES["swap"], directory)
+    assert {
+        path.name: path.stat().st_nlink for path in directory.iterdir() if path.is_file()
+    } == dict.fromkeys(held(directory), 1)
+
+
+def test_two_names_of_one_file_can_be_renamed_to_each_other(tmp_path: Path) -> None:
+    case = with_steps(Rename("twin", LOG, "the same file"))
+    directory = case.lay(tmp_path)
+    os.link(directory / LOG, directory / "twin")
+    start = held(directory)
+    applied = carry_out(case, directory)
+    assert not (directory / "twin").exists() and (directory / LOG).read_bytes() == PARTITION[LOG]
+    undo(place(applied), QUICK)
+    assert held(directory) == start
+
+
+# --- what is refused
+
+
+def _grow(directory: Path) -> None:
+    (directory / LOG).write_bytes(PARTITION[LOG] + b"more")
+
+
+def _touch(directory: Path) -> None:
+    os.utime(directory / LOG, ns=(T0_NS + 1, T0_NS + 1))
+
+
+def _replace(directory: Path) -> None:
+    copy = directory / "copy"
+    shutil.copy2(directory / LOG, copy)
+    copy.replace(directory / LOG)
+
+
+def _add(directory: Path) -> None:
+    (directory / f"{77:020}.log").write_bytes(b"")
+
+
+def _remove(directory: Path) -> None:
+    (directory / EPOCHS).unlink()
+
+
+@pytest.mark.parametrize("meddle", [_grow, _touch, _replace, _add, _remove])
+def test_inputs_that_changed_since_planning_are_refused(
+    meddle: Callable[[Path], None], tmp_path: Path
+) -> None:
+    directory = CASES["replace"].lay(tmp_path)
+    plan = CASES["replace"].plan(directory)
+    meddle(directory)
+    start = held(directory)
+    with pytest.raises(Refused, match="changed since planning"):
+        apply_plan(plan, journal_id=ID, disk=QUICK)
+    assert held(directory) == start and not (directory / ".kseg").exists()
+
+
+@pytest.mark.parametrize("meddle", [_grow, _touch, _add, _remove])
+def test_an_undo_that_would_throw_away_what_came_since_is_refused(
+    meddle: Callable[[Path], None], tmp_path: Path
+) -> None:
+    directory = CASES["swap"].lay(tmp_path)
+    applied = carry_out(CASES["swap"], directory)
+    meddle(directory)
+    end = held(directory)
+    with pytest.raises(Refused, match="changed since recover was here") as refusal:
+        undo(place(applied), QUICK)
+    assert refusal.value.exit_status == 4
+    assert held(directory) == end
+
+
+@pytest.mark.parametrize("meddle", [_grow, _add])
+def test_a_half_done_change_that_somebody_meddled_with_is_left_alone(
+    meddle: Callable[[Path], None], tmp_path: Path
+) -> None:
+    directory = CASES["side files"].lay(tmp_path)
+    stopped_in_the_middle(CASES["side files"], directory)
+    meddle(directory)
+    now = held(directory)
+    for way in (finish, undo):
+        (journal,) = half_done(str(directory))
+        with pytest.raises(Refused, match="changed since"):
+            way(journal.place, QUICK)
+        assert held(directory) == now
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ((Remove("nothing", "why"),), "there is no nothing"),
+        ((Truncate(LOG, 1000, "why"),), "fewer than 1000"),
+        ((Write("../escaped", (Fresh(b"x"),), "why"),), "no name of a file"),
+        ((Rename(LOG, "a/b", "why"),), "no name of a file"),
+        ((Write(INDEX, (Fresh(b"x"),), "why"), Truncate(INDEX, 0, "why")), "after it was written"),
+    ],
+)
+def test_a_plan_that_contradicts_itself_is_the_callers_mistake(
+    steps: tuple[Step, ...], said: str, tmp_path: Path
+) -> None:
+    case = with_steps(*steps)
+    directory = case.lay(tmp_path)
+    start = held(directory)
+    with pytest.raises(ValueError, match=said):
+        carry_out(case, directory)
+    assert held(directory) == start and not (directory / ".kseg").exists()
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    case = with_steps(Write("folder", (Fresh(b"x"),), "why"))
+    directory = case.lay(tmp_path)
+    (directory / "folder").mkdir()
+    with pytest.raises(Refused, match="in the way"):
+        carry_out(case, directory)
+    assert not (directory / ".kseg").exists()
+
+
+def test_two_of_kseg_do_not_change_one_directory(tmp_path: Path) -> None:
+    directory = CASES["swap"].lay(tmp_path)
+    with claimed(str(directory)), pytest.raises(Refused, match="another kseg"):
+        carry_out(CASES["swap"], directory)
+    applied = carry_out(CASES["swap"], directory)
+    with claimed(str(directory)), pytest.raises(Refused, match="another kseg"):
+        undo(place(applied), QUICK)
+
+
+def test_a_quarantine_does_not_go_where_a_broker_would_die_of_it(tmp_path: Path) -> None:
+    data = CASES["data directory"].lay(tmp_path)
+    directory = CASES["swap"].lay(data)
+    for quarantine in (data, directory, data / "mine", data / "mine" / "deeper"):
+        with pytest.raises(Refused, match="no place for a quarantine"):
+            apply_plan(CASES["swap"].plan(directory), journal_id=ID, quarantine=str(quarantine), disk=QUICK)
+    assert not (directory / ".kseg").exists()
+
+
+def test_an_interrupt_waits_until_a_decided_change_is_done(tmp_path: Path) -> None:
+    class Interrupted(QuickDisk):
+        def rename(self, path: str, new_path: str) -> None:
+            if Path(new_path).parent == directory:  # and not the journal into its own place
+                signal.raise_signal(signal.SIGINT)
+            super().rename(path, new_path)
+
+    directory = CASES["ring"].lay(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(CASES["ring"], directory, disk=Interrupted())
+    assert half_done(str(directory)) == []
+    (journal,) = journals_in(str(directory))
+    assert journal.line("done") is not None

@@ -1,0 +1,136 @@
+"""Seats in the broker's lock: who waits for whom, and who is refused, while a run and its attempts are alive or not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kseg.change.apply.lock import lock_path, locked, locked_files, part_of
+from kseg.change.run.partition_lock import seated
+from kseg.segment.errors import Refused
+from tests.support.lock_holders import OTHER, RUN, attempt, child, run
+
+
+def broker_gets_in(log_dir: Path) -> bool:
+    """Whether a process gets all of the lock, as Java's FileChannel.tryLock asks for it."""
+    answer = os.fork()
+    if not answer:
+        try:
+            with (log_dir / ".lock").open("r+b") as file:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(answer, 0)[1]) == 0
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    (tmp_path / ".lock").touch()
+    return tmp_path
+
+
+def test_one_attempt_at_a_time_has_a_seat(log_dir: Path) -> None:
+    with locked_files([lock_path(str(log_dir))], part_for=RUN), child(attempt(log_dir)) as first:
+        assert first.said() == "in"
+        with child(attempt(log_dir)) as second, child(attempt(log_dir, name="orders-1")) as third:
+            assert third.said() == "in", "another directory has another seat"
+            assert second.is_silent()
+            first.leave()
+            assert first.said() == "out"
+            assert second.said() == "in"
+
+
+def test_a_killed_attempt_leaves_its_seat(log_dir: Path) -> None:
+    with locked_files([lock_path(str(log_dir))], part_for=RUN), child(attempt(log_dir)) as first:
+        assert first.said() == "in"
+        with child(attempt(log_dir)) as second:
+            assert second.is_silent()
+            first.kill()
+            assert second.said() == "in"
+
+
+def test_a_broker_stays_out_as_long_as_anything_of_the_run_lives(log_dir: Path) -> None:
+    with child(run(log_dir)) as called:
+        assert called.said() == "in"
+        assert not broker_gets_in(log_dir)
+        with child(attempt(log_dir)) as one, child(attempt(log_dir, name="orders-1")) as other:
+            assert one.said() == other.said() == "in"
+            called.kill()
+            assert not broker_gets_in(log_dir)
+            one.kill()
+            assert not broker_gets_in(log_dir)
+            with pytest.raises(Refused, match="in use"), locked([str(log_dir)]):
+                pass
+            other.leave()
+            assert other.said() == "out"
+            assert broker_gets_in(log_dir)
+            with locked([str(log_dir)]):
+                pass
+
+
+def test_a_late_attempt_is_refused_when_its_run_is_over(log_dir: Path) -> None:
+    over = "not locked by the run this belongs to"
+    with child(attempt(log_dir)) as late:
+        assert over in late.said()
+    with child(run(log_dir)) as called:
+        assert called.said() == "in"
+        with child(attempt(log_dir)) as first:
+            assert first.said() == "in"
+            with child(attempt(log_dir)) as waiting:
+                assert waiting.is_silent()
+                called.kill()
+                assert over in waiting.said(), "whoever waits looks whether the run is still there"
+    (log_dir / ".lock").unlink()
+    with child(attempt(log_dir)) as late:
+        assert "is not locked" in late.said()
+    assert not (log_dir / ".lock").exists(), "an attempt makes no lock"
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["a broker", "another run"])
+def test_an_attempt_of_another_run_is_refused(log_dir: Path, whole: bool) -> None:
+    def broker(say: Callable[[str], None]) -> None:
+        with (log_dir / ".lock").open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            say("in")
+
+    with child(broker if whole else run(log_dir, OTHER)) as there:
+        assert there.said() == "in"
+        with child(attempt(log_dir)) as late:
+            assert "in use by a broker or another kseg" in late.said()
+
+
+def test_seats_of_one_process_do_not_end_each_other(log_dir: Path) -> None:
+    """POSIX drops all locks of a process on a file with any descriptor of it that is closed."""
+
+    def two(say: Callable[[str], None]) -> None:
+        with seated(lock_path(str(log_dir)), RUN, "orders-0"):
+            with seated(lock_path(str(log_dir)), RUN, "orders-1"):
+                pass
+            say("in")
+
+    with locked_files([lock_path(str(log_dir))], part_for=RUN), child(two) as first:
+        assert first.said() == "in"
+        with child(attempt(log_dir)) as second, child(attempt(log_dir, name="orders-1")) as third:
+            assert second.is_silent()
+            assert third.said() == "in"
+
+
+def test_the_part_of_a_run_is_within_what_every_file_system_can_lock() -> None:
+    parts = {part_of(f"20260101T000000Z-{number:08x}") for number in range(1000)}
+    assert len(parts) == 1000
+    assert all(0 < part < 1 << 62 for part in parts)
+
+
+def test_a_lock_that_was_made_for_the_run_goes_with_it(tmp_path: Path) -> None:
+    before = tmp_path.stat().st_mtime_ns
+    with locked_files([lock_path(str(tmp_path))], part_for=RUN), child(attempt(tmp_path)) as first:
+        assert first.said() == "in"
+        first.leave()
+        assert first.said() == "out"
+    assert list(tmp_path.iterdir()) == []
+    assert tmp_path.stat().st_mtime_ns == before

@@ -1,0 +1,55 @@
+"""What a planner finds in a directory: regular files, and no link taken for a file that is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kseg.change.plan.inputs import inputs_of
+from kseg.cli.main import run
+from kseg.segment.errors import Refused
+from tests.support.trees import unchanged
+
+FIRST = f"{0:020}"
+
+
+def test_files_of_the_directory_itself_are_found(tmp_path: Path) -> None:
+    (tmp_path / f"{FIRST}.log").write_bytes(b"12")
+    (tmp_path / "below").mkdir()
+    (tmp_path / f"{9:020}.log").mkdir()
+    os.symlink("nowhere", tmp_path / f"{5:020}.log")  # a broker passes over it too
+    os.symlink(f"{FIRST}.log", tmp_path / "latest")  # none of Kafka's names
+    assert [(file.name, file.size_bytes) for file in inputs_of(str(tmp_path))] == [(f"{FIRST}.log", 2)]
+
+
+@pytest.mark.parametrize(
+    "name", [f"{FIRST}.log", f"{FIRST}.index", f"{FIRST}.log.swap", "partition.metadata"]
+)
+def test_a_link_to_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "real").write_bytes(b"12")
+    os.symlink("real", tmp_path / name)
+    with pytest.raises(Refused, match="is a link"):
+        inputs_of(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recover"],
+        ["recover", "--policy", "kafka"],
+        ["retain", "--cleanup-policy", "delete", "--retention-ms", "1"],
+    ],
+)
+def test_no_plan_takes_a_linked_log_for_lost(
+    capture_small: Path, tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    partition = tmp_path / "metro-none-0"
+    shutil.copytree(capture_small / "data" / partition.name, partition)
+    (partition / f"{72:020}.log").rename(tmp_path / "elsewhere.log")
+    os.symlink("../elsewhere.log", partition / f"{72:020}.log")
+    with unchanged(tmp_path):
+        assert run([*words, "--apply", str(partition)]) == 4
+    assert "is a link" in capfd.readouterr().err

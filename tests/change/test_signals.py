@@ -1,0 +1,107 @@
+"""Signals wait for what must not be left half done, whatever else the process runs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from kseg.change.apply.signals import _WATCH, listening, undisturbed
+
+
+@pytest.fixture(autouse=True)
+def handlers_stay() -> Iterator[None]:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_an_interrupt_comes_when_the_body_is_left() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), undisturbed():
+        with undisturbed():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            done.append("inner")
+        done.append("outer")
+    assert done == ["inner", "outer"]
+    with undisturbed():
+        pass  # both came as one
+
+
+def test_another_thread_does_not_let_it_through() -> None:
+    stop = threading.Event()
+    other = threading.Thread(target=stop.wait)
+    other.start()
+    done = False
+    try:
+        with pytest.raises(KeyboardInterrupt), undisturbed():
+            assert other.ident is not None
+            signal.pthread_kill(other.ident, signal.SIGINT)
+            for _ in range(5000):  # until that thread has had its turn
+                time.sleep(0.002)
+                if _WATCH.came:
+                    break
+            done = True
+    finally:
+        stop.set()
+        other.join()
+    assert done
+
+
+def test_between_bodies_signals_come_as_ever() -> None:
+    with pytest.raises(KeyboardInterrupt), listening():
+        with suppress(KeyboardInterrupt), undisturbed():
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it did not come")
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with undisturbed():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def test_what_the_body_raises_is_not_lost() -> None:
+    with pytest.raises(KeyboardInterrupt) as caught, undisturbed():
+        signal.raise_signal(signal.SIGINT)
+        raise OSError("disk")
+    assert isinstance(caught.value.__context__, OSError)
+
+
+def test_in_another_thread_it_is_harmless() -> None:
+    left = []
+
+    def work() -> None:
+        with undisturbed():
+            left.append(True)
+
+    other = threading.Thread(target=work)
+    other.start()
+    other.join()
+    assert left == [True]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_polite_kill_waits_and_then_kills(number: signal.Signals) -> None:
+    script = (
+        "import signal\n"
+        "from kseg.change.apply.signals import undisturbed\n"
+        "with undisturbed():\n"
+        f"    signal.raise_signal({int(number)})\n"
+        "    print('done', flush=True)\n"
+        "print('survived')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (-number, "done\n")

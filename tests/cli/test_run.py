@@ -1,0 +1,303 @@
+"""The frame of every command: what goes to which stream, the exit status, the summary, the next command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.text.common import damage_words, verify_words
+from kseg.jobs.events import Event
+from kseg.segment.errors import UnreadableInput, UsageError
+from tests.support.paths import ROOT
+from tests.support.stub_commands import Finding, Row, Script, Style, Text, perform, toy_files
+
+DUMP = Style(command="dump", summary=damage_words)
+DUMP_JSON = Style(command="dump", json=True, summary=damage_words)
+VERIFY = Style(command="verify", findings_are_result=True, summary=verify_words)
+BAD_CRC = Finding("bad-crc", "a.log", "stored 1, computed 2", 100, 71, 5, 9, {"stored": 1, "computed": 2})
+FUTURE = Finding("future-timestamp", "a.log", "offset 3 lies ahead", first_offset=3)
+GAP = Finding("offset-gap", "a.log", "offsets 4 to 8 are missing")
+
+
+def script(*events: Event, **more: frozenset[str]) -> Script:
+    return Script({"a.log": events}, **more)
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_text_goes_to_stdout_as_it_is(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    raw = bytes(range(256)) * 9000
+    status = perform(script(Text(raw), Text(b"\n")), toy_files(tmp_path, 1), DUMP)
+
+    out, err = capfdbinary.readouterr()
+    assert (status, out, err) == (0, raw + b"\n", b"")
+
+
+def test_a_dump_says_damage_on_stderr_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    status = perform(script(Text(b"one\n"), BAD_CRC, FUTURE, Text(b"two\n")), toy_files(tmp_path, 1), DUMP)
+
+    out, err = capfd.readouterr()
+    assert (status, out) == (1, "one\ntwo\n")
+    assert err.splitlines() == [
+        "a.log: error: stored 1, computed 2 (bad-crc; bytes 100-170; offsets 5-9)",
+        "a.log: warning: offset 3 lies ahead (future-timestamp; offset 3)",
+        "1 error, 1 warning in 1 file",
+        "next: kseg verify --deep a.log",
+    ]
+
+
+def test_warnings_and_notices_alone_are_no_damage(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert perform(script(FUTURE, GAP), toy_files(tmp_path, 1), VERIFY) == 0
+    out, err = capfd.readouterr()
+    assert out.splitlines()[2:] == ["0 errors, 1 warning", "next: kseg dump a.log"]
+    assert err == ""
+
+
+def test_json_has_findings_and_one_summary_on_stdout(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    summary = Row({"type": "summary", "files": 2, "bytes_total": 10, "errors": 99})
+    made = Script({"a.log": (Row({"type": "x", "n": None}), summary, BAD_CRC), "b.log": (summary,)})
+    assert perform(made, toy_files(tmp_path, 2), DUMP_JSON) == 1
+
+    out, _ = capfd.readouterr()
+    row, finding, end = lines(out)
+    assert row == {"type": "x", "n": None}
+    assert finding["type"] == "finding" and finding["id"] == "bad-crc" and finding["stored"] == 1
+    assert finding["position"] == 100 and finding["length"] == 71 and finding["severity"] == "error"
+    assert end == {
+        "type": "summary",
+        "command": "dump",
+        "files": 4,
+        "bytes_total": 20,
+        "errors": 1,
+        "warnings": 0,
+        "infos": 0,
+        "targets": 2,
+        "targets_done": 2,
+        "targets_failed": 0,
+        "interrupted": False,
+    }
+
+
+def test_verify_prints_findings_and_summary_on_stdout(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    summary = Row(
+        {"type": "summary", "files": 1, "batches": 2, "records": 1, "bytes_total": 1000,
+         "bytes_valid": 900, "bytes_damaged": 60, "bytes_padding": 40}
+    )  # fmt: skip
+    assert perform(script(FUTURE, BAD_CRC, summary), toy_files(tmp_path, 1), VERIFY) == 1
+
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert out.splitlines()[2:] == [
+        "1 file, 2 batches, 1 record; 1,000 bytes: 900 valid, 60 damaged, 40 padding; 1 error, 1 warning",
+        "next: kseg dump a.log",
+    ]
+
+
+def test_sums_of_targets_stay_in_json_and_are_added_up(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one = Row({"type": "verified", "path": "p", "files": 2, "errors": 7, "warnings": 7, "infos": 7})
+    style = Style(command="verify", json=True, findings_are_result=True, summary=verify_words)
+    assert perform(Script({"a.log": (one,), "b.log": (one,)}), toy_files(tmp_path, 2), style) == 0
+    first, second, end = lines(capfd.readouterr().out)
+    assert first == second == one.values
+    assert (end["type"], end["files"], end["errors"], end["warnings"], end["infos"]) == (
+        "summary",
+        4,
+        0,
+        0,
+        0,
+    )
+    assert perform(script(one), toy_files(tmp_path, 1), VERIFY) == 0
+    assert capfd.readouterr().out == "2 files; 0 errors, 0 warnings\n"
+
+
+def test_quiet_leaves_only_results_and_errors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    quiet = Style(command="verify", quiet=True, findings_are_result=True, summary=verify_words)
+    assert perform(script(GAP, BAD_CRC), toy_files(tmp_path, 1), quiet) == 1
+    out, err = capfd.readouterr()
+    assert out == "a.log: error: stored 1, computed 2 (bad-crc; bytes 100-170; offsets 5-9)\n"
+    assert err == ""
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_some_of_many_failed_is_status_5(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], jobs: int
+) -> None:
+    made = Script(
+        {"a.log": (Text(b"a\n"),), "c.log": (Text(b"c\n"), BAD_CRC)}, unreadable=frozenset({"b.log"})
+    )
+    paths = toy_files(tmp_path, 3)
+    assert perform(made, paths, DUMP, jobs) == 5
+
+    out, err = capfd.readouterr()
+    assert out == "a\nc\n"
+    assert err.splitlines()[0] == f"kseg: cannot read {paths[1]}: toy"
+    assert "1 error, 0 warnings, 1 not readable in 3 files" in err
+
+
+def test_when_all_failed_the_status_is_theirs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    made = script(unreadable=frozenset({"a.log", "b.log"}))
+    assert perform(made, toy_files(tmp_path, 1), DUMP_JSON) == 3
+    assert perform(made, toy_files(tmp_path, 2), DUMP) == 3
+
+    first = lines(capfd.readouterr().out)[0]
+    assert first["type"] == "error" and first["exit_status"] == 3 and str(first["path"]).endswith("a.log")
+
+
+def test_a_missing_path_among_several_is_one_failure(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "missing.log")
+    status = perform(script(Text(b"a\n")), [missing, *toy_files(tmp_path, 1)], DUMP)
+
+    out, err = capfd.readouterr()
+    assert (status, out) == (5, "a\n")
+    assert err.splitlines()[0] == f"kseg: cannot read {missing}: No such file or directory"
+    with pytest.raises(UnreadableInput):
+        perform(script(), [missing], DUMP)
+
+
+def test_a_bug_is_one_report_line_and_the_traceback_comes_on_request(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = script(Text(b"a\n"), buggy=frozenset({"a.log"}))
+    (path,) = toy_files(tmp_path, 1)
+    monkeypatch.delenv("KSEG_TRACEBACK", raising=False)
+    assert perform(made, [path], DUMP) == 70
+    out, err = capfd.readouterr()
+    assert out == "a\n" and err.splitlines()[0] == f"kseg: bug in kseg at {path}: LookupError: toy bug"
+    assert "Traceback" not in err
+
+    monkeypatch.setenv("KSEG_TRACEBACK", "1")
+    assert perform(made, [path], DUMP) == 70
+    assert "Traceback (most recent call last)" in capfd.readouterr().err
+
+
+def test_nothing_found_is_status_1_only_when_no_target_answers(tmp_path: Path) -> None:
+    style = Style(command="lookup", json=True, missed=lambda row: row["found"] is False)
+    found, missed = Row({"type": "lookup", "found": True}), Row({"type": "lookup", "found": False})
+    paths = toy_files(tmp_path, 2)
+
+    assert perform(Script({"a.log": (missed,), "b.log": (found,)}), paths, style) == 0
+    assert perform(Script({"a.log": (missed,), "b.log": (missed,)}), paths, style) == 1
+
+
+def test_no_path_and_no_match_are_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs at least one PATH"):
+        perform(script(), [], DUMP)
+
+
+def test_control_characters_in_names_never_reach_the_reader(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    odd = Finding("bad-crc", "a\x1b[31m\n.log", "odd\r")
+    perform(script(odd), toy_files(tmp_path, 1), DUMP)
+    assert capfd.readouterr().err.startswith("a\\x1b[31m\\n.log: error: odd\\r (bad-crc)\n")
+
+
+def test_a_table_has_a_heading_and_aligned_columns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = (
+        Row({"type": "batch", "base_offset": 0, "compression": "none", "horizon": None}),
+        Row({"type": "batch", "base_offset": 1000, "compression": "zstd", "horizon": 7}),
+        Row({"type": "record", "key": "k", "control": True}),
+    )
+    perform(script(*rows), toy_files(tmp_path, 1), Style(command="dump", table=True))
+    assert capfd.readouterr().out == (
+        "base offset  compression  horizon\n"
+        "          0  none               -\n"
+        "       1000  zstd               7\n"
+        "\n"
+        "key  control\n"
+        "k    yes\n"
+    )
+
+
+HANGING = """
+import sys, time
+from kseg.cli import main, commands
+from kseg.cli.render import Style
+from kseg.cli.run import over_targets
+from kseg.jobs.events import Text, Row
+from kseg.segment.findings import Finding
+from kseg.segment.partition.targets import Expansion
+
+def work(target, options):
+    if target.path.endswith("a.log"):
+        yield Finding("bad-crc", target.path, "toy")
+        yield Row({"type": "summary", "files": 1})
+        return
+    yield Finding("bad-crc", target.path, "begun")
+    time.sleep(60)
+
+def command():
+    style = Style(command="verify", findings_are_result=True, summary=lambda tally: f"{tally.errors} errors")
+    return over_targets(work, None, style, expand=Expansion.FILES, paths=sys.argv[2:], jobs=int(sys.argv[1]))
+
+main._dispatch = lambda words: command()
+sys.exit(main.run([]))
+"""
+
+
+def test_a_worker_that_is_killed_fails_its_target_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = toy_files(tmp_path, 3)
+    made = Script(
+        {"a.log": (Text(b"a\n"),), "b.log": (Text(b"b\n"),), "c.log": (Text(b"c\n"),)},
+        killed=frozenset({"b.log"}),
+    )
+    assert perform(made, paths, DUMP, jobs=2) == 5
+    out, err = capfd.readouterr()
+    assert {"a", "c"} <= set(out.split())
+    assert f"kseg: the process working on {paths[1]} was killed by SIGKILL" in err and "bug" not in err
+    every = Script({}, killed=frozenset({"a.log", "b.log", "c.log"}))
+    assert perform(every, paths, DUMP, jobs=2) == 3
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_leaves_a_summary_of_what_was_done(tmp_path: Path, jobs: str) -> None:
+    arguments = [sys.executable, "-c", HANGING, jobs, *toy_files(tmp_path, 3)]
+    with subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        time.sleep(1.0)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+
+    assert process.returncode == 130
+    assert "interrupted: 1 target of 3 done" in err
+    assert "a.log: error: toy (bad-crc)" in out and "Traceback" not in err
+
+
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom tests.support.stub_commands import *\n"
+        "big = Text(b'x' * 999_999 + b'\\n')\n"
+        "status = perform(Script({'a.log': (big,) * 50}), sys.argv[1:], Style(command='dump'))\n"
+        "sys.exit(status)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *toy_files(tmp_path, 1)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.read(10) == b"x" * 10
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0

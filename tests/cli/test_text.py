@@ -1,0 +1,53 @@
+"""What the commands say to people about an answer."""
+
+from __future__ import annotations
+
+from kseg.cli.text.common import bytes_words, lookup_words, moment, read_words
+
+RECORD = {
+    "type": "record", "file": "p-0/0.log", "position": 0, "offset": 7, "timestamp": 1714564800123, "key": "a\tb",
+    "key_encoding": "utf8", "value": "/w==", "value_encoding": "base64", "headers": [["h", None]],
+}  # fmt: skip
+
+
+def test_an_answer_says_where_it_lies_and_how_it_was_found() -> None:
+    answer = {
+        "type": "lookup", "partition": "p-0", "query": {"kind": "offset", "offset": 7}, "found": True, "offset": 7,
+        "timestamp": 1714564800123, "leader_epoch": 3, "segment": "p-0/0.log", "position": 4096,
+        "batch_base_offset": 5, "batch_last_offset": 9, "bytes_read": 12345,
+        "path": [{"step": "offset-index", "file": "p-0/0.index", "slot": 2, "offset": 5}, {"step": "open", "file": "x"},
+                 {"step": "time-index", "file": "y", "slot": None}],
+        "record": RECORD,
+    }  # fmt: skip
+    assert list(lookup_words(answer)) == [
+        "p-0: offset 7, timestamp 1714564800123 (2024-05-01T12:00:00.123Z), leader epoch 3",
+        "  in p-0/0.log at byte 4096, batch 5-9",
+        '  record offset 7 at 2024-05-01T12:00:00.123Z key "a\\tb" value base64:/w== headers 1',
+        "  12,345 bytes read",
+        "    offset-index p-0/0.index: slot 2, offset 5",
+        "    open x",
+        "    time-index y: no slot",
+    ]
+
+
+def test_nothing_found_says_so_and_what_was_read() -> None:
+    answer = {"type": "lookup", "partition": "p-0", "found": False, "bytes_read": 8, "path": []}
+    assert list(lookup_words(answer)) == ["p-0: nothing found", "  8 bytes read"]
+
+
+def test_read_shows_batches_and_their_records() -> None:
+    batch = {"type": "batch", "file": "p-0/0.log", "position": 61, "base_offset": 5, "last_offset": 9, "size": 1000,
+             "compression": "zstd"}  # fmt: skip
+    assert list(read_words(batch)) == ["p-0/0.log byte 61: batch 5-9, 1,000 bytes, zstd"]
+    (line,) = read_words(RECORD)
+    assert line.startswith("  offset 7 at ")
+
+
+def test_null_is_not_empty() -> None:
+    assert bytes_words(None, None) == "null"
+    assert bytes_words("", "utf8") == '""'
+
+
+def test_a_time_outside_the_calendar_is_a_number() -> None:
+    assert moment(2**62) == str(2**62)
+    assert moment(-1) == "1969-12-31T23:59:59.999Z"

@@ -1,0 +1,27 @@
+"""File names that are no UTF-8 come out of a dump as the bytes they are on disk, in every line that names them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kseg.inspection.dump.dump import dump
+from kseg.inspection.dump.options import DumpOptions
+from kseg.jobs.events import Text
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.targets import FileTarget
+
+
+def test_a_torn_log_whose_name_is_no_utf8(tmp_path: Path) -> None:
+    name = b"00000000000000000000.\xff.log"
+    data = encode_batch(NewBatch(records=(Record(0, 1, b"k", b"v"),)))
+    path = os.path.join(os.fsencode(tmp_path), name)
+    with open(path, "wb") as log:
+        log.write(data + data[:40])
+
+    events = list(dump(FileTarget(os.fsdecode(path)), DumpOptions()))
+
+    lines = b"".join(event.data for event in events if isinstance(event, Text)).splitlines()
+    assert lines[0] == b"Dumping " + path
+    assert lines[-1] == b"Found 40 invalid bytes at the end of " + name

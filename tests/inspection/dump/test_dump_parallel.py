@@ -1,0 +1,177 @@
+"""A large log dumped by several processes: nobody can tell from the output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.inspection.dump import parallel, text_worker
+from kseg.inspection.dump.dump import dump
+from kseg.inspection.dump.options import DumpOptions
+from kseg.jobs.events import Event, Text
+from kseg.segment import layout as L
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.findings import Finding
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.targets import FileTarget
+
+BATCHES = 120
+PART_BYTES = 4096
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(parallel, "_starts_compressed", lambda view: True)
+    # the threads of a test runner wait for nothing of ours
+    monkeypatch.setattr(parallel, "may_fork", lambda: True)
+
+
+def log(codec: int = L.NONE) -> bytearray:
+    """A log of 120 batches with ten records each."""
+    batches = []
+    for first in range(0, BATCHES * 10, 10):
+        records = tuple(
+            Record(n, 1000 + n, b"k%d" % n, bytes([65 + n % 50]) * 90) for n in range(first, first + 10)
+        )
+        batches.append(encode_batch(NewBatch(records=records, codec=codec)))
+    return bytearray(b"".join(batches))
+
+
+def dumped(path: Path, jobs: int, shape: str = "kafka") -> tuple[bytes, list[Finding]]:
+    options = DumpOptions(format=shape, print_data_log=True, jobs=jobs)
+    events: Iterator[Event] = dump(FileTarget(str(path)), options)
+    text, findings = b"", []
+    for event in events:
+        if isinstance(event, Text):
+            text += event.data
+        elif isinstance(event, Finding):
+            findings.append(event)
+    return text, findings
+
+
+def write(directory: Path, data: bytes | bytearray) -> Path:
+    path = directory / "00000000000000000000.log"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("shape", ["kafka", "json"])
+@pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_parts_are_put_together_in_order(tmp_path: Path, codec: int, jobs: int, shape: str) -> None:
+    path = write(tmp_path, log(codec))
+    if codec == L.NONE:
+        assert len(parallel.boundaries(memoryview(path.read_bytes()))) >= parallel.LEAST_PARTS
+    text, findings = dumped(path, jobs, shape)
+    assert (text, findings) == dumped(path, 1, shape)
+    assert text.count(b'"type":"record"' if shape == "json" else b"\n| offset: ") == BATCHES * 10
+    assert not findings
+
+
+@pytest.mark.parametrize("shape", ["kafka", "json", "table"])
+@pytest.mark.parametrize("jobs", [2, 3])
+@pytest.mark.parametrize("at", [0, 17, 59, 60, 61, BATCHES - 1])  # 59 ends a part, 60 begins one
+def test_damage_is_told_as_by_one_process(tmp_path: Path, at: int, jobs: int, shape: str) -> None:
+    data = log()
+    starts = [0]
+    while len(starts) < BATCHES:
+        starts.append(starts[-1] + 12 + int.from_bytes(data[starts[-1] + 8 : starts[-1] + 12], "big"))
+    data[starts[at] + 200] ^= 0xFF
+    path = write(tmp_path, data)
+    text, findings = dumped(path, jobs, shape)
+    assert (text, findings) == dumped(path, 1, shape)
+    assert [finding.id for finding in findings] == ["bad-crc"]
+
+
+def test_a_torn_log_stays_whole(tmp_path: Path) -> None:
+    path = write(tmp_path, log()[:-5])
+    assert parallel.boundaries(memoryview(path.read_bytes())) == []
+    text, findings = dumped(path, 2)
+    assert (text, findings) == dumped(path, 1)
+    assert [finding.id for finding in findings] == ["torn-tail"]
+
+
+def test_a_part_of_too_much_text_is_left_to_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, log())
+    expected = dumped(path, 1)
+    monkeypatch.setattr(parallel, "MOST_TEXT_BYTES", 100)
+    assert dumped(path, 2) == expected
+
+
+def test_a_helper_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, log())
+    expected = dumped(path, 1)
+
+    def die(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(text_worker._Desk, "_put", die)
+    assert dumped(path, 2) == expected
+
+
+@pytest.mark.parametrize("slot_bytes", [100, 3000, 8192])
+def test_text_that_fills_more_than_one_slot_arrives_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slot_bytes: int
+) -> None:
+    path = write(tmp_path, log())
+    expected = dumped(path, 1)
+    monkeypatch.setattr(text_worker, "SLOT_BYTES", slot_bytes)
+    assert dumped(path, 3) == expected
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 1000])
+def test_text_of_helpers_is_given_out_in_whole_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    path = write(tmp_path, log())
+    monkeypatch.setattr(text_worker, "PIECE_BYTES", piece_bytes)
+    events = dump(FileTarget(str(path)), DumpOptions(print_data_log=True, jobs=2))
+    texts = [event.data for event in events if isinstance(event, Text)]
+    assert all(text.endswith(b"\n") for text in texts) == (piece_bytes > 1)
+    assert b"".join(texts) == dumped(path, 1)[0]
+
+
+def test_where_no_helper_can_be_started_one_process_does_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, log())
+    expected = dumped(path, 1)
+
+    def refuse() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refuse)
+    assert dumped(path, 3) == expected
+
+
+def test_only_magic_2_with_a_codec_counts_as_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert not parallel._starts_compressed(memoryview(log()))
+    assert parallel._starts_compressed(memoryview(log(L.LZ4)))
+    assert not parallel._starts_compressed(memoryview(b"short"))
+
+
+def test_helpers_end_with_a_dump_that_is_left(tmp_path: Path) -> None:
+    path = write(tmp_path, log())
+    before = _children()
+    events = dump(FileTarget(str(path)), DumpOptions(print_data_log=True, jobs=3))
+    for _ in range(4):
+        next(events)
+    assert len(_children()) == len(before) + 2
+    events.close()  # type: ignore[attr-defined]
+    assert _children() == before
+
+
+def _children() -> set[str]:
+    return set(
+        Path("/proc/self/task")
+        .joinpath(Path("/proc/thread-self").resolve().name, "children")
+        .read_text()
+        .split()
+    )

@@ -1,0 +1,237 @@
+"""Order, bounds, deaths and interrupts of the fan-out, with toy work."""
+
+import mmap
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kseg.jobs import fanout
+from kseg.jobs.events import Event, Failure, Row, Text
+from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.findings import Finding
+
+NO_MEMORY = "perhaps the system had no memory left (fewer --jobs need less)"
+
+
+@dataclass(frozen=True, slots=True)
+class Toy:
+    path: str
+    number: int
+
+
+def toys(count: int) -> list[Toy]:
+    return [Toy(f"file-{number}", number) for number in range(count)]
+
+
+def tell(target: Toy, options: str) -> Iterator[Event]:
+    yield Text(f"{options} {target.number}\n".encode())
+    yield Row({"type": "toy", "number": target.number})
+    yield Finding("bad-crc", target.path, "toy damage", position=target.number, length=1)
+
+
+def slow_first(target: Toy, options: str) -> Iterator[Event]:
+    if target.number == 0:
+        time.sleep(0.3)
+    yield from tell(target, options)
+
+
+def pour(target: Toy, options: int) -> Iterator[Event]:
+    for _ in range(options):
+        yield Text(bytes([65 + target.number]) * 1_000_000)
+
+
+def stumble(target: Toy, options: str) -> Iterator[Event]:
+    yield Text(b"before\n")
+    if target.number == 1:
+        raise UnreadableInput("cannot read file-1: toy")
+    if target.number == 2:
+        raise Refused("refused file-2")
+    if target.number == 3:
+        raise ZeroDivisionError("toy bug")
+    if target.number == 4:
+        raise OSError(5, "Input/output error")
+    yield Text(b"after\n")
+
+
+def touch_what_is_gone() -> None:
+    """A page of a map that nobody watches, behind the end of its file."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(2 * mmap.PAGESIZE)
+        view = mmap.mmap(file.fileno(), 2 * mmap.PAGESIZE)
+        file.truncate(0)
+        assert not view[mmap.PAGESIZE]
+
+
+def die(target: Toy, options: str) -> Iterator[Event]:
+    yield Text(b"alive\n")
+    if target.number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if target.number == 5:
+        os._exit(9)
+    if target.number == 7:
+        touch_what_is_gone()
+    if target.number == 11:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    yield Text(f"{target.number}\n".encode())
+
+
+def unpicklable(target: Toy, options: str) -> Iterator[Event]:
+    yield Row({"type": "toy", "value": lambda: None})
+
+
+def note_and_wait(target: Toy, options: str) -> Iterator[Event]:
+    yield Text(f"{target.number}\n".encode())
+    if target.number >= 2:
+        (Path(options) / str(os.getpid())).touch()
+        time.sleep(60)
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+@pytest.mark.parametrize("count", [0, 1, 2, 40])
+def test_events_come_in_target_order_whatever_the_jobs(jobs: int, count: int) -> None:
+    expected = [event for target in toys(count) for event in tell(target, "word")]
+    done: list[Toy] = []
+
+    assert list(fanout.run(tell, toys(count), "word", jobs, done.append)) == expected
+    assert done == toys(count)
+
+
+def test_a_slow_first_target_does_not_change_the_order() -> None:
+    targets = toys(9)
+    assert list(fanout.run(slow_first, targets, "w", 3)) == list(fanout.run(tell, targets, "w", 1))
+
+
+def test_one_job_forks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("forked"))
+    assert len(list(fanout.run(tell, toys(5), "w", 1))) == 15
+    assert len(list(fanout.run(tell, toys(1), "w", 8))) == 3
+
+
+def test_big_text_streams_through_pipes_with_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fanout, "AHEAD_BYTES", 3_000_000)
+    crew: list[fanout._Crew] = []
+    start = fanout._Crew._start
+
+    def noted_start(self: fanout._Crew) -> fanout._Worker:
+        crew.append(self)
+        return start(self)
+
+    monkeypatch.setattr(fanout._Crew, "_start", noted_start)
+
+    seen = bytearray()
+    most_waiting = 0
+    for event in fanout.run(pour, toys(4), 12, 3):
+        assert isinstance(event, Text)
+        seen += event.data[:1]
+        most_waiting = max(most_waiting, crew[0]._ahead_bytes)
+
+    assert seen == b"A" * 12 + b"B" * 12 + b"C" * 12 + b"D" * 12
+    assert most_waiting < 3_000_000 + 3 * 1_300_000  # the limit, and one message of each worker
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_failing_target_is_named_and_the_others_go_on(jobs: int) -> None:
+    events = list(fanout.run(stumble, toys(6), "", jobs))
+    failures = [event for event in events if isinstance(event, Failure)]
+
+    assert [event.path for event in failures] == ["file-1", "file-2", "file-3", "file-4"]
+    assert [event.exit_status for event in failures] == [3, 4, 70, 3]
+    assert failures[0].sentence == "cannot read file-1: toy"
+    assert failures[2].sentence == "bug in kseg at file-3: ZeroDivisionError: toy bug"
+    assert "ZeroDivisionError" in failures[2].trace and failures[0].trace == ""
+    assert failures[3].sentence == "cannot read file-4: Input/output error"
+    assert events.count(Text(b"before\n")) == 6 and events.count(Text(b"after\n")) == 2
+
+
+def test_a_worker_that_dies_costs_only_its_target() -> None:
+    events = list(fanout.run(die, toys(40), "", 2))
+    failures = {event.path: event for event in events if isinstance(event, Failure)}
+    texts = b"".join(event.data for event in events if isinstance(event, Text) and event.data != b"alive\n")
+
+    said = {path: (event.sentence, event.exit_status) for path, event in failures.items()}
+    assert said == {
+        "file-2": (f"the process working on file-2 was killed by SIGKILL: {NO_MEMORY}", 3),
+        "file-5": ("the process working on file-5 ended with status 9", 70),
+        "file-7": (
+            "the process working on file-7 was killed by SIGBUS: a page of a file could not be read",
+            3,
+        ),
+        "file-11": ("the process working on file-11 was killed by SIGSEGV: bad memory, or a bug in kseg", 3),
+    }
+    assert texts.split() == [b"%d" % number for number in range(40) if number not in (2, 5, 7, 11)]
+
+
+def test_an_event_that_cannot_travel_is_reported_as_a_bug() -> None:
+    first, second = fanout.run(unpicklable, toys(2), "", 2)
+    assert isinstance(first, Failure) and isinstance(second, Failure)
+    assert first.path == "file-0" and first.exit_status == 70
+
+
+def test_an_interrupt_stops_the_workers_and_yields_what_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = fanout._Crew._receive
+
+    def interrupt_when_all_are_busy(crew: fanout._Crew) -> None:
+        receive(crew)
+        if {0, 1} <= crew._complete | set(range(crew._current)):
+            while len(list(tmp_path.iterdir())) < 2:
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(fanout._Crew, "_receive", interrupt_when_all_are_busy)
+    seen: list[Event] = []
+    with pytest.raises(KeyboardInterrupt):
+        for event in fanout.run(note_and_wait, toys(4), str(tmp_path), 2):
+            seen.append(event)  # noqa: PERF402  (a copy would lose what came before the interrupt)
+
+    assert seen[:2] == [Text(b"0\n"), Text(b"1\n")]
+    for worker in tmp_path.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(worker.name), 0)
+
+
+def test_leaving_early_stops_the_workers(tmp_path: Path) -> None:
+    events = fanout.run(note_and_wait, toys(9), str(tmp_path), 2)
+    assert next(events) == Text(b"0\n")
+    while len(list(tmp_path.iterdir())) < 1:
+        time.sleep(0.01)
+    events.close()  # type: ignore[attr-defined]
+
+    for worker in tmp_path.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(worker.name), 0)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks /proc who is alive")
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """The lock on a data directory is the parent's: without it nobody may go on changing files there."""
+    parent = os.fork()
+    if parent == 0:
+        for _ in fanout.run(note_and_wait, toys(9), str(tmp_path), 3):
+            pass
+        os._exit(0)
+    while len(workers := list(tmp_path.iterdir())) < 3:
+        time.sleep(0.01)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+
+    deadline = time.monotonic() + 10
+    for worker in workers:
+        while is_at_work(int(worker.name)):
+            assert time.monotonic() < deadline, "a worker goes on without its parent"
+            time.sleep(0.01)
+
+
+def is_at_work(process: int) -> bool:
+    """Whether a process lives; one that has ended and that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

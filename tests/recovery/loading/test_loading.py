@@ -1,0 +1,357 @@
+"""Rows R of the acceptance list: what a broker's load leaves of a log, its indexes and its leader epochs.
+
+What interrupted work left behind is the business of test_loading_leftovers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fixtures.healthy import T0
+from kseg.segment import layout as L
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.sidecar.leader_epochs import EpochHistory
+from tests.support.load_helpers import (
+    Loaded,
+    damage,
+    data,
+    load,
+    log_file,
+    one_each,
+    partition,
+    remove,
+    two_segments,
+)
+from tests.support.trees import content_of
+
+
+def assert_lookups_lead_home(loaded: Loaded, base_offset: int) -> None:
+    """Every offset is found behind the index entry that its lookup gives, every entry is at its batch."""
+    index = loaded.offset_index(base_offset)
+    starts = {
+        batch.position: batch
+        for batch in loaded.batches()
+        if batch.position or batch.base_offset == base_offset
+    }
+    assert len(index) > 0
+    for entry in index:
+        assert starts[entry.position].last_offset == entry.offset
+    for offset in range(base_offset, base_offset + 10):
+        assert index.lookup(offset).offset <= offset
+
+
+@pytest.mark.behaviour("R01")
+def test_garbage_behind_the_active_segment_is_cut_off(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    with log_file(directory, 20).open("ab") as file:
+        file.write(os.urandom(300))
+    loaded = load(directory)
+    assert loaded.repair.log_end_offset == 32
+    assert loaded.files == before
+    (removed,) = loaded.repair.removed
+    assert (removed.file, removed.length, removed.batches) == (log_file(directory, 20).name, 300, 0)
+    assert removed.position == len(before[log_file(directory, 20).name])
+
+
+@pytest.mark.behaviour("R02")
+@pytest.mark.parametrize("broken", [0, 3, 11])
+def test_a_segment_ends_before_its_first_bad_batch(tmp_path: Path, broken: int) -> None:
+    directory = two_segments(tmp_path)
+    size = len(encode_batch(data(20)))
+    damage(log_file(directory, 20), broken * size + 70)
+    loaded = load(directory)
+    assert len(loaded.file(20, L.LOG_SUFFIX)) == broken * size
+    assert loaded.repair.log_end_offset == 20 + broken
+    (removed,) = loaded.repair.removed
+    assert (removed.position, removed.length) == (broken * size, (12 - broken) * size)
+    assert removed.batches == 11 - broken  # valid, and behind the damage
+    assert removed.cause == "bad-crc"
+    assert loaded.findings == {"bad-crc"}
+
+
+@pytest.mark.behaviour("R03")
+@pytest.mark.parametrize("recovery_point", [32, 0])
+def test_a_clean_log_stays_as_it_is(tmp_path: Path, recovery_point: int) -> None:
+    directory = two_segments(tmp_path)
+    loaded = load(directory, recovery_point=recovery_point)
+    assert loaded.files == content_of(directory)
+    assert not loaded.repair.why
+    assert loaded.repair.log_end_offset == 32
+    assert len(loaded.offset_index(0)) > 0
+
+
+@pytest.mark.behaviour("R04")
+@pytest.mark.parametrize("clean", [True, False])
+def test_absent_indexes_are_rebuilt(tmp_path: Path, clean: bool) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    remove(directory, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX)
+    loaded = load(directory, clean=clean)
+    assert loaded.files == before
+    assert_lookups_lead_home(loaded, 0)
+    assert loaded.time_index(20).lookup(T0 + 31_000).offset == 31
+
+
+@pytest.mark.behaviour("R05")
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_time_index_of_old_messages_is_empty(tmp_path: Path, clean: bool) -> None:
+    old = [NewBatch(records=(Record(at, -1, b"k", b"v" * 90),), magic=L.MAGIC_V0) for at in range(9)]
+    directory = partition(tmp_path, {0: old})
+    remove(directory, L.TIME_INDEX_SUFFIX)
+    loaded = load(directory, clean=clean)
+    assert loaded.file(0, L.TIME_INDEX_SUFFIX) == b""
+    assert loaded.repair.log_end_offset == 9
+
+
+@pytest.mark.behaviour("R06")
+def test_indexes_of_no_length_at_all_are_rebuilt(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    for base in (0, 20):
+        for suffix in (L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX):
+            log_file(directory, base, suffix).write_bytes(b"  0  ")
+    assert load(directory).files == before
+
+
+@pytest.mark.behaviour("R07", "R08")
+@pytest.mark.parametrize("suffix", [L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX])
+def test_recovery_does_not_believe_an_index(tmp_path: Path, suffix: str) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    path = log_file(directory, 0, suffix)
+    path.write_bytes(os.urandom(path.stat().st_size))
+    assert load(directory).files == before
+    # a clean start believes it
+    believed = load(directory, clean=True)
+    assert believed.file(0, suffix) == path.read_bytes()
+
+
+@pytest.mark.behaviour("R09")
+def test_indexes_without_a_log_go(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    for base, suffix in ((5, L.OFFSET_INDEX_SUFFIX), (99, L.TIME_INDEX_SUFFIX), (7, L.TXN_INDEX_SUFFIX)):
+        log_file(directory, base, suffix).write_bytes(b"")
+    loaded = load(directory, clean=True)
+    assert loaded.files == before
+    assert "orphan-index" in loaded.findings
+    assert set(loaded.repair.why) == {
+        log_file(directory, *of).name for of in ((5, ".index"), (99, ".timeindex"), (7, ".txnindex"))
+    }
+
+
+@pytest.mark.behaviour("R11")
+def test_an_empty_active_segment_stays(tmp_path: Path) -> None:
+    directory = partition(tmp_path, {0: [data(0, 5)], 5: []})
+    loaded = load(directory)
+    assert loaded.segments == [0, 5]
+    assert loaded.repair.log_end_offset == 5
+
+
+@pytest.mark.behaviour("R12")
+@pytest.mark.parametrize("log_start", [0, 500])
+def test_an_empty_directory_gets_one_segment(tmp_path: Path, log_start: int) -> None:
+    (tmp_path / "metro-0").mkdir()
+    loaded = load(tmp_path / "metro-0", log_start=log_start)
+    assert loaded.segments == [log_start]
+    assert (loaded.repair.log_start_offset, loaded.repair.log_end_offset) == (log_start, log_start)
+    assert loaded.file(log_start, L.OFFSET_INDEX_SUFFIX) == loaded.file(log_start, L.TIME_INDEX_SUFFIX) == b""
+
+
+@pytest.mark.behaviour("R13")
+def test_a_log_that_ends_below_its_start_is_made_anew(tmp_path: Path) -> None:
+    directory = partition(tmp_path, {**one_each(5), 5: []})
+    log_file(directory, 1).write_bytes(b"asdf")
+    loaded = load(directory, log_start=4)
+    assert loaded.segments == [4]
+    assert loaded.file(4, L.LOG_SUFFIX) == b""
+    assert loaded.names(L.OFFSET_INDEX_SUFFIX) == loaded.names(L.TIME_INDEX_SUFFIX) == [4]
+    assert (loaded.repair.log_start_offset, loaded.repair.log_end_offset) == (4, 4)
+    assert "log-start-beyond-end" in loaded.findings
+    assert {removed.file for removed in loaded.repair.removed} == {
+        log_file(directory, base).name for base in range(5)
+    }
+
+
+@pytest.mark.behaviour("R14")
+def test_no_snapshot_of_a_log_made_anew_is_left(tmp_path: Path) -> None:
+    directory = partition(tmp_path, one_each(10))
+    log_file(directory, 1).write_bytes(b"asdf")
+    loaded = load(directory, log_start=4)
+    assert loaded.segments == [4]
+    assert loaded.snapshots == []
+
+
+@pytest.mark.behaviour("R15")
+def test_a_clean_start_scans_nothing(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    damage(log_file(directory, 0), 100)
+    loaded = load(directory, clean=True)
+    assert loaded.files == content_of(directory)
+    assert loaded.repair.log_end_offset == loaded.repair.recovery_point == 32
+
+
+@pytest.mark.behaviour("R32")
+def test_a_preallocated_segment_is_trimmed(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    for suffix, size in ((L.LOG_SUFFIX, 9000), (L.OFFSET_INDEX_SUFFIX, 4000), (L.TIME_INDEX_SUFFIX, 3996)):
+        path = log_file(directory, 20, suffix)
+        path.write_bytes(path.read_bytes().ljust(size, b"\0"))
+    loaded = load(directory, recovery_point=32)
+    assert loaded.files == before
+    assert loaded.repair.removed[0].cause == "zero-tail"
+
+
+@pytest.mark.behaviour("R16")
+def test_only_segments_from_the_recovery_point_on_are_looked_at(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    damage(log_file(directory, 0), 100)
+    damage(log_file(directory, 20), 100)
+    loaded = load(directory, recovery_point=25)
+    assert loaded.file(0, L.LOG_SUFFIX) == log_file(directory, 0).read_bytes()
+    assert loaded.repair.log_end_offset == loaded.repair.recovery_point == 20
+
+
+@pytest.mark.behaviour("R37", "R38")
+def test_leader_epochs_come_from_the_batches(tmp_path: Path) -> None:
+    batches = [data(at, epoch=epoch) for at, epoch in ((104, 0), (105, 0), (106, 1), (107, 1), (110, 2))]
+    directory = partition(tmp_path, {104: batches})
+    (directory / "leader-epoch-checkpoint").unlink()
+    loaded = load(directory)
+    assert loaded.epochs == [(0, 104), (1, 106), (2, 110)]
+    assert "leader-epoch-file-missing" in loaded.findings
+
+
+@pytest.mark.behaviour("R39", "R41", "R42")
+def test_epochs_beyond_the_end_and_before_the_start_go(tmp_path: Path) -> None:
+    directory = partition(
+        tmp_path, {base: [data(base, epoch=epoch)] for base, epoch in ((6, 2), (7, 2), (8, 3), (11, 4))}
+    )
+    assert load(directory).epochs == [(2, 6), (3, 8), (4, 11)]
+    lengths = []
+    for base in (11, 8, 7):
+        log_file(directory, base).unlink()
+        lengths.append(len(load(directory).epochs))
+    assert lengths == [2, 1, 1]
+    (directory / "leader-epoch-checkpoint").write_text("0\n3\n2 6\n3 8\n4 11\n")
+    directory = two_segments(tmp_path / "other")
+    (directory / "leader-epoch-checkpoint").write_text("0\n3\n2 6\n3 8\n4 11\n")
+    assert load(directory, clean=True, log_start=9).epochs == [(3, 9), (4, 11)]
+    assert load(directory, clean=True, log_start=500).epochs == []
+
+
+@pytest.mark.behaviour("R40")
+@pytest.mark.parametrize(
+    ("known", "added", "expected"),
+    [
+        ([(2, 9)], (2, 11), [(2, 9)]),
+        ([(2, 9)], (3, 9), [(3, 9)]),
+        ([(2, 6)], (3, 5), [(3, 5)]),
+        ([(1, 5), (2, 6)], (1, 7), [(1, 7)]),
+    ],
+)
+def test_an_epoch_that_is_added_drops_what_contradicts_it(
+    known: list[tuple[int, int]], added: tuple[int, int], expected: list[tuple[int, int]]
+) -> None:
+    history = EpochHistory(known)
+    history.assign(*added)
+    assert list(history.entries) == expected
+
+
+@pytest.mark.behaviour("R43")
+def test_the_log_starts_where_its_first_segment_does(tmp_path: Path) -> None:
+    directory = partition(tmp_path, {5: [data(5)], 6: [data(6)]})
+    assert load(directory, clean=True).repair.log_start_offset == 5
+    assert load(directory, clean=True, log_start=6).repair.log_start_offset == 6
+
+
+@pytest.mark.behaviour("R44")
+def test_the_log_ends_behind_its_last_batch(tmp_path: Path) -> None:
+    assert load(partition(tmp_path / "a", {7: []}), clean=True).repair.log_end_offset == 7
+    directory = partition(tmp_path / "b", {7: [data(7, 3), data(20, 2)]})
+    assert load(directory, clean=True).repair.log_end_offset == 22
+
+
+def test_damage_in_a_segment_costs_all_behind_it_only_where_an_index_is(tmp_path: Path) -> None:
+    """Fact sheet §6.3b: recovered because its index is missing, a segment is cut and the later ones survive."""
+    directory = two_segments(tmp_path)
+    damage(log_file(directory, 0), 700)
+    cut = load(directory)
+    assert cut.segments == [0]
+    whole = next(removed for removed in cut.repair.removed if removed.file == log_file(directory, 20).name)
+    assert (whole.batches, whole.first_offset, whole.last_offset) == (12, 20, 31)
+    log_file(directory, 0, L.OFFSET_INDEX_SUFFIX).unlink()
+    hole = load(directory)
+    assert hole.segments == [0, 20]
+    assert hole.repair.log_end_offset == 32
+    assert hole.file(0, L.LOG_SUFFIX) == cut.file(0, L.LOG_SUFFIX)
+
+
+def test_offsets_out_of_order_empty_a_segment(tmp_path: Path) -> None:
+    directory = partition(
+        tmp_path, {0: [data(0, 2, size=90), data(2, 2, size=300)], 30: [data(30, size=300)]}
+    )
+    low = encode_batch(data(1, size=400))
+    with log_file(directory, 0).open("ab") as file:
+        file.write(low)
+    loaded = load(directory)
+    assert loaded.segments == [0]
+    assert loaded.file(0, L.LOG_SUFFIX) == b""
+    assert loaded.repair.log_end_offset == 0
+    assert "offset-not-monotonic" in loaded.findings
+    log_file(directory, 0, L.OFFSET_INDEX_SUFFIX).unlink()
+    death = load(directory).repair.death
+    assert death is not None
+    assert death.kafka_exception == "InvalidOffsetException"
+
+
+def test_a_broker_that_dies_leaves_the_answer_as_found(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    log_file(directory, 20).write_bytes(log_file(directory, 20).read_bytes() + bytes(40))
+    loaded = load(directory, clean=True)
+    assert loaded.repair.death is not None
+    assert loaded.repair.death.kafka_exception == "CorruptRecordException"
+    assert loaded.files == content_of(directory)
+    assert not loaded.repair.why
+
+
+def test_rebuild_makes_all_side_files_from_the_log_alone(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    for name in before:
+        if not name.endswith(".log"):
+            (directory / name).write_bytes(b"nonsense")
+    loaded = load(directory, clean=True, rebuild=True)
+    assert loaded.repair.death is None
+    assert loaded.files == before
+    assert not loaded.findings
+    assert loaded.repair.why[log_file(directory, 20, L.OFFSET_INDEX_SUFFIX).name] == "rebuilt from the log"
+
+
+def test_a_deleted_directory_is_not_recovered(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    damage(log_file(directory, 0), 100)
+    doomed = directory.rename(tmp_path / f"metro-0.{'ab' * 16}-delete")
+    loaded = load(doomed)
+    assert loaded.file(0, L.LOG_SUFFIX) == log_file(doomed, 0).read_bytes()
+    assert loaded.segments == [0, 20]
+    assert loaded.repair.log_end_offset == 0
+
+
+def test_an_end_behind_the_greatest_offset_is_below_everything(tmp_path: Path) -> None:
+    """The base offset lies outside the checksum; a Java long wraps, and the log ends below its start."""
+    directory = partition(tmp_path, {0: [data(0), data(1)]})
+    path = log_file(directory, 0)
+    content = bytearray(path.read_bytes())
+    at = len(encode_batch(data(0)))
+    content[at : at + 8] = (2**63 - 1).to_bytes(8, "big")
+    path.write_bytes(content)
+    loaded = load(directory, clean=True)
+    assert loaded.segments == [0]
+    assert (loaded.file(0, L.LOG_SUFFIX), loaded.repair.log_end_offset) == (b"", 0)
+    assert "log-start-beyond-end" in loaded.findings

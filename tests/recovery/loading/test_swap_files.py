@@ -1,0 +1,178 @@
+"""Rows R of the acceptance list: leftovers of cleanings, deletions and splits, and segments that must be split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kseg.segment import layout as L
+from kseg.segment.encoding.batch import encode_batch
+from tests.support.load_helpers import apply, data, load, log_file, partition, remove, two_segments
+from tests.support.trees import content_of
+
+FAR = L.INT32_MAX
+
+
+@pytest.mark.behaviour("R10", "R22")
+def test_files_marked_for_deletion_go(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    for name in list(before):
+        if name.startswith("0" * 20):
+            (directory / f"{name}.deleted").write_bytes(before[name])
+    (directory / f"{0:020d}-{0:010d}.checkpoint.deleted").write_bytes(b"kept")
+    loaded = load(directory, clean=True)
+    kept = f"{0:020d}-{0:010d}.checkpoint.deleted"
+    assert loaded.files == {**before, kept: b"kept"}
+    assert not loaded.repair.removed  # they were no part of the log
+
+
+@pytest.mark.behaviour("R17")
+def test_an_unfinished_cleaning_is_dropped(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    for suffix in (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX):
+        log_file(directory, 0, suffix + L.CLEANED_SUFFIX).write_bytes(b"part of it")
+    assert load(directory).files == before
+
+
+@pytest.mark.behaviour("R18", "R25")
+def test_replacements_above_an_unfinished_one_are_dropped(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    log_file(directory, 20, ".log.swap").write_bytes(before[log_file(directory, 20).name])
+    log_file(directory, 20, ".index.swap").write_bytes(b"")
+    log_file(directory, 0, ".log.cleaned").write_bytes(before[log_file(directory, 0).name])
+    loaded = load(directory)
+    assert loaded.files == before
+    assert loaded.findings == {"leftover-swap", "leftover-cleaned"}
+
+
+def cleaned(directory: Path) -> bytes:
+    """Segment 0 with its first three batches and the last, as a cleaner may leave it."""
+    kept = [data(offset, 2) for offset in (0, 2, 4, 18)]
+    content = b"".join(map(encode_batch, kept))
+    log_file(directory, 0, ".log.swap").write_bytes(content)
+    for suffix in (".index.swap", ".timeindex.swap"):
+        log_file(directory, 0, suffix).write_bytes(b"")
+    return content
+
+
+@pytest.mark.behaviour("R19", "R26")
+def test_a_finished_replacement_is_completed(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    content = cleaned(directory)
+    loaded = load(directory)
+    assert loaded.file(0, L.LOG_SUFFIX) == content
+    assert loaded.segments == [0, 20]
+    assert loaded.file(20, L.LOG_SUFFIX) == before[log_file(directory, 20).name]
+    assert not [name for name in loaded.files if name.endswith(".swap")]
+    (removed,) = loaded.repair.removed
+    assert (removed.cause, removed.first_offset) == ("leftover-swap", None)
+
+
+@pytest.mark.behaviour("R20", "R27")
+def test_a_replacement_of_what_is_marked_already_is_completed(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    content = cleaned(directory)
+    for suffix in (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX):
+        path = log_file(directory, 0, suffix)
+        path.rename(f"{path}.deleted")
+    loaded = load(directory)
+    assert loaded.file(0, L.LOG_SUFFIX) == content
+    assert loaded.segments == [0, 20]
+
+
+@pytest.mark.behaviour("R21", "R28")
+def test_one_index_that_is_not_renamed_yet(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    before = content_of(directory)
+    path = log_file(directory, 20, L.TIME_INDEX_SUFFIX)
+    path.rename(f"{path}.swap")
+    assert load(directory, clean=True).files == before
+
+
+@pytest.mark.behaviour("R23")
+def test_a_segment_that_overflows_is_split(tmp_path: Path) -> None:
+    directory = partition(tmp_path, {0: [data(0), data(1)], FAR + 1: [data(FAR + 1)]})
+    whole = joined(directory, 0, FAR + 1)
+    assert load(directory, clean=True).segments == [0]  # nobody looks
+    loaded = load(directory)
+    assert loaded.segments == [0, FAR + 1]
+    assert loaded.file(0, L.LOG_SUFFIX) + loaded.file(FAR + 1, L.LOG_SUFFIX) == whole
+    assert "offset-overflow" in loaded.findings
+    assert not loaded.repair.removed
+    apply(directory, loaded)
+    assert load(directory).files == loaded.files  # and not split again
+
+
+def joined(directory: Path, *bases: int) -> bytes:
+    """The logs of some segments become one; their side files go."""
+    content = b"".join(log_file(directory, base).read_bytes() for base in bases)
+    for base in bases[1:]:
+        log_file(directory, base).unlink()
+    log_file(directory, bases[0]).write_bytes(content)
+    remove(
+        directory,
+        *(f"{base:020d}{suffix}" for base in bases for suffix in (".index", ".timeindex", ".snapshot")),
+    )
+    log_file(directory, bases[0], L.OFFSET_INDEX_SUFFIX).write_bytes(b"")
+    log_file(directory, bases[0], L.TIME_INDEX_SUFFIX).write_bytes(b"")
+    return content
+
+
+@pytest.mark.behaviour("R24")
+def test_a_split_that_was_not_finished_is_done_again(tmp_path: Path) -> None:
+    directory = partition(tmp_path, {0: [data(0), data(1)], FAR + 1: [data(FAR + 1)]})
+    joined(directory, 0, FAR + 1)
+    expected = load(directory).files
+    for base in (0, FAR + 1):
+        log_file(directory, base, ".log.cleaned").write_bytes(b"")
+    assert load(directory).files == expected
+
+
+@pytest.mark.behaviour("R29", "R30", "R31")
+@pytest.mark.parametrize("first", [FAR + 2, FAR - 1], ids=["base too far", "only the last offset too far"])
+def test_a_segment_with_nothing_near_its_base_gets_another_base(tmp_path: Path, first: int) -> None:
+    directory = partition(tmp_path, {first: [data(first, 4)]})
+    for suffix in (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX):
+        log_file(directory, first, suffix).rename(log_file(directory, 0, suffix))
+    remove(directory, L.SNAPSHOT_SUFFIX)
+    loaded = load(directory)
+    assert loaded.segments == [first]
+    assert loaded.repair.log_end_offset == first + 4
+    assert loaded.repair.log_start_offset == first
+
+
+def test_an_index_of_a_replacement_is_made_at_full_size_when_it_is_missing(tmp_path: Path) -> None:
+    """A broker looks into a `.log.swap` before it renames it, and so makes the index, which it then believes."""
+    directory = two_segments(tmp_path)
+    cleaned(directory)
+    log_file(directory, 0, ".index.swap").unlink()
+    loaded = load(directory, clean=True)
+    assert loaded.file(0, L.OFFSET_INDEX_SUFFIX) == bytes(4000)
+
+
+def test_an_overflow_met_before_its_segment_is_known_leaves_the_old_log_beside_the_new_one(
+    tmp_path: Path,
+) -> None:
+    """Without an index a segment is recovered before the log knows it, so the split does not delete it; it has an
+    index by then, and is believed (Kafka: LogLoader.loadSegmentFiles, LocalLog.replaceSegments)."""
+    directory = partition(tmp_path, {FAR + 2: [data(FAR + 2, 4)]})
+    log_file(directory, FAR + 2).rename(log_file(directory, 0))
+    remove(directory, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.SNAPSHOT_SUFFIX)
+    loaded = load(directory, clean=True)
+    assert loaded.segments == [0, FAR + 2]
+    assert loaded.file(0, L.LOG_SUFFIX) == loaded.file(FAR + 2, L.LOG_SUFFIX)
+    assert load(directory).segments == [FAR + 2]  # recovery meets it again, and now it is known
+
+
+def test_an_empty_replacement_empties_its_segment(tmp_path: Path) -> None:
+    directory = two_segments(tmp_path)
+    log_file(directory, 20, ".log.swap").write_bytes(b"")
+    loaded = load(directory)
+    assert loaded.segments == [0, 20]
+    assert loaded.repair.log_end_offset == 20
+    assert [removed.file for removed in loaded.repair.removed] == [log_file(directory, 20).name]

@@ -1,0 +1,145 @@
+"""A clean-shutdown marker and a run that takes it away: what was planned under it is what is done."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.jobs import fanout
+from kseg.jobs.events import Event, Failure, Row
+from kseg.recovery.policy import LoadSettings, Policy
+from kseg.recovery.repair.options import RecoverOptions
+from kseg.recovery.repair.recover import recover
+from kseg.recovery.repair.run import RecoverRun
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+
+FIRST = "00000000000000000000"
+MARKER = ".kafka_cleanshutdown"
+NOW_MS = "1800000000000"
+
+
+@pytest.fixture
+def marked(capture_small: Path, tmp_path: Path) -> Path:
+    """Cleanly stopped: a log with damage that a clean load does not look at, and one whose index is missing."""
+    made = tmp_path / "data"
+    made.mkdir()
+    for name in ("metro-none-0", "metro-zstd-0"):
+        shutil.copytree(capture_small / "data" / name, made / name)
+    for file in (capture_small / "data").iterdir():
+        if file.is_file():
+            shutil.copy2(file, made / file.name)
+    log = made / "metro-none-0" / f"{FIRST}.log"
+    content = bytearray(log.read_bytes())
+    content[600] ^= 0x55
+    log.write_bytes(content)
+    (made / "metro-zstd-0" / f"{FIRST}.index").unlink()
+    (made / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    assert (made / MARKER).exists()
+    return made
+
+
+def steps_of(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """The steps for partitions and for the data directory's own files."""
+    run(["recover", "--policy", "kafka", "--json", "--now", NOW_MS, *(str(word) for word in words)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert rows
+    return [row for row in rows if row["type"] == "step"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_logs_are_loaded_as_planned_though_the_marker_is_away(
+    marked: Path, jobs: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = marked / "metro-none-0" / f"{FIRST}.log"
+    before = log.read_bytes()
+    planned = steps_of("--jobs", str(jobs), marked, capfd=capfd)
+    assert any(step["partition"] == "metro-zstd-0" and step["file"].endswith(".index") for step in planned)
+    assert not any(step["file"].endswith(".log") for step in planned)
+    assert MARKER not in [step["file"] for step in planned]  # no byte leaves a log: it stays as it is
+    said = (marked / MARKER).read_bytes()
+    assert steps_of("--apply", "--jobs", str(jobs), marked, capfd=capfd) == planned
+    assert log.read_bytes() == before
+    assert (marked / MARKER).read_bytes() == said
+
+
+def test_a_run_that_was_killed_behind_the_marker_goes_on_as_planned(
+    marked: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = RecoverOptions(
+        settings=LoadSettings(now_ms=int(NOW_MS)), policy=Policy.KAFKA, apply=True, run_id="killed"
+    )
+    targets = [PartitionTarget(str(path), str(marked)) for path in sorted(marked.glob("metro-*"))]
+    with RecoverRun(options, fanout.run).held(targets) as held:
+        assert not (marked / MARKER).exists()
+        assert held.marked == {str(marked)}
+    assert steps_of(marked, capfd=capfd) == steps_of("--apply", marked, capfd=capfd) != []
+    assert (marked / MARKER).exists()
+
+
+def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevertheless(marked: Path) -> None:
+    """As when a disk fails amid the partitions: they are changed, so their checkpoints follow, and it is told."""
+    (marked / "recovery-point-offset-checkpoint").write_text("0\n1\nmetro-none 0 999999\n")
+    options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), mark_clean=True)
+    targets = [PartitionTarget(str(path), str(marked)) for path in sorted(marked.glob("metro-*"))]
+    result = {"type": "result", "directory": targets[0].path, "steps": 1, "journal": None, "doubt": None}
+    offsets = {"first_base_offset": 0, "log_start_offset": 0, "log_end_offset": 160, "recovery_point": 160}
+
+    def events() -> Iterator[Event]:
+        yield Row(result | offsets)
+        yield Failure(targets[1].path, "the disk is full", 3)
+
+    whole = RecoverRun(options, fanout.run)
+    with whole.held(targets):
+        told = list(whole.through(events()))
+    (own,) = [event.values for event in told if isinstance(event, Row) and "log_dir" in event.values]
+    assert own["steps"] == 2  # the checkpoint, and the marker that goes
+    failure = told[-1]
+    assert isinstance(failure, Failure) and failure.exit_status == 4
+    assert "not marked clean" in failure.sentence and "the disk is full" in failure.sentence
+
+
+def test_the_marker_is_away_while_a_single_segment_changes(
+    marked: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = marked / "metro-none-0" / f"{FIRST}.log"
+    before = {file.name: file.read_bytes() for file in marked.iterdir() if file.is_file()}
+    options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), apply=True, run_id="killed")
+    with RecoverRun(options, fanout.run).held([FileTarget(str(log))]):
+        assert not (marked / MARKER).exists()
+    assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(log)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (journal,) = [row["journal"] for row in rows if row["type"] == "result" and "log_dir" in row]
+    assert not (marked / MARKER).exists()  # a batch was lost, which it would deny
+    names = before.keys() - {MARKER}
+    assert {name: (marked / name).read_bytes() for name in names} == {name: before[name] for name in names}
+    assert run(["undo", journal]) == 0
+    assert (marked / MARKER).read_bytes() == before[MARKER]
+
+
+def test_a_sound_single_segment_leaves_the_marker_alone(marked: Path) -> None:
+    state = (marked / MARKER).stat()
+    sound = marked / "metro-zstd-0" / max(f.name for f in (marked / "metro-zstd-0").glob("*.log"))
+    assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(sound)]) == 0
+    assert (marked / MARKER).stat() == state
+
+
+def test_what_a_killed_run_has_lost_the_next_one_does_not_deny(
+    marked: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Killed behind the repair of a partition: whoever ends it finds that partition sound."""
+    options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), apply=True, run_id="killed")
+    target = PartitionTarget(str(marked / "metro-none-0"), str(marked))
+    with RecoverRun(options, fanout.run).held([target]) as held:
+        rows = [event.values for event in recover(target, held) if isinstance(event, Row)]
+    assert rows[-1]["applied"] and rows[-1]["removed"]
+    assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(marked)]) == 0
+    capfd.readouterr()
+    assert not (marked / MARKER).exists()
+    assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(marked)]) == 0
+    assert not (marked / MARKER).exists()

@@ -1,0 +1,108 @@
+"""Salvage judges what it would leave: read from memory or from a nameless file, and joined into one plan."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fixtures.diseases import batch_spans, put
+from kseg.change.plan.content import Fresh, Piece, Span
+from kseg.change.plan.directory_image import DirectoryImage
+from kseg.change.plan.inputs import inputs_of
+from kseg.recovery.salvage import fixpoint, image_reader
+from kseg.recovery.salvage.image_reader import ImageReader
+from kseg.segment.errors import Refused, UnreadableInput
+from tests.support.salvage_cases import CASES, LAST, MIDDLE, log
+from tests.support.salvage_helpers import is_at_peace, lay_down, plan
+
+
+@pytest.fixture
+def hurt(partition: Path, tmp_path: Path) -> Path:
+    made = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    CASES["damage_everywhere"](made)
+    return made
+
+
+@pytest.mark.parametrize("most_in_memory", [0, 1 << 40])
+def test_a_planned_directory_is_read_as_if_it_were_there(
+    hurt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_in_memory: int
+) -> None:
+    monkeypatch.setattr(image_reader, "_MOST_IN_MEMORY_BYTES", most_in_memory)
+    repair = plan(hurt)
+    result = lay_down(repair, hurt, tmp_path / "result" / "metro-0")
+    reader = ImageReader(str(hurt), repair.image)
+    for file in result.iterdir():
+        path = str(hurt / file.name)
+        assert reader.read_small(path) == file.read_bytes()
+        with reader.open(path) as opened:
+            assert bytes(opened.view) == file.read_bytes()
+            assert opened.size_bytes == file.stat().st_size
+            assert opened.data_end == opened.size_bytes
+    with pytest.raises(UnreadableInput):
+        reader.open(str(hurt / "nothing"))
+    assert plan(hurt) == repair
+
+
+def test_a_side_file_that_is_too_large_is_not_read(hurt: Path) -> None:
+    metadata = hurt / "partition.metadata"
+    os.truncate(metadata, 1 << 40)  # a hole: what is not asked for costs nothing
+    reader = ImageReader(str(hurt), DirectoryImage.of(inputs_of(str(hurt))))
+    with pytest.raises(UnreadableInput, match="larger than"):
+        reader.read_small(str(metadata))
+
+
+def test_without_room_for_large_files_the_first_plan_stands(
+    hurt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repair = plan(hurt)
+
+    def no_room(self: ImageReader, path: str, drop_cache: bool = False) -> None:
+        raise Refused("cannot write: No space left on device")
+
+    monkeypatch.setattr(ImageReader, "open", no_room)
+    assert plan(hurt).image == repair.image  # here one look is enough
+
+
+def test_a_second_look_is_part_of_the_plan(
+    partition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one look at a time, each plan carried out and the next one made of it, one comes to the same bytes."""
+    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    chance, file = random.Random(3), log(hurt, LAST)
+    for number in (2, 4, 5):
+        position, size = batch_spans(file)[number]
+        put(file, position + 70, chance.randbytes(min(8, size - 70)))
+    file.rename(file.with_name(f"{5000:020d}.log"))
+    at_once = lay_down(plan(hurt), hurt, tmp_path / "once" / "metro-0")
+    monkeypatch.setattr(fixpoint, "MOST_ROUNDS", 0)
+    source = hurt
+    for number in range(8):
+        repair = plan(source)
+        if is_at_peace(source, repair):
+            break
+        source = lay_down(repair, source, tmp_path / str(number) / "metro-0")
+    assert {f.name: f.read_bytes() for f in source.iterdir()} == {
+        f.name: f.read_bytes() for f in at_once.iterdir()
+    }
+
+
+def test_contents_are_traced_back_to_the_files_as_found(hurt: Path) -> None:
+    """A file of a joined plan is made of files as found, also where the later plan cuts pieces of the former."""
+    file = log(hurt, MIDDLE).name
+    found = DirectoryImage.of(inputs_of(str(hurt)))
+    pieces: list[Piece] = [Span(file, 10, 90), Fresh(b"0123456789"), Span(file, 110, 40)]
+    assert [*fixpoint._slice(tuple(pieces), 85, 20)] == [
+        Span(file, 95, 5),
+        Fresh(b"0123456789"),
+        Span(file, 110, 5),
+    ]
+    assert [*fixpoint._as_found(tuple(pieces))] == [
+        Span(file, 10, 90),
+        Span(file, 100, 10),
+        Span(file, 110, 40),
+    ]
+    assert found.size_bytes(file) > 150

@@ -1,0 +1,251 @@
+"""Leftovers of interrupted cleanings, splits and deletions, and logs that a broker cannot hold as one segment."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fixtures import diseases, side_diseases
+from fixtures.diseases import batch_spans, put
+from kseg.recovery.salvage import segment_layout
+from kseg.recovery.salvage.logs import FoundLog, Logs
+from kseg.recovery.salvage.valid_runs import Watch
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.scanning.scan import Scanner
+from tests.support.salvage_cases import MIDDLE, NEXT, log
+from tests.support.salvage_helpers import all_batches, batches, lay_down, logs, offsets, plan, salvaged
+
+
+@pytest.fixture
+def hurt(partition: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(partition, tmp_path / "metro-0"))
+
+
+def cleaned(source: Path, target: Path) -> bytes:
+    """What a cleaner could have made of a log: every second batch."""
+    spans = batch_spans(source)
+    data = source.read_bytes()
+    kept = b"".join(data[at : at + size] for at, size in spans[::2])
+    target.write_bytes(kept)
+    return kept
+
+
+@pytest.mark.evidence("swap-file")
+def test_a_finished_replacement_is_completed(hurt: Path, tmp_path: Path) -> None:
+    kept = cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    result = tmp_path / "result" / "metro-0"
+    assert log(result).read_bytes() == kept
+    assert not list(result.glob("*.swap"))
+    replaced = [entry for entry in repair.removed if entry.cause == "leftover-swap"]
+    assert [(entry.file, entry.first_offset) for entry in replaced] == [(f"{MIDDLE}.log", None)]
+
+
+def test_a_replacement_that_the_cleaner_emptied(hurt: Path, tmp_path: Path) -> None:
+    """Killed between taking the old segment away and giving the new one, of which nothing is left, its name."""
+    first = f"{0:020}"
+    for suffix in (".log", ".index", ".timeindex"):
+        (hurt / f"{first}{suffix}").unlink()
+        (hurt / f"{first}{suffix}.swap").write_bytes(b"")
+    (hurt / f"{first}.txnindex").unlink(missing_ok=True)
+    before = all_batches(hurt)
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    result = tmp_path / "result" / "metro-0"
+    assert (result / f"{first}.log").read_bytes() == b""
+    assert all_batches(result) == before and repair.removed == ()
+    assert not list(result.glob("*.swap"))
+
+
+def test_a_replacement_in_which_nothing_is_valid_replaces_nothing(hurt: Path, tmp_path: Path) -> None:
+    (hurt / f"{MIDDLE}.log.swap").write_bytes(b"\xff" * 100)
+    before = all_batches(hurt)
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert all_batches(tmp_path / "result" / "metro-0") == before and repair.removed == ()
+
+
+def test_a_log_that_the_cleaner_emptied_is_told(hurt: Path, tmp_path: Path) -> None:
+    """An empty replacement is a finished one like others; what it takes the place of is in the list of what goes."""
+    (hurt / f"{MIDDLE}.log.swap").write_bytes(b"")
+    size = log(hurt).stat().st_size
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert [(entry.file, entry.length) for entry in repair.removed] == [(f"{MIDDLE}.log", size)]
+
+
+def test_a_replacement_of_two_segments(hurt: Path, tmp_path: Path) -> None:
+    """The range of a replacement reaches to its last offset; segments that begin in it are replaced."""
+    both = log(hurt).read_bytes() + log(hurt, NEXT).read_bytes()
+    (hurt / f"{MIDDLE}.log.swap").write_bytes(both)
+    before = all_batches(hurt)
+    salvaged(hurt, tmp_path / "result")
+    result = tmp_path / "result" / "metro-0"
+    assert [file.stem for file in logs(result)] == ["0" * 20, MIDDLE, "00000000000000000297"]
+    assert all_batches(result) == before
+
+
+@pytest.mark.evidence("cleaned-file", "swap-file")
+def test_an_unfinished_replacement_is_dropped(partition: Path, hurt: Path, tmp_path: Path) -> None:
+    """A `.cleaned` of a lower number says that the split was not finished (fact sheet §6.2, step 2)."""
+    cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
+    (hurt / f"{0:020d}.index.cleaned").write_bytes(b"")
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
+    assert not [name for name in repair.image if name.endswith((".swap", ".cleaned"))]
+
+
+@pytest.mark.evidence("swap-file")
+def test_a_damaged_replacement_gives_way_to_what_it_was_to_replace(
+    partition: Path, hurt: Path, tmp_path: Path
+) -> None:
+    swap = hurt / f"{MIDDLE}.log.swap"
+    cleaned(log(hurt), swap)
+    put(swap, 100, b"\xff" * 50)
+    salvaged(hurt, tmp_path / "result")
+    assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
+
+
+@pytest.mark.evidence("swap-file")
+@pytest.mark.parametrize("stem", ["0" * 20, MIDDLE, NEXT])
+def test_a_finished_replacement_of_another_partition(
+    partition: Path, hurt: Path, tmp_path: Path, stem: str
+) -> None:
+    """Sound batches, but not one of them is a batch of the segments in their place: a cleaning makes no new ones."""
+    content = b"".join(
+        encode_batch(NewBatch(records=tuple(Record(at + n, 1_690_000_000_000, b"x", b"y") for n in range(5))))
+        for at in range(0, 300, 5)
+    )
+    (hurt / f"{stem}.log.swap").write_bytes(content)
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
+    assert repair.removed == ()
+    (told,) = [finding for finding in repair.findings if finding.id == "leftover-swap"]
+    assert told.path.endswith(".log.swap") and " goes" in told.message
+
+
+def test_a_log_without_time_indexes_stays_so_or_gets_them_all(tmp_path: Path) -> None:
+    """A broker of before 0.10 wrote none. Where one segment is repaired, another salvage finds nothing to add."""
+    old = tmp_path / "old-0"
+    old.mkdir()
+    for base in (0, 20, 40):
+        content = [
+            encode_batch(NewBatch(records=(Record(base + at, -1, b"k", b"v%d" % at),), magic=0))
+            for at in range(20)
+        ]
+        if base == 20:
+            content[7] = content[7][:-1] + b"\xff"
+        (old / f"{base:020d}.log").write_bytes(b"".join(content))
+        (old / f"{base:020d}.index").write_bytes(b"")
+    repair, _ = salvaged(old, tmp_path / "result")
+    result = tmp_path / "result" / "old-0"
+    assert len(list(result.glob("*.timeindex"))) in (0, 3)
+    assert [Path(removed.file).stem for removed in repair.removed] == [f"{20:020d}"]
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_replacement_that_is_all_there_is_stays(hurt: Path, tmp_path: Path, is_finished: bool) -> None:
+    kept = cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
+    put(hurt / f"{MIDDLE}.log.swap", len(kept), b"\x01" * 20)
+    side_diseases.segment_gap(log(hurt))
+    (hurt / f"{MIDDLE}.log.swap").write_bytes(kept + b"\x01" * 20)
+    if not is_finished:
+        (hurt / f"{0:020d}.index.cleaned").write_bytes(b"")
+    salvaged(hurt, tmp_path / "result")
+    assert log(tmp_path / "result" / "metro-0").read_bytes() == kept
+
+
+@pytest.mark.evidence("deleted-file")
+def test_marked_files_stay_and_the_only_copy_is_named(hurt: Path) -> None:
+    """What a broker's recovery has cut off the end of the log; the repair beside it does not touch them either."""
+    last = logs(hurt)[-1]
+    last.rename(last.with_name(last.name + ".deleted"))
+    side_diseases.leftover_deleted(log(hurt))
+    marked = {file.name for file in hurt.glob("*.deleted")}
+    diseases.bad_crc(logs(hurt)[0])
+    repair = plan(hurt)
+    assert repair.removed
+    assert {name for name in repair.image if name.endswith(".deleted")} == marked
+    assert {removed.file for removed in repair.removed}.isdisjoint(marked)
+    told = {Path(found.path).name: found for found in repair.findings if found.id == "leftover-deleted"}
+    assert told[f"{last.name}.deleted"].numbers["only_copy"] is True
+    assert (told[f"{last.name}.deleted"].first_offset, told[f"{last.name}.deleted"].last_offset) == (297, 329)
+    assert "--unmark" in told[f"{last.name}.deleted"].message
+    assert told[f"{MIDDLE}.log.deleted"].numbers["only_copy"] is False
+    assert repair.log_end_offset == 297
+
+
+@pytest.mark.evidence("deleted-file")
+def test_marked_files_stay_where_nothing_else_is_wrong(hurt: Path) -> None:
+    """A broker that was stopped cleanly leaves them, and takes them away at its next start."""
+    side_diseases.leftover_deleted(log(hurt))
+    marked = {file.name for file in hurt.glob("*.deleted")}
+    repair = plan(hurt)
+    assert marked and {name for name in repair.image if name.endswith(".deleted")} == marked
+    assert not repair.why and not repair.removed
+    assert {finding.severity for finding in repair.findings if finding.id == "leftover-deleted"} == {"info"}
+
+
+def test_the_snapshot_of_a_kraft_log_is_no_leftover(hurt: Path) -> None:
+    name = f"{5:020d}-{1:010d}.checkpoint.deleted"
+    (hurt / name).write_bytes(b"")
+    assert name in plan(hurt).image
+
+
+def test_names_that_are_not_written_as_kafka_writes_them(hurt: Path, tmp_path: Path) -> None:
+    log(hurt).rename(hurt / "102.log")
+    (hurt / f"{MIDDLE}.index").rename(hurt / "102.index")
+    salvaged(hurt, tmp_path / "result")
+    result = tmp_path / "result" / "metro-0"
+    assert not (result / "102.log").exists()
+    assert not (result / "102.index").exists()
+    assert log(result).exists()
+
+
+def far_away(partition: Path, *positions: int) -> Path:
+    """A partition of one segment with batches at these offsets."""
+    partition.mkdir()
+    data = b"".join(
+        encode_batch(
+            NewBatch(records=(Record(at, 1_700_000_000_000 + at, b"k", b"v"), Record(at + 1, 0, b"k", b"w")))
+        )
+        for at in positions
+    )
+    (partition / f"{positions[0]:020d}.log").write_bytes(data)
+    return partition
+
+
+def test_a_segment_that_reaches_too_far_is_split(tmp_path: Path) -> None:
+    far = far_away(tmp_path / "far-0", 0, 10, 2**31 + 5, 2**31 + 9, 2**33)
+    repair, _ = salvaged(far, tmp_path / "result")
+    result = tmp_path / "result" / "far-0"
+    assert [int(file.stem) for file in logs(result)] == [0, 2**31 + 5, 2**33]
+    assert all_batches(result) == [batch for _, batch in batches(logs(far)[0])]
+    assert repair.removed == ()
+
+
+def test_a_segment_that_is_too_large_is_split_between_batches(tmp_path: Path, hurt: Path) -> None:
+    file = log(hurt)
+    found = FoundLog(file.name, file.name, str(file), 102, file.stat().st_size)
+    watch = Watch(0, found, None)
+    for block in Scanner(file.read_bytes(), 102).blocks():
+        assert not hasattr(block, "kind")
+        list(watch.take(block, 0, block.count))
+    with Logs([found]) as opened:
+        parts = segment_layout.arrange(opened, watch.stretches, [], max_bytes=1000)
+    assert all(part.size_bytes <= 1000 for part in parts)
+    assert sum(part.size_bytes for part in parts) == file.stat().st_size
+    firsts = {offsets(batch)[0] for _, batch in batches(file)}
+    assert parts[0].base_offset == 102
+    assert {part.base_offset for part in parts} <= firsts
+    assert [part.origin for part in parts] == [0] + [None] * (len(parts) - 1)
+
+
+def test_what_is_lost_between_damaged_segments(hurt: Path, tmp_path: Path) -> None:
+    diseases.torn_tail(log(hurt))
+    side_diseases.segment_gap(log(hurt, NEXT))
+    repair = plan(hurt)
+    (removed,) = repair.removed
+    # the torn header says what it held; the segment that is missing behind it is a gap, and no damage
+    assert (removed.first_offset, removed.last_offset) == (195, 197)
+    assert all_batches(lay_down(repair, hurt, tmp_path / "out"))

@@ -1,0 +1,151 @@
+"""What the neighbours, the other segments and the leader epochs tell of a batch: it stays, at its own offsets."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from fixtures.diseases import batch_spans, put
+from kseg.recovery.policy import Circumstances
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
+from tests.support.salvage_cases import LAST, MIDDLE, NEXT, log
+from tests.support.salvage_helpers import all_batches, logs, salvaged
+
+
+@pytest.fixture
+def hurt(partition: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(partition, tmp_path / "metro-0"))
+
+
+def flip(file: Path, number: int, *bits: int) -> None:
+    """Turn bits of the base offset of a batch, by its number in the file."""
+    position, _ = batch_spans(file)[number]
+    (found,) = struct.unpack_from(">Q", file.read_bytes(), position)
+    for bit in bits:
+        found ^= 1 << bit
+    put(file, position, struct.pack(">Q", found))
+
+
+def is_whole(partition: Path, result: Path) -> bool:
+    """Whether all logs hold what they held before the damage."""
+    wanted = {file.name: file.read_bytes() for file in logs(partition)}
+    return {file.name: file.read_bytes() for file in logs(result)} == wanted
+
+
+@pytest.mark.parametrize("stem", [MIDDLE, NEXT, LAST])
+@pytest.mark.parametrize("bits", [(39, 39), (39, 41), (30, 39), (62, 62, 62)])
+@pytest.mark.parametrize("first", [0, 4, -1])
+def test_neighbours_with_impossible_offsets(
+    partition: Path, hurt: Path, tmp_path: Path, stem: str, bits: tuple[int, ...], first: int
+) -> None:
+    """Two or three batches in a row say offsets that no log of this partition can have had: one bit was turned in each."""
+    file = log(hurt, stem)
+    number = first if first >= 0 else len(batch_spans(file)) - len(bits)
+    for at, bit in enumerate(bits):
+        flip(file, number + at, bit)
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert repair.log_end_offset == 330
+    assert repair.removed == ()
+    assert is_whole(partition, tmp_path / "result" / "metro-0")
+
+
+def test_a_few_impossible_offsets_fill_their_hole_to_the_byte(
+    partition: Path, hurt: Path, tmp_path: Path
+) -> None:
+    """Nothing of two base offsets is left, and the batches around leave just as many offsets as the two have."""
+    file = log(hurt)
+    for number, noise in ((4, 0x0000133742424242), (5, 0x00013398AB000017)):
+        put(file, batch_spans(file)[number][0], struct.pack(">Q", noise))
+    salvaged(hurt, tmp_path / "result")
+    assert is_whole(partition, tmp_path / "result" / "metro-0")
+
+
+def test_a_set_of_batches_far_away_is_believed(partition: Path, hurt: Path, tmp_path: Path) -> None:
+    """A compacted log may leave out any number of offsets; nothing goes on from before the gap here."""
+    far = 330 + (1 << 33) + 12_345
+    content = b"".join(
+        encode_batch(NewBatch(records=(Record(far + at, 1_700_000_330_000, b"k", b"v"),), leader_epoch=5))
+        for at in range(3)
+    )
+    file = log(hurt, LAST)
+    put(file, file.stat().st_size, content)
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert repair.log_end_offset == far + 3
+    assert b"".join(all_batches(tmp_path / "result" / "metro-0")).endswith(content)
+
+
+def foreign(epoch: int, first: int = 0, count: int = 10) -> bytes:
+    """Batches of another partition."""
+    return b"".join(
+        encode_batch(
+            NewBatch(
+                records=tuple(
+                    Record(first + 4 * at + n, 1_690_000_000_000, b"x", b"foreign") for n in range(4)
+                ),
+                leader_epoch=epoch,
+            )
+        )
+        for at in range(count)
+    )
+
+
+@pytest.mark.parametrize("has_epoch_file", [True, False])
+@pytest.mark.parametrize("first", [0, 110, 200])
+def test_a_foreign_tail_of_a_higher_epoch(
+    partition: Path, hurt: Path, tmp_path: Path, first: int, has_epoch_file: bool
+) -> None:
+    """A later leader's batch stays as a rule. But leader epochs never sink: what the log has behind these offsets, and
+    its leader-epoch checkpoint, are of lower ones."""
+    file = log(hurt, LAST)
+    put(file, file.stat().st_size, foreign(9, first))
+    if not has_epoch_file:
+        (hurt / "leader-epoch-checkpoint").unlink()
+    salvaged(hurt, tmp_path / "result")
+    assert is_whole(partition, tmp_path / "result" / "metro-0")
+
+
+@pytest.mark.parametrize(
+    "noise", [b"\xff\x13\x37\x42\x42\x42\x42\x42", b"\x70" * 8, b"\x00\x00\x00\x13\x37\x00\x00\x01"]
+)
+def test_a_base_offset_overwritten_inside_of_damage(
+    partition: Path, hurt: Path, tmp_path: Path, noise: bytes
+) -> None:
+    """Bytes that are no batch lie before it, so the search for the next batch passes over it. All offsets that are
+    missing there are its own."""
+    file = log(hurt)
+    position, _ = batch_spans(file)[7]
+    data = file.read_bytes()
+    garbage = random.Random(7).randbytes(44)
+    file.write_bytes(data[:position] + garbage + noise + data[position + 8 :])
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert is_whole(partition, tmp_path / "result" / "metro-0")
+    assert repair.bytes_lost == len(garbage)
+    said = [finding for finding in repair.findings if finding.id == "altered-base-offset"]
+    assert [finding.numbers["repaired"] for finding in said] == [True]
+
+
+def test_no_offset_is_guessed_inside_of_damage(hurt: Path, tmp_path: Path) -> None:
+    """Where more is missing than the batch has, its place among the lost ones cannot be told."""
+    file = log(hurt)
+    spans = batch_spans(file)
+    put(file, spans[6][0], bytes([7]) * (spans[6][1]) + b"\xff" * 8)
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert sum(removed.length for removed in repair.removed) == spans[6][1] + spans[7][1]
+
+
+def test_batches_before_a_name_that_is_too_high(partition: Path, hurt: Path, tmp_path: Path) -> None:
+    """The first batch is damaged, those behind it lie below the name; the next damage is followed by what goes on from
+    them."""
+    first = log(hurt, "0" * 20)
+    spans = batch_spans(first)
+    for number in (0, 18):
+        put(first, spans[number][0] + 70, b"\xee\xee")
+    first.rename(first.with_name(f"{41:020d}.log"))
+    salvaged(hurt, tmp_path / "result", circumstances=Circumstances(is_clean=True))
+    wanted = [batch for number, batch in enumerate(all_batches(partition)) if number not in (0, 18)]
+    assert all_batches(tmp_path / "result" / "metro-0") == wanted

@@ -1,0 +1,116 @@
+"""Salvage of base offsets that were overwritten with another batch's: no record moves, and no sound batch makes room."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fixtures.diseases import put
+from kseg.recovery.policy import Circumstances
+from kseg.segment import layout as L
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
+from tests.support.salvage_helpers import batches, lay_down, logs, plan, salvaged
+
+pytestmark = pytest.mark.slow
+
+
+class Place(NamedTuple):
+    """Where a batch lies, and its offsets."""
+
+    log: Path
+    position: int
+    first: int
+    last: int
+
+
+def places(partition: Path) -> list[Place]:
+    found = []
+    for log in logs(partition):
+        for position, batch in batches(log):
+            first, delta = struct.unpack_from(">q", batch)[0], struct.unpack_from(">i", batch, 23)[0]
+            found.append(Place(log, position, first, first + delta))
+    return found
+
+
+def tight(partition: Path) -> list[tuple[Place, Place, Place]]:
+    """Batches that leave no offset free before or behind them, each between its neighbours."""
+    found = places(partition)
+    return [
+        (before, place, behind)
+        for before, place, behind in zip(found, found[1:], found[2:], strict=False)
+        if before.last + 1 == place.first and place.last + 1 == behind.first
+    ]
+
+
+def contents(partition: Path) -> dict[str, bytes]:
+    return {log.name: log.read_bytes() for log in logs(partition)}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda before, place, behind: 0,
+        lambda before, place, behind: before.first,
+        lambda before, place, behind: max(0, place.first - 40),
+        lambda before, place, behind: behind.first,
+        lambda before, place, behind: behind.last + 1000,
+    ],
+    ids=["zero", "the one before", "far before", "the one behind", "further behind"],
+)
+def test_a_base_offset_of_another_batch(
+    partition: Path, tmp_path: Path, wrong: Callable[[Place, Place, Place], int]
+) -> None:
+    original = contents(partition)
+    found = tight(partition)
+    assert len(found) > 20
+    for number, (before, place, behind) in enumerate(found):
+        hurt = Path(shutil.copytree(partition, tmp_path / str(number) / "metro-0"))
+        put(hurt / place.log.name, place.position, struct.pack(">q", wrong(before, place, behind)))
+        repair = plan(hurt)
+        assert repair.removed == (), (place, repair.removed)
+        assert contents(lay_down(repair, hurt, tmp_path / str(number) / "result")) == original, place
+
+
+def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_path: Path) -> None:
+    """The higher leader epoch made it win against the batch that the offset belongs to."""
+    _, place, _ = tight(partition)[-1]
+    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    put(hurt / place.log.name, place.position, bytes(8))
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert contents(tmp_path / "result" / "metro-0") == contents(partition)
+    assert [finding.id for finding in repair.findings if finding.severity == "error"] == [
+        "altered-base-offset"
+    ]
+
+
+def test_two_logs_that_begin_at_one_offset(tmp_path: Path) -> None:
+    """An old wrapper says only where it ends; what is behind another log by that may begin where the other does."""
+    partition = tmp_path / "metro-0"
+    partition.mkdir()
+    records = [Record(offset, -1, None, b"%d" % offset) for offset in range(48)]
+    wrapper = encode_batch(NewBatch(records=tuple(records[:24]), magic=0, codec=L.GZIP))
+    wrapper += encode_batch(NewBatch(records=tuple(records[24:]), magic=0, codec=L.GZIP))
+    plain = encode_batch(NewBatch(records=tuple(records[:10]), magic=0))
+    (partition / f"{0:020}.log").write_bytes(wrapper)
+    (partition / f"{48:020}.log").write_bytes(plain)  # in a wrong place, or of another partition
+    repair, _ = salvaged(partition, tmp_path / "result")
+    assert repair.removed == ()
+    assert sorted(contents(tmp_path / "result" / "metro-0").values()) == sorted((wrapper, plain))
+
+
+def test_leader_epochs_of_a_log_that_lost_its_start(partition: Path, tmp_path: Path) -> None:
+    """Everything from below the checkpointed log start on is lost: the log starts where it ends now, and so do its epochs."""
+    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    for log in logs(hurt)[1:]:
+        log.unlink()
+    (hurt / "leader-epoch-checkpoint").unlink()
+    around = Circumstances(is_clean=True, log_start_offset=places(partition)[-1].first)
+    repair, verdict = salvaged(hurt, tmp_path / "result", circumstances=around)
+    assert repair.log_start_offset == repair.log_end_offset < around.log_start_offset
+    assert not verdict.ids("error")

@@ -1,0 +1,171 @@
+"""The generators of damage do what they say: the named range of the named file, and nothing else."""
+
+import inspect
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fixtures import diseases, healthy, side_diseases
+from fixtures.diseases import LOG_DISEASES, Hurt
+from tests.support import trees
+
+FIRST_LOG = f"{0:020d}.log"
+MOVES_WHAT_FOLLOWS = {
+    "foreign_bytes",
+    "duplicated_batch",
+    "missing_batch",
+    "torn_tail",
+    "short_tail",
+    "zero_tail",
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return healthy.log_dir(tmp_path_factory.mktemp("sound") / "data")
+
+
+@pytest.fixture
+def data(sound: Path, tmp_path: Path) -> Path:
+    return diseases.copy_of(sound, tmp_path / "data")
+
+
+def changed(sound: Path, data: Path) -> set[str]:
+    """Names whose kind or content differ."""
+    before, after = trees.tree_state(sound), trees.tree_state(data)
+    return {
+        name
+        for name in before.keys() | after.keys()
+        if name not in before
+        or name not in after
+        or (before[name].kind, before[name].content) != (after[name].kind, after[name].content)
+    }
+
+
+@pytest.mark.parametrize("hurt_by", LOG_DISEASES, ids=lambda function: function.__name__)
+def test_log_diseases_change_their_range_only(
+    hurt_by: Callable[[Path], Hurt], sound: Path, data: Path
+) -> None:
+    log = data / "metro-0" / FIRST_LOG
+    hurt = hurt_by(log)
+    before, after = (sound / "metro-0" / FIRST_LOG).read_bytes(), log.read_bytes()
+    assert hurt.disease == hurt_by.__name__
+    assert changed(sound, data) == {f"metro-0/{FIRST_LOG}"}
+    assert before != after
+    start, end = hurt.position, hurt.position + hurt.length
+    assert end <= len(after)
+    assert before[:start] == after[:start] or hurt.length <= 8  # a seal changes the checksum before the field
+    if hurt_by.__name__ not in MOVES_WHAT_FOLLOWS:
+        assert before[end:] == after[end:]
+
+
+SIDE_CASES: list[tuple[Callable[[Path], Hurt], str]] = [
+    (side_diseases.index_missing, f"metro-0/{FIRST_LOG}"),
+    (side_diseases.time_index_missing, f"metro-0/{FIRST_LOG}"),
+    (side_diseases.index_wrong_entry, f"metro-0/{0:020d}.index"),
+    (side_diseases.index_entry_beyond_log, f"metro-0/{0:020d}.index"),
+    (side_diseases.index_zero_tail, f"metro-0/{0:020d}.index"),
+    (side_diseases.index_zero_tail, f"metro-0/{0:020d}.timeindex"),
+    (side_diseases.index_unsorted, f"metro-0/{0:020d}.index"),
+    (side_diseases.index_unsorted, f"metro-0/{0:020d}.timeindex"),
+    (side_diseases.index_bad_size, f"metro-0/{0:020d}.txnindex"),
+    (side_diseases.time_index_wrong_entry, f"metro-0/{0:020d}.timeindex"),
+    (side_diseases.txn_index_missing_entry, f"metro-0/{0:020d}.txnindex"),
+    (side_diseases.txn_index_wrong_entry, f"metro-0/{0:020d}.txnindex"),
+    (side_diseases.txn_index_bad_version, f"metro-0/{0:020d}.txnindex"),
+    (side_diseases.snapshot_stray, "metro-0"),
+    (side_diseases.epoch_file_wrong, "metro-0"),
+    (side_diseases.epoch_file_corrupt, "metro-0"),
+    (side_diseases.partition_metadata_corrupt, "metro-0"),
+    (side_diseases.partition_metadata_missing, "metro-0"),
+    (side_diseases.leftover_cleaned, f"metro-0/{FIRST_LOG}"),
+    (side_diseases.leftover_deleted, f"metro-0/{FIRST_LOG}"),
+    (side_diseases.leftover_tmp, "metro-0/leader-epoch-checkpoint"),
+    (side_diseases.unknown_file, "metro-0"),
+    (side_diseases.checkpoint_corrupt, "recovery-point-offset-checkpoint"),
+    (side_diseases.checkpoint_orphan, "replication-offset-checkpoint"),
+]
+
+
+@pytest.mark.parametrize(
+    ("hurt_by", "name"), SIDE_CASES, ids=lambda case: getattr(case, "__name__", Path(str(case)).suffix)
+)
+def test_side_diseases_change_one_file_only(
+    hurt_by: Callable[[Path], Hurt], name: str, sound: Path, data: Path
+) -> None:
+    hurt = hurt_by(data / name)
+    assert changed(sound, data) == {str(hurt.file.relative_to(data))}
+    if hurt.file.exists():
+        assert hurt.position + hurt.length <= hurt.file.stat().st_size
+
+
+def test_a_snapshot_becomes_corrupt_in_its_last_byte(sound: Path, data: Path) -> None:
+    snapshot = max((data / "metro-0").glob("*.snapshot"))
+    before = snapshot.read_bytes()
+    hurt = side_diseases.snapshot_corrupt(snapshot)
+    assert snapshot.read_bytes()[:-1] == before[:-1]
+    assert snapshot.read_bytes()[-1] != before[-1]
+    assert hurt.length == len(before)
+
+
+def test_a_swap_has_its_indexes(sound: Path, data: Path) -> None:
+    side_diseases.leftover_swap(data / "metro-0" / FIRST_LOG)
+    names = {f"metro-0/{0:020d}{suffix}.swap" for suffix in (".log", ".index", ".timeindex")}
+    assert changed(sound, data) == names
+
+
+def test_whole_segments_go_with_all_their_files(sound: Path, data: Path) -> None:
+    base = sorted((data / "metro-0").glob("*.log"))[1]
+    side_diseases.segment_gap(base)
+    assert not list(base.parent.glob(f"{base.stem}.*"))
+    hurt = side_diseases.orphan_index(data / "metro-0" / FIRST_LOG)
+    assert hurt.file.exists()
+    assert not (data / "metro-0" / FIRST_LOG).exists()
+
+
+@pytest.mark.parametrize(
+    ("hurt_by", "ending"),
+    [
+        (side_diseases.stray_directory, "-stray"),
+        (side_diseases.deleted_directory, "-delete"),
+        (side_diseases.future_directory, "-future"),
+        (side_diseases.bad_directory_name, "metro_1"),
+    ],
+)
+def test_directories_are_renamed(hurt_by: Callable[[Path], Hurt], ending: str, data: Path) -> None:
+    hurt = hurt_by(data / "metro-1")
+    assert hurt.file.name.endswith(ending)
+    assert hurt.file.is_dir()
+    assert not (data / "metro-1").exists()
+
+
+def test_a_checkpoint_can_lie_beyond_its_log(data: Path) -> None:
+    checkpoint = data / "recovery-point-offset-checkpoint"
+    side_diseases.checkpoint_beyond_log(checkpoint, "metro-1", 10**12)
+    lines = checkpoint.read_text().splitlines()
+    assert lines[:2] == ["0", "3"]
+    assert "metro 1 1000000000000" in lines
+    assert sum(line.startswith("metro 1 ") for line in lines) == 1
+
+
+def test_a_clean_marker_can_be_false(data: Path) -> None:
+    (data / ".kafka_cleanshutdown").unlink()
+    assert side_diseases.false_clean_shutdown(data).file.exists()
+
+
+def test_every_log_disease_is_listed() -> None:
+    own = {
+        name
+        for name, function in inspect.getmembers(diseases, inspect.isfunction)
+        if function.__module__ == diseases.__name__
+        and "-> fixtures.diseases.Hurt" in str(inspect.signature(function))
+    }
+    assert own == {function.__name__ for function in LOG_DISEASES}
+
+
+def test_two_runs_lay_down_the_same_bytes(sound: Path, tmp_path: Path) -> None:
+    again = healthy.log_dir(tmp_path / "again")
+    assert changed(sound, again) == set()
+    shutil.rmtree(again)

@@ -1,0 +1,141 @@
+"""Verify that believes what others have looked at says what it says alone, and does not look again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fixtures import diseases, healthy
+from kseg.change.append.partition_writer import PartitionWriter
+from kseg.jobs.events import Advance, Event
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.verify import verify
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.scanning import crc_verdicts
+from kseg.segment.scanning.prevalidated import Claim
+
+PART_BYTES = 1500
+
+
+def told(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[Event]:
+    return [event for event in verify(target, options) if not isinstance(event, Advance)]
+
+
+def claims_of(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[Claim]:
+    return [verify.claim(part, options) for part in verify.parts(target, options, PART_BYTES)]
+
+
+def believing(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[Event]:
+    return told(target, verify.believing(options, claims_of(target, options)))
+
+
+@pytest.fixture(params=["quick", "default", "deep"])
+def options(request: pytest.FixtureRequest) -> VerifyOptions:
+    return VerifyOptions(level=request.param, now_ms=healthy.T0)
+
+
+@pytest.fixture
+def partition(sound: Path, tmp_path: Path) -> Path:
+    copied: Path = shutil.copytree(sound / "metro-0", tmp_path / "metro-0")
+    return copied
+
+
+@pytest.mark.parametrize(
+    "disease", [None, *diseases.LOG_DISEASES], ids=lambda each: getattr(each, "__name__", "none")
+)
+def test_nobody_can_tell(
+    partition: Path, disease: Callable[[Path], diseases.Hurt] | None, options: VerifyOptions
+) -> None:
+    for log in sorted(partition.glob("*.log"))[:2]:
+        if disease is not None:
+            disease(log)
+    targets: list[FileTarget | PartitionTarget] = [PartitionTarget(str(partition))]
+    targets += (FileTarget(str(log)) for log in partition.glob("*.log"))
+    for target in targets:
+        assert believing(target, options) == told(target, options)
+
+
+def test_old_formats(sound: Path, options: VerifyOptions) -> None:
+    target = PartitionTarget(str(sound / "gates.old-0"))
+    assert believing(target, options) == told(target, options)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """A log of many plain batches."""
+    with PartitionWriter(tmp_path / "orders-0") as writer:
+        for first in range(0, 500, 5):
+            writer.append(
+                NewBatch(records=tuple(Record(n, 10 + n, b"k", bytes(2000)) for n in range(first, first + 5)))
+            )
+    return tmp_path / "orders-0"
+
+
+def test_what_was_seen_is_not_looked_at_again(
+    plain: Path, options: VerifyOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = PartitionTarget(str(plain))
+    claims = [verify.claim(part, options) for part in verify.parts(target, options, 100_000)]
+    (log,) = plain.glob("*.log")
+    assert len(claims) == round(log.stat().st_size / 100_000)
+    assert claims[0].spans[0][0] == 0
+    assert sum(stop - start for claim in claims for start, stop in claim.spans) == log.stat().st_size
+
+    def refuse(*_given: object) -> int:
+        raise AssertionError("somebody looks again")
+
+    alone = told(target, options)
+    monkeypatch.setattr(crc_verdicts.BatchJudge, "judge", refuse)
+    monkeypatch.setattr("kseg.recovery.verify.records_check.sound_until", refuse)
+    assert told(target, verify.believing(options, claims)) == alone
+
+
+def test_a_file_that_has_changed_since_is_looked_at(plain: Path, options: VerifyOptions) -> None:
+    target = PartitionTarget(str(plain))
+    claims = claims_of(target, options)
+    (log,) = plain.glob("*.log")
+    diseases.bad_crc(log)
+    os.utime(log, ns=(0, 0))
+    assert told(target, verify.believing(options, claims)) == told(target, options)
+    assert "bad-crc" in {getattr(event, "id", None) for event in told(target, options)}
+
+
+def test_shallow_claims_say_nothing_of_records(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, deep = PartitionTarget(str(plain)), VerifyOptions(level="deep", now_ms=healthy.T0)
+    (log,) = plain.glob("*.log")
+    diseases.undecodable_batch(log)
+    shallow = claims_of(target, VerifyOptions(level="default", now_ms=healthy.T0))
+    assert all(not claim.with_records for claim in shallow)
+    assert told(target, verify.believing(deep, shallow)) == told(target, deep)
+
+
+def test_a_log_that_went_has_no_parts(tmp_path: Path) -> None:
+    target = FileTarget(str(tmp_path / f"{0:020d}.log"))
+    assert verify.parts(target, VerifyOptions(now_ms=healthy.T0), PART_BYTES) == []
+
+
+def test_a_walk_that_comes_from_elsewhere_believes_nothing(plain: Path) -> None:
+    """Behind a wrong length the walk may come to stand in the middle of a span, where it sees other batches."""
+    (log,) = plain.glob("*.log")
+    inner = log.read_bytes()[: diseases.batch_spans(log)[0][1]]
+    options = VerifyOptions(now_ms=healthy.T0)
+    target = PartitionTarget(str(plain))
+    claims = claims_of(target, options)
+    start = diseases.batch_spans(log)[3][0]
+    diseases.put(log, start + 8, (61 + 500).to_bytes(4, "big"))  # batch 3 now ends inside itself …
+    diseases.put(log, start + 12 + 61 + 500, inner)  # … where another seems to begin
+    status = log.stat()
+    forged = [
+        Claim(each.path, status.st_size, status.st_mtime_ns // 1_000_000, each.spans, False)
+        for each in claims
+    ]
+    beyond = [
+        Claim(each.path, each.size_bytes, each.mtime_ms, tuple(s for s in each.spans if s[0] > start), False)
+        for each in forged
+    ]
+    assert told(target, verify.believing(options, beyond)) == told(target, options)

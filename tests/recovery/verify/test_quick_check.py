@@ -1,0 +1,260 @@
+"""The glance says yes to an ordinary partition, and never where the judgement would have anything to say."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fixtures.diseases import put
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
+from kseg.change.plan.directory_image import DirectoryImage
+from kseg.change.plan.inputs import inputs_of
+from kseg.recovery.policy import Circumstances, Repair
+from kseg.recovery.salvage.salvage import salvage
+from kseg.recovery.salvage.unchanged import left_alone
+from kseg.segment.files import write_new_file
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.sidecar.snapshot import decode_snapshot, encode_snapshot
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
+from tests.support.salvage_helpers import SETTINGS
+
+T0 = 1_700_000_000_000
+TOPIC_ID = "Pm0fXkDvQ0yTn7Qq3uXJ8A"
+DAMAGES = int(os.environ.get("KSEG_GLANCES", "400"))
+FIRST_SEED = int(os.environ.get("KSEG_GLANCES_SEED", "0"))
+CLEAN = Circumstances(is_clean=True)
+LATEST_EPOCH = 7
+
+
+def ordinary(directory: Path, start: int = 0) -> Path:
+    """Four segments, of two leaders, by an idempotent producer and by one that is none."""
+    rules = RollRules(segment_bytes=2000, index_interval_bytes=300)
+    with PartitionWriter(directory, topic_id=TOPIC_ID, rules=rules) as writer:
+        for turn in range(40):
+            offset = 5 * turn
+            records = tuple(
+                Record(at, T0 + 1000 * at, b"key %d" % (at % 9), b"value %d" % at)
+                for at in range(offset, offset + 5)
+            )
+            is_idempotent = turn % 3 > 0
+            writer.append(
+                NewBatch(
+                    records=records,
+                    leader_epoch=3 if turn < 25 else LATEST_EPOCH,
+                    producer_id=1000 if is_idempotent else -1,
+                    producer_epoch=0 if is_idempotent else -1,
+                    base_sequence=5 * (2 * (turn // 3) + turn % 3 - 1) if is_idempotent else -1,
+                )
+            )
+    return directory
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = ordinary(tmp_path_factory.mktemp("ordinary") / "trams-0")
+    assert len(list(directory.glob("*.log"))) > 3
+    return directory
+
+
+def glance(partition: Path, circumstances: Circumstances = CLEAN) -> Repair | None:
+    found = DirectoryImage.of(inputs_of(str(partition)))
+    name = own_partition_name(str(partition))
+    assert name is not None
+    return left_alone(str(partition), name, found, circumstances, SETTINGS)
+
+
+def judged(partition: Path, circumstances: Circumstances = CLEAN) -> Repair:
+    return salvage(str(partition), inputs_of(str(partition)), circumstances, SETTINGS)
+
+
+def assert_no_more_is_said(partition: Path, circumstances: Circumstances = CLEAN) -> Repair | None:
+    """The glance's answer, which must be that of the judgement if it is a yes."""
+    said = glance(partition, circumstances)
+    if said is not None:
+        assert said == judged(partition, circumstances)
+    return said
+
+
+def trams(directory: Path) -> Path:
+    """Where a copy goes in a data directory."""
+    return directory / "trams-0"
+
+
+@pytest.mark.parametrize(
+    "circumstances",
+    [
+        CLEAN,
+        Circumstances(),
+        Circumstances(recovery_point=50, high_watermark=200, log_start_offset=7, first_dirty_offset=100),
+    ],
+)
+def test_an_ordinary_partition_needs_no_judgement(sound: Path, circumstances: Circumstances) -> None:
+    said = assert_no_more_is_said(sound, circumstances)
+    assert said is not None
+    assert (said.log_end_offset, said.last_stable_offset) == (200, 200)
+    assert not said.why and not said.findings
+
+
+def test_a_log_whose_first_segments_are_gone_is_ordinary(sound: Path, tmp_path: Path) -> None:
+    partition = Path(shutil.copytree(sound, trams(tmp_path)))
+    bases = sorted(int(log.stem) for log in partition.glob("*.log"))
+    for file in partition.glob(f"{bases[0]:020d}.*"):
+        file.unlink()
+    said = assert_no_more_is_said(partition)
+    assert said is not None
+    assert said.log_start_offset == bases[1]
+
+
+@pytest.mark.parametrize(
+    "circumstances",
+    [
+        Circumstances(is_clean=True, high_watermark=201),
+        Circumstances(is_clean=True, recovery_point=201),
+        Circumstances(is_clean=True, first_dirty_offset=201),
+        Circumstances(is_clean=True, log_start_offset=201),
+    ],
+)
+def test_offsets_beyond_the_log_are_looked_at(sound: Path, circumstances: Circumstances) -> None:
+    assert glance(sound, circumstances) is None
+
+
+def test_a_marker_is_looked_at(tmp_path: Path) -> None:
+    with PartitionWriter(trams(tmp_path), topic_id=TOPIC_ID) as writer:
+        writer.append(
+            NewBatch(
+                records=(Record(0, T0, b"k", b"v"),),
+                leader_epoch=0,
+                transactional=True,
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=0,
+            )
+        )
+        assert_no_more_is_said(trams(tmp_path))
+        writer.append(end_transaction_batch(EndTransactionMarker(False, 1, T0), 1, 7, 0, 0))
+    assert glance(trams(tmp_path)) is None
+
+
+def test_an_unfinished_transaction_is_looked_at(tmp_path: Path) -> None:
+    with PartitionWriter(trams(tmp_path), topic_id=TOPIC_ID) as writer:
+        writer.append(
+            NewBatch(
+                records=(Record(0, T0, b"k", b"v"),),
+                leader_epoch=0,
+                transactional=True,
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=0,
+            )
+        )
+    assert glance(trams(tmp_path)) is None
+
+
+# --- damage
+
+
+def _bit(partition: Path, chance: random.Random) -> None:
+    file = chance.choice(sorted(file for file in partition.iterdir() if file.stat().st_size))
+    at = chance.randrange(file.stat().st_size)
+    put(file, at, bytes([file.read_bytes()[at] ^ 1 << chance.randrange(8)]))
+
+
+def _header_bit(partition: Path, chance: random.Random) -> None:
+    """What no checksum covers: the first 17 bytes of a batch."""
+    file = chance.choice(sorted(partition.glob("*.log")))
+    data, starts, position = file.read_bytes(), [], 0
+    while position < len(data):
+        starts.append(position)
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    at = chance.choice(starts) + chance.randrange(17)
+    put(file, at, bytes([data[at] ^ 1 << chance.randrange(8)]))
+
+
+def _cut(partition: Path, chance: random.Random) -> None:
+    file = chance.choice(sorted(file for file in partition.iterdir() if file.stat().st_size))
+    with file.open("r+b") as stream:
+        stream.truncate(chance.randrange(file.stat().st_size))
+
+
+def _grown(partition: Path, chance: random.Random) -> None:
+    file = chance.choice(sorted(partition.iterdir()))
+    put(file, file.stat().st_size, bytes(chance.choice((1, 8, 12, 61))))
+
+
+def _gone(partition: Path, chance: random.Random) -> None:
+    chance.choice(sorted(partition.iterdir())).unlink()
+
+
+def _renamed(partition: Path, chance: random.Random) -> None:
+    file = chance.choice(sorted(partition.glob("0*")))
+    to = chance.choice(
+        (f"{int(file.stem) + 5:020d}{file.suffix}", f"{file.name}.deleted", f"{file.name}.swap")
+    )
+    if not (partition / to).exists():
+        file.rename(partition / to)
+
+
+def _emptied(partition: Path, chance: random.Random) -> None:
+    chance.choice(sorted(partition.iterdir())).write_bytes(b"")
+
+
+def _batches_gone(partition: Path, chance: random.Random) -> None:
+    file = chance.choice(sorted(partition.glob("*.log")))
+    data = file.read_bytes()
+    size = 12 + int.from_bytes(data[8:12], "big")
+    file.write_bytes(data[size:])
+
+
+def _another_producer(partition: Path, chance: random.Random) -> None:
+    """A snapshot with a right checksum that says something else."""
+    file = chance.choice(sorted(partition.glob("*.snapshot")))
+    entries = list(decode_snapshot(file.read_bytes()))
+    if not entries:
+        return
+    field = chance.choice(entries[0]._fields[:-1])
+    entries[0] = entries[0]._replace(**{field: getattr(entries[0], field) + chance.choice((-1, 1))})
+    file.unlink()
+    write_new_file(file, encode_snapshot(entries))
+
+
+def _epochs(partition: Path, chance: random.Random) -> None:
+    lines = [f"{chance.randrange(9)} {chance.randrange(0, 205, 5)}" for _ in range(chance.randrange(3))]
+    text = "\n".join(("0", str(len(lines)), *lines, ""))
+    (partition / "leader-epoch-checkpoint").write_text(text)
+
+
+def _foreign(partition: Path, chance: random.Random) -> None:
+    name = chance.choice(("notes.txt", "7.log", f"{900:020d}.snapshot", f"{900:020d}.index", "x.tmp"))
+    (partition / name).write_bytes(chance.choice((b"", b"something")))
+
+
+DAMAGE: tuple[Callable[[Path, random.Random], None], ...] = (
+    *(_bit, _header_bit, _header_bit, _cut, _grown, _gone, _renamed, _emptied),
+    *(_batches_gone, _another_producer, _epochs, _foreign),
+)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_damage(sound: Path, tmp_path: Path, part: int) -> None:
+    for seed in range(FIRST_SEED + part, FIRST_SEED + DAMAGES, 4):
+        chance = random.Random(seed)
+        partition = Path(shutil.copytree(sound, trams(tmp_path / str(seed))))
+        done = [chance.choice(DAMAGE) for _ in range(chance.choice((1, 1, 1, 2)))]
+        around = chance.choice(
+            (CLEAN, CLEAN, Circumstances(recovery_point=100), Circumstances(high_watermark=180))
+        )
+        try:
+            for damage in done:
+                with suppress(IndexError):  # there is nothing left of its kind
+                    damage(partition, chance)
+            assert_no_more_is_said(partition, around)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {[damage.__name__ for damage in done]}") from error
+        shutil.rmtree(partition.parent)

@@ -1,0 +1,90 @@
+"""One log judged by several processes: the findings, the sums and the progress of one."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from fixtures import healthy
+from kseg.cli.main import run
+from kseg.jobs.events import Advance, Event
+from kseg.recovery.verify import parallel_scan
+from kseg.recovery.verify.options import LEVELS, VerifyOptions
+from kseg.recovery.verify.verify import verify
+from kseg.segment.partition.targets import Expansion, resolve_targets
+from tests.support.trees import unchanged
+from tests.support.verify_helpers import NOW_MS
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel_scan, "PART_BYTES", 512)
+    # the threads of a test runner wait for nothing of ours
+    monkeypatch.setattr(parallel_scan, "may_fork", lambda: True)
+
+
+@pytest.fixture
+def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """An entry for each process that was forked."""
+    counted: list[int] = []
+    fork = os.fork
+
+    def counting() -> int:
+        counted.append(1)
+        return fork()
+
+    monkeypatch.setattr(os, "fork", counting)
+    return counted
+
+
+@pytest.fixture(scope="module")
+def hurt_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory in whose logs bytes were altered, removed and put in."""
+    root = healthy.log_dir(tmp_path_factory.mktemp("hurt") / "data")
+    dice = random.Random(3)
+    for log in sorted(root.rglob("*.log"))[1:]:
+        data = bytearray(log.read_bytes())
+        for _ in range(len(data) // 4096):
+            at = dice.randrange(len(data))
+            match dice.randrange(3):
+                case 0:
+                    data[at] ^= 1 << dice.randrange(8)
+                case 1:
+                    del data[at : at + dice.randrange(2000)]
+                case _:
+                    data[at:at] = dice.randbytes(dice.randrange(2000))
+        log.write_bytes(data)
+    return root
+
+
+def said(root: Path, level: str, jobs: int) -> tuple[list[Event], int]:
+    """All events but progress, in order, and how many bytes of progress there were."""
+    events = [
+        event
+        for target in resolve_targets([str(root)], expand=Expansion.VERIFY)
+        for event in verify(target, VerifyOptions(level=level, now_ms=NOW_MS, jobs=jobs))
+    ]
+    done = sum(event.bytes_done for event in events if isinstance(event, Advance))
+    return [event for event in events if not isinstance(event, Advance)], done
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_verdict_is_that_of_one_process(hurt_logs: Path, level: str, forks: list[int]) -> None:
+    with unchanged(hurt_logs):
+        alone = said(hurt_logs, level, 1)
+        assert not forks
+        assert said(hurt_logs, level, 3) == alone
+    assert len(forks) >= 2
+
+
+@pytest.mark.parametrize(("jobs", "expected"), [("1", 0), ("2", 1), ("3", 2)])
+def test_the_option_jobs_is_for_one_log_too(
+    hurt_logs: Path, jobs: str, expected: int, forks: list[int]
+) -> None:
+    log = max(hurt_logs.rglob("*.log"), key=lambda path: path.stat().st_size)
+    with unchanged(hurt_logs):
+        run(["verify", "--quick", "--quiet", "--jobs", jobs, str(log)])
+    assert len(forks) == expected

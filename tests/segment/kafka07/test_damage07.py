@@ -1,0 +1,149 @@
+"""Damaged and hostile Kafka 0.7 files: every byte is accounted for, in linear time."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import compress
+from kseg.segment.errors import CodecError, FormatError
+from kseg.segment.kafka07 import messages07 as A
+from tests.support.logs07 import HELLO_0, HELLO_1, payloads, walk_all
+
+CODECS = (L.NONE, L.GZIP, L.SNAPPY)
+
+
+def test_a_flipped_payload_bit_costs_one_entry() -> None:
+    data = bytearray(HELLO_1 * 5)
+    data[2 * 15 + 12] ^= 4
+    found = walk_all(bytes(data))
+    assert [item.crc_valid for item in found if isinstance(item, A.AncientEntry)] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_several_hurt_entries_in_a_row_are_told_apart() -> None:
+    data = bytearray(HELLO_1 * 6)
+    for index in (1, 2, 3):
+        data[index * 15 + 12] ^= 4
+    assert [item.crc_valid for item in A.walk(bytes(data)) if isinstance(item, A.AncientEntry)] == [
+        True, False, False, False, True, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("middle", "kind"),
+    [
+        (b"\xff" * 50, "bad-length"),
+        (bytes(5000), "zero-filled"),
+        (b"some text that is no message at all", "bad-length"),
+        (bytes.fromhex("00000020 07") + b"x" * 30, "foreign-bytes"),
+    ],
+)
+def test_the_walk_goes_on_behind_damage(middle: bytes, kind: str) -> None:
+    assert walk_all(HELLO_1 + middle + HELLO_0 * 2)[1] == A.AncientDamage(kind, 15, len(middle))
+
+
+def test_an_empty_message_alone_does_not_end_damage() -> None:
+    lookalike = bytes.fromhex("00000005 00 00000000")
+    found = walk_all(HELLO_1 + b"\xff" * 20 + lookalike + b"\xff" * 20 + HELLO_1)
+    assert found[1] == A.AncientDamage("bad-length", 15, 49)
+    assert walk_all(lookalike * 3) == list(A.walk(lookalike * 3))
+    assert payloads(lookalike * 3) == [b""] * 3
+
+
+def test_a_damaged_size_is_found_again_at_the_next_entry() -> None:
+    data = bytearray(HELLO_1 * 4)
+    data[15:19] = struct.pack(">i", 0x7000_0000)
+    found = walk_all(bytes(data))
+    assert found[1] == A.AncientDamage("bad-length", 15, 15)
+    assert len(found) == 4
+
+
+@given(
+    messages=st.lists(st.binary(max_size=40), min_size=1, max_size=12),
+    start=st.integers(0, 400),
+    junk=st.binary(max_size=30),
+    codec=st.sampled_from(CODECS),
+)
+@settings(max_examples=200)
+def test_any_damage_is_accounted_for(messages: list[bytes], start: int, junk: bytes, codec: int) -> None:
+    data = bytearray(b"".join(A.encode_set([message], codec) for message in messages))
+    data[start : start + len(junk)] = junk
+    damaged = bytes(data)
+    for item in walk_all(damaged):
+        if isinstance(item, A.AncientEntry):
+            try:
+                list(A.messages(memoryview(damaged), item, limit_bytes=10_000))
+            except FormatError as error:
+                assert str(error)
+    assert 0 <= A.valid_prefix(damaged).position <= len(damaged)
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=300)
+def test_random_bytes_are_accounted_for(data: bytes) -> None:
+    walk_all(data)
+
+
+def test_a_set_that_ends_inside_an_entry_is_an_error_behind_its_messages() -> None:
+    data = A.encode_message(compress(L.GZIP, 1, HELLO_1 + HELLO_1[:9]), 1, L.GZIP)
+    (entry,) = A.walk(data)
+    assert isinstance(entry, A.AncientEntry)
+    with pytest.raises(FormatError, match="15 bytes into its content"):
+        list(A.messages(memoryview(data), entry))
+
+
+def test_nesting_and_size_are_bounded() -> None:
+    data = HELLO_1
+    for _ in range(A.MAX_NESTING + 1):
+        data = A.encode_message(compress(L.GZIP, 1, data), 1, L.GZIP)
+    (entry,) = A.walk(data)
+    assert isinstance(entry, A.AncientEntry)
+    with pytest.raises(CodecError, match="nested"):
+        list(A.messages(memoryview(data), entry))
+    bomb = A.encode_set([bytes(1 << 20)] * 3, L.GZIP)
+    (entry,) = A.walk(bomb)
+    assert isinstance(entry, A.AncientEntry)
+    with pytest.raises(CodecError, match="limit"):
+        list(A.messages(memoryview(bomb), entry, limit_bytes=2 << 20))
+
+
+def hostile(kind: str, size_bytes: int) -> bytes:
+    if kind == "candidates":  # at every other byte an entry begins that covers half of the file
+        return struct.pack(">iBB", size_bytes // 2, 0, 0) * (size_bytes // 6)
+    if kind == "one valid, one huge":
+        huge = struct.pack(">iBB", size_bytes // 2, 1, 0) + b"\1" * 4
+        return (HELLO_1 + huge) * (size_bytes // 25)
+    if kind == "into zeros":  # many sizes that lead into a long run of zeros which does not end the file
+        half = size_bytes // 2
+        entries = b"".join(
+            HELLO_1 + struct.pack(">iB", half - position - 19 + 500, 0) + b"\1" * 4
+            for position in range(0, half - 24, 24)
+        )
+        return entries + bytes(half) + b"\1"
+    if kind == "zeros":
+        return HELLO_1 + bytes(size_bytes) + b"\1"
+    return random.Random(7).randbytes(size_bytes)
+
+
+@pytest.mark.parametrize("kind", ["candidates", "one valid, one huge", "into zeros", "zeros", "random"])
+def test_hostile_files_cost_linear_time(kind: str) -> None:
+    """8 times the bytes may cost about 8 times as much; quadratic work would be 64 times."""
+    seconds = []
+    for size_bytes in (250_000, 2_000_000):
+        data = hostile(kind, size_bytes)
+        start = time.process_time()
+        walk_all(data)
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 32 * seconds[0] + 1.0, seconds

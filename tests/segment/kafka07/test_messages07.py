@@ -1,0 +1,281 @@
+"""Kafka 0.7 files against what 0.7.1 (legacy capture) and Jafka 1.2.3 (ancient capture) read and recovered."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import compress
+from kseg.segment.errors import CodecError, UsageError
+from kseg.segment.kafka07 import messages07 as A
+from kseg.segment.kafka07.fetch_response import message_set_header, message_set_send, multi_message_set_send
+from tests.support.logs07 import HELLO_0, HELLO_1, payloads, walk_all
+
+CODEC_IDS = {"none": L.NONE, "gzip": L.GZIP, "snappy": L.SNAPPY}
+WRITTEN = ["none", "one", "void", "gzip", "snappy", "codecs", "nested", "magic0"]
+HURT = ["attr-0", "crc-0", "crc-1", "crc-2", "gap-0", "magic-0", "torn-0", "torn-1", "torn-2", "zeros-0"]
+CODECS = (L.NONE, L.GZIP, L.SNAPPY)
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def segments(directory: Path) -> list[tuple[int, bytes]]:
+    return sorted((int(path.stem), path.read_bytes()) for path in directory.glob("*.kafka"))
+
+
+# --- vectors
+
+
+def test_the_vectors_of_the_fact_sheet() -> None:
+    assert A.encode_message(b"hello", magic=0) == HELLO_0
+    assert A.encode_message(b"hello") == HELLO_1
+    first, second = walk_all(HELLO_0 + HELLO_1)
+    assert first == A.AncientEntry(0, 14, 0, 0, 0x3610A686, True, 9)
+    assert second == A.AncientEntry(14, 15, 1, 0, 0x3610A686, True, 24)
+    assert payloads(HELLO_0 + HELLO_1) == [b"hello", b"hello"]
+
+
+# --- what 0.7.1 wrote and read
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_entries_are_those_of_07(legacy_small: Path, name: str) -> None:
+    expected = [
+        (row["nextOffset"], row["magic"], CODEC_IDS[str(row["codec"])], base64.b64decode(str(row["payload"])))
+        for row in rows(legacy_small / f"records/0.7/1-written/lamp.{name}-0.jsonl")
+        if row["view"] == "shallow"
+    ]
+    ours = []
+    for base, data in segments(legacy_small / f"data/0.7/1-written/lamp.{name}-0"):
+        for entry in walk_all(data):
+            assert isinstance(entry, A.AncientEntry)
+            assert entry.crc_valid
+            payload = bytes(entry.payload(memoryview(data)))
+            ours.append((base + entry.end_position, entry.magic, entry.codec, payload))
+    assert ours == expected
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_messages_are_those_a_07_consumer_saw(legacy_small: Path, name: str) -> None:
+    expected = [
+        (row["nextOffset"], row["magic"], base64.b64decode(str(row["payload"])))
+        for row in rows(legacy_small / f"records/0.7/1-written/lamp.{name}-0.jsonl")
+        if row["view"] == "deep"
+    ]
+    ours = []
+    for base, data in segments(legacy_small / f"data/0.7/1-written/lamp.{name}-0"):
+        view = memoryview(data)
+        for entry in walk_all(data):
+            assert isinstance(entry, A.AncientEntry)
+            for message in A.messages(view, entry, base):
+                assert message.crc_valid
+                assert (message.offset, message.next_offset) == (
+                    base + entry.position,
+                    base + entry.end_position,
+                )
+                ours.append((message.consumer_offset, message.magic, bytes(message.payload)))
+    assert ours == expected
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_nothing_that_was_handed_to_07_is_missing(legacy_small: Path, name: str) -> None:
+    handed = [
+        base64.b64decode(payload)
+        for row in rows(legacy_small / "written07.jsonl")
+        if row["dir"] == f"lamp.{name}-0"
+        for payload in row["payloads"]  # type: ignore[attr-defined]
+    ]
+    read = [
+        payload
+        for _, data in segments(legacy_small / f"data/0.7/1-written/lamp.{name}-0")
+        for payload in payloads(data)
+    ]
+    assert sorted(read) == sorted(handed)
+
+
+@pytest.mark.parametrize("name", HURT)
+def test_the_entries_of_a_hurt_directory(legacy_small: Path, name: str) -> None:
+    """0.7 read up to the first thing it could not bear; all of that we see, with its verdict on the checksum."""
+    expected = [
+        (row["nextOffset"], row["valid"])
+        for row in rows(legacy_small / f"records/0.7/2-hurt/{name}.jsonl")
+        if row["view"] == "shallow" and "error" not in row
+    ]
+    ours = [
+        (base + entry.end_position, entry.crc_valid)
+        for base, data in segments(legacy_small / f"data/0.7/2-hurt/{name}")
+        for entry in walk_all(data)
+        if isinstance(entry, A.AncientEntry)
+    ]
+    assert set(expected) <= set(ours)
+    assert ours[: len(expected)] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("torn-0", A.AncientDamage("torn-tail", 2903, 89)),
+        ("torn-1", A.AncientDamage("zero-tail", 2995, 2)),
+        ("torn-2", A.AncientDamage("torn-tail", 141, 6)),
+        ("zeros-0", A.AncientDamage("zero-tail", 2995, 4096)),
+        ("magic-0", A.AncientDamage("bad-magic", 2878, 25)),
+    ],
+)
+def test_damage_is_where_it_was_done(legacy_small: Path, name: str, damage: A.AncientDamage) -> None:
+    _, data = segments(legacy_small / f"data/0.7/2-hurt/{name}")[-1]
+    assert [item for item in walk_all(data) if isinstance(item, A.AncientDamage)] == [damage]
+
+
+def test_an_unknown_codec_is_an_entry_that_cannot_be_read(legacy_small: Path) -> None:
+    _, data = segments(legacy_small / "data/0.7/2-hurt/attr-0")[-1]
+    entries = [entry for entry in walk_all(data) if isinstance(entry, A.AncientEntry)]
+    (odd,) = [entry for entry in entries if entry.codec == 3]
+    assert odd.crc_valid
+    with pytest.raises(CodecError, match="codec id 3"):
+        list(A.messages(memoryview(data), odd))
+
+
+# --- recovery
+
+
+def test_recovery_keeps_what_07_kept(legacy_small: Path) -> None:
+    for row in rows(legacy_small / "recovered07.jsonl"):
+        base, data = segments(legacy_small / f"data/0.7/{row['state']}/{row['dir']}")[-1]
+        end = A.valid_prefix(data)
+        if "UnknownMagicByte" in str(row.get("error")):
+            assert end.throws
+        elif "error" not in row:
+            assert base + end.position == row["end"], row
+            assert not end.throws
+
+
+def test_recovery_keeps_what_jafka_kept(ancient_small: Path) -> None:
+    for row in rows(ancient_small / "recovered.jsonl"):
+        data = (ancient_small / f"{row['kind']}/taps-0/{row['file']}").read_bytes()
+        assert len(data) == row["before"]
+        assert A.valid_prefix(data).position == row["after"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "cause", "throws"),
+    [
+        ("", "end", False),
+        ("00", "cut-off", False),
+        ("00000004", "small-size", False),
+        ("0000000a", "cut-off", False),
+        ("ffffffff00", "small-size", False),
+        ("0000000b 01 00 3610a686 68656c6c", "cut-off", False),
+        ("0000000b 01 00 3610a687 68656c6c6f", "bad-crc", False),
+        ("0000000b 02 00 3610a686 68656c6c6f", "unknown-magic", True),
+        ("00000005 01 00 3610a6", "too-small-for-magic", True),
+        ("00" * 100, "small-size", False),
+    ],
+)
+def test_why_recovery_stops(tail: str, cause: str, throws: bool) -> None:
+    end = A.valid_prefix(HELLO_0 + HELLO_1 + bytes.fromhex(tail))
+    assert (end.position, end.cause, end.throws) == (len(HELLO_0 + HELLO_1), cause, throws)
+
+
+# --- Jafka
+
+
+def test_jafka_read_the_same(ancient_small: Path) -> None:
+    expected = [
+        (row["next_offset"], row["valid"], row["crc"], row["payload"])
+        for row in rows(ancient_small / "records.jsonl")
+    ]
+    ours = []
+    for base, data in segments(ancient_small / "taps-0"):
+        view = memoryview(data)
+        for entry in walk_all(data):
+            assert isinstance(entry, A.AncientEntry)
+            ours += [
+                (message.consumer_offset, message.crc_valid, message.crc, message.payload.hex())
+                for message in A.messages(view, entry, base)
+            ]
+    assert ours == expected
+
+
+def test_fetch_results_are_framed_like_jafkas(ancient_small: Path) -> None:
+    log = dict(segments(ancient_small / "taps-0"))
+    *single, multi = rows(ancient_small / "reads.jsonl")
+    sends = []
+    for row in single:
+        base = max(number for number in log if number <= int(str(row["offset"])))
+        start = int(str(row["offset"])) - base
+        piece = log[base][start : start + int(str(row["bytes"]))]
+        sends.append(message_set_send(piece))
+        assert sends[-1].hex() == row["message_set_send"]
+        assert sends[-1].startswith(message_set_header(len(piece)))
+    (framed,) = [value for value in multi.values() if isinstance(value, str) and len(value) > 40]
+    assert multi_message_set_send(sends[:3]).hex() == framed
+
+
+def test_an_error_code_stands_in_the_header() -> None:
+    assert message_set_send(b"", 1) == bytes.fromhex("00000002 0001")
+    assert multi_message_set_send([b"ab"]) == bytes.fromhex("00000004 0000 6162")
+
+
+@pytest.mark.parametrize("kind", ["torn", "zeros", "flip", "garbage"])
+def test_every_byte_of_jafkas_damaged_files_is_accounted_for(ancient_small: Path, kind: str) -> None:
+    good = dict(segments(ancient_small / "taps-0"))
+    for base, data in segments(ancient_small / kind / "taps-0"):
+        walk_all(data)
+        read = payloads(data)
+        whole = payloads(good[base])
+        if data == good[base]:
+            assert read == whole
+        elif kind in ("zeros", "garbage"):
+            assert read[: len(whole)] == whole
+        else:  # one entry is lost, with all of its set
+            kept = iter(whole)
+            assert all(payload in kept for payload in read)
+            assert len(read) < len(whole)
+
+
+# --- writing
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@given(messages=st.lists(st.binary(max_size=60), max_size=8), codec=st.sampled_from(CODECS))
+@settings(max_examples=60)
+def test_sets_round_trip(magic: int, messages: list[bytes], codec: int) -> None:
+    data = A.encode_set(messages, codec, magic)
+    assert payloads(data) == messages
+    assert A.valid_prefix(data) == A.AncientEnd(len(data), "end")
+
+
+@given(
+    messages=st.lists(st.binary(max_size=20), min_size=1, max_size=4),
+    codecs=st.lists(st.sampled_from((1, 2)), max_size=5),
+)
+@settings(max_examples=60)
+def test_nested_sets_share_the_outer_offsets(messages: list[bytes], codecs: list[int]) -> None:
+    inner = A.encode_set(messages)
+    for codec in codecs:
+        inner = A.encode_message(compress(codec, 1, inner), 1, codec)
+    data = HELLO_0 + inner
+    entries = [entry for entry in walk_all(data) if isinstance(entry, A.AncientEntry)][1:]
+    if codecs:
+        (entry,) = entries
+        found = list(A.messages(memoryview(data), entry, 1000))
+        assert [bytes(message.payload) for message in found] == messages
+        assert {message.depth for message in found} == {len(codecs)}
+        assert [message.consumer_offset for message in found[:-1]] == [1014] * (len(messages) - 1)
+        assert found[-1].consumer_offset == 1000 + len(data)
+    else:
+        assert len(entries) == len(messages)
+
+
+def test_what_07_never_had_is_refused() -> None:
+    for magic, codec in ((2, 0), (0, 1), (1, 3)):
+        with pytest.raises(UsageError):
+            A.encode_message(b"", magic, codec)
+    with pytest.raises(UsageError):
+        A.encode_set([b""], L.LZ4)

@@ -1,0 +1,182 @@
+"""The gather kernel: compiled and interpreted it lays out the same columns, and asks nothing of bytes that are not there."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kseg.segment import header_tables as C
+from kseg.segment.kernel import arrow_gather as G
+from tests.support.kernel_variants import COMPILED, both, buffers, numbers, outcome, read_rows, table_of
+from tests.support.raw_batches import field, record, sealed, varint
+
+Kernel = dict[str, ModuleType]
+Wrap = Callable[[Any], Any]
+MOST = 2**63 - 1
+CAPACITY = 64
+ROOM = 4096
+
+
+def laid_out(kernel: Kernel, wrap: Wrap, data: bytes, bounds: array[int], room: int) -> Any:
+    """Everything that the kernel says of the records of the first batches of `data`."""
+    gather = kernel["arrow_gather"]
+    batches, count = table_of(data)
+    cells = array("q", bytes(8 * 12 * CAPACITY))
+    state = read_rows(kernel, wrap, data, batches, count, cells)
+    rows = state[kernel["record_walk"].COUNT]
+    wanted = outcome(lambda: gather.wanted_until(wrap(batches), 16, 0, count, wrap(bounds)))
+    kept = outcome(lambda: gather.keep_rows(wrap(cells), CAPACITY, rows, wrap(bounds)))
+    if not isinstance(kept, int):
+        return wanted, kept
+    left = numbers(room)
+    fits = outcome(lambda: gather.rows_within(wrap(cells), CAPACITY, 0, kept, True, True, wrap(left)))
+    sums = numbers(0, 0, 0)
+    told = (wrap(data), wrap(cells), CAPACITY, 0, kept, room, wrap(sums))
+    measured = outcome(partial(gather.measure_headers, *told)), sums
+    return wanted, kept, fits, left, measured, columns(gather, wrap, data, batches, cells, kept)
+
+
+def columns(
+    gather: ModuleType, wrap: Wrap, data: bytes, batches: array[int], cells: array[int], rows: int
+) -> list[Any]:
+    found: list[Any] = []
+    for start in (C.R_KEY_START, C.R_VALUE_START):
+        out, flags, ends = bytearray(ROOM), bytearray(9), array("i", [0] * 65)
+        told = (wrap(data), wrap(cells), CAPACITY, 0, rows, start, wrap(out), 0, wrap(ends), wrap(flags), 0)
+        filled = outcome(partial(gather.gather_bytes, *told))
+        found.append((filled, bytes(out), flags, ends))
+    longs, ints, flags = array("q", [0] * 65), array("i", [0] * 65), bytearray(9)
+    codes = bytearray(65)
+    spread = (wrap(batches), 16, wrap(cells), CAPACITY, 0, rows)
+    for call in (
+        lambda: gather.gather_longs(wrap(cells), CAPACITY, 0, rows, C.R_OFFSET, wrap(longs), 0),
+        lambda: gather.gather_times(wrap(cells), CAPACITY, 0, rows, wrap(longs), 0),
+        lambda: gather.gather_ints(wrap(cells), CAPACITY, 0, rows, C.R_SEQUENCE, wrap(ints), 0),
+        lambda: gather.spread_longs(*spread, C.POSITION, wrap(longs), 1),
+        lambda: gather.spread_ints(*spread, C.LEADER_EPOCH, wrap(ints), 1),
+        lambda: gather.spread_time_types(*spread, wrap(ints), 0),
+        lambda: gather.spread_checksums(*spread, wrap(longs), 0),
+        lambda: gather.spread_codecs(*spread, wrap(codes), 0),
+        lambda: gather.spread_flags(*spread, 16, wrap(flags), 3),
+        lambda: gather.spread_validity(*spread, wrap(flags), 2),
+    ):
+        found.append((outcome(call), longs.tolist(), ints.tolist(), bytes(flags), bytes(codes)))
+    found.append(headers(gather, wrap, data, cells, rows))
+    return found
+
+
+def headers(gather: ModuleType, wrap: Wrap, data: bytes, cells: array[int], rows: int) -> Any:
+    sums = numbers(0, 0, 0)
+    told = (wrap(data), wrap(cells), CAPACITY, 0, rows, MOST, wrap(sums))
+    said = outcome(partial(gather.measure_headers, *told))
+    if said != rows:
+        return said
+    count, name_bytes, value_bytes = sums
+    names, values, flags = bytearray(name_bytes), bytearray(value_bytes), bytearray(count // 8 + 1)
+    ends, name_ends, value_ends = (array("i", [0] * (size + 1)) for size in (rows, count, count))
+    said = outcome(
+        lambda: gather.gather_headers(
+            wrap(data),
+            wrap(cells),
+            CAPACITY,
+            0,
+            rows,
+            wrap(ends),
+            wrap(names),
+            wrap(name_ends),
+            wrap(values),
+            wrap(value_ends),
+            wrap(flags),
+        )
+    )
+    return said, names, values, flags, ends, name_ends, value_ends
+
+
+@given(
+    buffers(),
+    st.integers(-2, 2000),
+    st.integers(-2, 3000),
+    st.sampled_from([-MOST - 1, 0, 1_700_000_000_000]),
+    st.booleans(),
+    st.integers(0, 300),
+)
+def test_both_speeds(data: bytes, low: int, high: int, least_ms: int, control: bool, room: int) -> None:
+    bounds = numbers(low, high, least_ms, int(control), MOST)
+    both(lambda kernel, wrap: laid_out(kernel, wrap, data, bounds, room))
+
+
+@given(
+    st.integers(-3, 20),
+    st.integers(-3, 20),
+    st.integers(-3, 20),
+    st.integers(-3, 20),
+    st.lists(st.integers(-MOST - 1, MOST), min_size=12 * 8, max_size=12 * 8),
+)
+def test_tables_that_lie(capacity: int, first: int, stop: int, at: int, cells: list[int]) -> None:
+    """Any table, any rows: a refusal or an answer, and the same one at both speeds."""
+    data = bytes(range(40))
+    batches = numbers(*range(15 * 4))
+
+    def asked(kernel: Kernel, wrap: Wrap) -> list[Any]:
+        gather, table = kernel["arrow_gather"], wrap(array("q", cells))
+        out, flags, ends, longs = bytearray(30), bytearray(3), array("i", [0] * 12), array("q", [0] * 12)
+        spread = (wrap(batches), 4, table, capacity, first, stop)
+        calls: list[Callable[[], Any]] = [
+            lambda: gather.gather_bytes(
+                wrap(data), table, capacity, first, stop, 3, wrap(out), at, wrap(ends), wrap(flags), at
+            ),
+            lambda: gather.gather_longs(table, capacity, first, stop, at, wrap(longs), at),
+            lambda: gather.gather_times(table, capacity, first, stop, wrap(longs), at),
+            lambda: gather.spread_longs(*spread, at, wrap(longs), at),
+            lambda: gather.spread_codecs(*spread, wrap(out), at),
+            lambda: gather.spread_validity(*spread, wrap(flags), at),
+            lambda: gather.measure_headers(wrap(data), table, capacity, first, stop, 30, wrap(longs)),
+            lambda: gather.rows_within(table, capacity, first, stop, True, True, wrap(longs)),
+            lambda: gather.keep_rows(table, capacity, stop, wrap(longs)),
+            lambda: gather.wanted_until(wrap(batches), capacity, first, stop, wrap(longs)),
+        ]
+        return [(outcome(call), bytes(out), longs.tolist()) for call in calls]
+
+    both(asked)
+
+
+def test_a_batch_laid_out() -> None:
+    """The layout of the Arrow columnar format: ends between rows, and a bit for what is not null."""
+    body = b"".join(
+        [
+            record(0, key=b"first", value=b""),
+            record(
+                1,
+                key=None,
+                value=b"second",
+                headers=varint(2) + field(b"h") + field(None) + field(b"") + field(b"x"),
+            ),
+            record(2, key=b"", value=None),
+        ]
+    )
+    data = sealed(body, 3, base_offset=50, producer=(7, 1, 10))
+    batches, count = table_of(data)
+    cells = array("q", bytes(8 * 12 * CAPACITY))
+    state = read_rows(COMPILED or {}, memoryview, data, batches, count, cells) if COMPILED else None
+    if state is None:
+        pytest.skip("the kernels are not compiled")
+    table = memoryview(cells)
+    out, flags, ends = bytearray(16), bytearray(1), array("i", [0] * 4)
+    filled = G.gather_bytes(
+        data, table, CAPACITY, 0, 3, C.R_KEY_START, memoryview(out), 0, memoryview(ends), memoryview(flags), 0
+    )
+    assert (bytes(out[:filled]), ends.tolist(), flags[0]) == (b"first", [0, 5, 5, 5], 0b101)
+    sums = memoryview(array("q", [0, 0, 0]))
+    for most, stop, need in ((MOST, 3, [2, 1, 1]), (2, 3, [2, 1, 1]), (1, 1, [0, 0, 0])):
+        assert G.measure_headers(data, table, CAPACITY, 0, 3, most, sums) == stop
+        assert sums.tolist() == need
+    longs = memoryview(array("q", [0] * 3))
+    G.gather_longs(table, CAPACITY, 0, 3, C.R_OFFSET, longs, 0)
+    assert longs.tolist() == [50, 51, 52]

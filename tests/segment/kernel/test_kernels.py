@@ -1,0 +1,397 @@
+"""One source, two speeds: the compiled kernels and their own sources, interpreted, give the same on any bytes.
+
+The interpreted run is also the bounds check of the compiled one: its buffers raise at every index outside of them.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kseg.segment import crc
+from kseg.segment import header_tables as C
+from tests.support.interpreted_kernels import HOME, IN_C, NAMES, Checked
+from tests.support.kernel_variants import (
+    INTERPRETED,
+    both,
+    buffers,
+    numbers,
+    outcome,
+    read_rows,
+    table_of,
+    walked,
+)
+from tests.support.raw_batches import CASES, sealed
+from tests.support.scan_helpers import batch
+
+Kernels = dict[str, ModuleType]
+
+
+def test_every_kernel_is_here() -> None:
+    readers = {"batch_walk", "record_walk", "legacy_messages", "verify_records", "validate", "checksum"}
+    assert readers | {"dump_text", "encode", "arithmetic", "buffer_access"} <= set(NAMES)
+    assert all(str(module.__file__).endswith(".py") for module in INTERPRETED.values())
+
+
+@pytest.mark.parametrize(("module", "least"), [("buffer_access", 8), ("keymap_probe", 2)])
+def test_what_is_inlined_is_what_is_interpreted(module: str, least: int) -> None:
+    """The `.pxd` of such a module repeats the bodies of its functions, beside the C types of their variables."""
+
+    def bodies(source: Path, definition: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        lines: list[str] = []
+        for line in source.read_text().splitlines():
+            if match := re.match(definition, line):
+                lines = found.setdefault(match[1], [])
+            elif line.startswith("    ") and not line.startswith("    cdef "):
+                lines.append(line)
+            elif line and not line.startswith("    "):
+                lines = []
+        return found
+
+    interpreted = bodies(HOME / f"{module}.py", r"def (\w+)\(")
+    inlined = bodies(HOME / f"{module}.pxd", r"cdef inline [\w ]+ (\w+)\(.*:$")
+    assert inlined == {name: body for name, body in interpreted.items() if name not in IN_C}
+    assert len(inlined) >= least
+
+
+def test_the_checked_buffer_watches() -> None:
+    checked = Checked(bytearray(b"abc"))
+    assert [checked[0], checked[2], len(checked)] == [97, 99, 3]
+    for index in (-1, 3):
+        with pytest.raises(IndexError):
+            checked[index]
+        with pytest.raises(IndexError):
+            checked[index] = 1
+
+
+# --- walk
+
+
+@given(buffers(), st.integers(1, 9), st.integers(0, 500))
+def test_walk(data: bytes, capacity: int, cut: int) -> None:
+    both(lambda kernel, wrap: walked(kernel, wrap, data, max(0, len(data) - cut), capacity))
+
+
+@given(buffers(), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.integers(0, 100))
+def test_first_candidate(data: bytes, lowest: int, highest: int, cut: int) -> None:
+    end = max(0, len(data) - cut)
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
+        found, position = [], -1
+        while True:
+            position = kernel["batch_walk"].first_candidate(wrap(data), position + 1, end, lowest, highest)
+            found.append(position)
+            if position < 0:
+                return found
+
+    both(run)
+
+
+@given(buffers(), st.integers(0, 600), st.integers(1, 7))
+def test_a_walk_until_a_position(data: bytes, until: int, capacity: int) -> None:
+    """It stops at the first batch that begins there or behind it, and says nothing else than without."""
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
+        walk = kernel["batch_walk"]
+        cells, state = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
+        reason = walk.walk(wrap(data), len(data), wrap(cells), capacity, wrap(state), until)
+        everything, at = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
+        whole = walk.walk(wrap(data), len(data), wrap(everything), capacity, wrap(at))
+        rows = state[1]
+        assert cells[:rows] == everything[:rows]
+        if rows < at[1]:
+            assert reason == walk.FULL
+            assert everything[rows] == state[0] >= until
+        else:
+            assert reason == whole or state[0] >= until
+        assert not rows or cells[rows - 1] < until
+        return reason, state.tolist(), cells.tolist()
+
+    both(run)
+
+
+@given(buffers(), st.data())
+def test_questions_about_tables(data: bytes, draws: st.DataObject) -> None:
+    cells, count = table_of(data)
+    for row in range(count):
+        cells[C.VALID * 16 + row] = draws.draw(st.sampled_from([0, 1, 1, 1]))
+    row = draws.draw(st.integers(0, count))
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
+        walk = kernel["batch_walk"]
+        table = wrap(cells)
+        return [
+            walk.first_invalid(table, 16, count),
+            walk.highest_offset(table, 16, count),
+            walk.plain_run(table, 16, row, count),
+            walk.next_remarkable(table, 16, row, count),
+            walk.zero_run(wrap(data), min(row, len(data)), len(data)),
+        ]
+
+    both(run)
+
+
+# --- checksums
+
+
+@given(buffers(), st.sampled_from([0, 26, 61, 100, 10**6]))
+def test_judge_small(data: bytes, limit: int) -> None:
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
+        cells, count = table_of(data)
+        checksum = kernel["checksum"]
+        tables = [wrap(memoryview(checksum.make_tables(p))) for p in (checksum.CASTAGNOLI, checksum.IEEE)]
+        left = checksum.judge_small(wrap(data), wrap(cells), 16, count, limit, *tables)
+        return left, cells.tolist()
+
+    both(run)
+
+
+@given(buffers(), st.sampled_from([61, 100]))
+def test_judge_large_says_what_judge_small_says(data: bytes, limit: int) -> None:
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
+        cells, count = table_of(data)
+        checksum = kernel["checksum"]
+        tables = [wrap(memoryview(checksum.make_tables(p))) for p in (checksum.CASTAGNOLI, checksum.IEEE)]
+        all_small = array("q", cells)
+        checksum.judge_small(wrap(data), wrap(all_small), 16, count, 10**6, *tables)
+        checksum.judge_small(wrap(data), wrap(cells), 16, count, limit, *tables)
+        checksum.judge_large(memoryview(data), wrap(cells), 16, count, crc.crc32c, crc.crc32)
+        assert cells == all_small
+        return cells.tolist()
+
+    both(run)
+
+
+@given(st.binary(max_size=200), st.integers(0, 200), st.integers(0, 200))
+def test_crc_of_equals_the_libraries(data: bytes, start: int, stop: int) -> None:
+    start, stop = sorted((min(start, len(data)), min(stop, len(data))))
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
+        checksum = kernel["checksum"]
+        return [
+            checksum.crc_of(wrap(data), start, stop, wrap(memoryview(checksum.make_tables(p))))
+            for p in (checksum.CASTAGNOLI, checksum.IEEE)
+        ]
+
+    assert both(run) == [crc.crc32c(data[start:stop]), crc.crc32(data[start:stop])]
+
+
+# --- records
+
+
+def decoded(
+    kernel: dict[str, ModuleType],
+    wrap: Callable[[Any], Any],
+    read: Callable[[Kernels, Any, Any, Any], int],
+    row: int,
+    capacity: int,
+) -> Any:
+    """Every table that a reader of records fills until it is done, and how it ended."""
+    records = kernel["record_walk"]
+    cells, state = array("q", bytes(8 * 12 * capacity)), array("q", bytes(8 * records.STATE_WIDTH))
+    state[records.ROW] = row
+    tables = []
+    for _ in range(400):
+        state[records.COUNT] = 0
+        ended = outcome(lambda: read(kernel, wrap, wrap(cells), wrap(state)))
+        tables.append((ended, state.tolist(), cells.tolist()))
+        if ended != records.BODY_FULL:
+            break
+    return tables
+
+
+@given(buffers(), st.integers(1, 5))
+def test_plain_batches(data: bytes, capacity: int) -> None:
+    batches, count = table_of(data)
+
+    def read_plain(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
+        records = kernel["record_walk"]
+        return int(records.read_plain(wrap(data), count - 1, wrap(batches), 16, cells, capacity, state))
+
+    def read_messages(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
+        messages = kernel["legacy_messages"]
+        return int(messages.read_messages(wrap(data), count - 1, wrap(batches), 16, cells, capacity, state))
+
+    for read in (read_plain, read_messages):
+        both(lambda kernel, wrap: [decoded(kernel, wrap, read, row, capacity) for row in range(count)])  # noqa: B023
+
+
+@given(st.binary(max_size=200), st.data())
+def test_bodies(body: bytes, draws: st.DataObject) -> None:
+    if draws.draw(st.booleans()):
+        case = draws.draw(st.sampled_from([case for case in CASES if case.data[16] == 2]))
+        mutated = bytearray(case.data[61:])
+        for _ in range(draws.draw(st.integers(0, 3)) if mutated else 0):
+            mutated[draws.draw(st.integers(0, len(mutated) - 1))] = draws.draw(st.integers(0, 255))
+        body = bytes(mutated)
+    int64 = st.integers(-(2**63), 2**63 - 1)
+    header = sealed(
+        b"",
+        draws.draw(st.integers(-1, 6) | st.just(2**31 - 1)),
+        base_offset=draws.draw(int64 | st.integers(0, 9)),
+        attributes=draws.draw(st.sampled_from([0, 8, 64])),
+        base_timestamp=draws.draw(int64 | st.integers(0, 9)),
+        max_timestamp=draws.draw(int64),
+        producer=(1, 0, draws.draw(st.integers(-(2**31), 2**31 - 1))),
+    )
+    batches, _ = table_of(header)
+    capacity = draws.draw(st.integers(1, 5))
+    start = draws.draw(st.integers(0, 3)) if len(body) > 3 else 0
+
+    def read(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
+        records = kernel["record_walk"]
+        return int(records.read_body(wrap(body), start, len(body), wrap(batches), 16, cells, capacity, state))
+
+    both(lambda kernel, wrap: decoded(kernel, wrap, read, 0, capacity))
+
+
+@given(buffers(), st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, 1]), st.sampled_from([1, 9]))
+def test_message_sets(content: bytes, base_offset: int, magic: int, attributes: int) -> None:
+    batches, _ = table_of(batch(5, 2, magic=magic, codec=1))
+    batches[C.ATTRIBUTES * 16] = attributes
+
+    def read(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
+        messages = kernel["legacy_messages"]
+        return int(messages.read_message_set(wrap(content), base_offset, wrap(batches), 16, cells, 3, state))
+
+    both(lambda kernel, wrap: decoded(kernel, wrap, read, 0, 3))
+    both(lambda kernel, wrap: kernel["legacy_messages"].count_messages(wrap(content)))
+
+
+@pytest.mark.parametrize("name", ["records", "walk", "checksum", "check", "text"])
+def test_tables_that_are_too_small_are_refused(name: str) -> None:
+    """In C there is no second line of defence: each entry function compares its tables with what is claimed."""
+    data = batch(0)
+    batches, _ = table_of(data)
+    small, state = numbers(0, 0, 0), array("q", bytes(48))
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[Any]:
+        tables = wrap(memoryview(kernel["checksum"].make_tables(1)))
+        calls: dict[str, list[Callable[[], Any]]] = {
+            "walk": [
+                lambda: kernel["batch_walk"].walk(wrap(data), len(data), wrap(small), 5, wrap(state)),
+                lambda: kernel["batch_walk"].walk(wrap(data), len(data) + 1, wrap(batches), 16, wrap(state)),
+                lambda: kernel["batch_walk"].walk(
+                    wrap(data), len(data), wrap(batches), 16, wrap(numbers(-1, 0))
+                ),
+                lambda: kernel["batch_walk"].first_candidate(wrap(data), -1, len(data), 0, 1),
+                lambda: kernel["batch_walk"].first_candidate(wrap(data), 0, len(data) + 1, 0, 1),
+            ],
+            "records": [
+                lambda: kernel["record_walk"].read_plain(
+                    wrap(data), 0, wrap(batches), 16, wrap(small), 5, wrap(state)
+                ),
+                lambda: kernel["record_walk"].read_plain(
+                    wrap(data), 16, wrap(batches), 16, wrap(numbers(*range(24))), 2, wrap(state)
+                ),
+                lambda: kernel["record_walk"].read_plain(
+                    wrap(data[:40]), 0, wrap(batches), 16, wrap(numbers(*range(24))), 2, wrap(state)
+                ),
+                lambda: kernel["record_walk"].read_body(
+                    wrap(data), 5, len(data) + 1, wrap(batches), 16, wrap(numbers(*range(24))), 2, wrap(state)
+                ),
+            ],
+            "checksum": [
+                lambda: kernel["checksum"].judge_small(wrap(data), wrap(small), 5, 1, 99, tables, tables),
+                lambda: kernel["checksum"].judge_small(wrap(data), wrap(batches), 16, 17, 99, tables, tables),
+                lambda: kernel["checksum"].judge_small(
+                    wrap(data[:40]), wrap(batches), 16, 1, 999, tables, tables
+                ),
+                lambda: kernel["checksum"].judge_large(memoryview(data), wrap(small), 5, 1, len, len),
+                lambda: kernel["checksum"].judge_large(memoryview(data), wrap(batches), 16, 17, len, len),
+            ],
+            "check": [
+                lambda: kernel["verify_records"].next_offset_entry(
+                    wrap(data[:15]), 2, 0, wrap(batches), 16, 1, wrap(numbers(*[0] * 10))
+                ),
+                lambda: kernel["verify_records"].next_time_entry(
+                    wrap(data[:24]), 2, 0, wrap(batches), 16, 1, wrap(numbers(-1, *[0] * 9))
+                ),
+            ],
+            "text": [
+                lambda: kernel["dump_text"].format_lines(
+                    wrap(data), wrap(small), 5, 0, wrap(small), 0, 0, 0, wrap(bytearray(9999)), 0, wrap(state)
+                ),
+                lambda: kernel["dump_text"].format_lines(
+                    wrap(data),
+                    wrap(batches),
+                    16,
+                    0,
+                    wrap(small),
+                    5,
+                    5,
+                    1,
+                    wrap(bytearray(999)),
+                    0,
+                    wrap(state),
+                ),
+            ],
+        }
+        return [outcome(call) for call in calls[name]]
+
+    assert set(both(run)) == {ValueError}
+
+
+# --- arithmetic
+
+
+@given(st.integers(-(2**62), 2**62), st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1))
+def test_arithmetic(value: int, sequence: int, increment: int) -> None:
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> tuple[int, int]:
+        arithmetic = kernel["arithmetic"]
+        return arithmetic.to_int(value), arithmetic.add_sequence(sequence, increment)
+
+    assert both(run)[0] == (value + 2**31) % 2**32 - 2**31
+
+
+# --- what verify asks
+
+
+@given(buffers(), st.binary(max_size=60), st.data())
+def test_check(data: bytes, index: bytes, draws: st.DataObject) -> None:
+    batches, count = table_of(data)
+    for row in range(count):
+        batches[C.VALID * 16 + row] = 1
+    base = draws.draw(st.integers(0, 10) | st.integers(0, 2**40))
+    records = array("q", bytes(8 * 12 * 64))
+    state = read_rows(INTERPRETED, Checked, data, batches, count, records)
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[Any]:
+        check, table = kernel["verify_records"], wrap(batches)
+        found: list[Any] = []
+        seen, row = numbers(-1, -1, 0), 0
+        while row < count:
+            row = check.next_suspect(table, 16, row, count, wrap(seen)) + 1
+            found.append((row, seen.tolist()))
+        sums = array("q", bytes(8 * check.T_WIDTH))
+        check.tally(table, 16, 0, count, 1_700_000_000_001, wrap(sums))
+        found.append(sums.tolist())
+        found += [check.next_producer(table, 16, row, count) for row in range(count)]
+        found += [check.steady_run(table, 16, row, count) for row in range(count)]
+        found += [check.next_epoch(table, 16, row, count, 0) for row in range(count)]
+        for width, entries in ((8, check.next_offset_entry), (12, check.next_time_entry)):
+            place = array("q", bytes(8 * check.I_WIDTH))
+            place[check.I_SEEN], place[check.I_FORMER_SLOT] = -1, -1
+            for _ in range(30):
+                why = entries(wrap(index), len(index) // width, base, table, 16, count, wrap(place))
+                found.append((why, place.tolist()))
+                if why in (check.IN_ORDER, check.MORE):
+                    break
+        rules, at = array("q", bytes(8 * check.R_STATE_WIDTH)), 0
+        rules[check.R_BATCH] = -1
+        read = state[3]
+        while at < read:
+            at = check.next_record(wrap(records), 64, at, read, table, 16, wrap(rules)) + 1
+            found.append((at, rules.tolist()))
+        return found
+
+    both(run)

@@ -1,0 +1,169 @@
+"""From PATH arguments to targets (the command contract)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.partition.targets import (
+    Expansion,
+    FileTarget,
+    LogDirTarget,
+    PartitionTarget,
+    Target,
+    resolve_targets,
+)
+
+ZERO = f"{0:020d}"
+ID = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two data directories below `disks`, seen from the directory above."""
+    for name in (
+        "a/meta.properties",
+        "a/bootstrap.checkpoint",
+        f"a/foo-0/{ZERO}.timeindex",
+        f"a/foo-0/{ZERO}.log",
+        f"a/foo-0/{ZERO}.index",
+        f"a/foo-0/{9:020d}.log",
+        f"a/foo-0/{9:020d}.snapshot",
+        f"a/foo-0/{9:020d}.txnindex",
+        f"a/foo-0/{ZERO}.log.deleted",
+        "a/foo-0/partition.metadata",
+        f"a/foo-1.{ID}-delete/{ZERO}.log",
+        f"a/food-0/{ZERO}.log",
+        "a/junk/x",
+        "b/meta.properties",
+        f"b/bar-10/{ZERO}.log",
+        f"b/bar-2/{ZERO}.log",
+    ):
+        path = tmp_path / "disks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "disks"
+
+
+def paths(targets: list[Target]) -> list[str]:
+    return [target.path for target in targets]
+
+
+@pytest.mark.usefixtures("disks")
+def test_files_in_kafkas_order() -> None:
+    foo = [
+        f"disks/a/foo-0/{name}"
+        for name in (
+            f"{ZERO}.log",
+            f"{ZERO}.index",
+            f"{ZERO}.timeindex",
+            f"{9:020d}.log",
+            f"{9:020d}.txnindex",
+            f"{9:020d}.snapshot",
+        )
+    ]
+    assert paths(resolve_targets(["disks/a/foo-0"], expand=Expansion.FILES)) == foo
+    assert paths(resolve_targets(["disks/a/foo-0//"], expand=Expansion.FILES)) == foo
+    everything = resolve_targets(["disks"], expand=Expansion.FILES)
+    assert all(isinstance(target, FileTarget) for target in everything)
+    assert paths(everything) == [
+        "disks/a/bootstrap.checkpoint",
+        *foo,
+        f"disks/a/foo-1.{ID}-delete/{ZERO}.log",
+        f"disks/a/food-0/{ZERO}.log",
+        f"disks/b/bar-10/{ZERO}.log",
+        f"disks/b/bar-2/{ZERO}.log",
+    ]
+
+
+@pytest.mark.usefixtures("disks")
+def test_partitions_and_log_dirs() -> None:
+    a = [
+        PartitionTarget("disks/a/foo-0", "disks/a"),
+        PartitionTarget(f"disks/a/foo-1.{ID}-delete", "disks/a"),
+        PartitionTarget("disks/a/food-0", "disks/a"),
+    ]
+    b = [PartitionTarget("disks/b/bar-10", "disks/b"), PartitionTarget("disks/b/bar-2", "disks/b")]
+    assert resolve_targets(["disks"]) == a + b
+    for expand in (Expansion.VERIFY, Expansion.INVENTORY):
+        expected = [LogDirTarget("disks/a"), *a, LogDirTarget("disks/b"), *b]
+        assert resolve_targets(["disks"], expand=expand) == expected
+        assert resolve_targets(["disks/a/", "disks/b"], expand=expand) == expected
+
+
+@pytest.mark.usefixtures("disks")
+@pytest.mark.parametrize(
+    ("topics", "partition", "expected"),
+    [
+        (["foo"], None, ["foo-0", f"foo-1.{ID}-delete"]),
+        (["foo*"], None, ["foo-0", f"foo-1.{ID}-delete", "food-0"]),
+        (["foo*"], 0, ["foo-0", "food-0"]),
+        (["bar", "food"], None, ["food-0", "bar-10", "bar-2"]),
+        ([], 10, ["bar-10"]),
+        (["FOO"], None, []),
+    ],
+)
+def test_narrowing(topics: list[str], partition: int | None, expected: list[str]) -> None:
+    for expand in (Expansion.PARTITIONS, Expansion.VERIFY):
+        targets = resolve_targets(["disks"], topics=topics, partition=partition, expand=expand)
+        assert [os.path.basename(path) for path in paths(targets)] == expected
+    files = resolve_targets(["disks"], topics=topics, partition=partition, expand=Expansion.FILES)
+    assert sorted({path.split("/")[2] for path in paths(files)}) == sorted(expected)
+
+
+@pytest.mark.usefixtures("disks")
+@pytest.mark.parametrize("expand", list(Expansion))
+def test_a_file_stays_a_file(expand: Expansion) -> None:
+    path = f"disks/a/foo-0/{ZERO}.log.deleted"
+    assert resolve_targets([path], expand=expand) == [FileTarget(path)]
+    assert resolve_targets([path], topics=["foo"], partition=0, expand=expand) == [FileTarget(path)]
+    assert resolve_targets([path], topics=["bar"], expand=expand) == []
+    assert resolve_targets(["disks/a/meta.properties"], topics=["bar"], expand=expand) != []
+
+
+@pytest.mark.usefixtures("disks")
+def test_a_partition_named_alone_knows_its_log_dir(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve_targets(["disks/a/foo-0/"]) == [PartitionTarget("disks/a/foo-0", "disks/a")]
+    monkeypatch.chdir("disks/a")
+    assert resolve_targets(["foo-0"]) == [PartitionTarget("foo-0", ".")]
+    monkeypatch.chdir("foo-0")
+    assert resolve_targets(["."], topics=["foo"], partition=0) == [PartitionTarget(".", "./..")]
+    assert resolve_targets([".."])[0] == PartitionTarget("../foo-0", "..")
+
+
+def test_a_partition_outside_any_log_dir(tmp_path: Path) -> None:
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / f"{ZERO}.log").touch()
+    path = str(tmp_path / "evidence")
+    assert resolve_targets([path]) == [PartitionTarget(path, None)]
+    assert resolve_targets([path], topics=["foo"]) == []
+
+
+@pytest.mark.usefixtures("disks")
+def test_equal_targets_are_worked_on_once_but_dumped_as_often_as_named() -> None:
+    assert len(resolve_targets(["disks/b", "disks/b", "disks/b/bar-2"])) == 2
+    path = f"disks/b/bar-2/{ZERO}.log"
+    assert len(resolve_targets([path, path], expand=Expansion.FILES)) == 2
+
+
+@pytest.mark.behaviour("D09")
+@pytest.mark.usefixtures("disks")
+@pytest.mark.parametrize("path", ["nowhere", "disks/a/foo-0/nowhere.log", "disks/a/junk", ""])
+def test_a_path_without_kafkas_data_is_named(path: str) -> None:
+    with pytest.raises(UnreadableInput) as caught:
+        resolve_targets(["disks/b", path])
+    assert path in str(caught.value) and caught.value.exit_status == 3
+
+
+def test_captures(capture_small: Path, ancient_small: Path) -> None:
+    data = str(capture_small / "data")
+    files = resolve_targets([data], expand=Expansion.FILES)
+    expected = {
+        str(p.relative_to(capture_small / "expected")) for p in (capture_small / "expected").rglob("*.txt")
+    }
+    found = {f"{os.path.relpath(path, data)}.txt" for path in paths(files)}
+    assert found == expected | {"bootstrap.checkpoint.txt"}  # which the script that made the capture left out
+    assert len(resolve_targets([data], expand=Expansion.VERIFY)) == 13
+    assert len(resolve_targets([str(ancient_small)])) == 9

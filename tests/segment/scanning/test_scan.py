@@ -1,0 +1,388 @@
+"""The scanner: every byte accounted for, the kinds of damage told apart, every sound batch found again."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fixtures import diseases, healthy
+from fixtures.diseases import LOG_DISEASES, Hurt
+from kseg.segment import crc
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.encoding.legacy import encode_message
+from kseg.segment.kernel.batch_walk import FULL
+from kseg.segment.scanning.scan import Damage, Scanner, scan
+from tests.support import reference_reader
+from tests.support.scan_helpers import batch, file_of, message, plain_file, scanned, with_length, without
+
+PLAIN, PLAIN_AT = plain_file()
+MAGICS = [0, 1, 2]
+
+
+# --- healthy files
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return healthy.log_dir(tmp_path_factory.mktemp("sound") / "data")
+
+
+@pytest.mark.behaviour("F30", "F31")
+def test_healthy_logs_are_batches_only(sound: Path, capture_small: Path, legacy_small: Path) -> None:
+    seen = 0
+    for root in (sound, capture_small / "data", legacy_small / "data" / "1.1.1"):
+        for log in root.rglob("*.log"):
+            data = log.read_bytes()
+            found = scanned(data, int(log.name.split(".")[0]))
+            assert found.damages == []
+            assert found.batches == list(reference_reader.batches(data))
+            seen += len(found.batches)
+    assert seen > 500
+
+
+def test_an_empty_file_has_nothing() -> None:
+    assert list(scan(b"")) == []
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 16, 17, 300])
+def test_the_capacity_of_tables_does_not_matter(capacity: int) -> None:
+    data, positions = plain_file(40)
+    data = with_length(data, positions[20], 13)
+    scanner = Scanner(data, capacity=capacity)
+    rows = sum(0 if isinstance(block, Damage) else block.count for block in scanner.blocks())
+    assert rows == 39
+
+
+def test_a_batch_is_found_by_its_position_whatever_the_table_holds() -> None:
+    data, positions = plain_file(40)
+    hurt = bytearray(data)
+    hurt[positions[21] - 1] ^= 1
+    for begin in (0, positions[10], positions[30], len(data)):
+        scanner = Scanner(hurt, capacity=16)
+        scanner.fill(begin, len(hurt))
+        for number, position in enumerate(positions):
+            found = scanner.find(position, len(hurt))
+            if number == 20:
+                assert found is None
+            else:
+                assert found is not None
+                table, row = found
+                assert table.at(C.POSITION, row) == position
+            assert scanner.find(position + 1, len(hurt)) is None
+
+
+def test_what_was_walked_is_walked_again_only_elsewhere() -> None:
+    data, positions = plain_file(40)
+    scanner = Scanner(data)
+    walked = [scanner.fill(begin, len(data)) for begin in (0, 0, positions[5], 0)]
+    assert len(set(walked)) == 1
+    assert scanner.table.column(C.POSITION).tolist() == positions
+    assert [block.count for block in scanner.blocks() if not isinstance(block, Damage)] == [40]
+    assert scanner.fill(0, positions[3]) != FULL
+    assert scanner.table.count == 3
+
+
+def test_a_range_between_batches_is_scanned_alone() -> None:
+    found = scanned(PLAIN, start=PLAIN_AT[2], end=PLAIN_AT[4])
+    assert found.positions == PLAIN_AT[2:4]
+    assert found.damages == []
+
+
+# --- the four ends
+
+
+@pytest.mark.behaviour("F31", "V08")
+@pytest.mark.parametrize("missing", [1, 5, 20, 30, 60])
+@pytest.mark.parametrize("magic", MAGICS)
+def test_a_torn_end(magic: int, missing: int) -> None:
+    data, positions = plain_file(magic=magic)
+    found = scanned(data[:-missing])
+    if (
+        missing >= len(data) - positions[-1]
+    ):  # the whole of the last one: a clean end, or a torn one before it
+        assert len(found.damages) <= 1
+        return
+    assert found.positions == positions[:-1]
+    assert (found.only.kind, found.only.position) == ("torn-tail", positions[-1])
+    assert found.only.next_offset == found.batches[-1].last_offset + 1
+    assert found.only.resumed_offset is None
+
+
+@pytest.mark.parametrize("left", range(1, 18))
+def test_a_tail_too_short_for_a_header_is_torn_if_it_begins_like_the_next_offset(left: int) -> None:
+    found = scanned(PLAIN[: PLAIN_AT[-1] + left])
+    # leading zeros of a torn offset cannot be told from zeros that were never written
+    assert found.only.kind == ("zero-tail" if left < 8 else "torn-tail")
+    junk = scanned(PLAIN + b"\x7f" * left)
+    assert junk.only.kind == "foreign-bytes"
+    assert junk.positions == PLAIN_AT
+
+
+@pytest.mark.behaviour("F32", "F36", "V06")
+@pytest.mark.parametrize("zeros", [1, 2, 4, 5, 6, 17, 18, 4096, 200_000])
+@pytest.mark.parametrize("magic", MAGICS)
+def test_zeros_at_the_end_were_never_written(magic: int, zeros: int) -> None:
+    data, positions = plain_file(magic=magic)
+    found = scanned(data + bytes(zeros))
+    assert found.positions == positions
+    assert (found.only.kind, found.only.position, found.only.length) == ("zero-tail", len(data), zeros)
+
+
+def test_a_file_of_zeros() -> None:
+    found = scanned(bytes(100_000))
+    assert (found.only.kind, found.only.length) == ("zero-tail", 100_000)
+    assert found.only.next_offset is None
+
+
+# --- single damages, by hand
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_a_block_of_zeros_inside(magic: int) -> None:
+    data, positions = plain_file(magic=magic)
+    start, stop = positions[2], positions[4]
+    found = scanned(data[:start] + bytes(stop - start) + data[stop:])
+    assert found.positions == without(positions, 2, 3)
+    assert (found.only.kind, found.only.position, found.only.length) == ("zero-filled", start, stop - start)
+    assert found.only.resumed_offset == (8 if magic == 2 else 4)
+
+
+@pytest.mark.behaviour("F09", "F22", "V05")
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize("number", [0, 2, 5])
+def test_a_wrong_checksum_costs_this_batch_alone(magic: int, number: int) -> None:
+    data, positions = plain_file(magic=magic)
+    ends = [*positions[1:], len(data)]
+    first = positions[number] + (L.ATTRIBUTES_POSITION if magic == 2 else L.MAGIC_POSITION + 1)
+    for at in range(first, ends[number]):
+        hurt = bytearray(data)
+        hurt[at] ^= 1 << (at % 8)
+        found = scanned(hurt)
+        assert found.positions == without(positions, number)
+        assert found.only.kind == "bad-crc"
+        assert (found.only.position, found.only.length) == (
+            positions[number],
+            ends[number] - positions[number],
+        )
+        assert found.only.claimed_offset == number * (2 if magic == 2 else 1)
+
+
+@pytest.mark.behaviour("F10", "F11")
+def test_offset_and_epoch_lie_outside_the_checksum() -> None:
+    for at in (7, 12, 15):
+        hurt = bytearray(PLAIN)
+        hurt[PLAIN_AT[3] + at] ^= 1
+        assert scanned(hurt).damages == []
+
+
+@pytest.mark.behaviour("F07", "F33")
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize("size_field", [-(2**31), -1, 0, 1, 13, 14, 20, 2**31 - 13, 2**31 - 1])
+@pytest.mark.parametrize("number", [0, 2, 5])
+def test_a_wrong_length_is_seen_through(magic: int, size_field: int, number: int) -> None:
+    data, positions = plain_file(magic=magic)
+    ends = [*positions[1:], len(data)]
+    found = scanned(with_length(data, positions[number], size_field))
+    assert found.positions == without(positions, number)
+    assert (found.only.kind, found.only.position) == ("bad-length", positions[number])
+    assert found.only.length == found.only.intact_length_bytes == ends[number] - positions[number]
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_every_wrong_length_leads_back_to_the_next_batch(magic: int) -> None:
+    """Into its own body, into the middle of others, exactly over whole batches, exactly to the end."""
+    data, positions = plain_file(magic=magic)
+    true_size = positions[3] - positions[2]
+    for size_bytes in range(12, len(data) - positions[2] + 40):
+        if size_bytes == true_size:
+            continue
+        found = scanned(with_length(data, positions[2], size_bytes - 12))
+        assert found.positions == without(positions, 2)
+        assert found.only.kind == "bad-length"
+        assert found.only.intact_length_bytes == true_size
+
+
+def test_a_length_into_the_zeros_that_end_the_last_batch_is_not_confirmed_by_them() -> None:
+    data, positions = file_of([batch(0), batch(2), encode_message(0, 4, -1, 0, None, b"")])
+    assert data.endswith(bytes(4))
+    for zeros in range(1, 5):
+        found = scanned(with_length(data, positions[1], len(data) - zeros - positions[1] - 12))
+        assert found.positions == [positions[0], positions[2]]
+        assert found.only.kind == "bad-length"
+
+
+@pytest.mark.behaviour("F34", "V07")
+@pytest.mark.parametrize("magic", [0, 1, 0x80, 0x83, 0xFF])
+def test_a_wrong_magic_is_named_when_the_rest_is_sound(magic: int) -> None:
+    hurt = bytearray(PLAIN)
+    hurt[PLAIN_AT[2] + L.MAGIC_POSITION] = magic
+    found = scanned(hurt)
+    assert found.positions == without(PLAIN_AT, 2)
+    assert found.only.kind == "bad-magic"
+    assert found.only.length == PLAIN_AT[3] - PLAIN_AT[2]
+
+
+@pytest.mark.parametrize("magic", [3, 77, 127])
+def test_a_high_magic_reads_as_magic_2_like_in_kafka(magic: int) -> None:
+    hurt = bytearray(PLAIN)
+    hurt[PLAIN_AT[2] + L.MAGIC_POSITION] = magic
+    found = scanned(hurt)
+    assert found.damages == []
+    assert found.batches[2].magic == magic
+
+
+@pytest.mark.behaviour("V06")
+@pytest.mark.parametrize("number", [0, 3, 6])
+@pytest.mark.parametrize("junk", [b"x", b"GET / HTTP/1.1\r\n\r\n", bytes(range(1, 256)) * 5])
+def test_foreign_bytes(number: int, junk: bytes) -> None:
+    at = [*PLAIN_AT, len(PLAIN)][number]
+    found = scanned(PLAIN[:at] + junk + PLAIN[at:])
+    assert found.positions == [p if p < at else p + len(junk) for p in PLAIN_AT]
+    assert (found.only.kind, found.only.position, found.only.length) == ("foreign-bytes", at, len(junk))
+
+
+@pytest.mark.behaviour("F23")
+def test_an_entry_too_small_for_any_message_is_damage() -> None:
+    small = struct.pack(">qiIb", 12, 5, 0, 0)
+    found = scanned(PLAIN + small)
+    assert found.positions == PLAIN_AT
+    assert found.only.length == len(small)
+
+
+# --- every disease
+
+
+KINDS = {
+    "torn_tail": {"torn-tail"},
+    "short_tail": {"foreign-bytes"},
+    "zero_tail": {"zero-tail"},
+    "zero_block": {"zero-filled"},
+    "bad_crc": {"bad-crc"},
+    "bad_length_small": {"bad-length"},
+    "bad_length_large": {"bad-length"},
+    "bad_length_into_next": {"bad-length"},
+    "bad_magic": {"bad-magic"},
+    "foreign_bytes": {"foreign-bytes"},
+}
+"""The diseases of bytes; the others leave every checksum right and are no business of the scanner."""
+
+
+@pytest.mark.parametrize("partition", ["metro-0", "gates.old-0"])
+@pytest.mark.parametrize("hurt_by", LOG_DISEASES, ids=lambda function: function.__name__)
+def test_diseases(hurt_by: Callable[[Path], Hurt], partition: str, sound: Path, tmp_path: Path) -> None:
+    log = max((sound / partition).glob("*.log"), key=lambda file: file.stat().st_size)
+    copy = tmp_path / log.name
+    copy.write_bytes(log.read_bytes())
+    if partition == "gates.old-0" and hurt_by.__name__ in LEGACY_SHY:
+        pytest.skip("a disease of magic 2")
+    hurt = hurt_by(copy)
+    found = scanned(copy.read_bytes(), int(log.stem))
+    if hurt.disease not in KINDS:
+        assert found.damages == []
+        return
+    damage = found.only
+    assert {damage.kind} == KINDS[hurt.disease]
+    assert (damage.position, damage.length) == (hurt.position, hurt.length)
+    lost = 0 if hurt.disease in ("short_tail", "zero_tail", "foreign_bytes") else 1
+    assert len(found.batches) == len(diseases.batch_spans(log)) - lost
+
+
+LEGACY_SHY = {
+    "bad_magic",
+    "altered_leader_epoch",
+    "wrong_record_count",
+    "wrong_max_timestamp",
+    "undecodable_batch",
+    "unknown_attributes",
+}
+
+
+# --- batches inside of batches
+
+
+def test_a_batch_in_a_value_is_not_resurrected_while_the_outer_is_whole() -> None:
+    inner = batch(100)
+    data, positions = file_of([batch(0), batch(2, 1, inner * 3), batch(3), batch(4, 1, inner), batch(200)])
+    assert scanned(data).positions == positions
+    # nor when the outer is damaged, its length being confirmed by what follows
+    hurt = bytearray(data)
+    hurt[positions[1] + 65] ^= 1
+    found = scanned(hurt)
+    assert found.positions == without(positions, 1)
+    assert found.only.kind == "bad-crc"
+
+
+def test_a_batch_in_a_value_is_a_batch_when_nothing_is_left_of_the_outer_one_but_its_offset_must_fit() -> (
+    None
+):
+    def hurt(inner_offset: int) -> tuple[bytearray, int]:
+        inner = batch(inner_offset)
+        data, positions = file_of([batch(10), batch(12, 1, inner), batch(50)])
+        data_ = bytearray(data)
+        data_[positions[1] : positions[1] + 20] = b"\xee" * 20
+        return data_, data.index(inner)
+
+    data, inner_at = hurt(inner_offset=30)
+    assert inner_at in scanned(data).positions
+    data, inner_at = hurt(inner_offset=3)  # below the end of what was valid: an old copy, not this log's
+    assert inner_at not in scanned(data).positions
+
+
+def test_messages_stored_in_a_damaged_wrapper_are_found() -> None:
+    """A wrapper of magic 0 has whole messages with true offsets inside; when nothing else is left they are some."""
+    inner = batch(7, 1, b"inner", magic=0)
+    frame = bytes.fromhex("04224d1860401a") + struct.pack("<I", len(inner) | 1 << 31) + inner + bytes(4)
+    stored = encode_message(0, 7, -1, L.LZ4, None, frame)
+    data, positions = file_of([batch(0, 1, magic=0), stored, batch(8, 1, magic=0)])
+    assert scanned(data).positions == positions
+    found = scanned(with_length(data, positions[1], 0))
+    assert found.positions == [positions[0], data.index(inner), positions[2]]
+
+
+def test_without_fitting_offsets_any_batch_of_the_segment_is_believed() -> None:
+    """A batch with a huge offset before the damage must not hide all that follows."""
+    pieces = [batch(2**30), b"\xee" * 50, batch(2), batch(4)]
+    data, positions = file_of(pieces)
+    found = scanned(data)
+    assert found.positions == [positions[0], positions[2], positions[3]]
+
+
+def test_two_damages_apart() -> None:
+    data, positions = plain_file(10)
+    hurt = bytearray(with_length(data, positions[7], 0))
+    hurt[positions[2] + 70] ^= 4
+    found = scanned(hurt)
+    assert found.positions == without(positions, 2, 7)
+    assert [damage.kind for damage in found.damages] == ["bad-crc", "bad-length"]
+
+
+def test_neighbouring_damages_are_one_span() -> None:
+    hurt = bytearray(PLAIN)
+    for number in (2, 3):
+        hurt[PLAIN_AT[number] + 70] ^= 4
+    found = scanned(hurt)
+    assert found.positions == without(PLAIN_AT, 2, 3)
+    assert sum(damage.length for damage in found.damages) == PLAIN_AT[4] - PLAIN_AT[2]
+
+
+def test_large_batches_are_judged_like_small_ones() -> None:
+    noise = random.Random(1).randbytes(200_000)
+    data, positions = file_of([batch(0, 1, noise), batch(1, 1, noise[:900]), batch(2, 1, noise, magic=1)])
+    assert scanned(data).positions == positions
+    for number, position in enumerate(positions):
+        hurt = bytearray(data)
+        hurt[position + 500] ^= 1
+        assert scanned(hurt).positions == without(positions, number)
+
+
+def test_a_message_with_a_false_checksum_is_no_batch() -> None:
+    found = scanned(message(0) * 3)
+    assert found.batches == []
+    sound = bytearray(message(0))
+    sound[12:16] = crc.crc32(sound[16:]).to_bytes(4, "big")
+    assert scanned(sound).positions == [0]

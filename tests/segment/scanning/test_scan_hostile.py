@@ -1,0 +1,235 @@
+"""Files made to cost time: the scanner's work grows with their size, not with its square, and its memory not at all.
+
+Work is counted, not timed: bytes summed, bytes searched, headers walked, candidates looked at. A file four times as
+large may cost little more than four times as much. The allowance of sums in vain is taken away here, because below
+it any file is quick.
+"""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from array import array
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from kseg.segment import crc
+from kseg.segment import header_tables as C
+from kseg.segment.kernel import batch_walk as kernel
+from kseg.segment.kernel import checksum
+from kseg.segment.scanning import crc_verdicts, scan
+from kseg.segment.scanning.range_crc import BLOCK_BYTES
+from tests.support.scan_helpers import batch, header, message, scanned
+
+SMALL = 300_000
+TIMES = 4
+
+
+class Work(Counter[str]):
+    """What a scan did, in comparable units."""
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Work:
+    done = Work()
+    real_walk, real_candidate, real_zeros = kernel.walk, kernel.first_candidate, kernel.zero_run
+    real_small, sums = checksum.judge_small, {"crc32": crc.crc32, "crc32c": crc.crc32c}
+
+    def walk(
+        view: memoryview, end: int, cells: memoryview, capacity: int, state: memoryview, until: int = -1
+    ) -> int:
+        reason = real_walk(view, end, cells, capacity, state, until)
+        done["walked"] += 1 + state[1]
+        return reason
+
+    def first_candidate(view: memoryview, position: int, end: int, lowest: int, highest: int) -> int:
+        found = real_candidate(view, position, end, lowest, highest)
+        done["searched"] += max(0, (end if found < 0 else found) - position)
+        done["candidates"] += 1
+        return found
+
+    def zero_run(view: memoryview, position: int, end: int) -> int:
+        length = real_zeros(view, position, end)
+        done["zeros"] += length + 1
+        return length
+
+    def judge_small(
+        view: memoryview,
+        cells: memoryview,
+        capacity: int,
+        count: int,
+        limit: int,
+        left: memoryview,
+        right: memoryview,
+    ) -> int:
+        sizes = cells[C.SIZE * capacity : C.SIZE * capacity + count]
+        done["summed"] += sum(size for size in sizes if size <= limit)
+        return real_small(view, cells, capacity, count, limit, left, right)
+
+    def counting(name: str) -> Callable[[memoryview, int], int]:
+        def count(data: memoryview, value: int = 0) -> int:
+            done["summed"] += len(data)
+            return sums[name](data, value)
+
+        return count
+
+    monkeypatch.setattr(scan, "walk", walk)
+    monkeypatch.setattr(scan, "first_candidate", first_candidate)
+    monkeypatch.setattr(scan, "zero_run", zero_run)
+    monkeypatch.setattr(checksum, "judge_small", judge_small)
+    monkeypatch.setattr(crc, "crc32", counting("crc32"))
+    monkeypatch.setattr(crc, "crc32c", counting("crc32c"))
+    monkeypatch.setattr(crc_verdicts, "VAIN_ALLOWANCE_BYTES", 0)
+    return done
+
+
+def _filled(size: int, piece: Callable[[int, int], bytes], tail: bytes = b"") -> bytes:
+    """Pieces by (number, bytes left) until the file is full."""
+    data, number = bytearray(), 0
+    while len(data) < size:
+        data += piece(number, size - len(data))
+        number += 1
+    return bytes(data[:size]) + tail
+
+
+def false_headers_to_the_end(size: int) -> bytes:
+    return _filled(size, lambda number, left: header(number, max(61, left)))
+
+
+def false_headers_in_a_row(size: int) -> bytes:
+    return _filled(size, lambda number, left: header(number, 61))
+
+
+def false_messages_in_a_row(size: int) -> bytes:
+    return _filled(size, lambda number, left: message(number))
+
+
+def huge_claims_between_sound_batches(size: int) -> bytes:
+    return _filled(size, lambda number, left: batch(2 * number) + header(2 * number, max(61, left * 3 // 4)))
+
+
+def claims_that_all_lead_to_one_batch(size: int) -> bytes:
+    """Half of the file is one sound batch; every header before it claims to end there."""
+    large = batch(2**20, 1, random.Random(2).randbytes(size // 2))
+    front = size - len(large)
+    return _filled(
+        front, lambda number, left: batch(2 * number) + header(2 * number, max(61, left - 150)), large
+    )
+
+
+def claims_into_zeros(size: int) -> bytes:
+    """Half of the file is zeros that one byte ends; every header before it claims to end somewhere in them."""
+    half = size // 2
+    return _filled(
+        half,
+        lambda number, left: batch(2 * number) + header(2 * number, left + number % half),
+        bytes(half) + b"\1",
+    )
+
+
+def runs_of_zeros(size: int) -> bytes:
+    return _filled(size, lambda number, left: batch(2 * number) + bytes(1000) + b"\1")
+
+
+def one_run_of_zeros(size: int) -> bytes:
+    return batch(0) + bytes(size) + b"\1"
+
+
+def every_second_batch_hurt(size: int) -> bytes:
+    def piece(number: int, left: int) -> bytes:
+        data = bytearray(batch(2 * number))
+        data[-1] ^= number % 2
+        return bytes(data)
+
+    return _filled(size, piece)
+
+
+def short_damage_before_long_batches(size: int) -> bytes:
+    """What is judged behind the damage must not be judged again for each."""
+    front = _filled(size // 2, lambda number, left: batch(2 * number) + header(2 * number, 61))
+    rows = range(2**20, 2**20 + 8)
+    return front + b"".join(batch(row, 1, random.Random(row).randbytes(size // 16)) for row in rows)
+
+
+def nested_sound_batches(size: int) -> bytes:
+    """Each batch holds all that follow it, and every checksum is right: the outermost is broken at its start."""
+    inner = batch(10**6)
+    for offset in range(400, 0, -1):
+        inner = batch(offset, 1, inner + random.Random(offset).randbytes(max(0, size - len(inner)) // 200))
+    return b"\xee" * 20 + inner[20:]
+
+
+def offsets_that_never_fit(size: int) -> bytes:
+    """A sound batch with the highest offset, then damage between sound batches below it."""
+    return batch(2**31 - 20) + _filled(size, lambda number, left: batch(2 * number) + b"\xee" * 20)
+
+
+HOSTILE = [
+    false_headers_to_the_end,
+    false_headers_in_a_row,
+    false_messages_in_a_row,
+    huge_claims_between_sound_batches,
+    claims_that_all_lead_to_one_batch,
+    claims_into_zeros,
+    runs_of_zeros,
+    one_run_of_zeros,
+    every_second_batch_hurt,
+    short_damage_before_long_batches,
+    nested_sound_batches,
+    offsets_that_never_fit,
+]
+
+
+@pytest.mark.parametrize("made_by", HOSTILE, ids=lambda function: function.__name__)
+def test_work_is_linear(made_by: Callable[[int], bytes], work: Work) -> None:
+    costs = []
+    for size in (SMALL, SMALL * TIMES):
+        data = made_by(size)
+        work.clear()
+        scanned(data)
+        costs.append(Counter(work))
+        # no more than this for one candidate each few bytes, however long the ranges they claim
+        assert work["summed"] <= 40 * len(data) + work["candidates"] * 2 * BLOCK_BYTES
+        assert work["searched"] <= 4 * len(data)
+        assert work["zeros"] <= 4 * len(data)
+        assert work["candidates"] + work["walked"] <= len(data)
+    for unit in ("searched", "zeros", "candidates", "walked"):
+        assert costs[1][unit] <= 1.5 * TIMES * costs[0][unit] + 5000, (unit, costs)
+    # sums may reach the cost of two blocks a candidate, which small files do not; from there on they are linear
+    limit = costs[1]["candidates"] * 2 * BLOCK_BYTES + 40 * SMALL * TIMES
+    assert costs[1]["summed"] <= max(limit, 1.5 * TIMES * costs[0]["summed"])
+
+
+def test_memory_does_not_grow_with_the_damage() -> None:
+    peaks = []
+    for size in (SMALL, SMALL * TIMES):
+        data = every_second_batch_hurt(size)
+        tracemalloc.start()
+        try:
+            for _ in scan.Scanner(data).blocks():
+                pass
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 600_000  # a few tables and the remembered verdicts
+
+
+def test_sums_in_vain_turn_to_blocks_and_find_the_same(work: Work) -> None:
+    data = huge_claims_between_sound_batches(SMALL)
+    by_blocks = scanned(data).positions
+    summed = work["summed"]
+    work.clear()
+    crc_verdicts.VAIN_ALLOWANCE_BYTES = 2**62
+    assert scanned(data).positions == by_blocks
+    assert work["summed"] > 4 * summed
+    assert len(by_blocks) > SMALL // 300
+
+
+def test_the_zero_tail_is_looked_for_once() -> None:
+    data = b"\1" + bytes(10_000_000)
+    scanner = scan.Scanner(data)
+    assert scanner.resync(1, len(data)).kind == "zero-tail"
+    assert scanner.resync(5000, len(data)).kind == "zero-tail"
+    assert array("q", [scanner.resync(0, len(data)).length]) == array("q", [len(data)])

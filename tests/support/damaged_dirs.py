@@ -1,0 +1,32 @@
+"""Diseases in a healthy data directory: where they are, and what verify newly says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.verify_helpers import Verdict, judge
+
+INNER = "metro-0/00000000000000000198"  # a segment in the middle of the log
+LAST = "metro-0/00000000000000000297"
+OLD = "gates.old-0/00000000000000000000"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+EPOCHS = "metro-0/leader-epoch-checkpoint"
+ID = "0123456789abcdef0123456789abcdef"
+
+Said = set[tuple[str, str]]
+
+
+def in_log(kind: str, *others: tuple[str, str], log: str = INNER) -> Said:
+    return {(kind, f"{log}.log"), *others}
+
+
+# entries of the index that no longer hit anything because bytes came or went
+SHIFTED = ("index-entry-mismatch", f"{INNER}.index")
+LIES = ("false-clean-shutdown", ".kafka_cleanshutdown")
+
+
+def new(hurt: Path, sound: Path, level: str = "default") -> tuple[Verdict, Said]:
+    verdict = judge(hurt, level)
+    return verdict, verdict.said() - judge(sound, level).said()

@@ -1,0 +1,191 @@
+"""What an export should hold, by `dump`, and what it does hold, by readers that are not ours."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kseg.inspection.dump.dump import dump
+from kseg.inspection.dump.options import DumpOptions
+from kseg.inspection.record_filter import Selection
+from kseg.jobs.events import Text
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.targets import Expansion, FileTarget, resolve_targets
+from tests.support.raw_batches import field, record, sealed, varint
+
+TIME_TYPES = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1, None: -1}
+Headers = tuple[tuple[str, bytes | None], ...]
+# topic, partition, offset, timestamp in ms, its type, key, value, headers
+Told = tuple[str, int, int, int, int, bytes | None, bytes | None, Headers]
+
+
+def odd_partition(parent: Path) -> Path:
+    """A partition of records with what is null, empty, binary or awkward in text."""
+    headers = (("h", None), ("", b""), ("h", b"\xfe"), ('"\\\n\u2028', b"x"))
+    told = varint(len(headers)) + b"".join(field(name.encode()) + field(value) for name, value in headers)
+    keys = (None, b"", b"k\xff\x00", b'a "quoted", key\r\nof two lines', b"", b"last")
+    values = (b"", None, b"\x80", b"  spaces  ", b"", None)
+    body = b"".join(
+        record(row, key=key, value=value, headers=told if row == 2 else b"\x00")
+        for row, (key, value) in enumerate(zip(keys, values, strict=True))
+    )
+    path = parent / "odd-0"
+    path.mkdir(parents=True)
+    (path / "00000000000000001000.log").write_bytes(sealed(body, len(keys)))
+    return path
+
+
+def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[Told]:
+    """The records of partitions as `kseg dump --json` has them, without control records."""
+    options = DumpOptions(
+        format="json", print_data_log=True, bytes_mode="base64", selection=selection or Selection()
+    )
+    found = []
+    for target in resolve_targets([str(path) for path in paths], expand=Expansion.FILES):
+        assert isinstance(target, FileTarget)
+        if not target.path.endswith((".log", ".kafka")):
+            continue
+        name = own_partition_name(str(Path(target.path).parent))
+        assert name is not None
+        hurt = set()  # entries that dump shows all the same
+        for event in dump(target, options):
+            if isinstance(event, Finding) and event.id == "bad-crc":
+                hurt.add(event.position)
+            for line in event.data.splitlines() if isinstance(event, Text) else ():
+                row = json.loads(line)
+                is_sound = row.get("valid") is not False and row["position"] not in hurt
+                if row["type"] == "record" and "control" not in row and is_sound:
+                    found.append(_told(name.topic, name.partition, row))
+    return sorted(found, key=_order)
+
+
+def _told(topic: str, partition: int, row: dict[str, Any]) -> Told:
+    headers = tuple((name, _bytes(value)) for name, value in row["headers"])
+    timestamp = -1 if row["timestamp"] is None else row["timestamp"]
+    kind = TIME_TYPES[row["timestamp_type"]]
+    return topic, partition, row["offset"], timestamp, kind, _bytes(row["key"]), _bytes(row["value"]), headers
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)
+
+
+def _order(told: Told) -> tuple[Any, ...]:
+    return *told[:3], told[6] or b""  # messages of a 0.7 set share their offset
+
+
+def files_of(directory: Path) -> list[Path]:
+    """The data files: what readers see."""
+    return sorted(path for path in directory.rglob("part-*") if path.is_file())
+
+
+def exported(directory: Path, form: str) -> list[Told]:
+    """The records of an export, as a reader of that form sees them."""
+    rows: list[dict[str, Any]] = []
+    for path in files_of(directory):
+        rows += {"parquet": _parquet, "arrow": _arrow, "json": _json, "csv": _csv}[form](path)
+    return sorted((_from_row(row) for row in rows), key=_order)
+
+
+def _from_row(row: dict[str, Any]) -> Told:
+    headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
+    numbers = (row["partition"], row["offset"], row["timestamp"], row["timestampType"])
+    return row["topic"], *numbers, row["key"], row["value"], headers
+
+
+def _parquet(path: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    return _rows(pq.ParquetFile(path).read())
+
+
+def _arrow(path: Path) -> list[dict[str, Any]]:
+    import pyarrow.ipc
+
+    with path.open("rb") as file:
+        return _rows(pyarrow.ipc.open_file(file).read_all())
+
+
+def _rows(table: Any) -> list[dict[str, Any]]:
+    import pyarrow as pa
+
+    at = table.schema.get_field_index("timestamp")
+    assert table.schema.field(at).type == pa.timestamp("us", tz="UTC")
+    micros = table.column(at).cast(pa.int64())
+    rows: list[dict[str, Any]] = table.drop_columns("timestamp").to_pylist()
+    for row, time in zip(rows, micros.to_pylist(), strict=True):
+        assert time % 1000 == 0
+        row["timestamp"] = time // 1000
+    return rows
+
+
+def text_of(path: Path) -> str:
+    """Of a file of lines, compressed or not."""
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+
+
+def _json(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    for line in text_of(path).split("\n")[:-1]:
+        row = json.loads(line)
+        assert None not in row.values()
+        row["timestamp"] = _milliseconds(row["timestamp"])
+        for name in ("key", "value"):
+            row[name] = _bytes(row.get(name))
+        row["headers"] = _headers(row.get("headers"))
+        rows.append(row)
+    return rows
+
+
+def _headers(told: Sequence[dict[str, str]] | None) -> list[dict[str, Any]]:
+    return [{"key": each["key"], "value": _bytes(each.get("value"))} for each in told or ()]
+
+
+def _csv(path: Path) -> list[dict[str, Any]]:
+    """Exported with --bytes base64. The csv module cannot tell null from empty, so nulls are looked for before."""
+    rows = []
+    for row in csv.DictReader(io.StringIO(_marked(text_of(path)), newline="")):
+        values: dict[str, Any] = {name: None if value == NULL else value for name, value in row.items()}
+        for name in ("partition", "offset", "timestampType"):
+            values[name] = int(values[name])
+        values["timestamp"] = _milliseconds(values["timestamp"])
+        for name in ("key", "value"):
+            values[name] = _bytes(values[name])
+        values["headers"] = _headers(json.loads(values["headers"]) if values["headers"] else None)
+        rows.append(values)
+    return rows
+
+
+NULL = "\x00null"
+
+
+def _marked(text: str) -> str:
+    """The same with a mark for every field that is not even a pair of quotes."""
+    out, inside, at_start = [], False, True
+    for char in text:
+        if char == '"':
+            inside = not inside
+            at_start = False
+        elif char in ",\n" and not inside:
+            if at_start:
+                out.append(NULL)
+            at_start = True
+        else:
+            at_start = False
+        out.append(char)
+    return "".join(out)
+
+
+def _milliseconds(text: str) -> int:
+    import datetime
+
+    moment = datetime.datetime.fromisoformat(text)
+    return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(milliseconds=1)

@@ -1,0 +1,191 @@
+"""Disks that die or fail at the n-th operation, and what must hold of a directory afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kseg.change.apply.disk import Disk
+
+STRIDE = int(os.environ.get("KSEG_KILL_STRIDE", "5"))  # 1: killed at every change
+
+CHANGES = (
+    "create",
+    "write",
+    "copy_range",
+    "truncate",
+    "change_owner",
+    "change_mode",
+    "change_times",
+    "link",
+    "give_name",
+    "rename",
+    "unlink",
+    "make_directory",
+    "remove_directory",
+)
+LOOKS = ("status", "names", "open_to_read", "open_to_write", "read", "clone", "sync", "sync_directory")
+
+
+def rounds(name: str) -> Iterator[int]:
+    """At which change each round of a test ends, without an end: every STRIDE-th, of each name from another one on."""
+    return itertools.count(zlib.crc32(name.encode()) % STRIDE, STRIDE)
+
+
+class QuickDisk(Disk):
+    """Does not wait for the platters: a SIGKILL loses nothing that the system was told to write."""
+
+    def sync(self, descriptor: int) -> None:
+        pass
+
+    def sync_directory(self, path: str) -> None:
+        pass
+
+    def hurry(self, descriptor: int) -> None:
+        pass
+
+
+class CountingDisk(QuickDisk):
+    """Calls `at_step` when the `left`-th operation is due. Copies and writes are two operations: the half is one."""
+
+    watched: tuple[str, ...] = CHANGES
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def step(self, name: str, path: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            self.left = 1 << 60
+            self.at_step(name, path)
+
+    def at_step(self, name: str, path: str) -> None:
+        raise NotImplementedError
+
+
+def _watch(name: str) -> Callable[..., Any]:
+    def method(self: CountingDisk, *arguments: Any) -> Any:
+        if name in self.watched:
+            self.step(name, str(arguments[0]))
+            if name == "write" and len(arguments[1]) > 1:
+                half = len(arguments[1]) // 2
+                QuickDisk.write(self, arguments[0], arguments[1][:half], arguments[2])
+                self.step(name, str(arguments[0]))
+            if name == "copy_range" and arguments[2] > 1:
+                source, position, count, *rest = arguments
+                QuickDisk.copy_range(self, source, position, count // 2, *rest)
+                self.step(name, str(arguments[0]))
+        return getattr(QuickDisk, name)(self, *arguments)
+
+    return method
+
+
+for _name in (*CHANGES, *LOOKS):
+    setattr(CountingDisk, _name, _watch(_name))
+
+
+class Stopped(BaseException):
+    """What stands for a kill where a process of its own for each would take too long."""
+
+
+class StoppingDisk(CountingDisk):
+    """From the n-th change on nothing happens any more, as after a SIGKILL: whoever cleans up cleans nothing."""
+
+    is_stopped = False
+
+    def step(self, name: str, path: str) -> None:
+        if self.is_stopped:
+            raise Stopped
+        super().step(name, path)
+
+    def at_step(self, name: str, path: str) -> None:
+        self.is_stopped = True
+        raise Stopped
+
+
+class DeadlyDisk(CountingDisk):
+    """SIGKILL at the n-th change."""
+
+    def at_step(self, name: str, path: str) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FailingDisk(CountingDisk):
+    """The n-th operation of any kind fails once with an error of the system."""
+
+    watched = (*CHANGES, *LOOKS)
+
+    def __init__(self, left: int, number: int) -> None:
+        super().__init__(left)
+        self.number = number
+        self.failed = ""
+
+    def at_step(self, name: str, path: str) -> None:
+        self.failed = f"{name} {path}"
+        raise OSError(self.number, os.strerror(self.number), path)
+
+
+def survives(action: Callable[[Disk], object], kill_at: int) -> bool:
+    """Run in a child that is killed at its n-th change; True when it ended by itself, without error."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            action(DeadlyDisk(kill_at))
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child raised"
+    return not os.WIFSIGNALED(status)
+
+
+def outlives(action: Callable[[Disk], object], stop_at: int) -> bool:
+    """The same in this process: stopped at the n-th change; True when it ended by itself."""
+    try:
+        action(StoppingDisk(stop_at))
+    except Stopped:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A file as it must be again: content, modification time, permissions."""
+
+    content: bytes
+    mtime_ns: int
+    mode: int
+
+
+def held(directory: Path) -> dict[str, Held]:
+    """The files of a directory but those of kseg."""
+    return {
+        path.name: Held(path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode & 0o7777)
+        for path in sorted(directory.iterdir())
+        if path.is_file() and not path.name.startswith("kseg-journal-")
+    }
+
+
+def assert_no_byte_is_lost(start: dict[str, Held], *places: Path) -> None:
+    """Every file as found is somewhere, whole, or as its beginning and the end that was cut off."""
+    files = [path for place in places for path in place.rglob("*") if path.is_file()]
+    contents = {path: path.read_bytes() for path in files}
+    for name, file in start.items():
+        if file.content in contents.values():
+            continue
+        cut = sorted(
+            (int(path.name.removesuffix(".kept").rpartition("-")[2]), content)
+            for path, content in contents.items()
+            if f"{name}.from-" in path.name
+        )
+        assert cut, f"{name} is nowhere"
+        position, end = cut[0][0], b"".join(content for _, content in cut)
+        begins = [content for content in contents.values() if content[:position] == file.content[:position]]
+        assert begins and file.content[position:] == end, f"{name} is not whole"

@@ -1,0 +1,416 @@
+"""Hurting files by the thousand: what is hurt, how, and what must be true whatever was done.
+
+A `Stage` is one data directory on disk. Each act takes one file of it, hurts it, asks every command about it, and
+puts it back. Acts are drawn from a seed, so that a failure is repeated by its number.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple, NoReturn
+
+from kseg.compaction.cleaner.compact import compact
+from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
+from kseg.compaction.retention.options import Limits, RetainOptions
+from kseg.compaction.retention.retain import retain
+from kseg.inspection.dump.dump import dump
+from kseg.inspection.dump.options import BYTES_MODES, FORMATS, DumpOptions
+from kseg.inspection.fetch import read
+from kseg.inspection.inventory import list_target
+from kseg.inspection.lookup.lookup import lookup
+from kseg.inspection.query import FRAMINGS, LOOKUP_KINDS, ListOptions, LookupQuery, ReadQuery
+from kseg.inspection.record_filter import Selection
+from kseg.jobs.events import Advance, Event, Failure, Row, Text
+from kseg.recovery.policy import LoadSettings, Policy
+from kseg.recovery.repair.options import RecoverOptions
+from kseg.recovery.repair.recover import recover
+from kseg.recovery.verify.options import LEVELS, VerifyOptions
+from kseg.recovery.verify.verify import verify
+from kseg.segment.crc import crc32, crc32c
+from kseg.segment.errors import KsegError
+from kseg.segment.findings import CATALOGUE, Finding
+from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+
+NOW_MS = 1_800_000_000_000
+SECONDS_AN_ACT = 30
+LARGEST_BYTES = 40_000
+
+
+class Act(NamedTuple):
+    """One hurt file. file: its name in the stage. how: the hurts, in order."""
+
+    file: str
+    how: tuple[str, ...]
+
+
+class Hang(BaseException):
+    """An act took too long (no Exception: nothing may swallow it)."""
+
+
+class Stage:
+    """A data directory to hurt. root: where to lay it down. partitions: (name, directory to copy from)."""
+
+    def __init__(self, root: Path, log_dir_files: list[Path], partitions: list[tuple[str, Path]]) -> None:
+        self.root = root
+        root.mkdir()
+        sources = [(root / file.name, file) for file in log_dir_files]
+        for name, directory in partitions:
+            (root / name).mkdir()
+            sources += [
+                (root / name / file.name, file) for file in sorted(directory.iterdir()) if file.is_file()
+            ]
+        self.files = {
+            target: source.read_bytes()
+            for target, source in sources
+            if source.stat().st_size <= LARGEST_BYTES
+        }
+        for target, content in self.files.items():
+            target.write_bytes(content)
+        self.names = [str(file.relative_to(root)) for file in self.files]
+
+    def act(self, lots: random.Random) -> Act:
+        """Hurt one file, ask everybody, and put it back."""
+        # every kind of file as often as the others, however many there are of it
+        kind = lots.choice(sorted({_kind(file) for file in self.files}))
+        file = lots.choice(sorted(file for file in self.files if _kind(file) == kind))
+        content, how = hurt(self.files[file], file.suffix, lots)
+        act = Act(str(file.relative_to(self.root)), how)
+        file.write_bytes(content)
+        try:
+            with _time_limit(act):
+                for what, events in self._questions(file, lots):
+                    try:
+                        for event in events:
+                            judge(event)
+                    except KsegError as error:
+                        assert error.exit_status in (2, 3, 4), (what, error)
+                    except Exception as error:
+                        error.add_note(f"{what} of {act}")
+                        raise
+            assert file.read_bytes() == content, f"{act}: a command wrote to its input"
+        finally:
+            file.write_bytes(self.files[file])
+        return act
+
+    def check_nothing_was_added(self) -> None:
+        assert sorted(p for p in self.root.rglob("*") if p.is_file()) == sorted(self.files)
+
+    def _questions(self, file: Path, lots: random.Random) -> Iterator[tuple[str, Iterator[Event]]]:
+        partition = file.parent
+        whole: Target = LogDirTarget(str(self.root))
+        if partition != self.root:
+            whole = PartitionTarget(str(partition), str(self.root))
+        targets: list[Target] = [FileTarget(str(file)), whole]
+        yield "dump", dump(FileTarget(str(file)), DumpOptions(deep_iteration=True, print_data_log=True))
+        options = _dump_options(lots)
+        yield f"dump {options}", dump(FileTarget(str(file)), options)
+        for target in targets:
+            level = lots.choice(LEVELS)
+            yield f"verify {level} {target}", verify(target, VerifyOptions(level=level, now_ms=NOW_MS))
+        if not isinstance(whole, LogDirTarget):
+            policy, is_clean = lots.choice(tuple(Policy)), lots.choice((None, True, False))
+            repair = RecoverOptions(
+                settings=LoadSettings(now_ms=NOW_MS),
+                policy=policy,
+                is_clean=is_clean,
+                rebuild=lots.random() < 0.2,
+            )
+            yield f"recover {policy} {is_clean}", recover(whole, repair)
+        yield "list", list_target(lots.choice(targets), ListOptions(now_ms=NOW_MS))
+        if partition == self.root and not file.name.endswith(".checkpoint"):
+            return
+        asked = [target for target in targets if not isinstance(target, LogDirTarget)]
+        for _ in range(2):
+            query = _lookup_query(lots)
+            yield f"lookup {query}", lookup(lots.choice(asked), query)
+        fetch = ReadQuery(
+            offset=_offset(lots),
+            max_bytes=lots.choice([1, 100, 5000]),
+            grow=lots.random() < 0.5,
+            raw=lots.random() < 0.3,
+            framing=lots.choice(FRAMINGS),
+            use_index=lots.random() < 0.5,
+        )
+        yield f"read {fetch}", read(lots.choice(asked), fetch)
+        limits = Limits(
+            retention_ms=lots.choice([None, 0, 10**9]), retention_bytes=lots.choice([None, 0, 5000])
+        )
+        plan = RetainOptions(
+            limits=limits, now_ms=NOW_MS, what_if=True, purge=True, unmark=lots.random() < 0.2
+        )
+        yield f"retain {plan}", retain(asked[-1], plan)
+        settings = CleanSettings(
+            now_ms=NOW_MS,
+            segment_bytes=lots.choice([1000, 1 << 30]),
+            map_bytes=lots.choice([24 * 100, 1 << 20]),
+            min_compaction_lag_ms=lots.choice([0, 1000]),
+        )
+        wish = CompactOptions(
+            settings=settings,
+            first_dirty_offset=lots.choice([None, _offset(lots)]),
+            include_active=True,
+            damaged=lots.choice(list(Damaged)),
+        )
+        yield f"compact {wish}", compact(asked[-1], wish)
+
+
+def _kind(file: Path) -> str:
+    return file.suffix or file.name
+
+
+def _offset(lots: random.Random) -> int:
+    return lots.choice([0, 1, lots.randrange(200), lots.randrange(30_000), 2**31, 2**63 - 1])
+
+
+def _dump_options(lots: random.Random) -> DumpOptions:
+    selection = Selection()
+    if lots.random() < 0.3:
+        selection = Selection(
+            from_offset=lots.choice([None, 5]),
+            to_time_ms=lots.choice([None, NOW_MS]),
+            keys=lots.choice([(), (b"key-1", b"k")]),
+            control=lots.choice([None, True, False]),
+            read_committed=lots.random() < 0.5,
+            limit=lots.choice([None, 3]),
+        )
+    return DumpOptions(
+        format=lots.choice(FORMATS),
+        deep_iteration=lots.random() < 0.5,
+        print_data_log=lots.random() < 0.5,
+        skip_record_metadata=lots.random() < 0.3,
+        max_bytes=lots.choice([2**31 - 1, 2**31 - 1, 100, 5000]),
+        verify_index_only=lots.random() < 0.3,
+        index_sanity_check=lots.random() < 0.2,
+        selection=selection,
+        bytes_mode=lots.choice(BYTES_MODES),
+        escape_control=lots.random() < 0.3,
+    )
+
+
+def _lookup_query(lots: random.Random) -> LookupQuery:
+    kind = lots.choice(LOOKUP_KINDS)
+    return LookupQuery(
+        kind=kind,
+        offset=_offset(lots) if kind == "offset" else None,
+        timestamp_ms=lots.choice([0, 1_700_000_100_000, 2**62]) if kind == "timestamp" else None,
+        key=lots.choice([b"key-1", b""]) if kind == "key" else None,
+        leader_epoch=lots.choice([0, 2, 9]) if kind == "leader-epoch" else None,
+        every_version=lots.random() < 0.5,
+        use_index=lots.random() < 0.7,
+        log_start_offset=lots.choice([None, None, 5]),
+        read_committed=lots.random() < 0.3,
+    )
+
+
+# --- what must be true of every event
+
+
+def judge(event: Event) -> None:
+    """Well formed: the right types, known ids, figures that make sense, JSON that can be written."""
+    match event:
+        case Text(data):
+            assert isinstance(data, bytes)
+        case Row(values):
+            row = dict(values)
+            assert isinstance(row["type"], str)
+            json.dumps(row, default=_shown)
+            if row["type"] == "verified":
+                parts = [int(str(row[f"bytes_{part}"])) for part in ("valid", "damaged", "padding")]
+                assert row["bytes_total"] == sum(parts) and min(parts) >= 0, row
+        case Finding():
+            _judge_finding(event)
+        case Failure(path, sentence, exit_status, trace):
+            assert path and sentence and not trace
+            assert exit_status in (1, 2, 3, 4), event
+        case Advance(_, bytes_done):
+            assert bytes_done >= 0
+        case _:
+            raise AssertionError(f"{event!r} is no event")
+
+
+def _shown(value: object) -> str:
+    assert isinstance(value, bytes), type(value)
+    return value.hex()
+
+
+def _judge_finding(finding: Finding) -> None:
+    assert finding.id in CATALOGUE
+    assert finding.message and "\n" not in finding.message
+    json.dumps(finding.as_row())
+    file = Path(finding.path)
+    if finding.position is not None and file.is_file():
+        size, length = file.stat().st_size, finding.length or 0  # of some batches only the place is known
+        assert 0 <= finding.position <= finding.position + length <= size, finding
+
+
+# --- hurts
+
+
+def hurt(content: bytes, suffix: str, lots: random.Random) -> tuple[bytes, tuple[str, ...]]:
+    """The content with one to five hurts, and their names; checksums are made right again in every second case."""
+    data = bytearray(content)
+    names = []
+    for _ in range(lots.choice([1, 1, 1, 2, 3, 5])):
+        way = lots.choice(WAYS)
+        way(data, lots)
+        names.append(way.__name__.strip("_"))
+    if lots.random() < 0.5:
+        _seal(data, suffix)
+        names.append("sealed")
+    return bytes(data), tuple(names)
+
+
+def _place(data: bytearray, lots: random.Random, width: int = 1) -> int:
+    return lots.randrange(max(1, len(data) - width + 1))
+
+
+def _flip(data: bytearray, lots: random.Random) -> None:
+    for _ in range(lots.choice([1, 1, 8])):
+        if data:
+            data[_place(data, lots)] ^= 1 << lots.randrange(8)
+
+
+def _byte(data: bytearray, lots: random.Random) -> None:
+    if data:
+        data[_place(data, lots)] = lots.choice([0, 1, 2, 0x30, 0x7F, 0x80, 0xFF])
+
+
+def _number(data: bytearray, lots: random.Random) -> None:
+    form, width = lots.choice([(">i", 4), (">q", 8), (">h", 2)])
+    if len(data) >= width:
+        top = 2 ** (8 * width - 1)
+        value = lots.choice(
+            [0, 1, -1, 13, 14, 49, top - 1, -top, lots.randrange(-top, top), lots.randrange(300)]
+        )
+        struct.pack_into(form, data, _place(data, lots, width), value)
+
+
+def _field(data: bytearray, lots: random.Random) -> None:
+    """A number at one of the places where batch headers have their fields, counted from an entry's start."""
+    starts = [0, *_starts(data)]
+    at = lots.choice(starts) + lots.choice([0, 8, 12, 16, 17, 21, 23, 27, 35, 43, 51, 53, 57, 61])
+    if at + 4 <= len(data):
+        value = lots.choice([0, 1, -1, 2**31 - 1, -(2**31), lots.randrange(-300, 300)])
+        struct.pack_into(">i", data, at, value)
+
+
+def _cut(data: bytearray, lots: random.Random) -> None:
+    del data[lots.randrange(len(data) + 1) :]
+
+
+def _append(data: bytearray, lots: random.Random) -> None:
+    length = lots.choice([1, 7, 17, 100, 5000])
+    data += lots.choice([bytes(length), lots.randbytes(length), bytes(data[:length])])
+
+
+def _remove(data: bytearray, lots: random.Random) -> None:
+    at = lots.randrange(len(data) + 1)
+    del data[at : at + lots.choice([1, 4, 12, 61, 300])]
+
+
+def _insert(data: bytearray, lots: random.Random) -> None:
+    at = lots.randrange(len(data) + 1)
+    data[at:at] = lots.choice(
+        [lots.randbytes(9), bytes(30), b"\n", b" ", b"99999999999999999999", bytes(data[:80])]
+    )
+
+
+def _repeat(data: bytearray, lots: random.Random) -> None:
+    start = lots.randrange(len(data) + 1)
+    piece = data[start : start + lots.choice([8, 12, 34, 100, 1000])]
+    data[start:start] = piece
+
+
+def _zero(data: bytearray, lots: random.Random) -> None:
+    start = lots.randrange(len(data) + 1)
+    stop = min(len(data), start + lots.choice([4, 61, 500, 10**6]))
+    data[start:stop] = bytes(stop - start)
+
+
+def _noise(data: bytearray, lots: random.Random) -> None:
+    start = lots.randrange(len(data) + 1)
+    stop = min(len(data), start + lots.choice([4, 61, 500]))
+    data[start:stop] = lots.randbytes(stop - start)
+
+
+def _swap(data: bytearray, lots: random.Random) -> None:
+    starts = _starts(data)
+    if len(starts) > 2:
+        first, second = sorted(lots.sample(range(len(starts) - 1), 2))
+        a, b = data[starts[first] : starts[first + 1]], data[starts[second] : starts[second + 1]]
+        middle = data[starts[first + 1] : starts[second]]
+        data[starts[first] : starts[second + 1]] = b + middle + a
+
+
+WAYS: tuple[Callable[[bytearray, random.Random], None], ...] = (
+    _flip,
+    _byte,
+    _number,
+    _field,
+    _field,
+    _cut,
+    _append,
+    _remove,
+    _insert,
+    _repeat,
+    _zero,
+    _noise,
+    _swap,
+)
+
+
+def _starts(data: bytearray) -> list[int]:
+    """Where the entries of a `.log` begin, as far as the lengths lead."""
+    starts, position = [], 0
+    while position + 26 <= len(data):
+        (size,) = struct.unpack_from(">i", data, position + 8)
+        if size < 14:
+            break
+        starts.append(position)
+        position += 12 + size
+    return starts
+
+
+def _seal(data: bytearray, suffix: str) -> None:
+    """Make the checksums right again, so that what lies behind them is reached."""
+    if suffix in (".log", ".checkpoint"):
+        for start in _starts(data):
+            (size,) = struct.unpack_from(">i", data, start + 8)
+            end = min(len(data), start + 12 + size)
+            if data[start + 16] == 2 and end - start >= 61:
+                struct.pack_into(">I", data, start + 17, crc32c(data[start + 21 : end]))
+            elif data[start + 16] < 2:
+                struct.pack_into(">I", data, start + 12, crc32(data[start + 16 : end]))
+    elif suffix == ".snapshot" and len(data) >= 6:
+        struct.pack_into(">I", data, 2, crc32c(data[6:]))
+    elif suffix == ".kafka":
+        position = 0
+        while position + 5 <= len(data):
+            (size,) = struct.unpack_from(">i", data, position)
+            head = 5 if data[position + 4] == 0 else 6
+            if size < head or position + 4 + size > len(data):
+                break
+            start, end = position + 4 + head, position + 4 + size
+            struct.pack_into(">I", data, start - 4, crc32(data[start:end]))
+            position = end
+
+
+@contextmanager
+def _time_limit(act: Act) -> Iterator[None]:
+    def ring(signum: int, frame: FrameType | None) -> NoReturn:
+        raise Hang(f"{act} took more than {SECONDS_AN_ACT} s")
+
+    former = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS_AN_ACT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)

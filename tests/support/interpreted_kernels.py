@@ -1,0 +1,118 @@
+"""The kernels as plain Python beside the compiled ones, and buffers that watch their indexes.
+
+Compiled kernels take pointers, interpreted ones the buffer itself, so an interpreted run sees every access. Python
+forgives negative indexes; `Checked` does not. `kernels()` gives the interpreted modules next to the compiled ones;
+`install()` makes a whole process run on them, and this module as a program does so and dumps files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.support.paths import ROOT
+
+PACKAGE = "kseg.segment.kernel"
+HOME = ROOT / "segment" / "kernel"
+_FIRST = ["buffer_access", "keymap_probe", "arithmetic", "dump_text", "record_walk"]  # what the others import
+NAMES = _FIRST + sorted(
+    file.stem for file in HOME.glob("*.py") if file.stem not in _FIRST and file.stem != "__init__"
+)
+DOORS = ("bytes_in", "room_in", "cells_in", "table_in")
+IN_C = (*DOORS, "copied")  # what the `.pxd` of `buffer_access` takes from C itself
+
+
+class Checked:
+    """A buffer of numbers that raises IndexError for every index outside of it, negative ones too."""
+
+    __slots__ = ("view",)
+
+    def __init__(self, data: Any) -> None:
+        self.view: memoryview = data.view if isinstance(data, Checked) else memoryview(data)
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+    def __getitem__(self, index: Any) -> Any:
+        self._check(index)
+        return self.view[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._check(index)
+        self.view[index] = value
+
+    def _check(self, index: int | slice) -> None:
+        last = len(self.view)
+        if isinstance(index, slice):
+            inside = index.step is None and 0 <= index.start <= index.stop <= last
+        else:
+            inside = 0 <= index < last
+        if not inside:
+            raise IndexError(f"{index} of {last}")
+
+
+def install() -> dict[str, ModuleType]:
+    """Load every kernel from its source, with buffers checked; who imports a kernel from now on gets these."""
+    package = importlib.import_module(PACKAGE)
+    modules = {}
+    for name in NAMES:
+        spec = importlib.util.spec_from_file_location(f"{PACKAGE}.{name}", HOME / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[f"{PACKAGE}.{name}"] = module
+        setattr(package, name, module)
+        spec.loader.exec_module(module)
+        modules[name] = module
+        if name == "buffer_access":
+            for door in DOORS:
+                setattr(module, door, Checked)
+    return modules
+
+
+@cache
+def kernels() -> dict[str, ModuleType]:
+    """The interpreted kernel modules by name; everybody else keeps the ones they have."""
+    package = importlib.import_module(PACKAGE)
+    kept = {name: importlib.import_module(f"{PACKAGE}.{name}") for name in NAMES}
+    try:
+        return install()
+    finally:
+        for name, module in kept.items():
+            sys.modules[f"{PACKAGE}.{name}"] = module
+            setattr(package, name, module)
+
+
+def compiled() -> dict[str, ModuleType]:
+    """The kernel modules as they are installed, without those that are not compiled."""
+    found = {name: importlib.import_module(f"{PACKAGE}.{name}") for name in NAMES}
+    return {name: module for name, module in found.items() if not str(module.__file__).endswith(".py")}
+
+
+def dumps(directory: Path) -> list[str]:
+    """Everything that a dump says about the files of a directory, in several ways of asking."""
+    from kseg.inspection.dump.dump import dump
+    from kseg.inspection.dump.options import DumpOptions
+    from kseg.segment.partition.targets import FileTarget
+
+    said = []
+    for file in sorted(directory.iterdir()):
+        for options in (
+            DumpOptions(),
+            DumpOptions(deep_iteration=True),
+            DumpOptions(print_data_log=True),
+            DumpOptions(print_data_log=True, escape_control=True, skip_record_metadata=True),
+            DumpOptions(print_data_log=True, format="json"),
+            DumpOptions(print_data_log=True, format="json", bytes_mode="utf8"),
+        ):
+            said += [f"{file.name} {event!r}" for event in dump(FileTarget(str(file)), options)]
+    return said
+
+
+if __name__ == "__main__":
+    install()
+    sys.stdout.writelines(f"{line}\n" for line in dumps(Path(sys.argv[1])))

@@ -1,0 +1,86 @@
+"""Whole runs of a command that changes a data directory, killed anywhere."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kseg.change.apply.disk import Disk
+from kseg.cli.main import run
+from tests.support.failing_disks import CHANGES, Held, QuickDisk, assert_no_byte_is_lost, held, rounds
+
+Command = Callable[[Path], int]
+
+
+def state(log_dir: Path) -> dict[str, dict[str, Held]]:
+    directories = [log_dir, *(child for child in sorted(log_dir.iterdir()) if child.is_dir())]
+    return {directory.name: held(directory) for directory in directories}
+
+
+def contents(found: dict[str, dict[str, Held]]) -> dict[str, dict[str, bytes]]:
+    return {name: {file: each.content for file, each in files.items()} for name, files in found.items()}
+
+
+def killed_at(number: int, command: Command, log_dir: Path) -> bool:
+    """Run it in a child that dies at its n-th change; whether it did."""
+    child = os.fork()
+    if not child:
+        left = itertools.count(number, -1)
+
+        def deadly(change: Any) -> Any:
+            def method(self: Disk, *arguments: Any) -> Any:
+                if next(left) <= 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return change(self, *arguments)
+
+            return method
+
+        for name in (*CHANGES, "give_name"):
+            setattr(Disk, name, deadly(getattr(Disk, name)))
+        for name in ("sync", "sync_directory", "hurry"):
+            setattr(Disk, name, getattr(QuickDisk, name))
+        try:
+            command(log_dir)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+def undo_all(log_dir: Path) -> None:
+    journals = [*log_dir.glob("kseg-journal-*.jsonl"), *log_dir.glob("*/.kseg/*/journal.jsonl")]
+
+    for journal in sorted(journals, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+        if journal.exists():  # the journal of a data directory undoes those of its run
+            # the newest first, as anybody would
+            assert run(["undo", "--quiet", str(journal)]) == 0
+
+
+def goes_on_and_goes_back(command: Command, original: Path, data: Path) -> int:
+    """Kill the command at its changes (`rounds`): given again it reaches the planned end, undone the start, and no byte is
+    lost meanwhile. data: where a copy of `original` is made. How many changes there were."""
+    found = state(original)
+    shutil.copytree(original, data)
+    assert command(data) == 0
+    planned = contents(state(data))
+    assert planned != contents(found)
+    assert run(["verify", "--quiet", str(data)]) == 0
+
+    for round_number in rounds(getattr(command, "__name__", "")):
+        shutil.rmtree(data)
+        shutil.copytree(original, data)
+        was_killed = killed_at(round_number, command, data)
+        for name, files in found.items():
+            assert_no_byte_is_lost(files, data / name if name != data.name else data)
+        assert command(data) == 0
+        assert contents(state(data)) == planned
+        undo_all(data)
+        assert state(data) == found
+        if not was_killed:
+            break
+    return round_number

@@ -1,0 +1,39 @@
+"""A repaired directory made from a `Repair` by the plainest means: what any executor of its plan must arrive at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kseg.change.plan.content import Fresh, Span
+from kseg.change.plan.directory_image import DirectoryImage, steps_between
+from kseg.recovery.policy import Repair
+
+
+def contents(image: DirectoryImage, found: Path) -> dict[str, bytes]:
+    """name → bytes of the directory as it would be. found: as it is."""
+    files = {}
+    for name in image:
+        pieces = []
+        for piece in image.content(name):
+            if isinstance(piece, Fresh):
+                pieces.append(piece.data)
+            else:
+                assert isinstance(piece, Span), "recovery makes no file ahead"
+                data = (found / piece.name).read_bytes()[piece.position : piece.end_position]
+                assert len(data) == piece.length, "a span reaches behind its file"
+                pieces.append(data)
+        files[name] = b"".join(pieces)
+    return files
+
+
+def make(repair: Repair, found: Path, target: Path) -> Path:
+    """Writes the directory as it would be into `target`."""
+    target.mkdir(parents=True)
+    for name, data in contents(repair.image, found).items():
+        (target / name).write_bytes(data)
+    return target
+
+
+def steps(repair: Repair, before: DirectoryImage) -> list[str]:
+    """The names that the plan touches; KeyError when one has no reason."""
+    return [step.name for step in steps_between(before, repair.image, repair.why)]

@@ -1,0 +1,83 @@
+"""Works for the tests of the fan-out: they write down what they are asked to do, and misbehave on demand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kseg.jobs.events import Advance, Event, Row, Text
+from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.partition.targets import FileTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """diary: a directory in which every attempt leaves a file. wait_s: how long each target takes."""
+
+    diary: str
+    wait_s: float = 0.0
+
+
+def shown(events: Iterable[Event]) -> list[Event]:
+    """What can be seen of events in the end: text as one piece, no progress."""
+    seen: list[Event] = []
+    for event in events:
+        if isinstance(event, Advance):
+            continue
+        if isinstance(event, Text) and seen and isinstance(seen[-1], Text):
+            event = Text(seen.pop().data + event.data)  # type: ignore[union-attr]
+        seen.append(event)
+    return seen
+
+
+def attempts(diary: Path, target: str) -> int:
+    """How often a target was worked on."""
+    return len(list(diary.glob(f"{Path(target).name}.*")))
+
+
+def _begin(target: FileTarget, asked: Asked) -> int:
+    """Note the attempt; which one it is, from 1."""
+    number = attempts(Path(asked.diary), target.path) + 1
+    (Path(asked.diary) / f"{os.path.basename(target.path)}.{number}").write_text(str(os.getpid()))
+    return number
+
+
+def echo(target: FileTarget, asked: Asked) -> Iterator[Event]:
+    """One row and one line for each target."""
+    _begin(target, asked)
+    time.sleep(asked.wait_s)
+    yield Row({"type": "echo", "path": target.path})
+    yield Advance(target.path, 1)
+    yield Text(f"{target.path}\n".encode())
+
+
+def moody(target: FileTarget, asked: Asked) -> Iterator[Event]:
+    """Does what the name of the target says."""
+    number = _begin(target, asked)
+    name = os.path.basename(target.path)
+    yield Text(f"{name} begins\n".encode())
+    if name.startswith("refused"):
+        raise Refused(f"{name} is refused")
+    if name.startswith("unreadable"):
+        raise UnreadableInput(f"cannot read {name}")
+    if name.startswith("bug"):
+        raise ValueError("nobody foresaw this")
+    if name.startswith("odd"):
+        yield Row({"type": "odd", "value": lambda: None})
+    if name.startswith("deadly") or (name.startswith("fragile") and number == 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield Text(f"{name} ends\n".encode())
+
+
+def wordy(target: FileTarget, asked: Asked) -> Iterator[Event]:
+    """A thousand lines of a thousand random bytes."""
+    number = _begin(target, asked)
+    for line in range(1000):
+        yield Text(
+            f"{os.path.basename(target.path)} {line} ".encode() + os.urandom(500).hex().encode() + b"\n"
+        )
+    yield Row({"type": "end", "attempt": number})

@@ -1,0 +1,119 @@
+"""What the tests of salvage share: plan a repair, lay its result down in another directory, look at batches."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from kseg.change.plan.content import Fresh, Span
+from kseg.change.plan.directory_image import DirectoryImage, steps_between
+from kseg.change.plan.inputs import inputs_of
+from kseg.recovery.policy import Circumstances, LoadSettings, Repair
+from kseg.recovery.salvage.salvage import salvage
+from kseg.segment.crc import crc32, crc32c
+from tests.support.trees import unchanged
+from tests.support.verify_helpers import NOW_MS, Verdict, judge
+
+SETTINGS = LoadSettings(now_ms=NOW_MS)
+
+
+def plan(
+    partition: Path,
+    *,
+    rebuild: bool = False,
+    settings: LoadSettings = SETTINGS,
+    circumstances: Circumstances | None = None,
+) -> Repair:
+    """Salvage of a partition directory, which stays as it is; fails when the answer contradicts itself."""
+    with unchanged(partition):
+        inputs = inputs_of(str(partition))
+        around = circumstances or Circumstances(is_clean=True)
+        repair = salvage(str(partition), inputs, around, settings, rebuild=rebuild)
+    found = DirectoryImage.of(inputs)
+    steps_between(found, repair.image, repair.why)  # each change has its reason
+    changed = {
+        name
+        for name in {*found, *repair.image}
+        if (name in found) != (name in repair.image)
+        or (name in found and found.content(name) != repair.image.content(name))
+    }
+    assert set(repair.why) == changed
+    assert repair.death is None
+    return repair
+
+
+def lay_down(repair: Repair, partition: Path, target: Path) -> Path:
+    """The directory as planned, with the times that its files are to have."""
+    target.mkdir(parents=True)
+    for name in repair.image:
+        data = bytearray()
+        for piece in repair.image.content(name):
+            if isinstance(piece, Span):
+                data += (partition / piece.name).read_bytes()[piece.position : piece.end_position]
+            else:
+                assert isinstance(piece, Fresh)
+                data += piece.data
+        (target / name).write_bytes(data)
+        like = repair.image.like(name)
+        if like is not None:
+            status = (partition / like).stat()
+            os.utime(target / name, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return target
+
+
+def is_at_peace(partition: Path, repair: Repair) -> bool:
+    """Whether nothing would change."""
+    return repair.image == DirectoryImage.of(inputs_of(str(partition)))
+
+
+def salvaged(partition: Path, target: Path, **options: object) -> tuple[Repair, Verdict]:
+    """Plan, lay down below `target`, and hold the result to what every salvage promises: verify finds nothing wrong that
+    a repair could help, and another salvage plans nothing."""
+    repair = plan(partition, **options)  # type: ignore[arg-type]
+    result = lay_down(repair, partition, target / partition.name)
+    again = plan(result)
+    assert is_at_peace(result, again), again.why
+    assert again.removed == ()
+    verdict = judge(result)
+    beyond_repair = {finding.id for finding in verdict.findings if "dump" in finding.kind.hint}
+    assert verdict.ids("error") <= beyond_repair, verdict.said("error")
+    assert again.log_end_offset == repair.log_end_offset
+    assert again.last_stable_offset == repair.last_stable_offset
+    return repair, verdict
+
+
+def batches(log: Path) -> Iterator[tuple[int, bytes]]:
+    """(position, bytes) of each batch of a sound log, by its size fields; fails when it is not sound."""
+    data, position = log.read_bytes(), 0
+    while position < len(data):
+        (size,) = struct.unpack_from(">i", data, position + 8)
+        batch = data[position : position + 12 + size]
+        assert is_valid(batch), (log, position)
+        yield position, batch
+        position += len(batch)
+
+
+def is_valid(batch: bytes) -> bool:
+    """Whether the checksum is right, by the formats' own rule."""
+    if len(batch) < 26 or struct.unpack_from(">i", batch, 8)[0] + 12 != len(batch):
+        return False
+    if batch[16] < 2:
+        return crc32(batch[16:]) == int.from_bytes(batch[12:16], "big")
+    return len(batch) >= 61 and crc32c(batch[21:]) == int.from_bytes(batch[17:21], "big")
+
+
+def logs(partition: Path) -> list[Path]:
+    return sorted(partition.glob("*.log"))
+
+
+def all_batches(partition: Path) -> list[bytes]:
+    """Of all segments, in order."""
+    return [batch for log in logs(partition) for _, batch in batches(log)]
+
+
+def offsets(batch: bytes) -> tuple[int, int]:
+    """First and last offset of a batch; of a message set of an old format twice the last."""
+    (first,) = struct.unpack_from(">q", batch)
+    return first, first + (struct.unpack_from(">i", batch, 23)[0] if batch[16] >= 2 else 0)

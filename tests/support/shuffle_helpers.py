@@ -1,0 +1,183 @@
+"""A shuffled compaction beside the local one, and a stand-in for Spark that does in this process what a cluster does.
+
+`InProcess` has the few methods of a SparkContext that are needed. Whatever would travel is pickled, and each task begins
+with copies; so hundreds of random logs can be compared without a cluster. What a cluster adds is tested on one.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from kseg.compaction.cleaner.compact import compact
+from kseg.compaction.cleaner.options import CompactOptions
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.findings import Finding
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.spark.shuffle.compact import compact_by_shuffle
+
+
+def travelled(thing: Any) -> Any:
+    return pickle.loads(pickle.dumps(thing))
+
+
+class Rows:
+    """Partitions that are computed when somebody asks for them."""
+
+    def __init__(self, count: int, partition: Callable[[int], Iterable[Any]]) -> None:
+        self.count = count
+        self.partition = partition
+
+    def mapPartitionsWithIndex(self, work: Callable[[int, Iterator[Any]], Iterable[Any]]) -> Rows:
+        return Rows(self.count, lambda at: travelled(work)(at, iter(self.partition(at))))
+
+    def mapPartitions(self, work: Callable[[Iterator[Any]], Iterable[Any]]) -> Rows:
+        return Rows(self.count, lambda at: travelled(work)(iter(self.partition(at))))
+
+    def flatMap(self, work: Callable[[Any], Iterable[Any]]) -> Rows:
+        return self.mapPartitions(_Each(work))
+
+    def map(self, work: Callable[[Any], Any]) -> Rows:
+        return self.mapPartitions(_One(work))
+
+    def partitionBy(self, count: int, place: Callable[[Any], int]) -> Rows:
+        found: list[list[Any]] | None = None
+
+        def partition(at: int) -> Iterable[Any]:
+            nonlocal found
+            if found is None:
+                found = [[] for _ in range(count)]
+                pairs = [pair for each in range(self.count) for pair in self.partition(each)]
+                random.Random(count).shuffle(pairs)  # nobody says in which order they come
+                for pair in pairs:
+                    found[place(pair[0]) % count].append(travelled(pair))
+            return iter(found[at])
+
+        return Rows(count, partition)
+
+    def collect(self) -> list[Any]:
+        return [travelled(each) for at in range(self.count) for each in self.partition(at)]
+
+
+@dataclass
+class _Each:
+    work: Callable[[Any], Iterable[Any]]
+
+    def __call__(self, items: Iterator[Any]) -> Iterator[Any]:
+        for item in items:
+            yield from self.work(item)
+
+
+@dataclass
+class _One:
+    work: Callable[[Any], Any]
+
+    def __call__(self, items: Iterator[Any]) -> Iterator[Any]:
+        return map(self.work, items)
+
+
+@dataclass
+class Shared:
+    """A broadcast value."""
+
+    value: Any
+
+    def destroy(self) -> None:
+        pass
+
+
+class InProcess:
+    """What a compaction asks of a SparkContext."""
+
+    defaultParallelism = 2
+    _jsc = None
+
+    def parallelize(self, items: Iterable[Any], count: int) -> Rows:
+        given = list(items)
+        return Rows(
+            count, lambda at: map(travelled, given[at::count]) if count < len(given) else _own(given, at)
+        )
+
+    def runJob(self, rows: Rows, work: Callable[[Any], Iterable[Any]], partitions: list[int]) -> list[Any]:
+        return [travelled(each) for at in partitions for each in work(iter(rows.partition(at)))]
+
+    def broadcast(self, value: Any) -> Shared:
+        return Shared(value)
+
+    def addJobTag(self, tag: str) -> None:
+        pass
+
+    def removeJobTag(self, tag: str) -> None:
+        pass
+
+
+def _own(given: list[Any], at: int) -> list[Any]:
+    return [travelled(given[at])] if at < len(given) else []
+
+
+# --- comparing
+
+
+def shuffled(directory: Path, options: CompactOptions, context: Any = None) -> list[Event]:
+    """The events of a shuffled compaction; in this process, or by the context of a session."""
+    target = PartitionTarget(str(directory))
+    return list(compact_by_shuffle(target, options, cast(Any, context or InProcess())))
+
+
+def local(directory: Path, options: CompactOptions) -> list[Event]:
+    return list(compact(PartitionTarget(str(directory)), options))
+
+
+def said(events: list[Event], directory: Path) -> tuple[list[str], Counter[str]]:
+    """Events as text, in which the directory has no name; keys that weigh the same have no order."""
+    texts = [repr(event).replace(str(directory), "<directory>") for event in events]
+    is_key = [isinstance(event, Row) and event.values["type"] == "key" for event in events]
+    keys = Counter(text for text, is_one in zip(texts, is_key, strict=True) if is_one)
+    return [text for text, is_one in zip(texts, is_key, strict=True) if not is_one], keys
+
+
+def result_of(events: list[Event]) -> dict[str, Any]:
+    (result,) = (dict(e.values) for e in events if isinstance(e, Row) and e.values["type"] == "result")
+    return result
+
+
+def has_failed(events: list[Event]) -> bool:
+    return any(isinstance(event, Failure) for event in events)
+
+
+def kinds(events: list[Event]) -> set[str]:
+    return {event.id for event in events if isinstance(event, Finding)}
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def assert_same(
+    directory: Path, options: CompactOptions, context: Any = None, *, only_applied: bool = False
+) -> tuple[list[Event], list[Event]]:
+    """Plan and result are the local ones: what is said, and each file. Returns what both said of the plan.
+
+    The directory is as it was afterwards; both results lie beside it."""
+    plans: tuple[list[Event], list[Event]] = ([], [])
+    if not only_applied:
+        plans = local(directory, options), shuffled(directory, options, context)
+        assert said(plans[1], directory) == said(plans[0], directory)
+    applied = replace(options, apply=True, run_id="run")
+    made = []
+    for name in ("local", "shuffled"):
+        copy = directory.parent / f"{directory.name}-{name}" / directory.name
+        shutil.rmtree(copy.parent, ignore_errors=True)
+        shutil.copytree(directory, copy)
+        done = local(copy, applied) if name == "local" else shuffled(copy, applied, context)
+        made.append((said(done, copy), files(copy)))
+        if (copy / ".kseg").exists():
+            assert [path.name for path in (copy / ".kseg").iterdir()] == ["run"]
+    assert made[1] == made[0]
+    return plans

@@ -1,0 +1,125 @@
+"""The layout that docs/architecture.md promises, beyond what import-linter checks: where files are opened and changed, names that
+occur once, and rooms of a bounded size.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+ROOMS = (
+    "cli",
+    "spark",
+    "recovery",
+    "compaction",
+    "inspection",
+    "internal_topics",
+    "change",
+    "jobs",
+    "segment",
+)
+
+CALLS = {
+    "os": {
+        *("open", "write", "pwrite", "ftruncate", "truncate", "fsync", "copy_file_range", "sendfile"),
+        *("link", "symlink", "rename", "replace", "unlink", "remove", "mkdir", "makedirs", "rmdir"),
+        *("utime", "chmod", "mkfifo", "posix_fallocate"),
+    },
+    "mmap": {"mmap"},
+    "shutil": {"rmtree", "copy", "copy2", "copyfile", "copytree", "move"},
+    "tempfile": {"mkstemp", "mkdtemp", "TemporaryFile", "NamedTemporaryFile", "TemporaryDirectory"},
+    "io": {"open", "FileIO"},
+}
+METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
+
+# module → why it opens, maps or changes files itself
+DOORS = {
+    "segment/files.py": "reads and maps every input, and creates the files of a write",
+    "segment/unreadable.py": "reads around bad sectors",
+    "change/apply/anchors.py": "walks paths by descriptors, never through a link",
+    "change/apply/append_files.py": "extends and cuts the files of an append",
+    "change/apply/disk.py": "every change of a directory, one method each, so that tests can fail them",
+    "change/apply/lock.py": "locks files",
+    "change/apply/room.py": "asks which file systems are mounted where, and how much room root may use",
+    "change/apply/scratch_file.py": "a file without a name for what does not fit into memory",
+    "change/run/frame.py": "removes the output directory that it made when nothing was put there",
+    "change/run/partition_lock.py": "byte-range locks on the broker's .lock",
+    "cli/manual.py": "writes the man pages; run by developers",
+    "cli/streams.py": "writes to stdout",
+    "inspection/dump/text_worker.py": "pipe and shared memory between processes",
+    "recovery/verify/parallel_scan.py": "pipe between processes",
+    "spark/package_shipping.py": "the zip of the package for executors",
+    "spark/session.py": "scratch directories of a Spark session",
+}
+
+# a module name that occurs more than once: the command, its text, and what carries it out; and these
+SHARED_NAMES = {
+    "options": "what a command or a data source was asked for",
+    "rows": "results as rows of JSON",
+    "run": "the work over a whole data directory",
+}
+COMMANDS = {path.stem for path in (ROOT / "cli" / "commands").glob("*.py")}
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), path
+
+
+def _opens(call: ast.Call) -> bool:
+    function = call.func
+    if isinstance(function, ast.Name):
+        return function.id == "open"
+    if not isinstance(function, ast.Attribute):
+        return False
+    if isinstance(function.value, ast.Name) and function.value.id in CALLS:
+        return function.attr in CALLS[function.value.id]
+    return function.attr in METHODS
+
+
+def test_files_are_opened_and_changed_in_few_modules() -> None:
+    found = {
+        name
+        for name, path in _modules()
+        if any(
+            isinstance(node, ast.Call) and _opens(node)
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        )
+    }
+    assert found == set(DOORS)
+
+
+def test_module_names_occur_once() -> None:
+    places = defaultdict(list)
+    for name, path in _modules():
+        if path.stem != "__init__":
+            places[path.stem].append(name)
+    twice = {stem: names for stem, names in places.items() if len(names) > 1 and stem not in SHARED_NAMES}
+    assert set(twice) <= COMMANDS
+    for stem, names in twice.items():
+        # the command, its text, and the module of the library that does the work
+        assert len([name for name in names if not name.startswith("cli/")]) <= 1 + (stem == "compact"), names
+    assert all(len(places[stem]) > 1 for stem in SHARED_NAMES)
+
+
+def test_public_classes_do_not_share_a_name() -> None:
+    places = defaultdict(list)
+    for name, path in _modules():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(name)
+    assert {cls: names for cls, names in places.items() if len(names) > 1} == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_room_holds_more_than_a_quarter_of_the_product(room: str) -> None:
+    lines = {name: path.read_text(encoding="utf-8").count("\n") for name, path in _modules()}
+    own = sum(count for name, count in lines.items() if name.startswith(f"{room}/"))
+    assert 0 < own <= sum(lines.values()) / 4
