@@ -22,6 +22,7 @@ from kseg.jobs.events import Event, Failure, Row, Text
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, KsegError, UsageError
+from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.json_rows import batch_row, record_row
@@ -226,7 +227,8 @@ def _read_ancient(target: PartitionTarget | FileTarget, query: ReadQuery) -> Ite
             else:
                 yield _summary(log.name, None, query, None, None)
             return
-        view = log.view(file)
+        opened = log.opened(file)
+        view = opened.view
         position = query.offset - file.base_offset
         extent = _ancient_extent(view, position, query)
         if extent is None:
@@ -237,7 +239,7 @@ def _read_ancient(target: PartitionTarget | FileTarget, query: ReadQuery) -> Ite
             yield from _sent(view[extent.start : extent.end], query)
         else:
             yield _summary(log.name, file.path, query, extent, query.offset)
-            yield from _ancient_rows(file.path, view[: extent.end], position, file.base_offset, query)
+            yield from _ancient_rows(opened, extent.end, position, file.base_offset, query)
 
 
 def _ancient_extent(view: memoryview, position: int, query: ReadQuery) -> _Extent | None:
@@ -266,9 +268,10 @@ def _ancient_whole_end(view: memoryview, position: int, limit: int) -> int:
 
 
 def _ancient_rows(
-    path: str, view: memoryview, position: int, base_offset: int, query: ReadQuery
+    file: MappedFile, end: int, position: int, base_offset: int, query: ReadQuery
 ) -> Iterator[Event]:
-    for item in walk(view, position):
+    path, view = file.path, file.view[:end]
+    for item in walk(view, position, extents=file.extents):
         if isinstance(item, AncientDamage):
             if item.kind != "torn-tail":  # cut by the size of the read
                 sentence = f"{item.length} bytes at position {item.position} are no message"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # Up to this size reading costs less than a map with its page faults.
 SMALL_BYTES = 32 * 1024
 _POPULATED_BYTES = 32 * 1024 * 1024
+LARGE_HOLE_BYTES = 1 << 20
 
 
 class _Map(mmap.mmap):
@@ -287,6 +288,20 @@ def data_extents(descriptor: int, position: int, count: int) -> Iterator[tuple[i
             stop = min(end, os.lseek(descriptor, start, os.SEEK_HOLE))
         yield start, stop - start
         position = stop
+
+
+def without_large_holes(extents: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(start, end) of what lies between the holes of a file that are worth to be left out.
+
+    extents: (position, length) of what is no hole, in order.
+    """
+    found: list[tuple[int, int]] = []
+    for start, length in extents:
+        if found and start - found[-1][1] < LARGE_HOLE_BYTES:
+            found[-1] = found[-1][0], start + length
+        else:
+            found.append((start, start + length))
+    return found
 
 
 def mapped(descriptor: int) -> mmap.mmap:

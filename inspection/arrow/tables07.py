@@ -29,7 +29,7 @@ def read_ancient(piece: LogPiece, reading: Reading, schema: pa.Schema) -> Iterat
     lines: list[Line] = []
     size_bytes = 0
     with MappedFile(piece.path) as file:
-        for item in _items(piece, file.view):
+        for item in _items(piece, file):
             if isinstance(item, Finding):
                 yield from _batches(piece, schema, lines)
                 lines, size_bytes = [], 0
@@ -47,9 +47,9 @@ def read_ancient(piece: LogPiece, reading: Reading, schema: pa.Schema) -> Iterat
         yield from _batches(piece, schema, lines)
 
 
-def _items(piece: LogPiece, view: memoryview) -> Iterator[Line | Finding]:
-    bounds = piece.bounds
-    for item in walk(view):
+def _items(piece: LogPiece, file: MappedFile) -> Iterator[Line | Finding]:
+    bounds, view = piece.bounds, file.view
+    for item in walk(view, extents=file.extents):
         first = piece.base_offset + item.position
         if isinstance(item, AncientDamage):
             if first < bounds.to_offset and first + item.length > bounds.from_offset:

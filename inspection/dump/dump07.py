@@ -28,7 +28,7 @@ def dump_ancient(path: str, base_offset: int, options: DumpOptions) -> Iterator[
         yield Text(f"Starting offset: {base_offset}\n".encode())
     with MappedFile(path, options.drop_cache) as file:
         left = options.selection.limit
-        for item in walk(file.view, 0, file.unreadable):
+        for item in walk(file.view, 0, file.unreadable, file.extents):
             if isinstance(item, AncientDamage):
                 yield _damage(path, item)
             elif _selected(item, base_offset, options):

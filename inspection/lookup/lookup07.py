@@ -12,6 +12,7 @@ from kseg.inspection.lookup.answer import Answer, lookup_row, nothing
 from kseg.inspection.query import LookupQuery
 from kseg.jobs.events import Event, Row
 from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.kafka07.log07 import AncientFile, AncientLog
 from kseg.segment.kafka07.messages07 import AncientDamage, AncientEntry, entry_at, messages, walk
@@ -61,7 +62,7 @@ def _by_offset(log: AncientLog, query: LookupQuery) -> Iterator[Event]:
     search = _Search()
     for file in following:
         position = max(0, offset - file.base_offset)
-        search.look(file, log.view(file), position)
+        search.look(file, log.opened(file), position)
         if search.entry is not None and search.message is not None:
             break
     yield from search.findings
@@ -78,15 +79,16 @@ class _Search:
         self.path: list[Step] = []
         self.bytes_read = 0
 
-    def look(self, file: AncientFile, view: memoryview, position: int) -> None:
+    def look(self, file: AncientFile, opened: MappedFile, position: int) -> None:
         """Search one file from `position` on."""
+        view = opened.view
         direct = entry_at(view, position, len(view))
         if isinstance(direct, AncientEntry) and direct.crc_valid and direct.payload_bytes:
             self.path.append({"step": "boundary", "file": file.path, "position": position})
             self._take(file, view, direct, position)
             return
         end = 0
-        for item in walk(view):
+        for item in walk(view, extents=opened.extents):
             length = item.size_bytes if isinstance(item, AncientEntry) else item.length
             self.bytes_read += length
             end = item.position + length

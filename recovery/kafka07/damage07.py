@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from kseg.segment.crc import crc32
+from kseg.segment.files import MappedFile
 from kseg.segment.kafka07.messages07 import HEADER_BYTES, AncientDamage, AncientEntry, walk
 from kseg.segment.values import dataclass
 
@@ -53,14 +54,15 @@ class Altered:
 Run = ValidBytes | Bad | Altered
 
 
-def runs(view: memoryview, limit: int | None = None) -> Iterator[Run]:
-    """All of a file, in order and without a hole; neighbours of a kind are one run, except altered entries.
+def runs(file: MappedFile, limit: int | None = None, start: int = 0) -> Iterator[Run]:
+    """All of a file from `start` (a boundary) on, in order; neighbours of a kind are one run, except altered entries.
 
     limit: no entry may end behind it; what lies there counts as damage (another file begins at that offset).
     """
+    view = file.view
     bound = len(view) if limit is None else limit
     run: Run | None = None
-    for item in walk(view):
+    for item in walk(view, start, extents=file.extents):
         found = _run_of(view, item, bound)
         joined = _joined(run, found)
         if joined is None and run is not None:

@@ -37,7 +37,7 @@ def load_as_ancient_broker(
             return Repair.without_log(image, (finding,), death)
         if end.position == file.size_bytes:
             return _opened(image, links, last.end_offset)
-        found = list(runs(file.view[end.position :]))
+        found = list(runs(file, start=end.position))
     image.truncate(last.name, end.position)
     cause = next(run.kind for run in found if isinstance(run, Bad))
     offset = last.base_offset + end.position

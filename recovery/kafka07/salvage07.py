@@ -55,7 +55,7 @@ def salvage_ancient(directory: str, links: tuple[Link, ...], image: DirectoryIma
     end_offset = links[-1].end_offset
     for link in links:
         with MappedFile(os.path.join(directory, link.name)) as file:
-            size_bytes = _repaired(work, link, file.view)
+            size_bytes = _repaired(work, link, file)
         end_offset = link.base_offset + size_bytes
     return Repair(
         image=work.image,
@@ -70,10 +70,11 @@ def salvage_ancient(directory: str, links: tuple[Link, ...], image: DirectoryIma
     )
 
 
-def _repaired(work: _Work, link: Link, view: memoryview) -> int:
+def _repaired(work: _Work, link: Link, file: MappedFile) -> int:
     """Puts the file as it should be into the image; gives its size."""
+    view = file.view
     wanted = None if link.next_base is None else link.next_base - link.base_offset
-    found = _widened(_of_length(runs(view, wanted), len(view), wanted), cuts_tail=wanted is None)
+    found = _widened(_of_length(runs(file, wanted), len(view), wanted), cuts_tail=wanted is None)
     if not link.joins:
         work.findings.append(gap_finding(work.directory, link))
     pieces: list[Piece] = []
@@ -88,7 +89,8 @@ def _repaired(work: _Work, link: Link, view: memoryview) -> int:
             pieces += _overwritten(work, link, run, len(view))
     size_bytes = sum(piece.length for piece in pieces)
     if wanted is not None and len(view) > wanted:
-        held = sum(isinstance(item, AncientEntry) and item.end_position > wanted for item in walk(view))
+        items = walk(view, extents=file.extents)
+        held = sum(isinstance(item, AncientEntry) and item.end_position > wanted for item in items)
         work.removed.append(Removed(link.name, wanted, len(view) - wanted, None, None, "ancient-gap", held))
     if size_bytes != len(view) or any(isinstance(piece, Fresh) for piece in pieces):
         work.image.write(link.name, pieces, link.name)

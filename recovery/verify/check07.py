@@ -48,7 +48,7 @@ def ancient_file(path: str, options: VerifyOptions, ledger: Ledger) -> Iterator[
     base = parse_file_name(os.path.basename(path)).base_offset or 0
     damaged = padding = told = 0
     with MappedFile(path, options.drop_cache) as file:
-        for item in walk(file.view, 0, file.unreadable):
+        for item in walk(file.view, 0, file.unreadable, file.extents):
             if isinstance(item, AncientDamage):
                 if item.kind == "zero-tail":
                     padding += item.length

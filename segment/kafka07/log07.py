@@ -59,11 +59,15 @@ class AncientLog:
         """The file that holds a byte, None when none does (outside the log, or in a gap)."""
         return next((file for file in reversed(self.files) if file.holds(offset)), None)
 
-    def view(self, file: AncientFile) -> memoryview:
-        """Its bytes, mapped until the log is closed."""
+    def opened(self, file: AncientFile) -> MappedFile:
+        """It as it is mapped until the log is closed."""
         if file.path not in self._open:
             self._open[file.path] = MappedFile(file.path)
-        return self._open[file.path].view
+        return self._open[file.path]
+
+    def view(self, file: AncientFile) -> memoryview:
+        """Its bytes."""
+        return self.opened(file).view
 
     def __enter__(self) -> Self:
         return self

@@ -22,7 +22,9 @@ The walk (`walk`) gives entries and damage spans that account for every byte:
 4. Otherwise search for the next believable entry: size and magic fit, the codec is known, the checksum is right.
 
 The search looks at positions with one pass of a compiled pattern, and the bytes summed for candidates are bounded by
-a multiple of the file's size, so that a hostile file costs linear time. When they are spent, the rest is damage.
+a multiple of what the file occupies, so that a hostile file costs linear time. When they are spent, the rest is damage.
+
+Large holes of a sparse file are zeros, in which no entry begins; nobody reads them.
 """
 
 import re
@@ -34,6 +36,7 @@ from kseg.segment import layout as L
 from kseg.segment.codecs.codec import compress, decompress
 from kseg.segment.crc import crc32
 from kseg.segment.errors import CodecError, FormatError, UsageError
+from kseg.segment.files import without_large_holes
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -54,6 +57,7 @@ _CORROBORATING_HOPS = 16
 _SEARCH_ALLOWANCE_BYTES = 64 * 1024 * 1024
 _SEARCH_FACTOR = 8
 _ZERO_PIECE = 64 * 1024
+_CANDIDATE_BYTES = SIZE_FIELD + 2  # how far a pattern looks
 
 # The beginning of a believable entry, as a look-ahead so that overlapping candidates are all seen. The first also
 # knows that the size is below 16 MiB, which makes it much more selective.
@@ -186,17 +190,21 @@ def valid_prefix(data: "Buffer") -> AncientEnd:
 
 
 def walk(
-    data: "Buffer", start: int = 0, unreadable: Callable[[int, int], Sized] | None = None
+    data: "Buffer",
+    start: int = 0,
+    unreadable: Callable[[int, int], Sized] | None = None,
+    extents: Callable[[int, int], Iterable[tuple[int, int]]] | None = None,
 ) -> Iterator[AncientEntry | AncientDamage]:
-    """Entries and damage spans from `start` (a boundary) to the end, in order and without a hole.
+    """Entries and damage spans from `start` (a boundary) to the end, in order; together they cover every byte.
 
-    unreadable: what of a range could not be read, where zeros stand.
+    unreadable: what of a range could not be read, where zeros stand. extents: (position, length) of what of a range is
+    no hole in the file (`MappedFile.extents`).
     """
     view = memoryview(data)
-    walker = _Walker(view)
+    walker = _Walker(view, without_large_holes([(0, len(view))] if extents is None else extents(0, len(view))))
     position = start
     while position < len(view):
-        judged = walker.judge(position)
+        judged = entry_at(view, position, len(view))
         if isinstance(judged, AncientEntry) and judged.crc_valid:
             yield judged
             position = judged.end_position
@@ -212,19 +220,23 @@ def walk(
 class _Walker:
     """The judgements of one walk and what they may still cost."""
 
-    def __init__(self, view: memoryview) -> None:
+    def __init__(self, view: memoryview, extents: list[tuple[int, int]]) -> None:
+        """extents: (start, end) of what lies between the holes that are left out."""
         self.view = view
         self.end = len(view)
-        self.budget_bytes = _SEARCH_ALLOWANCE_BYTES + _SEARCH_FACTOR * len(view)
+        self.extents = extents
+        occupied_bytes = sum(end - start for start, end in extents)
+        self.budget_bytes = _SEARCH_ALLOWANCE_BYTES + _SEARCH_FACTOR * occupied_bytes
         self._zeros_from: int | None = None
 
     def only_zeros_from(self, position: int) -> bool:
         """Whether all from `position` on are zeros; the tail of the file is looked at once."""
         if self._zeros_from is None:
-            self._zeros_from = _start_of_zero_tail(self.view)
+            self._zeros_from = self._start_of_zeros(0, self.end)
         return self._zeros_from <= position
 
     def judge(self, position: int) -> AncientEntry | str:
+        """What lies at a candidate; its checksum is paid for."""
         entry = entry_at(self.view, position, self.end)
         if isinstance(entry, AncientEntry):
             self.budget_bytes -= entry.size_bytes
@@ -233,6 +245,8 @@ class _Walker:
     def damage(self, position: int, found: AncientEntry | str) -> AncientEntry | AncientDamage:
         """What is wrong at `position`, and how far it reaches."""
         view, end = self.view, self.end
+        if isinstance(found, AncientEntry):
+            self.budget_bytes -= found.size_bytes
         if self.only_zeros_from(position):
             return AncientDamage("zero-tail", position, end - position)
         size = int.from_bytes(view[position : position + SIZE_FIELD], "big", signed=True)
@@ -245,7 +259,7 @@ class _Walker:
         resumed = self._search(position + 1)
         if found == "cut-off" and resumed == end:
             kind = "torn-tail"
-        elif _all_zero(view[position:resumed]):
+        elif self._start_of_zeros(position, resumed) == position:
             kind = "zero-filled"
         elif isinstance(found, AncientEntry):
             kind = "bad-crc"
@@ -278,14 +292,17 @@ class _Walker:
             (_ANY_CANDIDATE, position, narrow_from),
             (_SMALL_CANDIDATE, narrow_from, self.end),
         ):
-            if first >= last:
-                continue
-            for match in pattern.finditer(self.view, first):
-                candidate = match.start()
-                if candidate >= last or self.budget_bytes < 0:
-                    break
-                if self._believable(candidate):
-                    return candidate
+            for start, stop in self.extents:
+                # the size field of an entry may begin with zeros, which end a hole
+                start, stop = max(first, start - SIZE_FIELD), min(last, stop)
+                if start >= stop:
+                    continue
+                for match in pattern.finditer(self.view, start, min(self.end, stop + _CANDIDATE_BYTES)):
+                    candidate = match.start()
+                    if candidate >= stop or self.budget_bytes < 0:
+                        break
+                    if self._believable(candidate):
+                        return candidate
         return self.end
 
     def _believable(self, position: int) -> bool:
@@ -298,21 +315,17 @@ class _Walker:
         following = self.judge(entry.end_position)
         return following == "end" or (isinstance(following, AncientEntry) and following.crc_valid)
 
-
-def _start_of_zero_tail(view: memoryview) -> int:
-    """Where the zeros at the end of a buffer begin; its length when there are none."""
-    end = len(view)
-    while end:
-        start = max(0, end - _ZERO_PIECE)
-        rest = bytes(view[start:end]).rstrip(b"\x00")
-        if rest:
-            return start + len(rest)
-        end = start
-    return 0
-
-
-def _all_zero(view: memoryview) -> bool:
-    return _start_of_zero_tail(view) == 0
+    def _start_of_zeros(self, position: int, stop: int) -> int:
+        """Where the zeros at the end of a range begin; its end when there are none."""
+        for start, end in reversed(self.extents):
+            start, end = max(start, position), min(end, stop)
+            while start < end:
+                piece = max(start, end - _ZERO_PIECE)
+                rest = bytes(self.view[piece:end]).rstrip(b"\x00")
+                if rest:
+                    return piece + len(rest)
+                end = piece
+        return position
 
 
 def messages(

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Self
 from kseg.segment import crc
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.files import without_large_holes
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.batch_walk import (
     FULL,
@@ -61,7 +62,6 @@ REMEMBERED_VERDICTS = 4096
 ZEROS_CHUNK_BYTES = 64 * 1024
 _ZEROS = bytes(ZEROS_CHUNK_BYTES)
 LEAST_ZERO_TAIL_BYTES = 64
-LARGE_HOLE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +376,9 @@ class Scanner:
     def _with_data(self, position: int, stop: int) -> list[tuple[int, int]]:
         """(start, end) of what of a range is no large hole."""
         if self._extents is None:
-            self._extents = _without_large_holes(self._file, len(self.view))
+            self._extents = without_large_holes(
+                [(0, len(self.view))] if self._file is None else self._file.extents(0, len(self.view))
+            )
         found = [(max(start, position), min(end, stop)) for start, end in self._extents]
         return [(start, end) for start, end in found if start < end]
 
@@ -505,18 +507,6 @@ class Scanner:
             else:
                 self.remember_offsets(self._probe)
                 position += self._probe.at(C.SIZE, 0)
-
-
-def _without_large_holes(file: "OpenFile | None", size_bytes: int) -> list[tuple[int, int]]:
-    """(start, end) of what lies between the holes of a file that are worth to be left out."""
-    found: list[tuple[int, int]] = []
-    extents = [(0, size_bytes)] if file is None else file.extents(0, size_bytes)
-    for start, length in extents:
-        if found and start - found[-1][1] < LARGE_HOLE_BYTES:
-            found[-1] = found[-1][0], start + length
-        else:
-            found.append((start, start + length))
-    return found
 
 
 def batch_at(table: Columns, row: int) -> "Batch":

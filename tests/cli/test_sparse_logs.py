@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import healthy
+from kseg.segment.kafka07.messages07 import encode_set
 
 LAST = "00000000000000000297.log"
 HOLE_BYTES = 32 << 30
@@ -52,6 +53,54 @@ def partition(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_a_hole_costs_no_time(partition: Path, tmp_path: Path, words: str, status: int) -> None:
     places = {"LOG": str(partition / LAST), "DIR": str(partition), "OUT": str(tmp_path / "out")}
     command = [places.get(word, word) for word in shlex.split(words)]
+    run_within_limits(command, status, tmp_path)
+
+
+@pytest.fixture(params=["middle", "end"])
+def partition07(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Two files of Kafka 0.7, the last one with a hole between its messages or behind them."""
+    made = tmp_path / "metro-0"
+    made.mkdir()
+    messages = encode_set(b"message %d" % number for number in range(1000))
+    (made / f"{0:020d}.kafka").write_bytes(messages)
+    with (made / f"{len(messages):020d}.kafka").open("wb") as file:
+        file.write(messages)
+        file.truncate(HOLE_BYTES)
+        if request.param == "middle":
+            file.seek(HOLE_BYTES)
+            file.write(messages)
+        if os.fstat(file.fileno()).st_blocks * 512 > HOLE_BYTES:
+            pytest.skip("this file system knows no holes")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("dump LOG", 1),
+        ("verify DIR", 1),
+        ("recover DIR", 1),
+        ("recover --policy kafka DIR", 1),
+        ("recover --output OUT DIR", None),
+        ("lookup --offset BEHIND DIR", 1),
+        ("read --offset HOLE DIR", 1),
+        ("export --to csv --output OUT DIR", 1),
+    ],
+)
+def test_a_hole_in_a_log_of_kafka_0_7_costs_no_time(
+    partition07: Path, tmp_path: Path, words: str, status: int | None
+) -> None:
+    """status: None where it tells the places apart: a hole at the end is cut off, one in the middle is too large to fill."""
+    log = max(partition07.iterdir())
+    start = int(log.stem)
+    places = {"LOG": str(log), "DIR": str(partition07), "OUT": str(tmp_path / "out")}
+    places |= {"HOLE": str(start + HOLE_BYTES // 2), "BEHIND": str(2 * start + 1)}
+    if status is None:
+        status = 0 if log.stat().st_size == HOLE_BYTES else 1
+    run_within_limits([places.get(word, word) for word in words.split()], status, tmp_path)
+
+
+def run_within_limits(command: list[str], status: int, tmp_path: Path) -> None:
     before = os.times()
     done = subprocess.run([sys.executable, "-P", "-m", "kseg", *command], capture_output=True, check=False)
     after = os.times()

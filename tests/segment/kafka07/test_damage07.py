@@ -54,6 +54,19 @@ def test_the_walk_goes_on_behind_damage(middle: bytes, kind: str) -> None:
     assert walk_all(HELLO_1 + middle + HELLO_0 * 2)[1] == A.AncientDamage(kind, 15, len(middle))
 
 
+@pytest.mark.parametrize("before", [b"", HELLO_1, HELLO_1[:-3], b"\xff" * 9])
+@pytest.mark.parametrize("after", [b"", HELLO_0 * 3, HELLO_0[3:], b"\xff" * 9 + HELLO_1 * 2])
+@pytest.mark.parametrize("into", [0, 2, 4])
+def test_holes_are_judged_as_the_zeros_that_they_are(before: bytes, after: bytes, into: int) -> None:
+    """into: how many zeros the file system keeps in front of the hole; an entry may begin with its last ones."""
+    zeros = 2 << 20
+    data = HELLO_1 + before + bytes(zeros) + after
+    start = len(HELLO_1 + before) + into
+    extents = [(0, start), (start + zeros - into, len(after))]
+    assert list(A.walk(data, 0, None, lambda _start, _stop: extents)) == walk_all(data)
+    assert list(A.walk(data, 15, None, lambda _start, _stop: extents)) == list(A.walk(data, 15))
+
+
 def test_an_empty_message_alone_does_not_end_damage() -> None:
     lookalike = bytes.fromhex("00000005 00 00000000")
     found = walk_all(HELLO_1 + b"\xff" * 20 + lookalike + b"\xff" * 20 + HELLO_1)
