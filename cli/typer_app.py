@@ -1,7 +1,7 @@
-"""The typer app: help, completion, suggestions, and every command line that `declare.quick_read` leaves alone.
+"""The typer app: help, completion, suggestions, and every command line that `option_schema.quick_read` leaves alone.
 
-The commands' own signatures (see `declare`) are turned into functions that typer understands. Every value
-arrives as text and is bound by `declare.bind`, exactly as on the quick way. Only the commands that are needed are
+The commands' own signatures (see `option_schema`) are turned into functions that typer understands. Every value
+arrives as text and is bound by `option_schema.bind`, exactly as on the quick way. Only the commands that are needed are
 imported: one for `kseg dump …`, all for `kseg --help` and completion.
 """
 
@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+from kseg.cli.help_page import show
 from kseg.cli.option_schema import Argument, Option, Parameter, Raw, bind, parameters
-from kseg.cli.registry import COMMANDS, function_of, module_of
+from kseg.cli.registry import COMMANDS, function_of
 from kseg.segment.errors import UsageError
 
 HELP = """Offline forensic and maintenance toolkit for Apache Kafka's on-disk logs.
@@ -68,17 +70,15 @@ def build(names: Sequence[str], version: Callable[[], int]) -> typer.Typer:
 
     app.callback(help=HELP)(root)
     for name in names:
-        module = module_of(name)
-        examples = [
-            line
-            for what, words in module.EXAMPLES
-            for line in (f"  {what}:" if what else "", f"    {words}")
-            if line
-        ]
-        app.command(name, help=help_text(name), epilog=_lines(["Examples:", *examples]))(
-            _for_typer(function_of(name))
-        )
+        app.command(name, cls=_Command, help=help_text(name))(_for_typer(function_of(name)))
     return app
+
+
+class _Command(TyperCommand):
+    """A command whose help is a page of ours (`cli.help_page`)."""
+
+    def format_help(self, ctx: object, formatter: object) -> None:
+        show(self.name or "", self.help or "")
 
 
 def help_text(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kseg.cli import main, typer_app
+from kseg.cli.help_page import help_lines
 from kseg.cli.option_schema import Argument, Parameter, bind, parameters, quick_read
 from kseg.cli.options import default_jobs, key_bytes, read_duration, read_size
 from kseg.cli.registry import COMMANDS, function_of, module_of
+from kseg.cli.typer_app import help_text
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import read_time
 from tests.support.paths import ROOT
@@ -124,6 +127,16 @@ def test_help_shows_every_option_and_the_examples(name: str) -> None:
             assert flag in shown.stdout
     for _, words in module_of(name).EXAMPLES:
         assert words in shown.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_two_screens(name: str) -> None:
+    lines = [line for _, line in help_lines(name, help_text(name), 80)]
+    assert len(lines) <= 100 and lines.index("Examples") < 10
+    is_example = re.compile(" {4}[^ ]").match
+    assert all(len(line) <= 80 for line in lines if not is_example(line))
+    described = [line for line in lines if line.startswith("  --")]
+    assert len(described) == len([each for each in parameters(function_of(name)) if each.flags])
 
 
 def test_help_of_the_program_lists_the_commands_and_the_exit_status() -> None:
