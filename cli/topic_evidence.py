@@ -2,11 +2,12 @@
 plain values (`segment.partition.topic_settings`), so that the rooms below know nothing of where it comes from."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.option_schema import Option
-from kseg.segment.partition.targets import PartitionTarget, Target
+from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 from kseg.segment.partition.topic_settings import Source, TopicSettings
 from kseg.segment.values import dataclass
 
@@ -75,12 +76,18 @@ def finder_for(
 
     places = [(server or {}).get(name, "") for name in ("metadata.log.dir", "log.dirs", "log.dir")]
     named = [place.strip() for text in places for place in text.split(",") if place.strip()]
-    return MetadataFinder(list(dict.fromkeys(map(log_dir_of, _partitions(targets)))), metadata, named)
+    return MetadataFinder(_log_dirs(targets), metadata, named)
 
 
 def log_dir_of(target: PartitionTarget) -> str:
     """The log dir around a partition directory, also of one that was named by itself."""
     return target.log_dir or os.path.dirname(os.path.abspath(target.path))
+
+
+def _log_dirs(targets: Sequence[Target]) -> list[str]:
+    """The log dirs of targets, each once: those that are targets themselves, and those around partitions."""
+    whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
+    return list(dict.fromkeys([*whole, *map(log_dir_of, _partitions(targets))]))
 
 
 def _partitions(targets: Sequence[Target]) -> list[PartitionTarget]:
@@ -122,7 +129,18 @@ def topic_identities(
             found[target.path] = identity
         if image.is_certain:
             found[log_dir] = NOBODY_SAYS  # asked: who has no entry is where it should be
-    return found, told_of(images.values())
+    return found, (*told_of(images.values()), *replicas_missing(targets, finder))
+
+
+def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "Iterator[Finding]":
+    """What the metadata log places in the log dirs among the targets, and is not there."""
+    for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
+        image = finder.image_for(log_dir)
+        if image is not None:
+            from kseg.internal_topics.metadata.missing_replicas import missing_replicas
+
+            others = partial(finder.others_of, log_dir)
+            yield from missing_replicas(log_dir, finder.node_of(log_dir), image, others)
 
 
 def told_of(images: "Iterable[MetadataImage]") -> "tuple[Finding, ...]":

@@ -307,6 +307,24 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
         "a broker sets the partition aside as stray at its next start, and serves it empty or not at all",
         _RECOVER,
     ),
+    FindingKind(
+        "replica-missing",
+        ERROR,
+        "a replica that the metadata log places here is missing: a broker makes it anew, empty",
+        "kseg list {log_dir}",
+    ),
+    FindingKind(
+        "replica-fetched-anew",
+        WARNING,
+        "a replica that the metadata log places here is missing: a broker fetches it from the other replicas",
+        "kseg list {log_dir}",
+    ),
+    FindingKind(
+        "replica-unmade",
+        WARNING,
+        "a replica that the metadata log places here is missing, and nothing says that it ever was here",
+        "kseg list {log_dir}",
+    ),
     FindingKind("partition-metadata-corrupt", ERROR, "partition.metadata cannot be read", _RECOVER),
     FindingKind(
         "topic-id-conflict",

@@ -1,6 +1,13 @@
 """`kseg list`: the inventory."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from kseg.cli.options import Jobs, Json, NoProgress, Now, OnCluster, Partition, Paths, Quiet, Topics
+
+if TYPE_CHECKING:
+    from kseg.segment.findings import Finding
+    from kseg.segment.partition.targets import Target
 
 EXAMPLES = (
     ("What is in a data directory", "kseg list /var/lib/kafka"),
@@ -29,12 +36,17 @@ def command(
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
     from kseg.cli.text.list import inventory_words, sums_first
+    from kseg.cli.topic_evidence import finder_for, replicas_missing
     from kseg.inspection.inventory import list_target
     from kseg.inspection.query import ListOptions
     from kseg.segment.partition.targets import Expansion
 
     options = ListOptions(now_ms=clock_ms() if now is None else now)
     style = Style(command="list", json=json, quiet=quiet, progress=not no_progress, words=inventory_words)
+
+    def look(targets: "Sequence[Target]", options: ListOptions) -> "tuple[ListOptions, tuple[Finding, ...]]":
+        return options, tuple(replicas_missing(targets, finder_for(targets, None)))
+
     return over_targets(
         list_target,
         options,
@@ -46,4 +58,5 @@ def command(
         jobs=jobs,
         cluster=on.cluster(light=True),
         through=None if json else sums_first,
+        look=look,
     )

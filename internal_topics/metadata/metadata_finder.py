@@ -64,6 +64,19 @@ class MetadataFinder:
             self._nodes[log_dir] = node_of(log_dir)
         return self._nodes[log_dir]
 
+    def others_of(self, log_dir: str) -> list[str]:
+        """The other log dirs of the same node, as far as they are given or found. One with the same directory id is a copy."""
+        node, seen = self.node_of(log_dir), {os.path.realpath(log_dir)}
+        found = []
+        for other in [*self._given, *_neighbours(log_dir)]:
+            real = os.path.realpath(other)
+            theirs = self.node_of(other)
+            is_copy = node.directory_id is not None and node.directory_id == theirs.directory_id
+            if real not in seen and node.node_id is not None and _is_same(node, theirs) and not is_copy:
+                found.append(other)
+            seen.add(real)
+        return found
+
     def _find(self, log_dir: str) -> MetadataImage | None:
         node = self.node_of(log_dir)
         if self._explicit is not None:

@@ -16,11 +16,15 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from kseg.internal_topics.metadata.metadata_image import LOST
+from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from kseg.segment.findings import CATALOGUE
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
 from kseg.segment.sidecar.leader_epochs import EpochEntry
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
 from kseg.segment.sidecar.snapshot import decode_snapshot
+from tests.cli.test_known_topics import append, ids
+from tests.internal_topics.metadata_logs import record
 from tests.support.trees import copy_tree
 
 CASES = int(os.environ.get("KSEG_SIDE_LOSSES", "6"))
@@ -57,6 +61,7 @@ def stopped(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     for file in (capture_small / "data").iterdir():
         if file.is_file():
             shutil.copy2(file, made / file.name)
+    place_elsewhere(made, *(set(expected_in(capture_small / "data")) - set(PARTITIONS)))
     for name in (RECOVERY_POINTS, HIGH_WATERMARKS, "cleaner-offset-checkpoint"):
         kept = [
             e
@@ -74,6 +79,23 @@ def stopped(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines))
     )
     return made
+
+
+def expected_in(data: Path) -> Iterator[str]:
+    """The replicas that the metadata log of the capture places in its data directory."""
+    image = read_metadata_log(str(data / "__cluster_metadata-0"))
+    for expected in image.partitions_of(1, DIRECTORY_ID):
+        yield f"{expected.topic}-{expected.partition}"
+
+
+def place_elsewhere(data: Path, *names: str) -> None:
+    """The metadata log has them in a log dir that is lost, and not in this one, where they are not."""
+    known, made = ids(data), []
+    for name in sorted(names):
+        topic, _, number = name.rpartition("-")
+        place: dict[str, Any] = {"partitionId": int(number), "topicId": known[topic], "directories": [LOST]}
+        made.append(record("PartitionChangeRecord", **place))
+    append(data, *made)
 
 
 def said(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
@@ -274,6 +296,7 @@ def test_a_directory_that_was_not_stopped_may_lack_them(
     for name in (MARKER, LOG_STARTS):
         (data / name).unlink()
     shutil.rmtree(data / "metro-none-0")
+    place_elsewhere(data, "metro-none-0")
     for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
         empty(data / name)
     on("*/*.snapshot", gone)(data)

@@ -27,7 +27,7 @@ def forecast(data: Path) -> dict[str, set[str]]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found: dict[str, set[str]] = {}
     for row in map(json.loads, done.stdout.splitlines()):
-        if row.get("id") in ("becomes-stray", "topic-id-conflict"):
+        if row.get("id") in ("becomes-stray", "topic-id-conflict", "replica-missing"):
             found.setdefault(row["id"], set()).add(Path(row["path"]).name)
     return found
 
@@ -36,25 +36,34 @@ def directories(data: Path) -> set[str]:
     return {path.name for path in data.iterdir() if path.is_dir()}
 
 
-@pytest.mark.evidence("topic-id-known")
+@pytest.mark.evidence("topic-id-known", "replica-missing")
 def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Path) -> None:
-    """All of the cases in one directory, and two that stay: the id of another topic, and a copy under a name that no topic has."""
+    """All of the cases in one directory, two that stay: the id of another topic, and a copy under a name that no topic has; and one that
+    is gone, which it makes anew."""
     require_kafka()
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     hurt = {make(data) for make in STRAYS}
     set_id(data / "fares-0", ids(data)["metro-snappy"])
     shutil.copytree(data / "metro-snappy-0", data / "renamed-0")
-    assert forecast(data) == {"becomes-stray": hurt, "topic-id-conflict": {"fares-0", "renamed-0"}}
+    gone = "__transaction_state-0"
+    shutil.rmtree(data / gone)
+    conflicts = {"fares-0", "renamed-0"}
+    assert forecast(data) == {
+        "becomes-stray": hurt,
+        "topic-id-conflict": conflicts,
+        "replica-missing": {gone},
+    }
     before = directories(data)
     with Broker(tmp_path / "broker", data) as broker:
         broker.wait_for("the strays", lambda: "marked stray" in broker.log_text())
-        made = {"metro-none-0", "metro-lz4-0", "stations-0"}  # anew, empty
+        made = {"metro-none-0", "metro-lz4-0", "stations-0", gone}  # anew, empty
         broker.wait_for("the partitions", lambda: made <= directories(data))
         strays = {name for name in directories(data) if name.endswith("-stray")}
         assert {name.partition(".")[0] for name in strays} == {name.partition(".")[0] for name in hurt}
         assert len(strays) == len(hurt)
         assert before - directories(data) == hurt - made
         assert broker.consume("metro-none") == []
+        assert [log.stat().st_size for log in (data / gone).glob("*.log")] == [0]
         assert "InconsistentTopicIdException" in broker.log_text()
 
 

@@ -1,0 +1,131 @@
+"""Replicas that the metadata log places in a log dir and that are not there.
+
+At its next start a KRaft broker makes each of them anew, empty, without a word of loss (Kafka: ReplicaManager.applyDelta,
+LogManager.getOrCreateLog; observed with 4.3.1). The exception is a `-future` log of the same partition: it is taken over (Kafka:
+LogManager.recoverAbandonedFutureLogs). Expected in a log dir are the replicas assigned to its directory id, and where nobody
+has said which directory, those of a node that has registered this one only.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from kseg.internal_topics.metadata.metadata_finder import Node
+from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Placement
+from kseg.segment.errors import FormatError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.log_dir_state import surroundings
+from kseg.segment.partition.names import PartitionState, Role, parse_partition_directory
+
+_NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)  # all replicas are, within a minute of their making
+
+_Names = dict[str, dict[PartitionState, str]]
+
+
+def missing_replicas(
+    log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
+) -> Iterator[Finding]:
+    """One finding for each replica. others: the other log dirs of the node that are known, asked only when something is
+    missing; a replica that lies there is not lost, whatever the log says about its place."""
+    if not image.is_certain or node.node_id is None:
+        return
+    present = _partitions_in(log_dir)
+    missing = [
+        expected
+        for expected in image.partitions_of(node.node_id, node.directory_id)
+        if _is_here(expected, node, image) and not _has(present, _name(expected))
+    ]
+    if not missing:
+        return
+    elsewhere = [_partitions_in(other) for other in others()]
+    for expected in missing:
+        name = _name(expected)
+        if not any(_has(names, name) for names in elsewhere):
+            yield _finding(log_dir, expected, node.node_id, image, present.get(name, {}))
+
+
+def _name(expected: ExpectedPartition) -> str:
+    return f"{expected.topic}-{expected.partition}"
+
+
+def _is_here(expected: ExpectedPartition, node: Node, image: MetadataImage) -> bool:
+    """Whether it can be expected in no other log dir of the node."""
+    if expected.placement is Placement.ASSIGNED and node.directory_id is not None:
+        return True
+    broker = image.brokers.get(-1 if node.node_id is None else node.node_id)
+    return broker is not None and len(broker.log_dirs) == 1 and node.directory_id in (None, *broker.log_dirs)
+
+
+def _partitions_in(log_dir: str) -> _Names:
+    """The partition directories of a log dir, by the partition's name and their state."""
+    found: _Names = {}
+    try:
+        names = sorted(os.listdir(log_dir))
+    except OSError:
+        return {}
+    for entry in names:
+        try:
+            name = parse_partition_directory(entry)
+        except FormatError:
+            continue
+        if os.path.isdir(os.path.join(log_dir, entry)):
+            found.setdefault(f"{name.topic}-{name.partition}", {})[name.state] = entry
+    return found
+
+
+def _has(names: _Names, name: str) -> bool:
+    return not {PartitionState.LIVE, PartitionState.FUTURE}.isdisjoint(names.get(name, ()))
+
+
+def _finding(
+    log_dir: str,
+    expected: ExpectedPartition,
+    node_id: int,
+    image: MetadataImage,
+    set_aside: dict[PartitionState, str],
+) -> Finding:
+    name = _name(expected)
+    noted, is_noted_nowhere = _checkpointed(log_dir, expected)
+    partition = image.topics[expected.topic_id].partitions[expected.partition]
+    others = [replica for replica in partition.replicas if replica != node_id]
+    in_sync = [replica for replica in others if replica in partition.isr]
+    message = (
+        f"the metadata log (offset {image.end_offset}) places {name} in this log dir, and there is no such directory: at its "
+        "next start a KRaft broker makes it anew, empty"
+    )
+    kind = "replica-missing"
+    if is_noted_nowhere:
+        kind = "replica-unmade"
+        message += "; no checkpoint here knows it, so it may never have been made"
+    elif in_sync:
+        kind = "replica-fetched-anew"
+        message += f", and fetches it from the replicas in sync (node {_listed(in_sync)}), as long as one of them leads"
+    elif others and not partition.isr:
+        message += f"; whether node {_listed(others)} has all of its records is not known"
+    elif others:
+        message += f"; the replicas on node {_listed(others)} are not in sync, and lose what an empty leader does not have"
+    else:
+        message += "; it is the only replica, so its records are gone unless the directory comes back"
+    if noted is not None:
+        message += f" (a checkpoint here knows its offset {noted})"
+    for entry in set_aside.values():
+        message += f"; {entry} was set aside"
+    numbers: dict[str, int | str | bool | None] = {
+        "topic": expected.topic,
+        "partition": expected.partition,
+        "topic_id": expected.topic_id,
+        "checkpointed_offset": noted,
+    }
+    return Finding(kind, os.path.join(log_dir, name), message, numbers=numbers)
+
+
+def _checkpointed(log_dir: str, expected: ExpectedPartition) -> tuple[int | None, bool]:
+    """The greatest offset that a checkpoint has of the partition, and whether there are checkpoints and none has one."""
+    around = surroundings(log_dir)
+    found = [around.offset(role, expected.topic, expected.partition) for role in around.checkpoints]
+    known = [offset for offset in found if offset is not None]
+    is_told = all(around.checkpoints.get(role) for role in _NOTED_IN)
+    return max(known, default=None), is_told and not known
+
+
+def _listed(nodes: Sequence[int]) -> str:
+    return ", ".join(map(str, nodes))

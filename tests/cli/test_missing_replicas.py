@@ -1,0 +1,178 @@
+"""A partition directory that is gone: the metadata log knows that it should be there, and a broker would make it anew, empty."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.metadata.missing_replicas import missing_replicas
+from kseg.segment.findings import Finding
+from tests.cli.test_known_topics import LOG, Say, append, data, ids, say, set_id, told
+from tests.internal_topics.metadata_logs import record, topic, topic_id
+from tests.support.trees import unchanged
+
+__all__ = ["data", "say"]  # fixtures
+
+KINDS = ("replica-missing", "replica-fetched-anew", "replica-unmade")
+
+
+def found_in(data: Path, *given: Path) -> dict[str, list[Finding]]:
+    """The findings about one log dir, by kind."""
+    finder = MetadataFinder([str(data), *map(str, given)])
+    image = finder.image_for(str(data))
+    assert image is not None
+    found: dict[str, list[Finding]] = {}
+    node, others = finder.node_of(str(data)), lambda: finder.others_of(str(data))
+    for finding in missing_replicas(str(data), node, image, others):
+        found.setdefault(finding.id, []).append(finding)
+    return found
+
+
+def names(found: dict[str, list[Finding]], kind: str = "replica-missing") -> list[str]:
+    assert set(found) <= {kind}
+    return [Path(finding.path).name for finding in found.get(kind, [])]
+
+
+def change(data: Path, name: str, partition: int = 0, **values: Any) -> None:
+    """A PartitionChangeRecord for a partition of the capture."""
+    append(data, record("PartitionChangeRecord", partitionId=partition, topicId=ids(data)[name], **values))
+
+
+@pytest.mark.evidence("replica-missing")
+@pytest.mark.parametrize("gone", [["fares-0"], ["gates-append-1"], ["__consumer_offsets-0", "stations-0"]])
+def test_a_directory_that_is_gone_is_an_error(data: Path, say: Say, gone: list[str]) -> None:
+    """What a broker makes of it tests/kafka/test_strays.py says."""
+    for name in gone:
+        shutil.rmtree(data / name)
+    with unchanged(data):
+        for command in (("verify",), ("verify", "--quick"), ("list",)):
+            status, rows = say(*command, data)
+            assert (status, sorted(told(rows, "replica-missing"))) == (1, gone)
+    row = next(row for row in rows if row.get("id") == "replica-missing")
+    assert row["severity"] == "error" and "makes it anew, empty" in row["message"]
+    assert row["topic_id"] == ids(data)[row["topic"]]
+    offsets = {"fares": 117, "gates-append": 30, "__consumer_offsets": 34}  # recovery-point-offset-checkpoint
+    assert row["checkpointed_offset"] == offsets[row["topic"]]
+
+
+def test_nothing_is_missing_where_all_is_there(data: Path, say: Say) -> None:
+    for command in ("verify", "list"):
+        status, rows = say(command, data)
+        assert status == 0 and not any(told(rows, kind) for kind in KINDS)
+
+
+def test_a_part_of_the_directory_is_not_asked(data: Path, say: Say) -> None:
+    """One topic, or one partition: nobody asked for the others."""
+    shutil.rmtree(data / "fares-0")
+    for words in ((data / "stations-0",), ("--topic", "stations", data)):
+        status, rows = say("verify", *words)
+        assert status == 0 and not told(rows, "replica-missing")
+
+
+def test_other_replicas_may_have_it(data: Path) -> None:
+    shutil.rmtree(data / "fares-0")
+    two: dict[str, Any] = {"replicas": [1, 2], "directories": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
+    change(data, "fares", isr=[1, 2], leader=2, **two)
+    (finding,) = found_in(data)["replica-fetched-anew"]
+    assert finding.severity == "warning" and "(node 2)" in finding.message
+    change(data, "fares", isr=[1], leader=1)
+    (finding,) = found_in(data)["replica-missing"]
+    assert "node 2 are not in sync" in finding.message
+
+
+def test_what_was_never_made(data: Path) -> None:
+    """The controller knows a topic that was created while this broker was down."""
+    directory: dict[str, Any] = {"directories": ["UsCu_Qd6HlJL_AROE7wUxg"]}
+    append(data, *topic("made-since", topic_id(4), **directory))
+    assert names(found_in(data), "replica-unmade") == ["made-since-0"]
+    (data / "recovery-point-offset-checkpoint").write_bytes(b"")  # then nothing speaks for it
+    assert names(found_in(data)) == ["made-since-0"]
+
+
+@pytest.mark.parametrize("suffix", ["future", "delete", "stray"])
+def test_directories_beside_a_live_one(data: Path, suffix: str) -> None:
+    shutil.copytree(data / "fares-0", data / f"fares-0.{'a' * 32}-{suffix}")
+    assert found_in(data) == {}
+
+
+def test_a_future_log_takes_its_place(data: Path) -> None:
+    """A broker takes over the future log that is assigned to this directory; what was set aside it does not take back."""
+    future, stray = (data / f"fares-0.{'a' * 32}-{suffix}" for suffix in ("future", "stray"))
+    (data / "fares-0").rename(future)
+    assert found_in(data) == {}
+    future.rename(stray)
+    (finding,) = found_in(data)["replica-missing"]
+    assert f"{stray.name} was set aside" in finding.message
+
+
+def test_a_directory_with_a_wrong_id_is_there(data: Path, say: Say) -> None:
+    """That it becomes stray is another finding."""
+    set_id(data / "fares-0", topic_id(9))
+    assert found_in(data) == {}
+    assert set(told(say("verify", "--quick", data)[1], "becomes-stray")) == {"fares-0"}
+
+
+@pytest.mark.parametrize("directories", [[topic_id(5)], ["AAAAAAAAAAAAAAAAAAAAAg"]])
+def test_what_lies_in_another_log_dir(data: Path, directories: list[str]) -> None:
+    """Assigned to another directory, or to one that is lost: this one need not have it."""
+    shutil.rmtree(data / "fares-0")
+    change(data, "fares", directories=directories)
+    assert found_in(data) == {}
+
+
+def second_log_dir(data: Path, directory_id: str) -> Path:
+    """Another log dir of the node, without a metadata log of its own."""
+    other = data.parent / "data2"
+    other.mkdir()
+    text = (data / "meta.properties").read_text()
+    (other / "meta.properties").write_text(text.replace("UsCu_Qd6HlJL_AROE7wUxg", directory_id))
+    return other
+
+
+def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
+    """Each misses only what is assigned to it, alone and with the others; what nobody has assigned may lie in any of them."""
+    other = second_log_dir(data, topic_id(5))
+    (data / "stations-0").rename(other / "stations-0")
+    change(data, "stations", directories=[topic_id(5)])
+    for targets in ((data,), (other,), (data, other), (data.parent,)):
+        _, rows = say("verify", "--quick", *targets)
+        assert not any(told(rows, kind) for kind in KINDS), targets
+    shutil.rmtree(other / "stations-0")
+    assert found_in(data) == {} and names(found_in(other)) == ["stations-0"]
+    change(data, "stations", directories=["AAAAAAAAAAAAAAAAAAAAAA"])
+    registered: dict[str, Any] = {"logDirs": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
+    append(data, record("BrokerRegistrationChangeRecord", brokerId=1, brokerEpoch=103, **registered))
+    assert found_in(data) == {} and found_in(other) == {}
+
+
+def test_one_that_was_moved_between_log_dirs(data: Path) -> None:
+    """It lies in the other directory: a broker loads it there and tells the controller. A copy of this directory is no such place."""
+    shutil.rmtree(data / "fares-0")
+    shutil.copytree(data, data.parent / "copy")
+    (data.parent / "copy" / "fares-0").mkdir()
+    assert names(found_in(data)) == ["fares-0"]
+    (second_log_dir(data, topic_id(5)) / "fares-0").mkdir()
+    assert found_in(data) == {}
+
+
+@pytest.mark.parametrize("placed", ["AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"])
+def test_unassigned_replicas_of_a_node_with_one_log_dir(data: Path, placed: str) -> None:
+    shutil.rmtree(data / "fares-0")
+    change(data, "fares", directories=[placed])
+    assert names(found_in(data)) == ["fares-0"]
+
+
+def test_doubts_and_unknown_nodes_accuse_nobody(data: Path) -> None:
+    shutil.rmtree(data / "fares-0")
+    text = (data / "meta.properties").read_text()
+    (data / "meta.properties").write_text(text.replace("node.id=1\n", ""))
+    assert found_in(data) == {}
+    (data / "meta.properties").write_text(text)
+    assert names(found_in(data)) == ["fares-0"]
+    log = data / LOG / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-60])
+    assert found_in(data) == {}
