@@ -201,7 +201,9 @@ def walk(
     no hole in the file (`MappedFile.extents`).
     """
     view = memoryview(data)
-    walker = _Walker(view, without_large_holes([(0, len(view))] if extents is None else extents(0, len(view))))
+    walker = _Walker(
+        view, without_large_holes([(0, len(view))] if extents is None else extents(0, len(view)))
+    )
     position = start
     while position < len(view):
         judged = entry_at(view, position, len(view))
