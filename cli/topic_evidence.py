@@ -95,17 +95,17 @@ def _partitions(targets: Sequence[Target]) -> list[PartitionTarget]:
 
 
 def topic_identities(
-    targets: Sequence[Target], metadata: str | None
+    targets: Sequence[Target], metadata: str | None, finder: "MetadataFinder | None" = None
 ) -> "tuple[dict[str, TopicIdentity], tuple[Finding, ...]]":
     """What the metadata log says about each partition directory that is not as it has it, by its path, and what is to be said about
-    that log. The path of a log dir is there when its metadata log is whole.
+    that log. The path of a log dir is there when its metadata log is whole. finder: of these targets, where there is one already.
 
     Raises UsageError, UnreadableInput and Refused for a metadata log that the user named.
     """
     from kseg.segment.partition.directory import own_partition_name
     from kseg.segment.partition.topic_identity import NOBODY_SAYS
 
-    finder = finder_for(targets, metadata)
+    finder = finder or finder_for(targets, metadata)
     images: dict[str, MetadataImage] = {}
     found = {}
     for target in _partitions(targets):
@@ -143,13 +143,25 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "It
             yield from missing_replicas(log_dir, finder.node_of(log_dir), image, others)
 
 
+def retention_limits(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, int]:
+    """retention.ms of each partition that a broker deletes from by time, by its path, where the metadata log says so."""
+    found = {}
+    for path, settings in _Settings(targets, Asked(), finder).all()[0].items():
+        limit = settings.settings.get("retention.ms")
+        if limit is not None and "delete" in settings.policies and limit.value.isdecimal():
+            found[path] = int(limit.value)
+    return found
+
+
 def told_of(images: "Iterable[MetadataImage]") -> "tuple[Finding, ...]":
     """What is to be said about metadata logs that were asked."""
     return tuple(finding for image in images for finding in (*image.doubts, *image.notes))
 
 
 class _Settings:
-    def __init__(self, targets: Sequence[Target], asked: Asked) -> None:
+    def __init__(
+        self, targets: Sequence[Target], asked: Asked, finder: "MetadataFinder | None" = None
+    ) -> None:
         self._targets = _partitions(targets)
         self._layers = asked.layers
         self._server: Mapping[str, str] | None = None
@@ -157,7 +169,7 @@ class _Settings:
             from kseg.compaction.config import TopicConfig
 
             self._server = TopicConfig.read(asked.server_properties).pairs
-        self._finder = finder_for(targets, asked.metadata, self._server)
+        self._finder = finder or finder_for(targets, asked.metadata, self._server)
         self._images: dict[str, MetadataImage] = {}
         self._known: dict[tuple[str, str | None, str], TopicSettings] = {}
 

@@ -217,7 +217,7 @@ def command(
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.text.recover import is_due, is_planned, recover_words
-    from kseg.cli.topic_evidence import topic_identities
+    from kseg.cli.topic_evidence import finder_for, retention_limits, topic_identities
     from kseg.recovery.policy import LoadSettings, Policy
     from kseg.recovery.repair.meta_properties_repair import AskedIdentity
     from kseg.recovery.repair.options import RecoverOptions
@@ -286,8 +286,10 @@ def command(
     run = RecoverRun(options, workers(cluster, jobs), _registered)
 
     def look(targets: "Sequence[Target]") -> None:
-        identities, run.told = topic_identities(targets, metadata)
-        run.options = replace(run.options, identities=identities)
+        finder = finder_for(targets, metadata)
+        identities, run.told = topic_identities(targets, metadata, finder)
+        limits = retention_limits(targets, finder)
+        run.options = replace(run.options, identities=identities, retention_ms=limits)
 
     planned = list[bool]()
 

@@ -1,6 +1,8 @@
 """What `recover` was asked for."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import field
 
 from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.run.shared_run import Shared
@@ -21,7 +23,8 @@ class RecoverOptions(WithIdentities):
     rebuild: all side files anew. topic_id: to write a missing partition.metadata with.
     identity: to write a lost meta.properties with. keeping: where
     journals and what is taken out go. follow_links: a directory may be a link. accept_unreadable: bytes that cannot be read
-    count as lost. shared: the work is done by attempts in other processes.
+    count as lost. retention_ms: by the path of a partition directory, where cleanup.policy has delete and a limit of time is known.
+    shared: the work is done by attempts in other processes.
     """
 
     settings: LoadSettings
@@ -44,6 +47,11 @@ class RecoverOptions(WithIdentities):
     drop_cache: bool = False
     shared: Shared | None = None
     accept_unreadable: bool = False
+    retention_ms: Mapping[str, int] = field(default_factory=dict)
+
+    def retention_of(self, path: str) -> int | None:
+        """None: not known, or nothing is deleted by time."""
+        return self.retention_ms.get(path)
 
     def copy_of(self, log_dir: str | None) -> str | None:
         """Where the copy of a data directory goes, and those of its partitions below it; None without --output."""

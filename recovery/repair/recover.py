@@ -169,9 +169,15 @@ def _costs(
         return salvaged, {policy.value: rows.cost_row(salvaged) for policy in Policy}
     left = rows.NOTHING_UNREAD
     if loaded.death is None and salvaged.death is None and not subject.is_ancient:
+        from kseg.recovery.repair.retention_after_load import TimeLimit, deleted_by_wrong_times
         from kseg.recovery.repair.unreachable_records import unread
 
-        left = unread(subject.directory, loaded.image, salvaged.image, loaded.log_end_offset)
+        images, deleted = (loaded.image, salvaged.image), frozenset[str]()
+        retention_ms = options.retention_of(subject.directory)
+        if retention_ms is not None:
+            limit = TimeLimit(options.settings.now_ms, retention_ms)
+            deleted = deleted_by_wrong_times(subject.directory, subject.inputs, *images, limit)
+        left = unread(subject.directory, *images, loaded.log_end_offset, deleted)
     return salvaged, {
         Policy.SALVAGE.value: rows.cost_row(salvaged),
         Policy.KAFKA.value: rows.cost_row(loaded, salvaged.removed, left),

@@ -2,13 +2,15 @@
 
 A broker that believes a log does not look for damage in it. A fetch walks by headers from the entry of the offset index
 that lies at or below its offset (`loading.walk`), and the consumer checks the checksums of what it is given. So these are
-lost for readers, by the loader and the fetch path of 4.3 (`tests/kafka/test_recover_price.py`; no consumer was run):
+lost for readers, by the loader and the fetch path of 4.3 (`tests/kafka/test_recover_price.py`) and a real broker's consumers
+(`tests/kafka/test_price_by_consumers.py`):
 
     a batch with a wrong checksum       the consumer gets an exception until it seeks behind it; what follows can be read
     damage that ends or misleads a      no offset behind it is found, up to the next index entry; consumers that ask for
     walk (lengths, zeros, foreign)      these are given the next segment, or an exception
     a wrong index entry                 offsets before the position that it names are passed over without a word
     what lies at or behind the log end  the broker's log ends where its walk ended, and is written on from there
+    a wrong time index                  retention by time deletes segments that are not due (`retention_after_load`)
 
 Only logs that salvage would change, or whose index it would, are looked at; others are sound.
 """
@@ -40,9 +42,16 @@ class _Batch:
     records: int | None
 
 
-def unread(directory: str, image: DirectoryImage, sound: DirectoryImage, end_offset: int) -> Unread:
+def unread(
+    directory: str,
+    image: DirectoryImage,
+    sound: DirectoryImage,
+    end_offset: int,
+    deleted: frozenset[str] = frozenset(),
+) -> Unread:
     """image: as a broker has the directory of a partition. sound: as salvage leaves it. end_offset: of the broker's
-    log. Raises UnreadableInput, and Refused when there is no room to put a large file together."""
+    log. deleted: logs that its retention deletes by mistake (`retention_after_load`). Raises UnreadableInput, and Refused when
+    there is no room to put a large file together."""
     reader = ImageReader(directory, image)
     ranges: list[Range] = []
     records: int | None = 0
@@ -51,12 +60,16 @@ def unread(directory: str, image: DirectoryImage, sound: DirectoryImage, end_off
         if parsed.role is not Role.LOG or not parsed.is_live or parsed.base_offset is None:
             continue
         index_name = segment_file_name(parsed.base_offset, L.OFFSET_INDEX_SUFFIX)
-        if not any(_differs(each, image, sound) for each in (name, index_name)):
+        if name not in deleted and not any(_differs(each, image, sound) for each in (name, index_name)):
             continue
         entries = reader.read_small(index_name) if index_name in image else b""
         with reader.open(name) as file:
             index = OffsetIndex(entries, parsed.base_offset)
-            for batch in _unreached(file.view, name, parsed.base_offset, index, end_offset):
+            if name in deleted:
+                lost = _batches(file.view, parsed.base_offset)
+            else:
+                lost = _unreached(file.view, name, parsed.base_offset, index, end_offset)
+            for batch in lost:
                 ranges.append((batch.first_offset, batch.last_offset))
                 records = plus(records, batch.records)
     return Unread(tuple(sorted(ranges)), records)

@@ -1,0 +1,78 @@
+"""What a broker's retention deletes because a time index is wrong: part of the price of policy kafka that no load shows.
+
+A broker judges a segment's age by the last slot of its time index, whatever that says (`largest_timestamp`). Zeros there mean
+1970, and with retention.ms set the segment is deleted minutes after the start; an index of 0 bytes hands the question to the
+file's modification time (a real broker: `tests/kafka/test_price_by_consumers.py`). What the right times delete as well is no loss
+by damage.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+
+from kseg.change.plan.directory_image import DirectoryImage
+from kseg.change.plan.steps import FileIdentity
+from kseg.recovery.salvage.image_reader import ImageReader
+from kseg.segment import layout as L
+from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.values import dataclass
+
+_ENTRY = struct.Struct(">qi")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """now_ms: the clock. retention_ms: of a topic with cleanup.policy=delete."""
+
+    now_ms: int
+    retention_ms: int
+
+
+def deleted_by_wrong_times(
+    directory: str,
+    found: Iterable[FileIdentity],
+    image: DirectoryImage,
+    sound: DirectoryImage,
+    limit: TimeLimit,
+) -> frozenset[str]:
+    """The logs, by name, that retention by time deletes from `image`, a broker's, and would not from `sound`, with time indexes
+    that are right. found: the files as they lie there. Raises UnreadableInput."""
+    mtimes = {file.name: file.mtime_ns // 1_000_000 for file in found}
+    if all(image.content(name) == sound.content(name) for name in _time_indexes(image) if name in sound):
+        return frozenset()
+    return _expired(directory, image, mtimes, limit) - _expired(directory, sound, mtimes, limit)
+
+
+def _time_indexes(image: DirectoryImage) -> list[str]:
+    return [name for name in image if name.endswith(L.TIME_INDEX_SUFFIX)]
+
+
+def _expired(
+    directory: str, image: DirectoryImage, mtimes: Mapping[str, int], limit: TimeLimit
+) -> frozenset[str]:
+    """The oldest segments, up to the first that is young enough (Kafka: UnifiedLog.deletableSegments)."""
+    reader = ImageReader(directory, image)
+    expired: set[str] = set()
+    for name in sorted(name for name in image if _is_live_log(name)):
+        index_name = name.removesuffix(L.LOG_SUFFIX) + L.TIME_INDEX_SUFFIX
+        entries = reader.read_small(index_name) if index_name in image else b""
+        stamp_ms = _last_timestamp(entries)
+        if stamp_ms < 0:
+            stamp_ms = mtimes.get(image.like(name) or name, limit.now_ms)
+        if limit.now_ms - stamp_ms <= limit.retention_ms:
+            break
+        expired.add(name)
+    return frozenset(expired)
+
+
+def _is_live_log(name: str) -> bool:
+    parsed = parse_file_name(name)
+    return parsed.role is Role.LOG and parsed.is_live and parsed.base_offset is not None
+
+
+def _last_timestamp(entries: bytes) -> int:
+    """Of the last whole slot, used or not."""
+    slots = len(entries) // L.TIME_INDEX_ENTRY
+    if not slots:
+        return L.NO_TIMESTAMP
+    timestamp_ms, _ = _ENTRY.unpack_from(entries, (slots - 1) * L.TIME_INDEX_ENTRY)
+    return int(timestamp_ms)
