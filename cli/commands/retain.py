@@ -136,7 +136,8 @@ def command(
             metavar="SIZE",
             read=read_size,
             help="Choose what goes so that each file system gets this much back: over all topics that may be deleted from, the "
-            "oldest segments first; not the active ones.",
+            "oldest segments first; not the active ones. Not with --spark: the choice needs the segments of all partitions at "
+            "once, and each task of a cluster sees one.",
             panel=LIMITS,
         ),
     ] = None,

@@ -104,6 +104,20 @@ def test_many_queries_over_one_frame(spark: SparkSession, tmp_path: Path) -> Non
     assert load(home).select(*COLUMNS).cache().where("topic = 'b'").count() == 9
 
 
+def test_one_frame_over_a_directory_that_grows(spark: SparkSession, tmp_path: Path) -> None:
+    """Each action reads what was appended since; a new partition takes a new frame (docs/data-source.md)."""
+    home = written(tmp_path / "data")
+    load = spark.read.format("kafka-log").load
+    frame = load(str(home)).select(*COLUMNS)
+    assert frame.count() == ROWS
+    with (home / "b-0" / f"{0:020d}.log").open("ab") as log:
+        log.write(batch(9, 4))
+    assert frame.count() == ROWS + 4
+    (home / "b-1").mkdir()
+    (home / "b-1" / f"{0:020d}.log").write_bytes(batch(0, 5))
+    assert load(str(home)).count() == ROWS + 9
+
+
 def test_two_filters_of_one_frame_joined(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.read.format("kafka-log").load(str(written(tmp_path / "data")))
     a, b = frame.where("topic = 'a'"), frame.where("topic = 'b'")
