@@ -4,8 +4,8 @@ Read-only, and lazy: the directory is listed by names alone (no `stat`), a file 
 Every byte looked at is counted in `bytes_read`; what is noticed on the way becomes a finding in `findings`, the
 steps taken become `path`.
 
-    log start offset   the caller's word, else log-start-offset-checkpoint of the log dir, at least the first base
-                       offset (Kafka: LogLoader)
+    log start offset   the caller's word, else log-start-offset-checkpoint of the log dir, else, where that file is lost, its
+                       trace (`log_start_trace`); at least the first base offset (Kafka: LogLoader)
     log end offset     from the last entry of the last segment's offset index on, the batches to the end of the file
                        (Kafka: LogSegment.readNextOffset); a zero tail of the index is no entry
     high watermark     replication-offset-checkpoint of the log dir, else the log end
@@ -19,8 +19,9 @@ from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.model import Batch
-from kseg.segment.partition.log_dir_state import checkpointed_offsets
+from kseg.segment.partition.log_dir_state import checkpointed_offsets, surroundings
 from kseg.segment.partition.log_segment import LogSegment, Notes
+from kseg.segment.partition.log_start_trace import log_start_trace
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
     OFFSET_DIGITS,
@@ -138,7 +139,21 @@ class PartitionLog(Notes):
         first = self.segments[0].base_offset if self.segments else 0
         if self._wished_start is None:
             self._wished_start = self._checkpointed(Role.LOG_START_OFFSETS)
+            if self._wished_start is None:
+                self._wished_start = self._traced_start()
         return first if self._wished_start is None else max(first, self._wished_start)
+
+    def _traced_start(self) -> int | None:
+        """The log start that the leader epochs remember; None unless the checkpoint must have been written and is lost."""
+        if self.log_dir is None or self.name is None or self.name.state is not PartitionState.LIVE:
+            return None
+        if Role.LOG_START_OFFSETS not in surroundings(self.log_dir).lost:
+            return None
+        trace = log_start_trace(self.directory)
+        if trace is None:
+            return None
+        self.note({"step": "trace-log-start", "file": self.side_file_path(Role.LEADER_EPOCHS)})
+        return trace.offset
 
     @property
     def end_offset(self) -> int:

@@ -303,3 +303,24 @@ def test_a_directory_that_was_not_stopped_may_lack_them(
     status, rows = said("verify", data, capfd=capfd)
     assert (status, worries(rows)) == (0, set())
     assert "snapshot-unwritten" in {row["id"] for row in rows if row["type"] == "finding"}
+
+
+@pytest.mark.evidence("log-start-trace")
+@pytest.mark.parametrize("lose", [empty, garble, gone])
+def test_list_and_lookup_know_a_lost_log_start(
+    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]
+) -> None:
+    """As verify and recover do: the leader epochs begin there, and deleted records do not come back."""
+    data = copy_tree(stopped, tmp_path / "data")
+
+    def looked_up(*words: str) -> object:
+        rows = said("lookup", data / "metro-none-0", *words, capfd=capfd)[1]
+        return next(row["offset"] for row in rows if row["type"] not in ("finding", "summary"))
+
+    below = ("--offset", str(START - 1))
+    assert (looked_up("--earliest"), looked_up(*below)) == (START, None)
+    lose(data / LOG_STARTS)
+    assert (looked_up("--earliest"), looked_up(*below)) == (START, None)
+    rows = said("list", data, capfd=capfd)[1]
+    starts = {row["partition"]: row["log_start_offset"] for row in rows if row["type"] == "partition"}
+    assert starts["metro-none-0"] == START and starts["fares-0"] == 0
