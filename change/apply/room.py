@@ -11,7 +11,8 @@ import errno
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 
 from kseg.change.apply.disk import DISK
 from kseg.change.apply.journal_lines import encoded
@@ -21,6 +22,7 @@ from kseg.change.plan.content import Fresh, Made, Span
 from kseg.change.plan.steps import Plan, Step, Write, step_row
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.values import dataclass
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _COPIES = frozenset(("ext2", "ext3", "ext4", "tmpfs", "vfat", "exfat"))  # file systems without shared blocks
@@ -177,17 +179,19 @@ def _occupied(directory: str, name: str, most: int) -> int:
 
 
 def _by_file_system(needs: Iterable[tuple[str, int]]) -> tuple[Room, ...]:
-    found: dict[int, tuple[str, int, os.statvfs_result]] = {}
+    lengths: dict[str, list[int]] = {}
     for path, length in needs:
-        if not length:
-            continue
+        if length:
+            lengths.setdefault(path, []).append(length)
+    found: dict[int, tuple[str, int, os.statvfs_result]] = {}
+    for path, of_path in lengths.items():
         with suppress(OSError):
             there = os.path.realpath(path)
             while not os.path.lexists(there):
                 there = os.path.dirname(there)
             device = os.stat(there).st_dev
             shown, needed, status = found.get(device) or (path, 0, os.statvfs(there))
-            blocks = -(-length // status.f_frsize)
+            blocks = sum(-(-length // status.f_frsize) for length in of_path)
             found[device] = shown, needed + blocks * status.f_frsize, status
     return tuple(
         Room(path, needed, status.f_bavail * status.f_frsize) for path, needed, status in found.values()
@@ -196,12 +200,21 @@ def _by_file_system(needs: Iterable[tuple[str, int]]) -> tuple[Room, ...]:
 
 def _copies(directory: str) -> bool:
     """Whether a file system is known to copy bytes that another would share."""
-    with suppress(OSError, ValueError, IndexError):
-        device = os.stat(directory).st_dev
-        wanted = f"{os.major(device)}:{os.minor(device)}"
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
-            for line in mounts:
-                fields = line.split()
-                if fields[2] == wanted:
-                    return fields[fields.index("-") + 1] in _COPIES
+    with suppress(OSError):
+        return _is_of_copies(os.stat(directory).st_dev)
+    return False
+
+
+@lru_cache(maxsize=64)
+def _is_of_copies(device: int) -> bool:
+    """The same of a device; asked once a process, for all partitions on it."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with (
+        suppress(OSError, ValueError, IndexError),
+        open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts,
+    ):
+        for line in mounts:
+            fields = line.split()
+            if fields[2] == wanted:
+                return fields[fields.index("-") + 1] in _COPIES
     return False
