@@ -199,7 +199,23 @@ def _prices(data: Path, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return {row["partition"]: row["costs"]["kafka"] for row in rows if "costs" in row}
 
 
-@pytest.mark.evidence("batch-invalid", "damage-believed", "missing-index-cut", "damage-offsets", "time-index")
+def _changed_with_journals_elsewhere(data: Path, journals: Path) -> list[Path]:
+    """The pointers to the journal of a repair, in its partition and as one that is not done in the data directory."""
+    assert run(["recover", "--apply", "--journal", str(journals), str(data / "timed-2")]) == 0
+    (pointer,) = (data / "timed-2").glob("kseg-journal-*-at-*.done")
+    is_open = data / pointer.with_suffix(".open").name
+    is_open.touch()
+    return [pointer, is_open]
+
+
+@pytest.mark.evidence(
+    "batch-invalid",
+    "damage-believed",
+    "missing-index-cut",
+    "damage-offsets",
+    "time-index",
+    "kseg-journal-elsewhere",
+)
 def test_consumers_miss_what_the_price_says(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     require_kafka()
     with Broker(tmp_path / "sound") as broker:
@@ -214,6 +230,7 @@ def test_consumers_miss_what_the_price_says(tmp_path: Path, capfd: pytest.Captur
             wanted[topic, partition] = _batches(directory)
             damage(directory)
     prices = _prices(data, capfd)
+    pointers = _changed_with_journals_elsewhere(data, tmp_path / "journals")
     with Broker(tmp_path / "start", data) as started:
         started.wait_for("retention", lambda: len(list((data / "timed-0").glob("*.log"))) == 1)
         reader = _Reader(started)
@@ -224,6 +241,7 @@ def test_consumers_miss_what_the_price_says(tmp_path: Path, capfd: pytest.Captur
             }
         finally:
             reader.close()
+    assert all(pointer.exists() for pointer in pointers)
     assert prices["recovered-2"]["records"] is None  # no header tells; in this topic each offset is a record
     told = {name: prices[name] for name in missing}
     assert {
