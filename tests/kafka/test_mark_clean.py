@@ -19,6 +19,7 @@ pytestmark = pytest.mark.kafka
 
 MARKER = ".kafka_cleanshutdown"
 RECOVERY = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK = "replication-offset-checkpoint"
 
 
 def _entries(checkpoint: Path) -> dict[str, int]:
@@ -82,12 +83,14 @@ def test_planning_writes_nothing(killed: Killed, tmp_path: Path) -> None:
     with unchanged(data):
         rows = recover("--mark-clean", data, status=1)
     steps = [row["file"] for row in rows if row["type"] == "step" and "offset-checkpoint" in row["file"]]
-    # a broker that is killed while it writes a checkpoint leaves a .tmp, too
-    assert [name for name in steps if not name.endswith(".tmp")] == [RECOVERY]
+    # a broker that is killed while it writes a checkpoint leaves a .tmp, too; one that is killed within five seconds has not
+    # written high watermarks yet
+    empty = {HIGH_WATERMARK} if not (data / HIGH_WATERMARK).stat().st_size else set[str]()
+    assert {name for name in steps if not name.endswith(".tmp")} == {RECOVERY} | empty
 
 
 @pytest.mark.evidence("checkpoint-unreadable")
-@pytest.mark.parametrize("name", [RECOVERY, "replication-offset-checkpoint"])
+@pytest.mark.parametrize("name", [RECOVERY, HIGH_WATERMARK])
 def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
     killed: Killed, tmp_path: Path, name: str
 ) -> None:
