@@ -1,6 +1,7 @@
 """The work of `undo`: one journal, back or on, as a stream of events."""
 
 import os
+import stat
 from collections.abc import Iterator
 
 from kseg.change.apply.copy_journal import clear_begun
@@ -21,7 +22,7 @@ from kseg.change.apply.lock import claimed_by_command, lock_path, locked
 from kseg.change.apply.recorded_change import abandon, half_done_sentence
 from kseg.change.apply.undo import undo
 from kseg.jobs.events import Event, Failure, Row
-from kseg.segment.errors import KsegError, Refused, UnreadableInput
+from kseg.segment.errors import KsegError, Refused, UnreadableInput, cannot_read
 from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.partition.names import KSEG_DIRECTORY, NAME_BY_ROLE, Role
 
@@ -37,7 +38,7 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
     directory may be a link. What cannot be is a Failure.
     """
     try:
-        if not os.path.lexists(path) and (begun := _begun_at(path)):
+        if _status(path, follow=False) is None and (begun := _begun_at(path)):
             for folder in begun:
                 yield Row(_row(path, folder, "undone") | {"undid": "the copy", "files": []})
             return
@@ -87,12 +88,14 @@ def _journal_around(place: JournalPlace, log_dir: str) -> str | None:
 def _journals_at(path: str) -> list[JournalPlace]:
     """The journal that is meant, behind those beside it of changes that were never decided."""
     place = place_of(path)
+    status = _status(path, follow=True)
+    is_directory = status is not None and stat.S_ISDIR(status.st_mode)
     if place is not None:
-        if not is_there(place, DISK) and not os.path.isdir(path):
+        if not is_there(place, DISK) and not is_directory:
             raise UnreadableInput(f"cannot read {path}: there is no such journal")
         return [place]
-    if not os.path.isdir(path):
-        raise UnreadableInput(f"{path} is no journal of kseg's")
+    if not is_directory:
+        raise UnreadableInput(f"{path} is not a kseg journal")
     directory = path.rstrip(os.sep) or path
     if os.path.basename(directory) == KSEG_DIRECTORY:
         directory = os.path.dirname(directory) or os.curdir
@@ -115,6 +118,16 @@ def _journals_at(path: str) -> list[JournalPlace]:
     if not journals and not abandoned:
         raise UnreadableInput(f"{path} holds no journal of kseg's")
     return [*abandoned, *(journal.place for journal in journals)]
+
+
+def _status(path: str, *, follow: bool) -> os.stat_result | None:
+    """None where nothing lies. Raises UnreadableInput when the system cannot tell: a disk that fails is not an absent file."""
+    try:
+        return os.stat(path, follow_symlinks=follow)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise cannot_read(path, error) from error
 
 
 def _last_change_ns(journal: Journal) -> int:
