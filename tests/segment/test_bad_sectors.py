@@ -13,7 +13,7 @@ from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile, read_end, read_small
 from kseg.segment.kernel import bad_pages
-from tests.bad_sectors import SECTOR_BYTES, BadSectors, bad_sectors, units
+from tests.support.sector_faults import SECTOR_BYTES, BadSectors, bad_sectors, units
 
 CASES = int(os.environ.get("KSEG_BAD_SECTORS", "60"))
 SEED = int(os.environ.get("KSEG_BAD_SECTORS_SEED", "1"))

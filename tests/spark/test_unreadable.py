@@ -26,11 +26,11 @@ from kseg.segment.partition.targets import FileTarget
 from kseg.spark import cluster_fanout, scheduling
 from kseg.spark.options import ClusterOptions
 from kseg.spark.source.splits import DataLoss
-from tests.bad_sectors import BadSectors, bad_sectors
 from tests.spark.test_source_judgement import LAX, findings, rows
 from tests.support.fake_spark import Pretended
 from tests.support.recording_work import shown
 from tests.support.reference_reader import batches
+from tests.support.sector_faults import BadSectors, bad_sectors
 
 
 @pytest.fixture
