@@ -16,9 +16,9 @@ from kseg.segment.kernel import key_verdicts as K
 from tests.support.kernel_variants import COMPILED, INTERPRETED
 
 TWINS = [
-    pytest.param(twin["keyrows"], id=name)
+    pytest.param(twin["key_exchange"], id=name)
     for name, twin in (("compiled", COMPILED), ("interpreted", INTERPRETED))
-    if "keyrows" in twin
+    if "key_exchange" in twin
 ]
 Row = tuple[int, int, int]
 
