@@ -1,7 +1,7 @@
 """The program: from `sys.argv` to an exit status.
 
 Start-up is part of every answer, so the order here is by cost: the version needs no parser, an ordinary command
-line is read by `declare.quick_read`, and only what is left (help, completion, mistakes) imports typer. Errors
+line is read by `option_schema.quick_read`, and only what is left (help, completion, mistakes) imports typer. Errors
 become one sentence on stderr and an exit status here and nowhere else.
 """
 

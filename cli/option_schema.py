@@ -6,7 +6,7 @@ together in several commands are the fields of a named tuple, declared in the sa
 for all of them. Whoever reads the signature:
 
 - `quick_read` reads an ordinary command line with it, in microseconds and without importing anything;
-- `app.py` makes a typer command of it, for help, completion, suggestions and every command line that is not
+- `typer_app.py` makes a typer command of it, for help, completion, suggestions and every command line that is not
   ordinary (typer alone takes longer to import than most dumps take to run);
 - `manual.py` makes the man page of it.
 

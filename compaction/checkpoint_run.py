@@ -1,7 +1,7 @@
 """What a run of `compact` or `retain` does around the partitions: it keeps one checkpoint of their data directories.
 
 The checkpoint notes where each log begins, in the sense of the command. Which one, and what a result row says of it,
-differs between the commands: the subclasses are in `cleaner.whole` and `retention.whole`.
+differs between the commands: the subclasses are in `cleaner.run` and `retention.run`.
 """
 
 import os

@@ -7,7 +7,7 @@
        the size is doubled, as clients did, up to `max_message_bytes`.
     3. Raw: the bytes, in blocks. Else a `read` row, then each whole batch and its records as in a dump.
 
-Kafka 0.7: the bytes from any position on (Log.read), and around them the frame of the answer (`ancient.answers`): that of
+Kafka 0.7: the bytes from any position on (Log.read), and around them the frame of the answer (`kafka07.fetch_response`): that of
 one partition ("message-set"), or of several ("multi").
 A 0.7 frame of batches of later formats is possible and means nothing to a 0.7 consumer.
 """

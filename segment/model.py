@@ -4,7 +4,7 @@ Two types for two truths: `Batch` was *observed* in a file (it has a position, a
 verdict on it); `NewBatch` is *to be written* (length and checksum do not exist yet, they are derived by the
 writer). A writer accepts only the second kind, so stale checksums cannot be written by mistake.
 
-Objects are made when somebody looks at one batch or record; bulk work stays in columns (`columns.py`).
+Objects are made when somebody looks at one batch or record; bulk work stays in columns (`header_tables.py`).
 """
 
 from kseg.segment import layout as L

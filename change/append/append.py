@@ -2,12 +2,12 @@
 
 1. What PATH is: a partition that is there, a new one, or one of Kafka 0.7. One that is there is taken up as a broker
    takes it up after a clean stop (`reopen`), or refused.
-2. Rehearsal: all lines become batches (`from_json`, `batching`), each is encoded and appended to a partition in memory, whose
+2. Rehearsal: all lines become batches (`json_input`, `batching`), each is encoded and appended to a partition in memory, whose
    segments roll, but nothing is written. A line that means nothing ends the work here.
 3. With `apply` the same again, from the same input (`append_input`), into the files. The end is a clean stop: side files,
    leader epochs, snapshot at the log end; the checkpoints of the log dir follow.
 
-What fails in 3, an interrupt too, takes back what was written (`protection`): all of the input is appended, or nothing.
+What fails in 3, an interrupt too, takes back what was written (`append_guard`): all of the input is appended, or nothing.
 """
 
 import os

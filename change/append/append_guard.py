@@ -1,7 +1,7 @@
 """What stands around an append: nobody else at work, a way back, and a log dir that never claims too much.
 
 The lock of the log dir is held, and its checkpoints and its marker are minded, as for any change of partitions
-(`log_dir_protection`). Before the first byte the partition gets a journal (`apply.guard`). A partition that lies
+(`multi_partition_guard`). Before the first byte the partition gets a journal (`apply.append_journal`). A partition that lies
 nowhere in a log dir has that journal only.
 """
 

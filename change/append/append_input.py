@@ -1,7 +1,7 @@
 """The lines that `append` reads twice: once to check all of them, once to write them.
 
 A regular file is read again from where it began (also as standard input: `< lines.jsonl`). What comes once only (a pipe, a
-terminal) is kept on the way, in a nameless temporary file (`apply.scratch`), never in memory; a plan alone keeps nothing.
+terminal) is kept on the way, in a nameless temporary file (`apply.scratch_file`), never in memory; a plan alone keeps nothing.
 Size, modification time, inode and a checksum of the bytes tell whether the second reading gave what was checked.
 """
 

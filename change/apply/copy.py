@@ -4,7 +4,7 @@
 2. Make all files in a new directory beside the target: what stays as it is shares its blocks with the original where
    the file system can (FICLONE), else it is copied, or when asked it gets a second name (a hard link); what changes is
    made of its pieces and read back. Owner, permissions and modification times are kept.
-3. Check the inputs once more, sync, note the copy in the journal of the run (`copies`), and give the directory its name
+3. Check the inputs once more, sync, note the copy in the journal of the run (`copy_journal`), and give the directory its name
    in one instant.
 
 What a killed run left beside the target the next one removes.

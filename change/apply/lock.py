@@ -10,7 +10,7 @@ A node of KRaft that has its metadata log in a data directory opens and writes `
 the lock of that directory (observed with 4.3.1): a node that is started while kseg works there refuses to start, but has
 added to that one log. So a change of that partition rests on the check of its files just before the decision.
 
-A run whose attempts work in other processes (a cluster) leaves a part of the lock to them: `seats` says how.
+A run whose attempts work in other processes (a cluster) leaves a part of the lock to them: `partition_lock` says how.
 
 Two processes of kseg in one directory are kept apart by `claimed`: a BSD lock on the directory itself, which needs
 no file and goes with the process that held it. It does not reach beyond the machine.

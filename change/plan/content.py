@@ -4,7 +4,7 @@ A plan never holds the bytes of a log. The content of a planned file is a sequen
 
     Span    bytes of a file as it was *found* (before any step of the plan), by name, position and length
     Fresh   bytes that are on no disk yet: an index, a snapshot, a checkpoint
-    Made    bytes that the planner has written to a nameless file, because they are many (`apply.scratch`)
+    Made    bytes that the planner has written to a nameless file, because they are many (`apply.scratch_file`)
 """
 
 from collections.abc import Iterable

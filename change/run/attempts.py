@@ -8,7 +8,7 @@ Planning everything first, and carrying the plans out in a second round, would n
 gigabytes of new files that live where they were made, and the second round could be lost half way just as well. So there
 is one round, and an attempt
 
-1. takes the seat of its directory (`seats`): it waits for an attempt that is at work there, and keeps a broker out;
+1. takes the seat of its directory (`partition_lock`): it waits for an attempt that is at work there, and keeps a broker out;
 2. looks for the journal of its run. When there is one the change was decided: it is brought to its end, which for one
    that is done is nothing, and the journal tells what was said on the way to it. (What was begun and not decided is
    cleared away, as ever.)

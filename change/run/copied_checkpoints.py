@@ -48,7 +48,7 @@ def carry(
     output: str,
     journal: JournalPlace | None,
 ) -> None:
-    """Write checkpoint files beside copies of partitions. journal: of the run (`copies`). Raises Refused when one that lies there cannot be read or
+    """Write checkpoint files beside copies of partitions. journal: of the run (`copy_journal`). Raises Refused when one that lies there cannot be read or
     written."""
     copied = dict.fromkeys(partitions)
     lying = tuple(file for file in inputs_of(output) if parse_file_name(file.name).role not in OURS)

@@ -1,13 +1,13 @@
 """The work of `compact` on one partition: `compact(target, CompactOptions) -> Iterator[Event]`.
 
 1. A half-done change of `compact` is brought to its end first (--apply); without --apply it is in the way.
-2. What lies there (`evidence`), and between which offsets a cleaner would clean it now (`cleanable`).
+2. What lies there (`cleaning_evidence`), and between which offsets a cleaner would clean it now (`cleanable`).
 3. The rounds (`rounds`). With --apply or --output new logs are written as they come, to files without names; a plan alone
    counts.
 4. The steps that put the new segments into place (`swapping`), carried out by the executor.
 
 Yields findings, a row for each step, and one result. Whoever runs this with `apply` holds the lock of the data
-directory, and writes its checkpoint afterwards (`whole`).
+directory, and writes its checkpoint afterwards (`run`).
 """
 
 import os

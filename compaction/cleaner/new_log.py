@@ -1,6 +1,6 @@
 """The log of a new segment while a pass writes it: batches as they lie, and new ones, through one buffer.
 
-1. The kernel (`rewrite`) puts new batches and short spans of old ones into the buffer, and says when it needs help.
+1. The kernel (`filter_batches`) puts new batches and short spans of old ones into the buffer, and says when it needs help.
 2. A full buffer: the checksums of its new batches are computed, then their index entries, then it goes to the scratch file.
 3. A long span goes there straight from the old file, without passing through this process.
 4. New compressed batches: their records stand in the buffer, they are compressed and put back.
@@ -69,7 +69,7 @@ class Buffers:
 class NewLog:
     """One new segment. base_offset: of the first old one. log: where it is written, None to count only.
 
-    state: the kernel's (`rewrite`), with its counts. indexes: entries of the batches that were written out.
+    state: the kernel's (`filter_batches`), with its counts. indexes: entries of the batches that were written out.
     """
 
     def __init__(

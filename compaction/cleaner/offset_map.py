@@ -37,7 +37,7 @@ class Full:
 
 
 class KeyJudge(Protocol):
-    """What a second pass asks about a table of records, and the kernel (`keyjudge.judge_rows`) about each record of it.
+    """What a second pass asks about a table of records, and the kernel (`key_verdicts.judge_rows`) about each record of it.
 
     words: by which they are looked up in `slots`; where that is the map itself, the hashes of their keys.
     latest_offset: records above it are not judged.

@@ -1,8 +1,8 @@
 """Rounds of cleaning, one behind the other, until the whole range is clean (Kafka: Cleaner.doClean, again and again).
 
-1. A round fills the map from the dirty offset on (`mapping`), as far as it takes keys.
-2. It then goes over *all* segments below the offset that the map reaches to, in groups (`grouping`): each group becomes
-   one new segment (`cleaning`). A group that comes out as it went in stays the segment it was.
+1. A round fills the map from the dirty offset on (`first_pass`), as far as it takes keys.
+2. It then goes over *all* segments below the offset that the map reaches to, in groups (`segment_groups`): each group becomes
+   one new segment (`second_pass`). A group that comes out as it went in stays the segment it was.
 3. The next round begins where the map ended. What the first round made is what the second one reads.
 
 Damage: without `skips` the first one ends everything. With it, segments with damage are found first, then the groups that

@@ -5,7 +5,7 @@ For each batch, in this order:
 1. Control batches and transactional data change the state of `transactions`, which says whether they are needless.
 2. Data of an aborted transaction goes as a whole.
 3. A needless marker goes once its delete horizon has passed; one without a horizon gets it now. Others stay.
-4. Records of other batches are judged by the map (`kernel.keyjudge`), batches by what stays (`kernel.rewrite`).
+4. Records of other batches are judged by the map (`kernel.key_verdicts`), batches by what stays (`kernel.filter_batches`).
 5. A batch that loses all records stays as a header when it ends the round, or is the last one of its producer.
 """
 

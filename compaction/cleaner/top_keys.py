@@ -1,6 +1,6 @@
 """The keys whose old values take most room: found in one pass, named afterwards.
 
-A sketch of fixed size keeps one key a place (`keyjudge.tally_keys`); so a key that shares its place with a weightier one is not
+A sketch of fixed size keeps one key a place (`key_verdicts.tally_keys`); so a key that shares its place with a weightier one is not
 named, and what a key had before it held its place is not counted: the figures are at least what they say. The name is
 read from the log again, from the first old value that was counted.
 

@@ -1,7 +1,7 @@
 """The work of `retain` on one partition: `retain(target, RetainOptions) -> Iterator[Event]`.
 
 1. A half-done change of `retain` is brought to its end first (--apply); without --apply it is in the way.
-2. What lies there (`evidence`), what goes (`rules`), why (`verdicts`), and which files change (`marking`); with
+2. What lies there (`retention_evidence`), what goes (`rules`), why (`verdicts`), and which files change (`marking`); with
    --unmark what comes back instead (`unmark`).
 3. --apply hands the plan to the executor. With --purge, marks that are old enough are purged before, which may make room for that,
    and those made now behind it, once their delay has passed. Without a delay nothing could be taken back anyway: what goes is
@@ -9,7 +9,7 @@
    marks are made first, with a journal: it tells a later attempt what has gone.)
 
 Yields a row for each segment, one for each marked file where marks are concerned, and one result. Whoever runs this
-with `apply` holds the lock of the data directory, and writes its checkpoint afterwards (`whole`).
+with `apply` holds the lock of the data directory, and writes its checkpoint afterwards (`run`).
 """
 
 import os

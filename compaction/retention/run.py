@@ -1,4 +1,4 @@
-"""What a run of `retain` does around the partitions (`around`): it keeps log-start-offset-checkpoint in line.
+"""What a run of `retain` does around the partitions (`checkpoint_run`): it keeps log-start-offset-checkpoint in line.
 
 As a broker has it, a log has an entry only when it starts inside its first segment (LogManager.
 checkpointLogStartOffsets). Until this is written an entry may be too low, which a broker mends when it loads the log.

@@ -10,7 +10,7 @@
 4. What is larger than a part is cut where index entries lead to sound batches, about a part from each other; without
    an index, where headers do that are followed one by one.
 5. For readers of committed data the batch headers of all segments are replayed; or the transaction indexes and the
-   newest snapshot are believed, as a broker believes them (`transactions`).
+   newest snapshot are believed, as a broker believes them (`committed_ranges`).
 """
 
 import os

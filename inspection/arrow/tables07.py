@@ -22,7 +22,7 @@ Line = tuple[AncientEntry, AncientMessage]
 
 
 def read_ancient(piece: LogPiece, reading: Reading, schema: pa.Schema) -> Iterator[pa.RecordBatch | Finding]:
-    """As `records.read_piece`, of a whole `.kafka` file. Raises UnreadableInput."""
+    """As `record_batches.read_piece`, of a whole `.kafka` file. Raises UnreadableInput."""
     bounds = piece.bounds
     if not bounds.from_ms <= L.NO_TIMESTAMP < bounds.to_ms:
         return

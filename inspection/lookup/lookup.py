@@ -7,7 +7,7 @@ which kind of question:
     timestamp, max-timestamp          by_time     like ListOffsets
     earliest, latest, leader-epoch    by_end      like ListOffsets, like OffsetForLeaderEpoch
     key                               by_key      what no broker answers
-Kafka 0.7 knows byte positions only: `ancient`.
+Kafka 0.7 knows byte positions only: `lookup07`.
 """
 
 from collections.abc import Callable, Iterator

@@ -5,7 +5,7 @@ result depends on them: on which snapshot is loaded when, on an index that is be
 when somebody asks for it. The plan:
 
 1. The leader epochs are read, the producer snapshots listed.
-2. Leftovers of cleanings, splits and deletions are settled (`leftovers`).
+2. Leftovers of cleanings, splits and deletions are settled (`swap_files`).
 3. In the order of names: an index without its log goes; a log whose offset index is missing, or whose transaction
    index lies below it, is recovered at once. What that cuts off costs no later segment.
 4. Unless the stop was clean: each segment from the recovery point on is recovered; one with offsets out of order is

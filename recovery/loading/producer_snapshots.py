@@ -8,7 +8,7 @@ up to an offset:
 2. Otherwise snapshots above the offset, and at or below the log start, are deleted. Unless the state is there
    already, the newest one is loaded (what cannot be read is deleted, the next older one tried), without producers
    that have expired.
-3. The segments from there to the offset are replayed, together (see `replaying`), each from the batch that the
+3. The segments from there to the offset are replayed, together (see `producer_replay`), each from the batch that the
    offset index leads to. At the bases of the last two segments a snapshot is taken on the way.
 4. A snapshot is taken at the offset.
 

@@ -5,7 +5,7 @@ The order around a repair, so that a broker that opens the directory at any mome
 1. The marker goes first (`opening_plan`), before any partition changes: while it lies there a broker believes what it
    finds and checks nothing.
 2. Partitions are repaired; those that are to be marked clean are synced, every file of them.
-3. Checkpoints are brought into line (`closing_plan`; the rules are in `checkpoints`), `.tmp` files of aborted writes
+3. Checkpoints are brought into line (`closing_plan`; the rules are in `aligned_checkpoints`), `.tmp` files of aborted writes
    go: Kafka writes `<name>.tmp`, syncs and renames, so one that is still there was never finished.
 4. The marker comes last, where it still holds or --mark-clean asks for one (`marker`). Then the broker starts without
    recovery.

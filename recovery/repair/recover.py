@@ -1,8 +1,8 @@
 """The work of `recover` on one partition or segment: `recover(target, RecoverOptions) -> Iterator[Event]`.
 
 1. A half-done journal of `recover` is brought to its end first (--apply); without --apply it is in the way.
-2. What lies there: the files, and what the data directory says of the partition (`circumstances`).
-3. The policy makes the directory as it would be (`loading`, `salvage`, `ancient`), the difference is the plan.
+2. What lies there: the files, and what the data directory says of the partition (`broker_state`).
+3. The policy makes the directory as it would be (`loading`, `salvage`, `kafka07`), the difference is the plan.
 4. What the other policy would cost is worked out unless nothing is wrong.
 5. --apply hands the plan to the executor, --output makes the copy; else the plan was all.
 

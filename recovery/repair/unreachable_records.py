@@ -1,7 +1,7 @@
 """What stays in the logs of a planned directory though no consumer gets it: the part of a policy's price that removes nothing.
 
 A broker that believes a log does not look for damage in it. A fetch walks by headers from the entry of the offset index
-that lies at or below its offset (`loading.walk`), and the consumer checks the checksums of what it is given. So these are
+that lies at or below its offset (`loading.broker_walk`), and the consumer checks the checksums of what it is given. So these are
 lost for readers, by the loader and the fetch path of 4.3 (`tests/kafka/test_recover_price.py`) and a real broker's consumers
 (`tests/kafka/test_price_by_consumers.py`):
 

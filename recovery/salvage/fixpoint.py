@@ -4,7 +4,7 @@ A doubt is settled by what surrounds a batch, and a repair changes the surroundi
 belongs may prove the next one wrong, a file beside the log that was cut is no witness any more. So a second salvage
 could go on where the first one ended. Here it does, before anything is changed:
 
-1. The planned directory is read as if it were there (`standing`), under the circumstances that the repair will leave.
+1. The planned directory is read as if it were there (`image_reader`), under the circumstances that the repair will leave.
 2. The same steps judge it. When they would change nothing the plan is final.
 3. Else both plans become one: contents are traced back to the files as found, and so is what goes and what is said.
 

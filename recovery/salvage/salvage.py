@@ -5,17 +5,17 @@ A broker keeps nothing behind the first byte it cannot read. Plan:
 1. Leftovers of cleanings and splits are settled as a broker does, unless whole batches would be lost by it
    (`leftovers`). Files marked for deletion stay.
 2. One pass judges everything as `verify` does, and notes what of each log is valid: stretches of batches, damage, header
-   fields outside the checksum that neighbours prove wrong (`judgement`, `watch`). Where nothing is wrong that is all.
+   fields outside the checksum that neighbours prove wrong (`assessment`, `valid_runs`). Where nothing is wrong that is all.
 3. What is held twice is held once, by stated rules; offsets rise strictly (`overlaps`). Batches whose base offset
-   contradicts their neighbours are set right, put where they belong, or go (`doubts`).
+   contradicts their neighbours are set right, put where they belong, or go (`misplaced_batches`).
 4. What stays becomes segments: mostly the files as they are, cut or with holes closed; renamed, merged or split where
-   their offsets say so (`arrangement`). Contents are spans of the files as found. Only a header field that is set right
+   their offsets say so (`segment_layout`). Contents are spans of the files as found. Only a header field that is set right
    is written anew: base offset, leader epoch and magic lie outside the checksum, so the batch stays valid.
 5. Side files are rebuilt for logs that changed, and where they are wrong or missing, by one pass over the headers
-   (`side_files`); entries that are true stay, also those that a rebuild would write otherwise. Snapshots behind a change
+   (`rebuilt_side_files`); entries that are true stay, also those that a rebuild would write otherwise. Snapshots behind a change
    are rebuilt, those behind the log end go.
 6. Everything that goes is accounted for: bytes kept + bytes removed = bytes found (`losses`).
-7. What would be left is judged in the same way, until nothing would change any more (`rounds`): what was set right or
+7. What would be left is judged in the same way, until nothing would change any more (`fixpoint`): what was set right or
    put elsewhere may be what tells of something else.
 
 A batch under a right checksum stays even when it does harm: a data batch outside the open transaction of its producer

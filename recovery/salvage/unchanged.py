@@ -1,4 +1,4 @@
-"""What salvage answers where it has nothing to do: told by a glance (`verify.glance`), before anything is judged."""
+"""What salvage answers where it has nothing to do: told by a glance (`verify.quick_check`), before anything is judged."""
 
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.recovery.policy import Circumstances, LoadSettings, Repair

@@ -19,7 +19,7 @@ found may still be the middle of somebody's value that looks like a batch. For i
     epoch       its leader epoch is not below that before the damage, nor above that of the batch behind it
 
 Confidence is high when all speak for it, medium when one does not, low otherwise. When its offset does not go on from
-before, it and those behind it are not believed yet; the whole log decides (`doubts`).
+before, it and those behind it are not believed yet; the whole log decides (`misplaced_batches`).
 """
 
 from array import array

@@ -2,7 +2,7 @@
 
 `Chain` collects tables of batches, runs the kernel over them, and looks itself only where that stops. Rows are
 given out (`table`, rows 0 … `ready`) when no later batch can change what is said about them, so up to two rows wait
-for the next table. The rules are those of `neighbours`.
+for the next table. The rules are those of `header_plausibility`.
 """
 
 from array import array

@@ -1,7 +1,7 @@
 """The judgement of batch headers alone, of a part of a log: what `verify` says of base offsets, leader epochs and counts.
 
 Base offset and leader epoch stand outside the checksum, so a flipped bit there leaves a valid batch that says the wrong
-thing; only its neighbours and the side files tell (`neighbours`). A part of a log is judged as `verify` judges all of it:
+thing; only its neighbours and the side files tell (`header_plausibility`). A part of a log is judged as `verify` judges all of it:
 
 1. The walk begins a few batches before the part and ends a few batches behind it, so that its first and its last batch
    have neighbours. What is found outside of the part is somebody else's to tell.

@@ -1,6 +1,6 @@
 """One partition directory: its segments in order, and everything that must agree with them.
 
-1. Names, leftovers, orphans (`names_check`); what the data directory knows (`surroundings`).
+1. Names, leftovers, orphans (`names_check`); what the data directory knows (`log_dir_state`).
 2. Each segment in order with its consumers: replay, leader epochs, both indexes, the transaction index, and in the
    deep level every record. Between segments: the chain of offsets, and the snapshot named by the next base.
 3. What only the end can tell: gaps between segments (legal once anything was compacted), the snapshot at the log

@@ -74,7 +74,7 @@ def extent_at_a_glance(directory: str, names: Iterable[str], known: Known) -> Lo
 
 
 class _Glance:
-    """One look; `over` once. The chain of batches (`check.next_suspect`) and the replay go on from log to log."""
+    """One look; `over` once. The chain of batches (`verify_records.next_suspect`) and the replay go on from log to log."""
 
     def __init__(self, directory: str, known: Known) -> None:
         self._prefix = os.path.join(directory, "")

@@ -9,7 +9,7 @@
 
 Length and checksum are derived here and nowhere else. What Kafka's own writers refuse (acceptance row F52), and what
 the fields cannot hold, is refused before a byte is written; so nothing that append, recovery or compaction writes
-can be a batch that no broker would have written. Magic 0 and 1 are the business of `legacy_writer`.
+can be a batch that no broker would have written. Magic 0 and 1 are the business of `legacy`.
 """
 
 import struct
@@ -42,7 +42,7 @@ def encode_batch(new: NewBatch) -> bytes:
 
     Uncompressed bytes equal those of Kafka's MemoryRecordsBuilder; a compressed block holds the same records, the
     compressor's choices may differ. Without records the result is the 61-byte header that compaction leaves (base
-    timestamp -1). A magic below 2 gives a message, a row of messages or a compressed wrapper (`legacy_writer`).
+    timestamp -1). A magic below 2 gives a message, a row of messages or a compressed wrapper (`legacy`).
     Raises UsageError for what no writer of Kafka produces or the fields cannot hold.
     """
     if new.magic < L.MAGIC_V2:

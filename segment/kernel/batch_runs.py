@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """Which rows of a table of batches go together while a log is cleaned, and what they add up to.
 
-Rows are those of `columns`; nothing is read but the table.
+Rows are those of `header_tables`; nothing is read but the table.
 """
 
 

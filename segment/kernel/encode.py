@@ -8,7 +8,7 @@
 
 Varints are zigzag and little-endian, seven bits a byte. The body of a record is measured first, because its
 length comes before it; then it is written once, at the end of a growing buffer. No bounds are checked here: the
-callers (`batch_writer`) have done it on whole batches. Plain Python; `encode.pxd` adds the C types.
+callers (`batch`) have done it on whole batches. Plain Python; `encode.pxd` adds the C types.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """One batch of which some records go: what takes its place (fact sheet §8.7; Kafka: MemoryRecords.filterTo).
 
-Of each batch one of four things comes of the tallies that `keyjudge.judge_rows` left:
+Of each batch one of four things comes of the tallies that `key_verdicts.judge_rows` left:
 
     all records stay, magic 2, no delete horizon is due   the batch as it lies: a span of the old file
     some stay, or a horizon is due, or magic 0 or 1        a new batch of magic 2 with the same offsets
@@ -16,7 +16,7 @@ Short spans are copied to `out` between new batches; a long one is left to the c
 of the new file becomes a row of `table` (position, size, last offset, maximum timestamp, count; and while its checksum
 is due, VALID −1 and in CRC where in `out` it starts).
 
-`rewrite` goes over runs of batches with these; the places of `state` and of `params` are named there.
+`filter_batches` goes over runs of batches with these; the places of `state` and of `params` are named there.
 """
 
 from kseg.segment.kernel import batch_encode, buffer_access

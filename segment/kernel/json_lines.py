@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """JSON lines of a dump from the tables of batches and records (design §7; docs/json.md).
 
-The same lines as `dump.rows` makes one at a time, with the same escapes as Python's `json` (ensure_ascii off):
+The same lines as `segment.json_rows` makes one at a time, with the same escapes as Python's `json` (ensure_ascii off):
 `\\" \\\\ \\b \\f \\n \\r \\t`, other control characters as `\\u00xx`. Bytes that are valid UTF-8 are text; others are
 base64 under AUTO, and text with replacement characters under TEXT.
 
-Bounds checks are off for the reason given in `kernel.text`: room for a line's longest form is checked before it.
+Bounds checks are off for the reason given in `kernel.dump_text`: room for a line's longest form is checked before it.
 """
 
 from kseg.segment.kernel import buffer_access, dump_text
@@ -271,7 +271,7 @@ def line_room(buf, cells, capacity, at, file_length):
 def format_json(
     buf, batches, batch_capacity, last_row, cells, capacity, count, mode, file, out, start, state
 ):
-    """Append lines to `out` from position `start`, as `text.format_lines` does; every batch line before its records.
+    """Append lines to `out` from position `start`, as `dump_text.format_lines` does; every batch line before its records.
 
     mode: AUTO or TEXT. file: the file's name as a JSON string, UTF-8. state: [next batch row, next record]. Returns
     the new end in `out`; when the room is short it stops early, so a caller whose `out` is empty must enlarge it.

@@ -8,7 +8,7 @@
 2. `scatter_rows` parts rows by their second half, so that all rows of a key come together; `scatter_offsets` parts
    offsets by where stretches of the log begin.
 3. `mark_offsets` makes a bit for each offset that was told of, `spare_latest` clears those of a map; `look_up` reads the bits of a table of records, in the
-   form in which `keyjudge.judge_rows` asks a map of two slots: LATER is a key that has a later record, 0 one that has none.
+   form in which `key_verdicts.judge_rows` asks a map of two slots: LATER is a key that has a later record, 0 one that has none.
 
 Maps and their slots are those of `keymap`. What is kept and why: `kseg.spark.shuffle`.
 """

@@ -2,7 +2,7 @@
 """What a map of keys (`keymap`) says about a table of records: which of them stay, and what that makes of their batches.
 
 Any map of slots will do in which a record's words lead to the offset, plus 1, from which on the record is of today;
-mostly the words are the hash of its key. Tables are those of `columns`; what is decided and why:
+mostly the words are the hash of its key. Tables are those of `header_tables`; what is decided and why:
 `compaction.cleaner.second_pass`.
 """
 

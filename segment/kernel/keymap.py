@@ -12,7 +12,7 @@ waiting for one after the other would cost more than all the rest; so the places
 first, which the processor does for many of them at once.
 
 `map_rows` goes over bodies of batches of magic 2, of which it reads keys and offsets only. `hash_rows` and `put_rows` go
-over tables of records (`columns`). A secret is two unsigned numbers of 64 bits. Who asks the map: `keyjudge`.
+over tables of records (`header_tables`). A secret is two unsigned numbers of 64 bits. Who asks the map: `key_verdicts`.
 """
 
 from kseg.segment.kernel import buffer_access, keymap_probe

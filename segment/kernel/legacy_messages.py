@@ -4,7 +4,7 @@
     message   crc │ magic │ attributes │ timestamp (magic 1) │ key length, key │ value length, value
     set       (offset │ size │ message)…, what a wrapper's value holds once it is decompressed
 
-State, outcomes and error codes are those of `kernel.records`.
+State, outcomes and error codes are those of `kernel.record_walk`.
 """
 
 from kseg.segment.kernel import buffer_access

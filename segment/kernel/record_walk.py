@@ -4,7 +4,7 @@
     body   records…, each: length varint │ attributes │ timestamp delta varlong │ offset delta varint
            │ key length varint, key │ value length varint, value │ header count varint, headers
 
-Messages of magic 0 and 1 have their own kernel (`messages`), which shares the state and the codes below.
+Messages of magic 0 and 1 have their own kernel (`legacy_messages`), which shares the state and the codes below.
 
 Bodies are never trusted: a length is compared with what remains before it is used, a varint ends within 5 (10)
 bytes, a record uses exactly the bytes it declares, a batch exactly its body. What is wrong is a code in

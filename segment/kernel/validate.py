@@ -8,7 +8,7 @@ Nothing is written down about a record, which costs more than looking at it. A y
     offsets rise and lie between the batch's base and last offset
     the greatest timestamp is the one that the header declares
 
-A no only means that someone must look closely (`kernel.records`, `kernel.check`): odd but sound data, as timestamps
+A no only means that someone must look closely (`kernel.record_walk`, `kernel.verify_records`): odd but sound data, as timestamps
 near the ends of their range, gets one too. Magic 2 without the control bit only. Bounds checks are off because every
 position is compared with the end of the body before it is read.
 """

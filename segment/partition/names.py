@@ -189,7 +189,9 @@ NAME_BY_ROLE = {role: name for name, role in _ROLE_BY_NAME.items()}
 
 _STATES = {f".{state}": state for state in FileState if state is not FileState.LIVE}
 # compiled when a name first looks like one of them: compiling takes longer than reading a name
-STAGED_PREFIX = "kseg-staged-"  # what tasks of a cluster have written, until it is joined (`writing.runs`)
+STAGED_PREFIX = (
+    "kseg-staged-"  # what tasks of a cluster have written, until it is joined (`write.staged_runs`)
+)
 STREAM_PREFIX = "kseg-stream-"  # which micro-batch of a streaming query was written last
 _OWN_PREFIXES = ("kseg-journal-", STAGED_PREFIX)  # the first also of the files that belong to a journal
 _METADATA_SNAPSHOT = r"([0-9]{20,})-([0-9]{10,})(-[^.]+)?"

@@ -1,7 +1,7 @@
 """From batches to records, a table at a time: what dump, verify, lookup and the Spark source share.
 
 The rows of a table of batches are taken in runs. Consecutive uncompressed batches are decoded straight from the
-file's bytes in one kernel call. Consecutive compressed ones are decompressed (bounded) into one buffer (`packed`), and decoded
+file's bytes in one kernel call. Consecutive compressed ones are decompressed (bounded) into one buffer (`decompressed_runs`), and decoded
 from there in one call; one that does not fit is decoded alone, so are the wrappers of magic 0 and 1. Control batches come
 alone too, because whoever shows them looks at every record. What cannot be decoded is a `Problem`, and the next run goes on
 behind it.
@@ -37,7 +37,7 @@ _BYTES_PER_ROW = 16
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why the records of a batch could not (all) be decoded. row: of the batch. code: of `kernel.records`, or
+    """Why the records of a batch could not (all) be decoded. row: of the batch. code: of `kernel.record_walk`, or
     None when decompression failed. sentence: in words."""
 
     row: int

@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """spans: of a file, in order. with_records: their records are sound too (`scanning.sound`)."""
+    """spans: of a file, in order. with_records: their records are sound too (`scanning.record_validation`)."""
 
     path: str
     size_bytes: int

@@ -1,6 +1,6 @@
 """Whether the records of batches are as they should be, without taking them to pieces.
 
-`kernel.sound` looks: one call for a run of plain batches, one for each compressed batch behind its decompression.
+`kernel.validate` looks: one call for a run of plain batches, one for each compressed batch behind its decompression.
 It says yes to nearly every batch there is; who gets a no decodes that batch (`decode`) to see why.
 """
 

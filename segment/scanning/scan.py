@@ -1,6 +1,6 @@
 """The scanner: a file becomes batches and damage spans that together account for every byte.
 
-The walk (`kernel.walk`) follows the length fields; the scanner distrusts them. Plan:
+The walk (`kernel.batch_walk`) follows the length fields; the scanner distrusts them. Plan:
 
 1. Walk entries into a table and judge the checksum of each. Valid ones are given out, a table at a time.
 2. At the first entry that is not valid, or where the walk cannot go on, damage begins at its position p.

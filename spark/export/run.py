@@ -1,7 +1,7 @@
 """One export on a cluster, from targets to events.
 
 1. A session whose settings know the table format, where one is asked for, and a look whether its jars are there.
-2. The wanted records (`frame`), in columns that the form can hold (`shape`), written by Spark with its own save modes
+2. The wanted records (`records_frame`), in columns that the form can hold (`spark_columns`), written by Spark with its own save modes
    and its own commit. An output without a scheme is a directory that every node sees as the inputs are seen; there what
    lies there already is looked at as without a cluster.
 3. What is damaged is asked of the data source as well, and told as findings: before, with --fail-on-damage, so that

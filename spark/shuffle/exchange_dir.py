@@ -1,4 +1,4 @@
-"""A directory in which other processes make files for a plan (`scratch.ScratchFile` under a name), as long as one process wants it.
+"""A directory in which other processes make files for a plan (`scratch_file.ScratchFile` under a name), as long as one process wants it.
 
 It lies in .kseg, where no broker looks, under a name that is no journal's. Whoever has it holds a lock on it (`lock.claimed`);
 what a killed process has left is not locked, and whoever comes next removes it.

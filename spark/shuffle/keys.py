@@ -1,6 +1,6 @@
 """The keys of one segment, sent to the parts of the hash space that they belong to: the first half of the first pass.
 
-1. Batches in order, as a first pass goes over them (`cleaner.mapping`): control batches are passed over, records
+1. Batches in order, as a first pass goes over them (`cleaner.first_pass`): control batches are passed over, records
    without a key too. Records at or above the dirty offset that are not of aborted transactions count for their keys.
 2. Those are first put into a map of this task, which is bounded: a record that a later one of the same segment replaces
    is told as gone here, and only the latest goes on its way. A full map is sent, and begun anew.

@@ -1,6 +1,6 @@
 """The two passes of a compaction on a cluster: `Passes` whose map is a shuffle (`Rounds` asks for them).
 
-1. Trace (one task for each segment): checksums, and what the segment does to the transactions (`trace`). The driver
+1. Trace (one task for each segment): checksums, and what the segment does to the transactions (`transaction_summary`). The driver
    goes over the traces, and so knows what stands at the beginning of each segment and each group.
 2. Keys (one task for each segment, `keys`) ─ by hash ─► verdicts (one for each part of the hash space, `fold`)
    ─ by group ─► a group's offsets that are superseded. What the tasks noted comes back to the driver here.

@@ -6,7 +6,7 @@
     verdicts   a group of segments      ◄── offsets that are superseded
     notes      the place behind the last group ◄── what the driver must know (`Note`)
 
-A row is 24 bytes, an offset 8 (`kernel.keyrows`); they travel as bytes, many at a time.
+A row is 24 bytes, an offset 8 (`kernel.key_exchange`); they travel as bytes, many at a time.
 """
 
 import os

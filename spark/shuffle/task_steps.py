@@ -1,4 +1,4 @@
-"""What the tasks of a shuffled compaction do, step by step, on the executors (`passes` says in which order)."""
+"""What the tasks of a shuffled compaction do, step by step, on the executors (`shuffled_passes` says in which order)."""
 
 import os
 import pickle

@@ -1,6 +1,6 @@
 """From options to the tasks of a read: which partitions, which offsets of each, which bytes for whom.
 
-1. Paths become partitions (`places`).
+1. Paths become partitions (`partitions`).
 2. Each partition's bounds become offsets: a time by a lookup as a broker answers it, `earliest` by the checkpoint of the
    log start.
 3. What is left of that within `fromOffset` … `toTimestamp` (`inspection.arrow.planning` leaves segments out) is cut into parts of `maxPartitionBytes`, or smaller ones where

@@ -1,6 +1,6 @@
 """`spark.readStream.format("kafka-log")`: a directory that grows, record by record, each once.
 
-1. The driver keeps offsets (`progress`), as Spark's own Kafka source does, and they are all that the checkpoint holds.
+1. The driver keeps offsets (`growing_logs`), as Spark's own Kafka source does, and they are all that the checkpoint holds.
 2. A batch is a range of offsets of each partition. A task opens the log of its range itself, just before it reads: a
    position in a file that was planned earlier would mean nothing once a cleaner has put another file there.
 3. The same range gives the same records again, unless the broker has deleted some meanwhile; that is a loss, and ends the

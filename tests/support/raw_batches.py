@@ -108,7 +108,7 @@ Expected = tuple[int, int, int, bytes | None, bytes | None, Headers]
 @dataclass(frozen=True)
 class Case:
     """name. data: one batch. records: (offset, timestamp, sequence, key, value, headers) that are given before the
-    error. error: code of `kernel.records`, OK when there is none; None when the wrapper cannot be opened."""
+    error. error: code of `kernel.record_walk`, OK when there is none; None when the wrapper cannot be opened."""
 
     name: str
     data: bytes

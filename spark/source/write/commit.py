@@ -3,7 +3,7 @@
 1. Join: the runs of a partition follow each other in the order of the writers; those whose records bring offsets, in the
    order of these, and none may lie amid another. What cannot be is refused before anything is touched.
 2. Protect: the lock of the log dir, a journal there that names every partition, the marker of a clean stop away
-   (`log_dir_protection`). What an earlier delivery was killed in is taken back first.
+   (`multi_partition_guard`). What an earlier delivery was killed in is taken back first.
 3. Write. A new partition comes into being under a name by which brokers know partitions that are to be deleted, so none
    ever takes half of one for a partition. One that is there grows as `append` makes it grow, or is replaced by a plan
    (`apply`) whose quarantine keeps what it held.

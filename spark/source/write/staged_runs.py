@@ -8,7 +8,7 @@ its own:
     chunk    batch*            of one run, in its order
     run      the chunks of one partition, in order of their positions
 
-Base offset and leader epoch of a batch lie outside what its checksum covers. So whoever joins runs (`delivery`) sets both
+Base offset and leader epoch of a batch lie outside what its checksum covers. So whoever joins runs (`commit`) sets both
 and touches nothing else, and the batches are compressed once, by the tasks.
 
 The files lie in the log dir under names that brokers leave alone, and each has a name that no other attempt has.
