@@ -1,6 +1,6 @@
 """Make the files that the benchmarks race over, with the real Kafka's own classes: `python -m bench.corpus [DIRECTORY]`.
 
-What is there already is left alone, so an interrupted run goes on where it stopped. In DIRECTORY (default bench/corpus, about 7 GB):
+What already exists is left alone, so an interrupted run goes on where it stopped. In DIRECTORY (default bench/corpus, about 7 GB):
 
 | Name | Content |
 |---|---|

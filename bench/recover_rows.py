@@ -104,9 +104,12 @@ def _warmer(corpus: Path) -> Callable[[], None]:
 
 
 def _lay_out(directory: Path, corpus: Path) -> None:
-    """A data directory with the logs of a corpus and nothing else."""
+    """A data directory with the logs of a corpus, and what makes their topics known: a broker sets partitions without it aside."""
     for partition in _partitions(corpus):
         (directory / partition.name).mkdir(parents=True)
+        (directory / partition.name / "partition.metadata").write_text(
+            "version: 0\ntopic_id: AAAAAAAAAAUAAAAAAAAABg\n"
+        )
         for log in partition.glob("*.log"):
             os.link(log, directory / partition.name / log.name)
     (directory / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")

@@ -43,7 +43,7 @@ from kseg.recovery.verify.verify import verify
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.spark import cluster_fanout, scheduling, session
 from kseg.spark.options import ClusterOptions
-from kseg.spark.scheduling import MOST_SHARE_BYTES, MOST_SHARES, SHARES_PER_CORE
+from kseg.spark.scheduling import MAX_SHARE_BYTES, MAX_SHARES, SHARES_PER_CORE
 
 GIB, TIB = 1 << 30, 1 << 40
 CORES = 2  # of the session that is measured
@@ -100,7 +100,7 @@ def alone_s(costs: Costs, load: Load, node: Node) -> float:
 
 def tasks_of(load: Load, cores: int) -> int:
     """How many tasks kseg makes of it."""
-    return min(MOST_SHARES, max(cores * SHARES_PER_CORE, math.ceil(load.size_bytes / MOST_SHARE_BYTES)))
+    return min(MAX_SHARES, max(cores * SHARES_PER_CORE, math.ceil(load.size_bytes / MAX_SHARE_BYTES)))
 
 
 def cluster_s(costs: Costs, load: Load, node: Node, nodes: int) -> float:
@@ -193,7 +193,7 @@ def _unit() -> float:
     """What one more partition costs the driver before its task is under way."""
     targets = [PartitionTarget(f"/data/logs/topic-{number:06}") for number in range(UNITS)]
     options = VerifyOptions(now_ms=0)
-    run = cluster_fanout.described(verify, targets[:1], options)
+    run = cluster_fanout.task_run(verify, targets[:1], options)
 
     def send_out() -> None:
         units = scheduling.weigh(targets, lambda paths: [GIB] * len(paths))

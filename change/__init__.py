@@ -1,1 +1,1 @@
-"""Changes of log directories: the plan as a value, its execution with a journal, and the way back."""
+"""Changes to log directories: a plan as a value, its execution with a journal, and undo."""

@@ -1,8 +1,9 @@
 """What the commands that change directories have in common: --apply, --output and what goes with them, and the frame of
 a run."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kseg.cli.option_schema import Option
@@ -10,16 +11,20 @@ from kseg.segment.errors import UsageError
 
 if TYPE_CHECKING:
     from kseg.change.apply.keeping import Keeping
-    from kseg.change.run.frame import Around
-    from kseg.change.run.shared_run import Shared
-    from kseg.cli.render import Style
+    from kseg.change.run.run_lifecycle import RunLifecycle
+    from kseg.change.run.shared_run import SharedRun
+    from kseg.cli.render import Style, Words
+    from kseg.cli.report import Report
+    from kseg.cli.request import Request
+    from kseg.cli.run_summary import RunSummary
     from kseg.jobs.events import Work
+    from kseg.segment.findings import Finding
     from kseg.segment.partition.targets import Target
     from kseg.spark.options import ClusterOptions
 
 CHANGE = "What is changed"
 
-Apply = Annotated[bool, Option("--apply", help="Carry the plan out, in place.", panel=CHANGE)]
+Apply = Annotated[bool, Option("--apply", help="Apply the plan in place.", panel=CHANGE)]
 HardLink = Annotated[
     bool,
     Option("--hard-link", help="With --output: unchanged files of the copy are hard links.", panel=CHANGE),
@@ -28,7 +33,7 @@ FollowLinks = Annotated[
     bool,
     Option(
         "--follow-links",
-        help="Change partitions too that are reached through links below PATH, as a broker would.",
+        help="Also change partitions that are reached through symbolic links below PATH, as a broker would.",
         panel=CHANGE,
     ),
 ]
@@ -37,8 +42,8 @@ Quarantine = Annotated[
     Option(
         "--quarantine",
         metavar="DIR",
-        help="Where copies of what is taken out go, on any file system. Default: beside the journal, as second names that take "
-        "no room.",
+        help="Directory for copies of removed bytes, on any file system. Default: next to the journal, as hard links that take "
+        "no space.",
         panel=CHANGE,
     ),
 ]
@@ -47,7 +52,7 @@ JournalDir = Annotated[
     Option(
         "--journal",
         metavar="DIR",
-        help="Where the journal goes, on any file system: a disk that is full has no room for it. `kseg undo` finds it there. "
+        help="Directory for the journal, on any file system, for instance when the disk is full. `kseg undo` finds it there. "
         "Default: .kseg in the partition directory.",
         panel=CHANGE,
     ),
@@ -57,7 +62,7 @@ AcceptUnreadable = Annotated[
     bool,
     Option(
         "--accept-unreadable",
-        help="Change partitions with bytes that cannot be read too: they count as lost.",
+        help="Also change partitions with unreadable bytes: these count as lost.",
         panel=CHANGE,
     ),
 ]
@@ -66,9 +71,9 @@ AcceptUnreadable = Annotated[
 def check_way(apply: bool, output: str | None, hard_link: bool) -> None:
     """Raises UsageError for options that do not go together."""
     if apply and output is not None:
-        raise UsageError("--apply and --output exclude each other")
+        raise UsageError("--apply and --output are mutually exclusive")
     if hard_link and output is None:
-        raise UsageError("--hard-link goes with --output")
+        raise UsageError("--hard-link requires --output")
 
 
 def keeping_of(journal_dir: str | None, quarantine: str | None, output: str | None = None) -> "Keeping":
@@ -77,39 +82,81 @@ def keeping_of(journal_dir: str | None, quarantine: str | None, output: str | No
 
     for name, value in (("--journal", journal_dir), ("--quarantine", quarantine)):
         if value is not None and output is not None:
-            raise UsageError(f"{name} goes with a change in place, and not with --output")
+            raise UsageError(f"{name} applies to a change in place, not to --output")
     return Keeping(journal_dir, quarantine)
 
 
 def identity(
     apply: bool, cluster: "ClusterOptions | None", output: str | None = None
-) -> "tuple[str, Shared | None]":
+) -> "tuple[str, SharedRun | None]":
     """(the id for the journals of a run that writes, how its work is shared out over a cluster).
 
     What neither needs is not imported: most plans are made to be read."""
     if not apply and cluster is None and output is None:
         return "", None
-    from kseg.change.apply.journal import new_run_id
-    from kseg.change.run.shared_run import Shared
+    from kseg.change.apply.journal_location import new_run_id
+    from kseg.change.run.shared_run import SharedRun
     from kseg.cli.run import clock_ms
 
     run_id = new_run_id(clock_ms())
-    return run_id if apply or output is not None else "", None if cluster is None else Shared(run_id, output)
+    return run_id if apply or output is not None else "", None if cluster is None else SharedRun(
+        run_id, output
+    )
+
+
+def change_style(
+    command: str,
+    request: "Request",
+    *,
+    json: bool,
+    quiet: bool,
+    no_progress: bool,
+    verbose: bool,
+    words: "Words",
+    report: "Report",
+    remains: "Callable[[Mapping[str, Any]], bool]",
+    advice: "Callable[[RunSummary], str]",
+) -> "Style":
+    """How a run is shown that plans first. advice: what carries the plan out; not asked where something failed."""
+    from kseg.cli.render import Style
+
+    return Style(
+        command=command,
+        request=request,
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        findings_are_result=True,
+        words=words,
+        report=report,
+        verbose=verbose,
+        remains=remains,
+        advice=lambda tally: "" if tally.failures else advice(tally),
+    )
+
+
+def look_at_settings(
+    run: "RunLifecycle[Any]", topic_settings: "Callable[[Sequence[Target]], tuple[Any, tuple[Finding, ...]]]"
+) -> "Callable[[Sequence[Target]], None]":
+    """What `change` is to look at for a run that goes by the settings of topics."""
+
+    def look(targets: "Sequence[Target]") -> None:
+        topics, run.told = topic_settings(targets)
+        run.options = replace(run.options, topics=topics)
+
+    return look
 
 
 def change(
     work: "Work[Any, Any]",
-    run: "Around[Any]",
+    run: "RunLifecycle[Any]",
     style: "Style",
+    request: "Request",
     *,
-    paths: Sequence[str],
-    topics: Sequence[str],
-    partition: int | None,
     jobs: int | None,
-    cluster: "ClusterOptions | None",
     look: "Callable[[Sequence[Target]], None] | None" = None,
 ) -> int:
-    """Run `work` on the partitions that the paths mean, with what surrounds them; gives the exit status.
+    """Run `work` on the partitions that were asked for, with what surrounds them; gives the exit status.
 
     look: what else is to be known about the targets, put into the run before it begins."""
     from kseg.change.run.pipeline import groups_of
@@ -120,30 +167,32 @@ def change(
         work,
         run.options,
         style,
-        expand=Expansion.PARTITIONS,
-        paths=paths,
-        topics=topics,
-        partition=partition,
+        expand=Expansion.VERIFY,
+        paths=request.paths,
+        topics=request.topics,
+        partition=request.partition,
         jobs=jobs,
-        cluster=cluster,
+        cluster=request.cluster,
         in_place=run.options.apply,
         through=run.through,
         grouped=groups_of,
-        hold=lambda targets: _held(run, paths, targets, look),
+        hold=lambda targets: _held(run, request.paths, targets, look),
     )
 
 
 @contextmanager
 def _held(
-    run: "Around[Any]",
+    run: "RunLifecycle[Any]",
     paths: Sequence[str],
     targets: "Sequence[Target]",
     look: "Callable[[Sequence[Target]], None] | None",
 ) -> "Iterator[object]":
     """What the run holds; not before it is known that its copies leave the input as it is. Raises Refused."""
     from kseg.segment.errors import Refused
-    from kseg.segment.partition.targets import links_below, refuse_inside
+    from kseg.segment.partition.targets import LogDirTarget, links_below, refuse_inside
 
+    logs = [target for target in targets if not isinstance(target, LogDirTarget)]
+    run.whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
     run.links = links_below(paths, targets)
     if run.links and run.options.apply and not run.options.follow_links:
         more = f" and {len(run.links) - 1} more are links" if len(run.links) > 1 else " is a link"
@@ -153,8 +202,17 @@ def _held(
         )
     if look is not None:
         look(targets)
-
+    run.told = (*run.told, *_without_partitions(run.whole, logs))
     if run.options.output is not None:
         refuse_inside(run.options.output, targets)
-    with run.held(targets) as options:
+    with run.held(logs) as options:
         yield options
+
+
+def _without_partitions(whole: "Sequence[str]", logs: "Sequence[Target]") -> "Iterator[Finding]":
+    """What is to be said of data directories in which there is nothing else to say."""
+    from kseg.segment.findings import no_partitions
+    from kseg.segment.partition.targets import PartitionTarget
+
+    held = {target.log_dir for target in logs if isinstance(target, PartitionTarget)}
+    yield from (no_partitions(log_dir) for log_dir in whole if log_dir not in held)

@@ -96,5 +96,5 @@ def _regex(pattern: str | None) -> bytes | None:
     try:
         re.compile(raw)
     except re.error as error:
-        raise UsageError(f"--key-regex {pattern!r} is no regular expression: {error}") from None
+        raise UsageError(f"--key-regex {pattern!r} is not a regular expression: {error}") from None
     return raw

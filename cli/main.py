@@ -71,11 +71,11 @@ def _dispatch(words: Sequence[str]) -> int:
 
 
 def _run_quickly(name: str, words: Sequence[str]) -> int | None:
-    from kseg.cli.option_schema import bind, parameters, quick_read
+    from kseg.cli.option_schema import bind, parameters, quick_read, spelled_out
 
     command = function_of(name)
     known = parameters(command)
-    raw = quick_read(known, words)
+    raw = quick_read(known, spelled_out(known, words))
     return None if raw is None else command(**bind(known, raw))
 
 

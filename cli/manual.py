@@ -146,9 +146,10 @@ def _values_section() -> list[str]:
     return [
         ".SH VALUES",
         _text(
-            "A TIME is a whole number of epoch milliseconds or ISO 8601 (UTC unless it names a zone). A SIZE is "
-            "a number of bytes, or one with KiB, MiB or GiB. A DURATION is a number of milliseconds, or one with s, m, h "
-            "or d. A GLOB takes * ? [ ]."
+            "A TIME is a whole number of epoch milliseconds, an ISO 8601 time, a clock time such as 14:03 (the last one), "
+            "a time ago such as -1h, or now. It is in UTC unless a zone follows: +02:00, Europe/Berlin or local. A SIZE is "
+            "a number of bytes, or one with K, M, G or T (or KiB, MiB, GiB, TiB), or with the decimal KB, MB, GB or TB. A DURATION is a "
+            "number of milliseconds, or one with s, m, h or d. A GLOB takes * ? [ ]."
         ),
     ]
 

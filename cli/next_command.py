@@ -1,40 +1,101 @@
-"""The next command to type: from the hint that the catalogue gives for a finding, or what carries a plan out."""
+"""The next command to type: for everything that was asked, from the hints that the catalogue has for what was found, or what
+carries a plan out. It works as it is printed."""
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from kseg.cli.registry import COMMANDS
+from kseg.cli.option_schema import parameters
+from kseg.cli.registry import COMMANDS, function_of
+from kseg.cli.request import Request
 from kseg.segment.errors import FormatError
-from kseg.segment.findings import Finding
+from kseg.segment.quantities import Typed
 from kseg.segment.terminal import shell_quoted
 
+if TYPE_CHECKING:
+    from kseg.spark.options import ClusterOptions
+
 # What to look at when the catalogue's own advice is a command that this version does not have, or the one running.
-_INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {partition}"}
+_INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {path}"}
+# Of several hints the first of these counts: what is in the way of others, what repairs, what looks closer.
+_ORDER = ("undo", "recover", "verify", "dump", "retain", "list")
 
 
-def next_command(finding: Finding, running: str) -> str:
-    """A whole command line, quoted for a shell; empty when there is nothing better than what was just done."""
-    hint = hint_of(finding.kind.hint, running)
-    if hint.startswith("kseg recover") and not _can_be_recovered(finding.path):
-        hint = _INSTEAD.get(running, "")
-    return hint.format(**_places(finding.path)) if hint else ""
+def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Request) -> str:
+    """A whole command line, quoted for a shell; empty when there is nothing better than what was just done. hints: of the gravest
+    findings, each with the first of the paths it was given for."""
+    told = list(filter(None, (_hint_for(hint, paths, running) for hint, paths in hints.items())))
+    if not told:
+        return ""
+    verb = min((hint.split()[1] for hint, _ in told), key=_ORDER.index)
+    same = [(hint, paths) for hint, paths in told if hint.split()[1] == verb]
+    if verb in ("undo", "dump"):  # of single files
+        paths = dict.fromkeys(path for _, each in same for path in each)
+        return " ".join(["kseg", verb, *map(shell_quoted, paths)])
+    flags = {word: True for hint, _ in same for word in hint.split() if word.startswith("--")}
+    places = dict.fromkeys(_place_of(path, verb) for path in request.paths)
+    given = {**flags, **_accepted(verb, request.also)}
+    return command_line(
+        verb, given, Request(tuple(places), request.topics, request.partition, request.cluster)
+    )
 
 
-def apply_command(
-    command: str, given: Mapping[str, object], topics: Sequence[str], paths: Sequence[str]
-) -> str:
+def apply_command(command: str, given: Mapping[str, object], request: Request) -> str:
     """The command that carries out the plan that was shown, quoted for a shell. given: the options that the plan hangs
     on, by name; True is a flag, None and False were not given."""
-    words = ["kseg", command, "--apply"]
+    return command_line(command, {"--apply": True, **given}, request)
+
+
+def command_line(command: str, given: Mapping[str, object], request: Request) -> str:
+    """The words of a command, quoted for a shell."""
+    words = ["kseg", command]
     for name, value in given.items():
         if value is True:
             words.append(name)
         elif value is not None and value is not False:
-            words += [name, str(value)]
-    for topic in topics:
+            words += [name, value.text if isinstance(value, Typed) else str(value)]
+    accepted = _options_of(command)
+    for topic in request.topics if "--topic" in accepted else ():
         words += ["--topic", topic]
-    return " ".join([*map(shlex.quote, words), *map(shell_quoted, paths)])
+    if request.partition is not None and "--partition" in accepted:
+        words += ["--partition", str(request.partition)]
+    if request.cluster is not None and "--spark" in accepted:
+        words += _cluster_words(request.cluster)
+    return " ".join([*map(shlex.quote, words), *map(shell_quoted, request.paths)])
+
+
+def _cluster_words(cluster: "ClusterOptions") -> Iterator[str]:
+    from kseg.spark.options import LOCAL_MASTER
+
+    yield "--spark"
+    if cluster.master != LOCAL_MASTER:
+        yield from ("--master", cluster.master)
+    for name, value in cluster.conf:
+        yield from ("--spark-conf", f"{name}={value}")
+    for option in ("py_files", "archives", "jars", "packages"):
+        names = getattr(cluster, option)
+        if names:
+            yield from (f"--{option.replace('_', '-')}", ",".join(names))
+
+
+def _options_of(command: str) -> set[str]:
+    return {flag for parameter in parameters(function_of(command)) for flag in parameter.flags}
+
+
+def _accepted(command: str, options: Mapping[str, object]) -> dict[str, object]:
+    accepted = _options_of(command)
+    return {name: value for name, value in options.items() if name in accepted}
+
+
+def _hint_for(hint: str, paths: Sequence[str], running: str) -> tuple[str, Sequence[str]] | None:
+    """The hint as this run can give it, with the paths that it is for."""
+    told = hint_of(hint, running)
+    if told.startswith("kseg recover"):
+        paths = [path for path in paths if _can_be_recovered(path)] or paths
+        if not any(map(_can_be_recovered, paths)):
+            told = _INSTEAD.get(running, "")
+    return (told, paths) if told else None
 
 
 def hint_of(hint: str, running: str) -> str:
@@ -42,29 +103,30 @@ def hint_of(hint: str, running: str) -> str:
     return hint if verb in COMMANDS and verb != running else _INSTEAD.get(running, "")
 
 
-def _places(path: str) -> dict[str, str]:
-    """The file, its partition directory and its log dir, as far as the names tell."""
-    if _is_partition(path):
-        partition, log_dir = path, os.path.dirname(path) or "."
-    elif os.path.isdir(path):
-        partition = log_dir = path
-    else:
-        folder = os.path.dirname(path) or "."
-        is_inside = _is_partition(folder)
-        partition = folder if is_inside else path
-        log_dir = (os.path.dirname(folder) or ".") if is_inside else folder
-    places = {"path": path, "partition": partition, "log_dir": log_dir}
-    return {name: shell_quoted(place) for name, place in places.items()}
+def _place_of(path: str, verb: str) -> str:
+    """What a command is to work on for a path that was asked for: of a file the partition or the data directory that it is of."""
+    if verb == "verify" or os.path.isdir(path):
+        return path
+    folder = os.path.dirname(path) or os.curdir
+    return folder if _is_partition(folder) or _is_of_log_dir(path) else path
 
 
 def _can_be_recovered(path: str) -> bool:
-    """Whether it is a directory, or a file that says by its name or its place to which log it belongs."""
+    """Whether it is a directory, or a file that says by its name or its place to which log or data directory it belongs."""
     from kseg.segment.partition.names import parse_file_name
 
+    if not os.path.exists(path):  # of a partition that is missing
+        return os.path.isdir(os.path.dirname(path))
     folder, name = os.path.split(path)
-    return (
-        os.path.isdir(path) or _is_partition(folder or ".") or parse_file_name(name).base_offset is not None
-    )
+    is_inside = _is_partition(folder or os.curdir) or _is_of_log_dir(path)
+    return os.path.isdir(path) or is_inside or parse_file_name(name).base_offset is not None
+
+
+def _is_of_log_dir(path: str) -> bool:
+    from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
+
+    roles = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
+    return os.path.basename(path) in {NAME_BY_ROLE[role] for role in roles}
 
 
 def _is_partition(path: str) -> bool:

@@ -25,6 +25,7 @@ from kseg.segment.layout import INT64_MAX
 RESULT = "Result"
 FILTER = "Filters"
 INPUT = "Input"
+PAYLOADS = "Payloads"
 RUN = "Running"
 CLUSTER = "Spark"
 KAFKA = "Flags of kafka-dump-log.sh"
@@ -34,26 +35,31 @@ Raw = str | bool | Sequence[str] | None
 
 
 class Option:
-    """A named option. names: `--x`, or `--x/--no-x`. read: turns the text into a value, ValueError says why not."""
+    """A named option. names: `--x`, or `--x/--no-x`. short: `-x`, of a flag. read: turns the text into a value, ValueError
+    says why not. bare: the text that stands for a value where no word follows but another option, as joptsimple has it."""
 
-    __slots__ = ("choices", "help", "metavar", "names", "panel", "read")
+    __slots__ = ("bare", "choices", "help", "metavar", "names", "panel", "read", "short")
 
     def __init__(
         self,
         names: str,
         *,
         help: str,
+        short: str = "",
         metavar: str = "",
         read: Reader | None = None,
         choices: Sequence[str] = (),
         panel: str = RESULT,
+        bare: str = "",
     ) -> None:
         self.names = names
+        self.short = short
         self.help = help
         self.metavar = metavar or "|".join(choices)
         self.read = _choice_reader(choices) if choices else read
         self.choices = choices
         self.panel = panel
+        self.bare = bare
 
 
 class Argument:
@@ -98,7 +104,9 @@ class Parameter:
     @property
     def flags(self) -> list[str]:
         """The spellings on the command line, the negative one of a pair last."""
-        return self.spec.names.split("/") if isinstance(self.spec, Option) else []
+        if not isinstance(self.spec, Option):
+            return []
+        return self.spec.names.split("/") + ([self.spec.short] if self.spec.short else [])
 
     @property
     def hint(self) -> str:
@@ -116,6 +124,15 @@ def parameters(command: Callable[..., int]) -> list[Parameter]:
             found += [Parameter(field, fields[field], their_defaults, bundle) for field in fields]
         elif name != "return":
             found.append(Parameter(name, annotation, defaults))
+    return found
+
+
+def spelled_out(known: Sequence[Parameter], words: Sequence[str]) -> list[str]:
+    """The words of a command line, with the value of each option that was given without the one it may have."""
+    bare = {flag: each.spec.bare for each in known for flag in each.flags if each.spec.bare}
+    found = []
+    for word, following in zip(words, [*words[1:], "-"], strict=False):
+        found.append(f"{word}={bare[word]}" if word in bare and following.startswith("-") else word)
     return found
 
 
@@ -139,7 +156,7 @@ def quick_read(known: Sequence[Parameter], words: Sequence[str]) -> dict[str, Ra
         if parameter is None or (equals and parameter.shape in ("flag", "pair")):
             return None
         if parameter.shape in ("flag", "pair"):
-            raw[parameter.name] = flag == parameter.flags[0]
+            raw[parameter.name] = parameter.shape == "flag" or flag == parameter.flags[0]
             continue
         given = value if equals else next(rest, None)
         if given is None:

@@ -109,10 +109,23 @@ Partition = Annotated[
 ]
 Json = Annotated[
     bool,
-    Option("--json", help="JSON lines on stdout, one object a line with a type; human words go to stderr."),
+    Option(
+        "--json",
+        help="Print JSON lines on stdout, one object with a type per line; messages for people go to stderr.",
+    ),
 ]
 Quiet = Annotated[
-    bool, Option("--quiet", help="No progress, no notices, no summary: only results and errors.", panel=RUN)
+    bool,
+    Option("--quiet", help="Print only results and errors. No progress, no notices, no summary.", panel=RUN),
+]
+Verbose = Annotated[
+    bool,
+    Option(
+        "--verbose",
+        short="-v",
+        help="Print every finding and every detail. Default: the first few of each kind.",
+        panel=RUN,
+    ),
 ]
 NoProgress = Annotated[
     bool, Option("--no-progress", help="No progress bar (it is shown only on a terminal).", panel=RUN)
@@ -123,7 +136,7 @@ Jobs = Annotated[
         "--jobs",
         metavar="N",
         read=read_count,
-        help="Work on so many targets at a time, in local processes. Default: the number of cores.",
+        help="Process this many targets in parallel. Default: the number of cores.",
         panel=RUN,
     ),
 ]
@@ -133,7 +146,7 @@ Now = Annotated[
         "--now",
         metavar="TIME",
         read=read_time,
-        help="The time to judge by, in epoch milliseconds or ISO 8601. Default: the clock.",
+        help="The current time, in epoch milliseconds or ISO 8601. Default: the clock.",
         panel=RUN,
     ),
 ]
@@ -144,7 +157,7 @@ NoNow = Annotated[
         "--now",
         metavar="TIME",
         read=read_time,
-        help="Accepted as by every command; nothing that this one says depends on the time.",
+        help="Accepted by every command; the output of this one does not depend on the time.",
         panel=RUN,
     ),
 ]
@@ -154,19 +167,19 @@ NoJobs = Annotated[
         "--jobs",
         metavar="N",
         read=read_count,
-        help="Accepted as by every command; this one does one thing after the other.",
+        help="Accepted by every command; this one does not work in parallel.",
         panel=RUN,
     ),
 ]
 NoBar = Annotated[
     bool,
-    Option("--no-progress", help="Accepted as by every command; this one shows no progress bar.", panel=RUN),
+    Option("--no-progress", help="Accepted by every command; this one has no progress bar.", panel=RUN),
 ]
 DropCache = Annotated[
     bool,
     Option(
         "--drop-cache",
-        help="Drop what was read from the page cache, so that a working broker keeps its own pages.",
+        help="Drop what was read from the page cache, so that a running broker keeps its own pages.",
         panel=RUN,
     ),
 ]
@@ -175,7 +188,7 @@ Isolation = Annotated[
     Option(
         "--isolation",
         choices=("read_uncommitted", "read_committed"),
-        help="read_committed leaves out what a consumer would not see: aborted and open transactions.",
+        help="read_committed omits what a consumer would not see: aborted and open transactions.",
         panel=FILTER,
     ),
 ]
@@ -207,14 +220,14 @@ class OnCluster(NamedTuple):
 
     spark: Annotated[
         bool,
-        Option("--spark", help="Do the work on a Spark cluster: same output, same order.", panel=CLUSTER),
+        Option("--spark", help="Run on a Spark cluster: same output, same order.", panel=CLUSTER),
     ] = False
     master: Annotated[
         str | None,
         Option(
             "--master",
             metavar="URL",
-            help="The cluster, such as spark://host:7077. Default: local[*], Spark on this machine alone.",
+            help="The cluster, such as spark://host:7077. Default: local[*], Spark on this machine only.",
             panel=CLUSTER,
         ),
     ] = None
@@ -255,7 +268,7 @@ class OnCluster(NamedTuple):
         if not given.pop("--spark"):
             stray = [name for name, value in given.items() if value]
             if stray:
-                raise UsageError(f"{stray[0]} goes with --spark")
+                raise UsageError(f"{stray[0]} requires --spark")
             return None
         from kseg.spark.options import LOCAL_MASTER, ClusterOptions
 

@@ -1,7 +1,7 @@
 """The progress bar: on stderr, only on a terminal, only for work that lasts.
 
-It has no thread (worker processes are forked while it is shown): it is redrawn when an `Advance` arrives. It
-leaves the screen whenever something else is written, and comes back with the next `Advance`.
+It has no thread (worker processes are forked while it is shown): it is redrawn when an event arrives. It
+leaves the screen whenever something else is written. It shows the bytes that are done where the command tells them, else the targets.
 """
 
 import os
@@ -10,32 +10,58 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.amounts import size_words
+from kseg.segment.counted import counted
+
+EXECUTOR_TIMEOUT_SECONDS = 0.5  # shorter work shows no bar, and so never pays for importing rich
+REDRAW_SECONDS = 0.1
+
+
 PATIENCE_SECONDS = 0.5  # shorter work shows no bar, and so never pays for importing rich
 REDRAW_SECONDS = 0.1
 
 
 class Progress:
-    """paths: files and directories whose sizes make up the whole. stdout_is_terminal: results appear on it too."""
+    """paths: files and directories whose sizes make up the whole. summary: says how many targets are done, and how many errors
+    were found so far."""
 
-    def __init__(self, paths: Sequence[str], wanted: bool, stdout_is_terminal: bool) -> None:
+    def __init__(self, paths: Sequence[str], wanted: bool, summary: RunSummary) -> None:
         self._paths = paths
         self._wanted = wanted and sys.stderr is not None and sys.stderr.isatty()
         self._quiet_until = time.monotonic() + PATIENCE_SECONDS
         self._bar: Any = None
         self._task: Any = None
         self._done_bytes = 0
-        self._stdout_is_terminal = stdout_is_terminal
+        self._total_bytes: int | None = None
+        self._name = ""
+        self._summary = summary
 
     def advance(self, path: str, bytes_done: int) -> None:
+        """So many more bytes of a target are done."""
         self._done_bytes += bytes_done
+        self._name = os.path.basename(path) or path
+        self.tick()
+
+    def tick(self) -> None:
+        """Draw the bar, unless that was done a moment ago."""
         if not self._wanted or time.monotonic() < self._quiet_until:
             return
         self._quiet_until = time.monotonic() + REDRAW_SECONDS
         if self._bar is None:
-            self._bar, self._task = _new_bar(_total_bytes(self._paths))
+            self._bar, self._task = _new_bar()
         if not self._bar.live.is_started:
             self._bar.start()
-        self._bar.update(self._task, completed=self._done_bytes, description=os.path.basename(path) or path)
+        done, total = self._summary.finished, self._summary.targets
+        state = f"{done:,} of {total:,} targets" if total > 1 else ""
+        if self._summary.errors:
+            state += f"{', ' if state else ''}{counted(self._summary.errors, 'error')}"
+        if self._done_bytes:
+            if self._total_bytes is None:
+                self._total_bytes = _total_bytes(self._paths)
+            done, total = self._done_bytes, self._total_bytes
+            state = f"{size_words(done)} of {size_words(total)}{', ' if state else ''}{state}"
+        self._bar.update(self._task, completed=done, total=total or None, description=self._name, state=state)
         self._bar.refresh()
 
     def hide(self) -> None:
@@ -44,28 +70,22 @@ class Progress:
             self._bar.stop()
 
 
-def _new_bar(total_bytes: int) -> tuple[Any, Any]:
+def _new_bar() -> tuple[Any, Any]:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
     bar = RichProgress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         auto_refresh=False,
         transient=True,
     )
-    return bar, bar.add_task("", total=total_bytes or None)
+    return bar, bar.add_task("", total=None, state="")
 
 
 def _total_bytes(paths: Sequence[str]) -> int:

@@ -7,6 +7,9 @@
     Failure  a sentence on stderr, and with --json an `error` line on stdout
     Advance  the progress bar
 
+A command with a `report` prints rows and findings at the end, sorted and folded (`cli/report`); with --verbose it prints
+them as they arrive and only closes with the report. --json knows no report: it has everything, as it arrives.
+
 Rows of type `summary` or `verified` are sums over one target: their numbers are added up over all targets and shown
 once, at the end (JSON lines have the `verified` rows too). The end is also where the exit status is settled and the next command to type is given.
 """
@@ -16,18 +19,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kseg.cli.progress import Progress
-from kseg.cli.run_summary import RunSummary, counted
-from kseg.cli.streams import Output, complain, silence
+from kseg.cli.report import VERBOSE_SHOWS_ALL, Line, Report, finding_sentence
+from kseg.cli.request import Request
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.streams import Output, complain, silence, terminal_columns
 from kseg.jobs.events import Advance, Event, Failure, Row, Text
+from kseg.segment.counted import counted
 from kseg.segment.errors import KsegError
-from kseg.segment.findings import ERROR, INFO, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.terminal import visible
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.cli.text.table import Table
 
+_HINTED_PATHS = 8  # as many as a person looks at one after the other
 SUMMED = ("summary", "verified")
+FAILURES_SHOWN = 20
 
 Values = Mapping[str, object]
 Words = Callable[[Values], Iterable[str]]
@@ -38,11 +46,12 @@ class Style:
     """How one run is shown.
 
     command: its name. words: the lines for a row in text mode; without it rows become JSON lines. table: rows
-    become tables. findings_are_result: findings go to stdout and an INFO is worth showing. summary: the words for
-    the summed `summary` rows, None shows no summary line. missed: whether a row is an answer that says "none".
+    become tables, as `tabulated` has them where it is given (None leaves a row out). findings_are_result: findings go to
+    stdout and an INFO is worth showing. summary: the words for the summed `summary` rows, None shows no summary line. missed: whether a row is an answer that says "none".
     remains: whether a row says that something is still to be done; with it, findings alone do not settle the exit
-    status. advice: the next command to type, instead of the one that the worst finding hints at. raw: the texts are bytes
-    that were asked for as such.
+    status, unless `errors_settle`. advice: the next command to type, instead of the one that the worst finding hints at. raw: the texts are bytes
+    that were asked for as such. request: what `run` puts in. report: what is printed instead of each row and finding;
+    verbose: as well as.
     """
 
     command: str
@@ -50,19 +59,29 @@ class Style:
     quiet: bool = False
     progress: bool = True
     table: bool = False
+    tabulated: Callable[[Values], Values | None] | None = None
     findings_are_result: bool = False
     words: Words | None = None
     summary: Callable[[RunSummary], str] | None = None
     missed: Callable[[Values], bool] | None = None
     remains: Callable[[Values], bool] | None = None
+    errors_settle: bool = False
     advice: Callable[[RunSummary], str] | None = None
     raw: bool = False
+    request: Request | None = None
+    report: Report | None = None
+    verbose: bool = False
+
+    @property
+    def has_summary(self) -> bool:
+        """Whether a `summary` line ends the JSON."""
+        return self.summary is not None or (self.report is not None and not self.report.streams_rows)
 
 
 def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: RunSummary) -> int:
     """Show all events and return the exit status. paths: what is worked on, for the progress bar's total."""
     out = Output()
-    progress = Progress(paths, style.progress and not style.quiet, out.is_terminal)
+    progress = Progress(paths, style.progress and not style.quiet, tally)
     screen = _Screen(out, progress, style, tally)
     try:
         for event in events:
@@ -70,6 +89,8 @@ def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: Run
                 progress.advance(event.path, event.bytes_done)
             else:
                 screen.show(event)
+                if screen.is_silent:
+                    progress.tick()
         screen.finish()
     except KeyboardInterrupt:
         tally.interrupted = True
@@ -101,8 +122,11 @@ class _Screen:
         self._style = style
         self._tally = tally
         self._table: Table | None = None
-        self._worst: Finding | None = None
+        self._hints: dict[str, dict[str, list[str]]] = {ERROR: {}, WARNING: {}}
         self._unreadable: set[tuple[str, int | None, int | None]] = set()
+        self._is_collected = style.report is not None and not style.json and not style.verbose
+        self._failures_folded = 0
+        self._told: list[str] = []  # the clauses of the last failure
 
     def show(self, event: Text | Row | Finding | Failure) -> None:
         if isinstance(event, Text):
@@ -115,6 +139,11 @@ class _Screen:
         else:
             self._failure(event)
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing appears on the terminal before the end."""
+        return self._is_collected or not self._out.is_terminal
+
     def show_what_waits(self) -> None:
         self._end_table()
         self._out.flush()
@@ -122,14 +151,22 @@ class _Screen:
     def finish(self) -> None:
         self._end_table()
         tally, style = self._tally, self._style
-        if style.json and style.summary is not None:
+        if style.json and style.has_summary:
             self._json(tally.as_row(style.command))
         self._out.flush()
         self._progress.hide()
+        if self._failures_folded:
+            more = counted(self._failures_folded, "more target")
+            complain(f"kseg: … and {more} could not be examined ({VERBOSE_SHOWS_ALL})")
         if tally.interrupted:
             complain(f"kseg {style.command}: interrupted: {tally.progress_words()}")
+        if style.report is not None and self._is_collected:
+            self._lines(style.report.opening(tally))
         if style.quiet:
+            self._out.flush()
             return
+        if style.report is not None and not style.json:
+            self._lines(style.report.closing(tally))
         if style.summary is not None and (style.findings_are_result or not tally.is_spotless):
             self._human(style.summary(tally))
         if tally.unreadable:
@@ -140,15 +177,33 @@ class _Screen:
         self._out.flush()
 
     def _advice(self) -> str:
+        if self._tally.lacks_room:  # what the plan says about room comes first
+            return ""
         if self._style.advice is not None:
             return self._style.advice(self._tally)
-        if self._worst is None:
+        hints = self._hints[ERROR] or self._hints[WARNING]
+        if not hints or self._style.request is None:
             return ""
         from kseg.cli.next_command import next_command
 
-        return next_command(self._worst, self._style.command)
+        return next_command(hints, self._style.command, self._style.request)
+
+    def _lines(self, lines: Iterable[Line]) -> None:
+        self._make_room()
+        for line in lines:
+            if self._style.quiet and line.tone not in (ERROR, WARNING):
+                continue
+            if line.tone and not self._style.findings_are_result:
+                self._out.flush()
+                complain(line.text)
+            else:
+                self._out.painted(line.text, line.tone)
 
     def _row(self, values: Values) -> None:
+        if self._style.report is not None:
+            self._style.report.row(values)
+        if values.get("type") == "result":
+            self._tally.note_result(values)
         if values.get("type") in SUMMED:
             self._tally.add(values)
             if self._style.json and values["type"] != "summary":
@@ -158,6 +213,8 @@ class _Screen:
             self._tally.answer(not self._style.missed(values))
         if self._style.remains is not None and self._style.remains(values):
             self._tally.remains()
+        if self._is_collected and not (self._style.report and self._style.report.streams_rows):
+            return
         self._make_room()
         if self._style.json:
             self._json(values)
@@ -177,13 +234,15 @@ class _Screen:
                 return
             self._unreadable.add(place)
         self._tally.count(finding)
-        if self._worst is None:
-            self._worst = finding if finding.severity != INFO else None
-        elif finding.severity == ERROR != self._worst.severity:
-            self._worst = finding
+        if finding.severity != INFO:
+            paths = self._hints[finding.severity].setdefault(finding.kind.hint, [])
+            if len(paths) < _HINTED_PATHS and finding.path not in paths:
+                paths.append(finding.path)
+        if self._style.report is not None:
+            self._style.report.finding(finding)
         if self._style.json:
             self._json(finding.as_row())
-        elif not (self._style.quiet and finding.severity == INFO):
+        elif not self._is_collected and not (self._style.quiet and finding.severity == INFO):
             self._end_table()
             self._human(finding_sentence(finding))
 
@@ -192,7 +251,10 @@ class _Screen:
         self._end_table()
         self._out.flush()
         self._progress.hide()
-        complain(f"kseg: {failure.sentence}")
+        if self._is_collected and len(self._tally.failures) > FAILURES_SHOWN:
+            self._failures_folded += 1
+            return
+        complain(f"kseg: {self._without_repetition(failure.sentence)}")
         if failure.trace and os.environ.get("KSEG_TRACEBACK") == "1":
             for line in failure.trace.rstrip().split("\n"):
                 complain(line)
@@ -205,6 +267,15 @@ class _Screen:
                     "exit_status": failure.exit_status,
                 }
             )
+
+    def _without_repetition(self, sentence: str) -> str:
+        """Without the clauses at its end that the failure before has said already: what helps is the same for a thousand targets."""
+        clauses, told = sentence.split("; "), self._told
+        self._told = clauses
+        same = 0
+        while same + 1 < len(clauses) and same + 1 < len(told) and clauses[-1 - same] == told[-1 - same]:
+            same += 1
+        return "; ".join([*clauses[: len(clauses) - same], "…"]) if same else sentence
 
     def _human(self, sentence: str) -> None:
         """A sentence for people: on stdout where sentences are the result, else on stderr."""
@@ -224,8 +295,13 @@ class _Screen:
     def _tabulate(self, values: Values) -> None:
         from kseg.cli.text.table import Table
 
+        if self._style.tabulated is not None:
+            shown = self._style.tabulated(values)
+            if shown is None:
+                return
+            values = shown
         if self._table is None:
-            self._table = Table(self._out)
+            self._table = Table(self._out, terminal_columns())
         self._table.add(values)
 
     def _end_table(self) -> None:
@@ -252,19 +328,3 @@ def rescue_words(found: Sequence[Finding]) -> str:
 def _number(finding: Finding, name: str) -> int:
     value = finding.numbers.get(name)
     return value if isinstance(value, int) else 0
-
-
-def finding_sentence(finding: Finding) -> str:
-    """`path: severity: message (id; bytes a-b; offsets c-d)`: ranges are inclusive."""
-    marks = [finding.id]
-    if finding.position is not None:
-        if finding.length is not None and finding.length > 0:
-            marks.append(f"bytes {finding.position}-{finding.position + finding.length - 1}")
-        else:
-            marks.append(f"byte {finding.position}")
-    first, last = finding.first_offset, finding.last_offset
-    if first is not None and last is not None and first != last:
-        marks.append(f"offsets {first}-{last}")
-    elif first is not None or last is not None:
-        marks.append(f"offset {first if first is not None else last}")
-    return f"{finding.path}: {finding.severity}: {finding.message} ({'; '.join(marks)})"

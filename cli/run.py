@@ -1,20 +1,33 @@
 """What every command does between its options and the screen: PATHs to targets, work over the targets, events to
 the renderer."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kseg.change.apply.journal_probe import half_done_around
 from kseg.cli.options import default_jobs
 from kseg.cli.render import Style, show
+from kseg.cli.request import Request
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import complain
 from kseg.jobs import fanout
 from kseg.jobs.events import Event, Failure, Work
 from kseg.segment.errors import KsegError, UnreadableInput, UsageError
-from kseg.segment.partition.targets import Expansion, ListFiles, Target, resolve_targets
+from kseg.segment.findings import Finding, deleted_directory
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import PartitionState
+from kseg.segment.partition.targets import (
+    Expansion,
+    ListFiles,
+    LogDirTarget,
+    PartitionTarget,
+    Target,
+    resolve_targets,
+)
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -42,6 +55,7 @@ def over_targets(
     grouped: Callable[[Sequence[Target], int], Sequence[fanout.Named]] | None = None,
     hold: "Callable[[Sequence[Target]], AbstractContextManager[object | None]] | None" = None,
     look: "Callable[[Sequence[Target], Any], tuple[object, Sequence[Event]]] | None" = None,
+    wanted: "Callable[[Target], bool] | None" = None,
 ) -> int:
     """Run `work` over what the paths mean, show it, and return the exit status.
 
@@ -50,25 +64,36 @@ def over_targets(
     the jobs for itself; several are shared out among the processes. through: the last word on the stream of events
     before it is shown. hold: what is held while the targets are worked on (a lock), giving the options to work with
     where holding changed them; a command with one looks for half-done changes itself, for all others they are shown
-    first. look: what else is to be known of the targets, put into the options, and what is to be said about it first. A
-    path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
+    first. look: what else is to be known of the targets, put into the options, and what is to be said about it first.
+    wanted: which targets are not left out. A path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
     path was given or the narrowing leaves nothing.
     """
     if not paths:
         raise UsageError(f"kseg {style.command} needs at least one PATH")
     list_files = None
     if cluster is not None:
-        from kseg.spark.task_listing import lister
+        from kseg.spark.dispatch import lister
 
-        list_files = lister(cluster, _notice(style))
-    targets, failures = _resolve(paths, expand, topics, partition, list_files)
+        list_files = lister(cluster, notice(style))
+    passed_over: list[str] = []
+    targets, failures = _resolve(paths, expand, topics, partition, list_files, passed_over)
+    if wanted is not None:
+        targets = [target for target in targets if wanted(target)]
     if not targets and not failures:
         is_narrowed = bool(topics) or partition is not None
-        why = (
-            "--topic or --partition match nothing there" if is_narrowed else "nothing of this kind lies there"
-        )
-        raise UsageError(f"no target is left in {', '.join(paths)}: {why}")
-    tally = RunSummary(len(targets) + len(failures), errors_settle=style.remains is None)
+        why = "--topic or --partition match nothing" if is_narrowed else "no matching files"
+        if passed_over:
+            why = f"{passed_over[0]} is marked for deletion; name it to process it"
+        raise UsageError(f"nothing to process in {', '.join(paths)}: {why}")
+    # a command that changes partitions has its data directories done by the run around them (`RunLifecycle.close`)
+    worked_on = [
+        target for target in targets if grouped is None or not isinstance(target, LogDirTarget)
+    ] or targets
+    also = {} if style.request is None else style.request.also
+    style = replace(style, request=Request(tuple(paths), tuple(topics), partition, cluster, also))
+    tally = RunSummary(
+        len(worked_on) + len(failures), errors_settle=style.errors_settle or style.remains is None
+    )
     jobs = jobs or default_jobs()
     if alone is not None and len(targets) == 1 and cluster is None:
         options = alone(jobs)
@@ -76,18 +101,22 @@ def over_targets(
     if look is not None:
         options, told = look(targets, options)
 
-    over = workers(cluster, jobs, _notice(style), in_place=in_place)
+    over = workers(cluster, jobs, notice(style), in_place=in_place)
 
     def work_on_all(options: object) -> int:
         if cluster is not None and at_once is not None:
-            events = at_once(targets, cluster, _notice(style))
+            events = at_once(targets, cluster, notice(style))
         elif grouped is None:
             events = over(work, targets, options, finished=tally.finish_target)
         else:  # a task of a cluster that is lost costs one target only
             groups = grouped(targets, jobs if cluster is None else len(targets))
-            events = over(work, groups, options, finished=tally.finish_group)
-        events = _after((*failures, *told, *(half_done_around(targets) if hold is None else ())), events)
-        return show(through(events) if through else events, style, [target.path for target in targets], tally)
+            events = over(work, groups, options, finished=tally.finish_group) if groups else iter(())
+        unfinished = half_done_around(targets) if hold is None else ()
+        deleted = _marked_for_deletion(targets, passed_over, worked_on)
+        events = _after((*failures, *told, *unfinished, *deleted), events)
+        return show(
+            through(events) if through else events, style, [target.path for target in worked_on], tally
+        )
 
     if hold is None:
         return work_on_all(options)
@@ -95,7 +124,19 @@ def over_targets(
         return work_on_all(options if held is None else held)
 
 
-def _notice(style: Style) -> Callable[[str], None]:
+def _marked_for_deletion(
+    targets: Sequence[Target], passed_over: Sequence[str], worked_on: Sequence[Target]
+) -> Iterator[Finding]:
+    """A finding for each directory that is marked for deletion and was named itself, or passed over. The work on a data directory
+    says it of those in it."""
+    told = {target.path for target in worked_on if isinstance(target, LogDirTarget)}
+    for path in (*passed_over, *(target.path for target in targets if isinstance(target, PartitionTarget))):
+        name = own_partition_name(path) if path.endswith(f"-{PartitionState.DELETE}") else None
+        if name is not None and os.path.dirname(path) not in told:
+            yield deleted_directory(path, name.text)
+
+
+def notice(style: Style) -> Callable[[str], None]:
     """Where a sentence goes that is no result."""
 
     def say(sentence: str) -> None:
@@ -119,12 +160,19 @@ def workers(
         return partial(fanout.run, jobs=jobs or default_jobs())
     from kseg.spark import dispatch as on_cluster
 
-    return partial(on_cluster.run, cluster=cluster, say=say, in_place=in_place)
+    return partial(on_cluster.run, cluster=cluster, notify=say, in_place=in_place)
 
 
 def _after(first: Sequence[Event], events: Iterator[Event]) -> Iterator[Event]:
     yield from first
     yield from events
+
+
+def is_one_log(paths: Sequence[str]) -> bool:
+    """Whether the paths are one partition directory, or one file."""
+    from kseg.segment.partition.recognition import is_surely_partition
+
+    return len(paths) == 1 and (not os.path.isdir(paths[0]) or is_surely_partition(paths[0]))
 
 
 def clock_ms() -> int:
@@ -138,9 +186,15 @@ def _resolve(
     topics: Sequence[str],
     partition: int | None,
     list_files: ListFiles | None,
+    passed_over: list[str],
 ) -> tuple[list[Target], list[Failure]]:
     resolve = partial(
-        resolve_targets, topics=topics, partition=partition, expand=expand, list_files=list_files
+        resolve_targets,
+        topics=topics,
+        partition=partition,
+        expand=expand,
+        list_files=list_files,
+        passed_over=passed_over,
     )
     try:
         return resolve(paths), []

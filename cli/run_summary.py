@@ -11,7 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kseg.jobs.events import Failure
+from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+
+# Of a change: written, read back and synced by a disk that turns; and what a journal, its syncs and renames take.
+WRITTEN_BYTES_PER_S = 50 << 20
+SECONDS_A_CHANGE = 0.05
 
 DAMAGED = 1
 PARTLY = 5
@@ -40,6 +45,8 @@ class RunSummary:
         self.sums: dict[str, int] = {}
         self.interrupted = False
         self._answers: list[bool] = []
+        self.planned_changes = self.planned_bytes = 0
+        self.lacks_room = False
 
     def finish_target(self, _target: object) -> None:
         self.finished += 1
@@ -62,6 +69,23 @@ class RunSummary:
     def remains(self) -> None:
         """One target is not yet as it should be."""
         self.remaining += 1
+
+    def note_result(self, result: Mapping[str, object]) -> None:
+        """Of what was only planned: how much there is to do. Only plans say how much room they need."""
+        rooms = result.get("room")
+        if result.get("applied") or not isinstance(rooms, Sequence) or not rooms:
+            return
+        self.lacks_room |= not all(each["fits"] for each in rooms)
+        self.planned_changes += 1
+        self.planned_bytes += sum(each["needed"] for each in rooms)
+
+    @property
+    def estimated_s(self) -> float | None:
+        """How long carrying out all that was planned takes, without planning it again: to write, and to change each directory. None
+        where nothing was planned."""
+        if not self.planned_changes:
+            return None
+        return self.planned_bytes / WRITTEN_BYTES_PER_S + self.planned_changes * SECONDS_A_CHANGE
 
     def add(self, summary: Mapping[str, object]) -> None:
         """The numbers of one target's sums. Findings are counted here, not believed."""
@@ -87,10 +111,12 @@ class RunSummary:
 
     def as_row(self, command: str) -> dict[str, object]:
         """The `summary` line of --json."""
+        estimated_s = self.estimated_s
         return {
             "type": "summary",
             "command": command,
             **self.sums,
+            **({} if estimated_s is None else {"estimated_s": round(estimated_s, 1)}),
             "errors": self.errors,
             "warnings": self.warnings,
             "infos": self.severities[INFO],
@@ -123,8 +149,3 @@ class RunSummary:
         if self.remaining or is_unanswered or (self.errors_settle and self.errors):
             return DAMAGED
         return 0
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 error`, `2 errors`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -6,6 +6,7 @@ import sys
 from kseg.segment.terminal import for_terminal, visible
 
 STDOUT = 1
+_COLOURS = {"error": b"1;31", "warning": b"33", "info": b"36", "good": b"32"}
 WRITE_BYTES = 1 << 17
 
 
@@ -17,6 +18,9 @@ class Output:
 
     def __init__(self) -> None:
         self.is_terminal = os.isatty(STDOUT)
+        self._has_colour = (
+            self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        )
         self._pending: list[bytes] = []
         self._pending_bytes = 0
 
@@ -34,6 +38,19 @@ class Output:
     def line(self, text: str) -> None:
         self.write(encoded(text) + b"\n")
 
+    def painted(self, text: str, tone: str) -> None:
+        """A line for people. tone: a severity or `good`; on a terminal its word, or the first word, has that colour."""
+        plain = encoded(text)
+        if not self._has_colour or tone not in _COLOURS:
+            self.write(plain + b"\n")
+            return
+        safe = for_terminal(plain)
+        mark = b": " + tone.encode() + b": "
+        start = safe.index(mark) + 2 if mark in safe else 0
+        stop = start + len(tone) if mark in safe else len(safe) if b" " not in safe else safe.index(b" ")
+        colour = b"\x1b[" + _COLOURS[tone] + b"m"
+        self.write_exactly(safe[:start] + colour + safe[start:stop] + b"\x1b[0m" + safe[stop:] + b"\n")
+
     def flush(self) -> None:
         if not self._pending:
             return
@@ -43,6 +60,15 @@ class Output:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(STDOUT, rest) :]
+
+
+def terminal_columns() -> int | None:
+    """How wide the terminal is that stdout is; None where it is none, and any width will do."""
+    if not os.isatty(STDOUT):
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def encoded(text: str) -> bytes:

@@ -2,7 +2,7 @@
 plain values (`segment.partition.topic_settings`), so that the rooms below know nothing of where it comes from."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,16 +40,36 @@ ServerProperties = Annotated[
         panel=EVIDENCE,
     ),
 ]
+CleanupPolicy = Annotated[
+    str | None,
+    Option(
+        "--cleanup-policy",
+        choices=("delete", "compact", "compact,delete"),
+        help="Kafka's cleanup.policy, for all topics that are named here. Default: what each topic is configured to.",
+        panel=EVIDENCE,
+    ),
+]
+TopicProperties = Annotated[
+    str | None,
+    Option(
+        "--config",
+        metavar="FILE",
+        help="Topic properties under Kafka's names; command-line options take precedence.",
+        panel=EVIDENCE,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Where to look, by the options of the same names, and what the user says: by topic property, and the pairs of --config."""
+    """Where to look, by the options of the same names, and what the user says: by topic property, and the pairs of --config.
+    assumes_defaults: what nobody has said is Kafka's default."""
 
     metadata: str | None = None
     server_properties: str | None = None
     options: Mapping[str, object] | None = None
     config: Mapping[str, str] | None = None
+    assumes_defaults: bool = False
 
     @property
     def layers(self) -> "tuple[Layer, ...]":
@@ -59,13 +79,23 @@ class Asked:
 
 
 def topic_settings(
-    targets: Sequence[Target], asked: Asked
+    targets: Sequence[Target], asked: Asked, finder: "MetadataFinder | None" = None
 ) -> "tuple[dict[str, TopicSettings], tuple[Finding, ...]]":
-    """The settings of each partition by its path, and what is to be said about the evidence.
+    """The settings of each partition by its path, and what is to be said about the evidence. finder: of these targets, where there
+    is one already.
 
     Raises UsageError, UnreadableInput and Refused for a metadata log or a file that the user named.
     """
-    return _Settings(targets, asked).all()
+    return _Settings(targets, asked, finder).all()
+
+
+def server_pairs(server_properties: str | None) -> "Mapping[str, str] | None":
+    """What the broker's file says, None when it was not named. Raises UsageError and UnreadableInput."""
+    if server_properties is None:
+        return None
+    from kseg.compaction.config import TopicConfig
+
+    return TopicConfig.read(server_properties).pairs
 
 
 def finder_for(
@@ -103,7 +133,7 @@ def topic_identities(
     Raises UsageError, UnreadableInput and Refused for a metadata log that the user named.
     """
     from kseg.segment.partition.directory import own_partition_name
-    from kseg.segment.partition.topic_identity import NOBODY_SAYS
+    from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY
 
     finder = finder or finder_for(targets, metadata)
     images: dict[str, MetadataImage] = {}
@@ -113,43 +143,85 @@ def topic_identities(
         image = finder.image_for(log_dir)
         if image is None or name is None:
             continue
-        from kseg.internal_topics.metadata.strays import Directory, identity_of
-        from kseg.recovery.verify.topic_ids import METADATA_FILE
-
         images[image.path] = image
-        directory = Directory(
-            path=target.path,
-            name=name,
-            topic_id=_topic_id(target.path),
-            has_metadata_file=os.path.lexists(os.path.join(target.path, METADATA_FILE)),
-            node_id=finder.node_of(log_dir).node_id,
-        )
-        identity = identity_of(directory, image)
+        identity = _identity(target.path, name, image, finder.node_of(log_dir).node_id)
         if identity.finding is not None or identity.topic_id is not None:
             found[target.path] = identity
         if image.is_certain:
-            found[log_dir] = NOBODY_SAYS  # asked: who has no entry is where it should be
-    return found, (*told_of(images.values()), *replicas_missing(targets, finder))
+            found[log_dir] = UNKNOWN_IDENTITY  # asked: who has no entry is where it should be
+    return found, told_of(images.values())
 
 
-def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "Iterator[Finding]":
-    """What the metadata log places in the log dirs among the targets, and is not there."""
+def _identity(
+    path: str, name: "PartitionName", image: "MetadataImage", node_id: int | None
+) -> "TopicIdentity":
+    from kseg.internal_topics.metadata.strays import Directory, identity_of
+    from kseg.recovery.verify.topic_ids import METADATA_FILE
+
+    directory = Directory(
+        path=path,
+        name=name,
+        topic_id=_topic_id(path),
+        has_metadata_file=os.path.lexists(os.path.join(path, METADATA_FILE)),
+        node_id=node_id,
+    )
+    return identity_of(directory, image)
+
+
+def strays_after_cut(metadata_log: str, end_offset: int, paths: Sequence[str]) -> "list[str] | None":
+    """Which partition directories become stray once a broker has cut its metadata log at an offset; None unless this node is the only
+    voter of its quorum: others may give it back what it has lost."""
+    from kseg.internal_topics.metadata.metadata_finder import node_of
+    from kseg.internal_topics.metadata.metadata_log import MetadataReading, read_metadata_log
+    from kseg.segment.errors import KsegError
+    from kseg.segment.files import read_small
+    from kseg.segment.partition.directory import own_partition_name
+    from kseg.segment.partition.names import NAME_BY_ROLE, Role
+    from kseg.segment.sidecar.metadata_files import decode_quorum_state
+
+    node_id = node_of(os.path.dirname(metadata_log)).node_id
+    try:
+        quorum = decode_quorum_state(read_small(os.path.join(metadata_log, NAME_BY_ROLE[Role.QUORUM_STATE])))
+        image = read_metadata_log(metadata_log, MetadataReading(end_offset=end_offset))
+    except KsegError:
+        return None
+    if not image.is_certain or quorum.current_voters != (node_id,):
+        return None
+    strays = []
+    for path in paths:
+        name = own_partition_name(path)
+        if name is not None and _identity(path, name, image, node_id).becomes_stray:
+            strays.append(path)
+    return strays
+
+
+def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "dict[str, tuple[Finding, ...]]":
+    """What the metadata log places in the log dirs among the targets, and is not there; by log dir."""
+    found = {}
     for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
         image = finder.image_for(log_dir)
         if image is not None:
             from kseg.internal_topics.metadata.missing_replicas import missing_replicas
 
             others = partial(finder.others_of, log_dir)
-            yield from missing_replicas(log_dir, finder.node_of(log_dir), image, others)
+            found[log_dir] = tuple(missing_replicas(log_dir, finder.placed_node_of(log_dir), image, others))
+    return found
 
 
-def retention_limits(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, int]:
-    """retention.ms of each partition that a broker deletes from by time, by its path, where the metadata log says so."""
+def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, str]:
+    """The names of the topics of directories that are marked by a suffix, by path: from the topic id, also of a topic that was removed. The
+    directory's own name may be cut, or another topic's by now."""
+    from kseg.segment.partition.directory import own_partition_name
+    from kseg.segment.partition.names import PartitionState
+
     found = {}
-    for path, settings in _Settings(targets, Asked(), finder).all()[0].items():
-        limit = settings.settings.get("retention.ms")
-        if limit is not None and "delete" in settings.policies and limit.value.isdecimal():
-            found[path] = int(limit.value)
+    for target in _partitions(targets):
+        name = own_partition_name(target.path)
+        if name is None or name.state is PartitionState.LIVE:
+            continue
+        image, topic_id = finder.image_for(log_dir_of(target)), _topic_id(target.path)
+        if image is not None and topic_id is not None and topic_id in image.names:
+            found[target.path] = image.names[topic_id]
     return found
 
 
@@ -164,11 +236,8 @@ class _Settings:
     ) -> None:
         self._targets = _partitions(targets)
         self._layers = asked.layers
-        self._server: Mapping[str, str] | None = None
-        if asked.server_properties is not None:
-            from kseg.compaction.config import TopicConfig
-
-            self._server = TopicConfig.read(asked.server_properties).pairs
+        self._assumes_defaults = asked.assumes_defaults
+        self._server = server_pairs(asked.server_properties)
         self._finder = finder or finder_for(targets, asked.metadata, self._server)
         self._images: dict[str, MetadataImage] = {}
         self._known: dict[tuple[str, str | None, str], TopicSettings] = {}
@@ -205,6 +274,7 @@ class _Settings:
                 doubt=doubt,
                 server=self._server,
                 is_compacted=is_compacted,
+                assumes_defaults=self._assumes_defaults,
             )
         node_id = self._finder.node_of(log_dir).node_id
         own = {} if node_id is None else image.broker_configs(node_id)
@@ -215,6 +285,7 @@ class _Settings:
             brokers=((Source.BROKER, own), (Source.DEFAULT_BROKER, image.broker_configs(None))),
             server=self._server,
             is_compacted=_is_compacted(log_dir, topic),
+            assumes_defaults=self._assumes_defaults,
         )
 
 
@@ -241,8 +312,8 @@ def _topic_id(path: str) -> str | None:
 
 def _is_compacted(log_dir: str, topic: str) -> bool:
     """Whether the cleaner's checkpoint lists the topic."""
-    from kseg.segment.partition.log_dir_state import surroundings
+    from kseg.segment.partition.log_dir_state import read_log_dir_state
     from kseg.segment.partition.names import Role
 
-    noted = surroundings(log_dir).checkpoints.get(Role.CLEANER_OFFSETS, {})
+    noted = read_log_dir_state(log_dir).checkpoints.get(Role.CLEANER_OFFSETS, {})
     return any(listed == topic for listed, _ in noted)

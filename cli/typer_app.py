@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from kseg.cli.help_page import show
-from kseg.cli.option_schema import Argument, Option, Parameter, Raw, bind, parameters
+from kseg.cli.option_schema import Argument, Option, Parameter, Raw, bind, parameters, spelled_out
 from kseg.cli.registry import COMMANDS, function_of
 from kseg.segment.errors import UsageError
 
@@ -41,10 +41,16 @@ def run(words: Sequence[str], version: Callable[[], int]) -> int:
     names = [named] if named in COMMANDS else list(COMMANDS)
     app = build(names, version)
     try:
-        result = app(args=list(words), prog_name="kseg", standalone_mode=False)
+        result = app(args=_spelled_out(words), prog_name="kseg", standalone_mode=False)
     except Exception as error:  # noqa: BLE001  (typer's exceptions have no public base class)
         raise _as_usage_error(error, named if named in COMMANDS else "") from None
     return result if isinstance(result, int) else 0
+
+
+def _spelled_out(words: Sequence[str]) -> list[str]:
+    if not words or words[0] not in COMMANDS:
+        return list(words)
+    return [words[0], *spelled_out(parameters(function_of(words[0])), words[1:])]
 
 
 def build(names: Sequence[str], version: Callable[[], int]) -> typer.Typer:
@@ -131,7 +137,11 @@ def _annotation(parameter: Parameter) -> Any:
     assert isinstance(spec, Option)
     if parameter.shape in ("flag", "pair"):
         made = typer.Option(
-            spec.names, help=spec.help, metavar="", rich_help_panel=spec.panel, show_default=False
+            *([spec.names, spec.short] if spec.short else [spec.names]),
+            help=spec.help,
+            metavar="",
+            rich_help_panel=spec.panel,
+            show_default=False,
         )
     else:
         made = typer.Option(

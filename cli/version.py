@@ -10,11 +10,8 @@ import sys
 
 from kseg import __version__
 
-INLINED = (
-    "__init__",
-    "keymap_probe",
-    "buffer_access",
-)  # no extension of their own: their C stands in the .pxd and goes into the others
+# not compiled on their own: the C of two is in their .pxd, inlined into the others; `buffer_types` is for type checkers
+INLINED = ("__init__", "keymap_probe", "buffer_access", "buffer_types")
 DEPENDENCIES = (
     "typer",
     "rich",

@@ -1,1 +1,1 @@
-"""The room `compaction`: what the broker's cleaner and retention would do, offline."""
+"""Log compaction and retention as a broker would do them, offline."""

@@ -1,4 +1,4 @@
-"""Topic properties from a file, under Kafka's names (Kafka: LogConfig, TopicConfig; broker names: ServerLogConfigs).
+"""Read topic properties from a file under Kafka's names (Kafka: LogConfig, TopicConfig; broker names: ServerLogConfigs).
 
 A file may hold what `kafka-configs.sh --describe` shows of a topic, or a broker's server.properties: the name of a topic
 comes first, then the broker's name for the same, in the order in which a broker asks them.
@@ -26,11 +26,11 @@ class TopicConfig:
 
     @classmethod
     def read(cls, path: str) -> "TopicConfig":
-        """Raises UnreadableInput, and UsageError for a file that is no properties file."""
+        """Raises UnreadableInput, and UsageError for a file that is not a properties file."""
         try:
             pairs = decode_properties(read_small(path))
         except FormatError as error:
-            raise UsageError(f"{path} is no properties file: {error}") from error
+            raise UsageError(f"{path} is not a properties file: {error}") from error
         return cls(path, {name: _SHOWN_BEHIND.sub("", value) for name, value in pairs.items()})
 
     @property
@@ -48,7 +48,7 @@ class TopicConfig:
             return None
         number = parse_integer(text.strip(), LONG_BITS)
         if number is None:
-            raise UsageError(f"{self.path}: {name} is no whole number: {text!r}")
+            raise UsageError(f"{self.path}: {name} is not an integer: {text!r}")
         return number
 
     def number(self, name: str) -> float | None:
@@ -61,7 +61,7 @@ class TopicConfig:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise UsageError(f"{self.path}: {name} is no number: {text!r}")
+            raise UsageError(f"{self.path}: {name} is not a number: {text!r}")
         return number
 
     def words(self, name: str) -> tuple[str, ...] | None:

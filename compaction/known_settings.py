@@ -1,4 +1,4 @@
-"""What a partition's topic is configured to, as the run was told: whoever started it asked the evidence.
+"""Topic settings of a partition as the caller found them in the metadata log or was given.
 
 `options.topics` has the settings of each partition directory by its path. None of it (a run that was not told) means that the
 options count for every topic alike.
@@ -46,11 +46,10 @@ def unknown_policy(target: PartitionTarget, known: TopicSettings) -> Finding | N
     if not known.unknown:
         return None
     settles = f"; {known.settles} settles it" if known.settles else ""
-    message = f"nobody knows its topic's cleanup.policy, so it is left alone: {known.unknown}{settles}"
+    message = f"skipped because its topic's cleanup.policy is unknown: {known.unknown}{settles}"
     return Finding("policy-unknown", target.path, message)
 
 
-def with_settings(row: dict[str, object], known: TopicSettings | None) -> dict[str, object]:
-    """A result row that says where each setting came from."""
-    settings: Mapping[str, object] = {} if known is None else known.as_values()
-    return row | {"settings": settings}
+def as_values(known: TopicSettings | None) -> Mapping[str, object]:
+    """The field `settings` of a result: each setting, and where it came from."""
+    return {} if known is None else known.as_values()

@@ -1,4 +1,4 @@
-"""The work of `read`: what a fetch from an offset would return.
+"""`read`: return what a broker's fetch from an offset would return.
 
     1. The place is that of a lookup by offset: the batch that holds N, else the next one. At the log end there is
        nothing; below the log start and behind the log end a broker says OFFSET_OUT_OF_RANGE.
@@ -27,15 +27,17 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.json_rows import batch_row, record_row
 from kseg.segment.kafka07.fetch_response import OFFSET_OUT_OF_RANGE, message_set_header
-from kseg.segment.kafka07.log07 import AncientLog
-from kseg.segment.kafka07.messages07 import AncientDamage, AncientEntry, entry_at, messages, walk
+from kseg.segment.kafka07.log07 import Log07
+from kseg.segment.kafka07.messages07 import Damage07, Entry07, entry_at, messages, walk
 from kseg.segment.model import Batch
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.scanning.batches import batch_at
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, undecodable
 from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
 BLOCK_BYTES = 1 << 20
@@ -44,7 +46,7 @@ _NOTHING_FOUND = 1  # exit status
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """What is sent of one file: bytes start … end - 1. max_bytes: after doubling. is_cut: the last message is not whole."""
+    """The bytes start … end - 1 to return from one file. max_bytes: after doubling. is_cut: the last message is incomplete."""
 
     start: int
     end: int
@@ -60,11 +62,11 @@ def read(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Eve
     """
     try:
         if query.framing not in FRAMINGS:
-            raise UsageError(f"there is no framing {query.framing}")
+            raise UsageError(f"unknown framing: {query.framing}")
         if query.offset < 0 or not 0 <= query.max_bytes <= L.INT32_MAX:
-            raise UsageError(f"a fetch of {query.max_bytes} bytes from offset {query.offset} has no meaning")
+            raise UsageError(f"invalid fetch of {query.max_bytes} bytes from offset {query.offset}")
         with PartitionLog(target, use_index=query.use_index) as log:
-            yield from _read_ancient(target, query) if log.is_ancient else _read(log, target.path, query)
+            yield from _read_kafka07(target, query) if log.is_kafka07 else _read(log, target.path, query)
     except KsegError as error:
         yield Failure(target.path, str(error), error.exit_status)
 
@@ -73,7 +75,7 @@ def _is_raw(query: ReadQuery) -> bool:
     return query.raw or query.framing != "none"
 
 
-def _sent(view: memoryview, query: ReadQuery) -> Iterator[Event]:
+def _send(view: memoryview, query: ReadQuery) -> Iterator[Event]:
     """The bytes of an answer, with their frame if one is wished, in blocks."""
     if query.framing != "none":
         yield Text(message_set_header(len(view)))
@@ -84,7 +86,8 @@ def _sent(view: memoryview, query: ReadQuery) -> Iterator[Event]:
 def _out_of_range(path: str, query: ReadQuery, start: int, end: int) -> Iterator[Event]:
     if query.framing != "none":
         yield Text(message_set_header(0, OFFSET_OUT_OF_RANGE))
-    sentence = f"{path}: offset {query.offset} is out of range: the log has {start} to {end}"
+    words = f"is empty at {start}" if start >= end else f"has {start} to {end}"
+    sentence = f"{path}: offset {query.offset} is out of range: the log {words}"
     yield Failure(path, sentence, _NOTHING_FOUND)
 
 
@@ -98,7 +101,7 @@ def _too_large(path: str, query: ReadQuery, size_bytes: int) -> Iterator[Event]:
     yield Failure(path, sentence, _NOTHING_FOUND)
 
 
-def grown(max_bytes: int, first_bytes: int, query: ReadQuery) -> int | None:
+def grown_max_bytes(max_bytes: int, first_bytes: int, query: ReadQuery) -> int | None:
     """The size a client gets to that doubles it until `first_bytes` fit; None when the limit comes before."""
     size = max(1, max_bytes)
     while size < first_bytes:
@@ -131,26 +134,26 @@ def _summary(
 
 def _read(log: PartitionLog, path: str, query: ReadQuery) -> Iterator[Event]:
     start_offset = log.start_offset
-    place = None
+    start_batch = None
     if query.offset >= start_offset and log.segments:
-        with closing(batches_reaching(log, query.offset)) as places:
-            place = next(places, None)
-    if place is None:
+        with closing(batches_reaching(log, query.offset)) as batches_from:
+            start_batch = next(batches_from, None)
+    if start_batch is None:
         if not start_offset <= query.offset <= log.end_offset:
             yield from log.findings
             yield from _out_of_range(path, query, start_offset, log.end_offset)
         elif _is_raw(query):
-            yield from _sent(memoryview(b""), query)
+            yield from _send(memoryview(b""), query)
         else:
             yield _summary(_partition(log), None, query, None, None)
         return
-    segment, batch = place
+    segment, batch = start_batch
     extent = _extent(segment, batch, query)
     yield from log.findings
     if extent is None:
         yield from _too_large(path, query, batch.size_bytes)
     elif _is_raw(query):
-        yield from _sent(segment.file.view[extent.start : extent.end], query)
+        yield from _send(segment.file.view[extent.start : extent.end], query)
     else:
         yield _summary(_partition(log), segment.path, query, extent, segment.first_offset_of(batch))
         yield from _rows(segment, extent, query)
@@ -166,7 +169,7 @@ def _extent(segment: LogSegment, first: Batch, query: ReadQuery) -> _Extent | No
     if not query.grow:
         end = min(size_bytes, first.position + query.max_bytes)
         return _Extent(first.position, end, query.max_bytes, _whole_end(segment, first.position, end) != end)
-    max_bytes = grown(query.max_bytes, first.size_bytes, query)
+    max_bytes = grown_max_bytes(query.max_bytes, first.size_bytes, query)
     if max_bytes is None:
         return None
     end = _whole_end(segment, first.position, min(size_bytes, first.position + max_bytes))
@@ -207,7 +210,8 @@ def _batch_rows(path: str, decoder: Decoder, table: Columns, row: int, query: Re
     yield Row(batch_row(path, batch))
     for chunk in decoder.chunks(table, row, row + 1):
         for at in range(chunk.records.count):
-            yield Row(record_row(path, batch, record_at(chunk, at), query.bytes_mode))
+            record = record_at(chunk, at)
+            yield Row(record_row(path, batch, record, query.bytes_mode, query.row_decoder))
         if chunk.problem is not None:
             yield undecodable(path, table, chunk.problem)
 
@@ -215,50 +219,50 @@ def _batch_rows(path: str, decoder: Decoder, table: Columns, row: int, query: Re
 # --- 0.7
 
 
-def _read_ancient(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Event]:
-    with AncientLog(target) as log:
+def _read_kafka07(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Event]:
+    with Log07(target) as log:
         if not log.start_offset <= query.offset <= log.end_offset:
             yield from _out_of_range(target.path, query, log.start_offset, log.end_offset)
             return
         file = log.file_with(query.offset)
         if file is None:  # at the end, or in a gap
             if _is_raw(query):
-                yield from _sent(memoryview(b""), query)
+                yield from _send(memoryview(b""), query)
             else:
                 yield _summary(log.name, None, query, None, None)
             return
         opened = log.opened(file)
         view = opened.view
         position = query.offset - file.base_offset
-        extent = _ancient_extent(view, position, query)
+        extent = _kafka07_extent(view, position, query)
         if extent is None:
             first = entry_at(view, position, len(view))
-            size_bytes = first.size_bytes if isinstance(first, AncientEntry) else 0
+            size_bytes = first.size_bytes if isinstance(first, Entry07) else 0
             yield from _too_large(target.path, query, size_bytes)
         elif _is_raw(query):
-            yield from _sent(view[extent.start : extent.end], query)
+            yield from _send(view[extent.start : extent.end], query)
         else:
             yield _summary(log.name, file.path, query, extent, query.offset)
-            yield from _ancient_rows(opened, extent.end, position, file.base_offset, query)
+            yield from _kafka07_rows(opened, extent.end, position, file.base_offset, query)
 
 
-def _ancient_extent(view: memoryview, position: int, query: ReadQuery) -> _Extent | None:
+def _kafka07_extent(view: memoryview, position: int, query: ReadQuery) -> _Extent | None:
     limit = min(len(view), position + query.max_bytes)
     if not query.grow:
-        return _Extent(position, limit, query.max_bytes, _ancient_whole_end(view, position, limit) != limit)
+        return _Extent(position, limit, query.max_bytes, _kafka07_whole_end(view, position, limit) != limit)
     first = entry_at(view, position, len(view))
     if isinstance(
         first, str
     ):  # nothing whole lies here: the client of 0.7 would have been sent this all the same
         return _Extent(position, limit, query.max_bytes, True)
-    max_bytes = grown(query.max_bytes, first.size_bytes, query)
+    max_bytes = grown_max_bytes(query.max_bytes, first.size_bytes, query)
     if max_bytes is None:
         return None
-    end = _ancient_whole_end(view, position, min(len(view), position + max_bytes))
+    end = _kafka07_whole_end(view, position, min(len(view), position + max_bytes))
     return _Extent(position, end, max_bytes, False)
 
 
-def _ancient_whole_end(view: memoryview, position: int, limit: int) -> int:
+def _kafka07_whole_end(view: memoryview, position: int, limit: int) -> int:
     while position < limit:
         entry = entry_at(view, position, len(view))
         if isinstance(entry, str) or entry.end_position > limit:
@@ -267,12 +271,12 @@ def _ancient_whole_end(view: memoryview, position: int, limit: int) -> int:
     return position
 
 
-def _ancient_rows(
+def _kafka07_rows(
     file: MappedFile, end: int, position: int, base_offset: int, query: ReadQuery
 ) -> Iterator[Event]:
     path, view = file.path, file.view[:end]
     for item in walk(view, position, extents=file.extents):
-        if isinstance(item, AncientDamage):
+        if isinstance(item, Damage07):
             if item.kind != "torn-tail":  # cut by the size of the read
                 sentence = f"{item.length} bytes at position {item.position} are no message"
                 yield Finding(item.kind, path, sentence, item.position, item.length)

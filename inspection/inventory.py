@@ -1,28 +1,24 @@
-"""The work of `list`: the inventory, files by name and partitions by their batch headers.
+"""`list`: an inventory of files by name and of partitions by their batch headers.
 
     a file                  one row
     a partition             one row for each file, unknown ones too, then one for the partition
     a data directory        one row for each file of its own and each directory that is no partition, then one for
                             the whole; its partitions are targets of their own
 
-A partition's row needs every batch header (first and last offsets, times, codecs, formats, epochs) but no record:
-columns are folded a table at a time. Checksums are not computed; `verify` does that. Transactions come from the
-newest producer snapshot and the batches behind it.
+What a partition's row says of its log: `log_summary`. Checksums are not computed; `verify` does that.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+from kseg.inspection.log_summary import counted_summary, estimated_summary
 from kseg.inspection.query import ListOptions
 from kseg.jobs.events import Event, Failure, Row
-from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.header_tables import Columns
-from kseg.segment.kafka07.log07 import AncientLog
-from kseg.segment.partition.derived_state import producer_state
+from kseg.segment.kafka07.log07 import Log07
 from kseg.segment.partition.directory import (
     Entry,
     LogDirectory,
@@ -33,12 +29,17 @@ from kseg.segment.partition.directory import (
     list_partition,
     segment_order,
 )
-from kseg.segment.partition.log_segment import LogSegment
-from kseg.segment.partition.names import OFFSET_CHECKPOINT_ROLES, FileName, Role, parse_file_name
+from kseg.segment.partition.names import (
+    OFFSET_CHECKPOINT_ROLES,
+    FileName,
+    PartitionName,
+    PartitionState,
+    Role,
+    parse_file_name,
+)
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
-from kseg.segment.scanning.scan import Damage, batch_at
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import decode_meta_properties, decode_partition_metadata
 
@@ -48,7 +49,7 @@ KINDS = {
     Role.TIME_INDEX: "time index",
     Role.TXN_INDEX: "transaction index",
     Role.PRODUCER_SNAPSHOT: "producer snapshot",
-    Role.ANCIENT_LOG: "segment of Kafka 0.7",
+    Role.KAFKA07_LOG: "segment of Kafka 0.7",
     Role.METADATA_SNAPSHOT: "metadata snapshot",
     Role.BOOTSTRAP_SNAPSHOT: "bootstrap metadata",
     Role.LEADER_EPOCHS: "leader epochs",
@@ -144,17 +145,33 @@ def _partition(target: PartitionTarget, options: ListOptions) -> Iterator[Event]
     if directory.problem is not None:
         raise UnreadableInput(directory.problem)
     name = target.path if directory.name is None else directory.name.text
-    for entry in sorted(directory.entries, key=_listing_order):
-        yield _file_row(entry, name)
-    for child in directory.directories:
-        yield _directory_row(child, name)
-    if directory.ancient_files and not directory.segments:
-        yield from _ancient_row(target, directory, name)
+    if options.files:
+        for entry in sorted(directory.entries, key=_listing_order):
+            yield _file_row(entry, name)
+        for child in directory.directories:
+            yield _directory_row(child, name)
+    if directory.kafka07_files and not directory.segments:
+        yield from _kafka07_row(target, directory, name)
         return
     with PartitionLog(target) as log:
-        values = _head(directory, name) | _contents(log, options)
+        summary = counted_summary if options.count else estimated_summary
+        values = _head(directory, name) | summary(log, options.now_ms)
+        if options.groups is not None:
+            values["groups"] = _groups(directory.name, log, options.groups)
         yield from log.findings
         yield Row(values)
+
+
+def _groups(
+    name: PartitionName | None,
+    log: PartitionLog,
+    committed: Mapping[tuple[str, int], Sequence[tuple[str, int]]],
+) -> list[dict[str, object]]:
+    """How far each group is behind the log end, the one that is farthest first."""
+    if name is None or name.state is not PartitionState.LIVE or not log.segments:
+        return []
+    offsets = sorted(committed.get((name.topic, name.partition), ()), key=lambda each: (each[1], each[0]))
+    return [{"group": group, "offset": offset, "lag": log.end_offset - offset} for group, offset in offsets]
 
 
 def _listing_order(entry: Entry) -> tuple[bool, tuple[int, int, str]]:
@@ -196,109 +213,8 @@ def _missing(segment: SegmentFiles) -> Iterator[str]:
             yield f"{stem}{suffix}"
 
 
-class _Fold:
-    """What all batch headers of a log come to."""
-
-    def __init__(self) -> None:
-        self.batches = 0
-        self.records: int | None = 0
-        self.first_offset: int | None = None
-        self.last_offset: int | None = None
-        self.earliest_ms: int | None = None
-        self.latest_ms: int | None = None
-        self.attributes: set[tuple[int, int]] = set()
-        self.epochs: set[int] = set()
-
-    def take(self, table: Columns, first_offset_of: Callable[[Columns], int]) -> None:
-        """Headers of batches. first_offset_of: the first offset of the table's first batch."""
-        self.batches += table.count
-        if self.first_offset is None:
-            self.first_offset = first_offset_of(table)
-        self.last_offset = table.at(C.LAST_OFFSET, table.count - 1)
-        counts = table.column(C.COUNT)
-        if self.records is not None:  # a compressed set of an old format does not say how many it holds
-            self.records = None if min(counts) < 0 else self.records + sum(counts)
-        attributes = set(zip(table.column(C.MAGIC), table.column(C.ATTRIBUTES), strict=True))
-        self.attributes.update(attributes)
-        self._take_times(table, any(_hides_first_time(magic, bits) for magic, bits in attributes))
-        self.epochs.update(table.column(C.LEADER_EPOCH))
-
-    def _take_times(self, table: Columns, hides_first: bool) -> None:
-        first_field = C.MAX_TIMESTAMP if hides_first else C.BASE_TIMESTAMP
-        firsts = [time for time in set(table.column(first_field)) if time >= 0]
-        latest = max(table.column(C.MAX_TIMESTAMP))
-        if firsts:
-            self.earliest_ms = min(firsts if self.earliest_ms is None else (self.earliest_ms, *firsts))
-        if latest >= 0:
-            self.latest_ms = latest if self.latest_ms is None else max(self.latest_ms, latest)
-
-    @property
-    def codecs(self) -> list[str]:
-        return [L.codec_name(codec) for codec in sorted({bits & L.CODEC_MASK for _, bits in self.attributes})]
-
-    @property
-    def magics(self) -> list[int]:
-        return sorted({magic for magic, _ in self.attributes})
-
-    @property
-    def timestamp_types(self) -> list[str]:
-        return sorted({L.timestamp_type_name(magic, bits) for magic, bits in self.attributes})
-
-
-def _hides_first_time(magic: int, attributes: int) -> bool:
-    """Whether a batch's base timestamp is something else than the time of its first record: with LogAppendTime the
-    producer's, after a cleaning the delete horizon."""
-    return magic >= L.MAGIC_V2 and bool(attributes & (L.TIMESTAMP_TYPE_BIT | L.DELETE_HORIZON_BIT))
-
-
-def _contents(log: PartitionLog, options: ListOptions) -> dict[str, object]:
-    fold = _Fold()
-    for segment in log.segments:
-        _fold_segment(log, segment, fold)
-        segment.close()
-    state = producer_state(log)
-    return {
-        "batches": fold.batches,
-        "records": fold.records,
-        "log_start_offset": log.start_offset,
-        "log_end_offset": log.end_offset,
-        "high_watermark": log.high_watermark,
-        "last_stable_offset": state.last_stable_offset(log.end_offset, log.start_offset),
-        "first_offset": fold.first_offset,
-        "last_offset": fold.last_offset,
-        "earliest_timestamp": fold.earliest_ms,
-        "latest_timestamp": fold.latest_ms,
-        "is_future": fold.latest_ms is not None and fold.latest_ms > options.now_ms,
-        "timestamp_types": fold.timestamp_types,
-        "codecs": fold.codecs,
-        "magics": fold.magics,
-        "leader_epochs": sorted(epoch for epoch in fold.epochs if epoch >= 0),
-        "open_transactions": [
-            {
-                "producer_id": transaction.producer_id,
-                "producer_epoch": transaction.producer_epoch,
-                "first_offset": transaction.first_offset,
-                "last_offset": transaction.last_offset,
-                "timestamp": transaction.timestamp_ms,
-            }
-            for transaction in state.open_transactions
-        ],
-    }
-
-
-def _fold_segment(log: PartitionLog, segment: LogSegment, fold: _Fold) -> None:
-    try:
-        for block in segment.walk.blocks():
-            if isinstance(block, Damage):
-                segment.report_damage(block)
-            else:
-                fold.take(block, lambda table: segment.first_offset_of(batch_at(table, 0)))
-    except UnreadableInput as error:
-        log.report(Finding("unreadable-file", segment.path, str(error)))
-
-
-def _ancient_row(target: PartitionTarget, directory: PartitionDirectory, name: str) -> Iterator[Event]:
-    with AncientLog(target) as log:
+def _kafka07_row(target: PartitionTarget, directory: PartitionDirectory, name: str) -> Iterator[Event]:
+    with Log07(target) as log:
         for before, after in zip(log.files, log.files[1:], strict=False):
             if before.end_offset != after.base_offset:
                 sentence = (
@@ -312,8 +228,8 @@ def _ancient_row(target: PartitionTarget, directory: PartitionDirectory, name: s
                 "log_bytes": sum(file.size_bytes for file in log.files),
                 "log_start_offset": log.start_offset,
                 "log_end_offset": log.end_offset,
-                "earliest_mtime": min(entry.mtime_ms for entry in directory.ancient_files),
-                "latest_mtime": max(entry.mtime_ms for entry in directory.ancient_files),
+                "earliest_mtime": min(entry.mtime_ms for entry in directory.kafka07_files),
+                "latest_mtime": max(entry.mtime_ms for entry in directory.kafka07_files),
             }
         )
 

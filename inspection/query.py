@@ -1,6 +1,12 @@
-"""What the user can ask of `lookup`, `read` and `list`."""
+"""Options of `lookup`, `read` and `list`."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.segment.json_rows import RowDecoder
 
 LOOKUP_KINDS = ("offset", "timestamp", "max-timestamp", "earliest", "latest", "key", "leader-epoch")
 
@@ -11,6 +17,7 @@ class LookupQuery:
 
     every_version: with kind "key" the whole history instead of the newest record. use_index: False scans.
     log_start_offset: None takes the log dir's checkpoint, else the first segment's base.
+    row_decoder: decodes the key and value of the record that is found.
     """
 
     kind: str
@@ -23,6 +30,7 @@ class LookupQuery:
     log_start_offset: int | None = None
     read_committed: bool = False
     bytes_mode: str = "auto"
+    row_decoder: "RowDecoder | None" = None
 
 
 FRAMINGS = ("none", "message-set", "multi")
@@ -31,7 +39,7 @@ FRAMINGS = ("none", "message-set", "multi")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadQuery:
     """What a broker's fetch is asked. grow: double `max_bytes` until one whole message fits (up to
-    `max_message_bytes`); framing: one of FRAMINGS (the 0.7 fetch results)."""
+    `max_message_bytes`); framing: one of FRAMINGS (the 0.7 fetch results). row_decoder: decodes keys and values in rows."""
 
     offset: int
     max_bytes: int
@@ -41,10 +49,16 @@ class ReadQuery:
     framing: str = "none"
     use_index: bool = True
     bytes_mode: str = "auto"
+    row_decoder: "RowDecoder | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """now_ms: the wall clock, to say what lies in the future."""
+    """now_ms: the wall clock, to say what lies in the future. count: read every batch header, for exact numbers. files: a row
+    for each file as well. groups: the offsets that groups have committed, by (topic, partition), each as (group, offset); None
+    when nobody asks for groups."""
 
     now_ms: int
+    count: bool = True
+    files: bool = True
+    groups: Mapping[tuple[str, int], Sequence[tuple[str, int]]] | None = None

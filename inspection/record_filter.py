@@ -1,4 +1,4 @@
-"""Which batches and records a question is about: the filters that dump, read and export share."""
+"""The record filters that dump, read and export share."""
 
 from kseg.segment.values import dataclass
 

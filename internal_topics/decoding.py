@@ -24,17 +24,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kseg.internal_topics.schemas import Field, Message, message
+from kseg.internal_topics.topic_names import CLUSTER_METADATA
 from kseg.segment.errors import FormatError
 from kseg.segment.java import uuids
 from kseg.segment.java.java_output import decode_utf8
 from kseg.segment.values import dataclass
 
-CLUSTER_METADATA = "__cluster_metadata"
-
 _FRAME_VERSION = 1
-_MOST_TEXT_BYTES = 0x7FFF
+_MAX_TEXT_BYTES = 0x7FFF
 _UUID_BYTES = 16
-_MOST_VARINT_SHIFT = 28
+_MAX_VARINT_SHIFT = 28
+_MAX_INT32 = 0x7FFFFFFF
 
 Values = Mapping[str, Any]
 Remarks = list[str]
@@ -69,7 +69,7 @@ def frame_of(value: bytes | None) -> tuple[int, int, int]:
         raise FormatError("the record has no value")
     frame, position = _uvarint(value, 0)
     if frame != _FRAME_VERSION:
-        raise FormatError(f"the record has the unknown frame version {frame}")
+        raise FormatError(f"the record has an unknown frame version {frame}")
     type_id, position = _uvarint(value, position)
     version, position = _uvarint(value, position)
     return type_id, version, position
@@ -111,7 +111,7 @@ def decode(known: Message, version: int, data: bytes, position: int = 0) -> Deco
     try:
         values, end = _reader(known, min(version, known.last_version))(data, position, remarks)
     except (struct.error, IndexError):
-        raise FormatError(f"{known.name} ends in the middle of a field") from None
+        raise FormatError(f"{known.name} is truncated in the middle of a field") from None
     return Decoded(
         known, version, values, version > known.last_version, max(0, len(data) - end), tuple(remarks)
     )
@@ -126,15 +126,15 @@ def _int16(data: bytes, what: str) -> int:
 # --- schemas to readers
 
 
-_readers: dict[tuple[str, str, int], _Read] = {}
+_readers: dict[tuple[int, int], tuple[Message, _Read]] = {}  # by the identity of the message
 
 
 def _reader(known: Message, version: int) -> _Read:
     """The reader of a message in one version; made once."""
-    key = (known.topic, known.name, version)
+    key = (id(known), version)
     if key not in _readers:
-        _readers[key] = _struct_reader(known.fields, version, version in known.flexible)
-    return _readers[key]
+        _readers[key] = (known, _struct_reader(known.fields, version, version in known.flexible))
+    return _readers[key][1]
 
 
 def _struct_reader(fields: tuple[Field, ...], version: int, is_flexible: bool) -> _Read:
@@ -159,14 +159,14 @@ def _struct_reader(fields: tuple[Field, ...], version: int, is_flexible: bool) -
             return values, position
         count, position = _uvarint(data, position)
         if count > len(data) - position:
-            raise FormatError(f"{count} tagged fields are announced in {len(data) - position} bytes")
+            raise FormatError(f"{count} tagged fields are declared in {len(data) - position} bytes")
         for _ in range(count):
             tag, position = _uvarint(data, position)
             size, position = _uvarint(data, position)
             known = tagged.get(tag)
             if known is None:
                 if size > len(data) - position:
-                    raise FormatError(f"tag {tag} is cut off")
+                    raise FormatError(f"tag {tag} is truncated")
                 remarks.append(f"unknown tag {tag} of {size} bytes")
                 position += size
                 continue
@@ -221,7 +221,7 @@ def _nullable_struct(one: _Read, is_tagged: bool) -> _Read:
     def read(data: bytes, position: int, remarks: Remarks) -> tuple[Any, int]:
         if is_tagged:
             marker, position = _uvarint(data, position)
-            is_null = marker == 0
+            is_null = marker == 0 or marker > _MAX_INT32  # as an int below 0
         else:
             is_null, position = data[position] >= 0x80, position + 1
         return (None, position) if is_null else one(data, position, remarks)
@@ -240,7 +240,7 @@ def _length(
         (length,) = width.unpack_from(data, position)
         position += width.size
     if length > most:
-        raise FormatError(f"{name} has the impossible length {length}")
+        raise FormatError(f"{name} has the invalid length {length}")
     if length > len(data) - position:
         raise FormatError(f"{name} needs {length} bytes and {len(data) - position} are left")
     return max(length, -1), position
@@ -248,15 +248,15 @@ def _length(
 
 def _null(name: str, nullable: bool) -> None:
     if not nullable:
-        raise FormatError(f"{name} is null and cannot be")
+        raise FormatError(f"{name} must not be null")
 
 
 def _text_reader(name: str, kind: str, nullable: bool, is_flexible: bool) -> _Read:
     """string or bytes."""
     if kind not in ("string", "bytes"):
-        raise AssertionError(f"{name} has the unknown type {kind}")
+        raise AssertionError(f"{name} has an unknown type {kind}")
     is_text = kind == "string"
-    width, most = (_INT16, _MOST_TEXT_BYTES) if is_text else (_INT32, 1 << 31)
+    width, most = (_INT16, _MAX_TEXT_BYTES) if is_text else (_INT32, 1 << 31)
 
     def read(data: bytes, position: int, _remarks: Remarks) -> tuple[Any, int]:
         length, position = _length(data, position, is_flexible, width, most, name)
@@ -326,12 +326,12 @@ def _uvarint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= len(data):
-            raise FormatError("a varint is cut off")
+            raise FormatError("a varint is truncated")
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
         shift += 7
-        if shift > _MOST_VARINT_SHIFT:
+        if shift > _MAX_VARINT_SHIFT:
             raise FormatError("a varint has more than five bytes")

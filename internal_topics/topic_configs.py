@@ -64,7 +64,7 @@ class TopicEvidence:
     """What is known of one topic. given: what the user says, under topic names or broker names, the strongest first.
     topic_configs: of the metadata log, None when there is nothing to believe. doubt: why there is not, in words.
     brokers: dynamic properties, this broker's first. server: of server.properties, None when it was not named.
-    is_compacted: the cleaner's checkpoint lists the topic."""
+    is_compacted: the cleaner's checkpoint lists the topic. assumes_defaults: what nobody has said is taken as built in."""
 
     topic: str | None
     given: tuple[Layer, ...] = ()
@@ -73,6 +73,7 @@ class TopicEvidence:
     brokers: tuple[Layer, ...] = ()
     server: Mapping[str, str] | None = None
     is_compacted: bool = False
+    assumes_defaults: bool = False
 
 
 def settings_of(evidence: TopicEvidence) -> TopicSettings:
@@ -117,8 +118,10 @@ def _setting(name: str, evidence: TopicEvidence) -> Setting | None:
     if internal is not None:
         return Setting(internal, Source.INTERNAL_TOPIC)
     if name == CLEANUP_POLICY:
-        # the topic may have a policy of its own that nobody here can see: no default settles it
-        return Setting("compact", Source.CLEANER_CHECKPOINT) if evidence.is_compacted else None
+        # the topic may have a policy of its own that nobody here can see: no default settles what may be deleted
+        if evidence.is_compacted:
+            return Setting("compact", Source.CLEANER_CHECKPOINT)
+        return _of_broker(name, evidence) if evidence.assumes_defaults else None
     return None if name in _TOPIC_ONLY else _of_broker(name, evidence)
 
 
@@ -130,7 +133,7 @@ def _of_broker(name: str, evidence: TopicEvidence) -> Setting | None:
         for source, pairs in layers:
             if broker_name in pairs:
                 return Setting(_in_units(pairs[broker_name], unit), source)
-    is_all_known = evidence.server is not None or name == CLEANUP_POLICY
+    is_all_known = evidence.server is not None or evidence.assumes_defaults or name == CLEANUP_POLICY
     return Setting(_BUILT_IN[name], Source.BUILT_IN) if is_all_known and name in _BUILT_IN else None
 
 

@@ -5,6 +5,7 @@ Every command is a function `(target, options) -> Iterator[Event]`. The local ru
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from typing import Protocol, TypeVar
 
 from kseg.segment.findings import Finding
@@ -20,9 +21,13 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One answer as named values; the JSON form of the command is exactly this mapping, `type` included."""
+    """One answer as named values; the JSON form of the command is exactly this mapping, `type` included.
+
+    values is output. result: the same as a value, for code that goes on from it; None where nobody does.
+    """
 
     values: Mapping[str, object]
+    result: object = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,19 @@
-"""Run a command's work over many targets, here or in worker processes, and hand on the events in target order.
+"""Run a command's work over many targets, in this process or in workers, and return the events in target order.
 
-The plan when there are several targets and several jobs:
+With several targets and several jobs:
 
-1. Fork the workers (spawn them when this process has threads). SIGINT stays blocked in them: Ctrl-C is the
-   parent's to handle.
-2. Hand out targets by number, in order. A worker that is done asks for nothing: the next number is already in
-   its pipe while targets abound, and is sent on demand near the end, so that no worker sits on a queue while
-   another is idle.
-3. A worker packs its events into chunks and sends them. The parent always reads the worker whose target is next
-   in the output; it reads the others only while less than `AHEAD_BYTES` wait for their turn. A worker that is not
-   read blocks in its pipe: that is the back pressure, and the bound on memory.
-4. A worker that dies costs its target a `Failure`; a fresh worker takes what was queued behind it. A signal (out of memory,
-   a page that cannot be read) means that the target could not be worked on, whoever is to blame.
-5. Whatever ends the run (all done, Ctrl-C, the consumer leaving) stops the workers. So does the parent's death, at
-   once and not when a target is finished: with the parent goes the broker's lock that it held for them.
+1. Fork the workers (spawn them if this process has threads). SIGINT stays blocked in them: the parent handles Ctrl-C.
+2. Assign targets by number, in order. While many targets remain, the next number is already in a worker's pipe when it finishes one;
+   near the end it is sent on demand, so that no worker has a queue while another is idle.
+3. A worker sends its events in chunks. The parent always reads from the worker whose target is next in the output; it reads from the
+   others only while less than `AHEAD_BYTES` are buffered. A worker that is not read blocks in its pipe: that is the back pressure, and
+   the bound on memory.
+4. If a worker dies, its target becomes a `Failure`, and a new worker takes over what was queued for it. Death by a signal (out of
+   memory, an unreadable page) means that the target could not be processed.
+5. Whatever ends the run (completion, Ctrl-C, the consumer closing the iterator) stops the workers. So does the death of the parent,
+   immediately: with it goes the broker's lock that it held for them.
 
-What a target's work raises never stops the others: every exception becomes a `Failure` that names the target.
+An exception in the work on one target never stops the others: it becomes a `Failure` that names the target.
 """
 
 import os
@@ -72,15 +70,15 @@ def run(
             yield from guarded(work, target, options)
             done(target)
         return
-    crew = _Crew(work, targets, options, min(jobs, len(targets)))
+    pool = _WorkerPool(work, targets, options, min(jobs, len(targets)))
     try:
-        yield from crew.events(done)
+        yield from pool.events(done)
     except KeyboardInterrupt:
-        crew.stop()
-        yield from crew.leftovers(done)
+        pool.stop()
+        yield from pool.finished_events(done)
         raise
     finally:
-        crew.stop()
+        pool.stop()
 
 
 def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
@@ -104,8 +102,8 @@ def bug(path: str, error: Exception) -> Failure:
     import traceback
 
     kind = type(error).__name__
-    said = f"{kind}: {error}" if str(error) else kind
-    return Failure(path, f"bug in kseg at {path}: {said}", BUG_STATUS, traceback.format_exc())
+    message = f"{kind}: {error}" if str(error) else kind
+    return Failure(path, f"bug in kseg at {path}: {message}", BUG_STATUS, traceback.format_exc())
 
 
 def _ignore(_target: object) -> None:
@@ -123,7 +121,7 @@ class _Worker:
         self.numbers: deque[int] = deque()
 
 
-class _Crew:
+class _WorkerPool:
     """The parent's side: who works on what, what has arrived, and what may be read next."""
 
     def __init__(self, work: Work[T, O], targets: Sequence[T], options: O, jobs: int) -> None:
@@ -133,14 +131,14 @@ class _Crew:
         self._next = 0  # the first number nobody was given
         self._arrived: dict[int, deque[bytes]] = {}
         self._complete: set[int] = set()
-        self._died: dict[int, Failure] = {}
+        self._failures: dict[int, Failure] = {}
         self._ahead_bytes = 0
         self._current = 0
         self._workers: list[_Worker] = []
-        self._hire(jobs)
-        for _ in range(2 if self._plenty() else 1):
+        self._start_workers(jobs)
+        for _ in range(2 if self._has_backlog() else 1):
             for worker in self._workers:
-                self._give(worker)
+                self._assign_next(worker)
 
     def events(self, done: Callable[[T], None]) -> Iterator[Event]:
         while self._current < len(self._targets):
@@ -151,7 +149,7 @@ class _Crew:
             else:
                 self._receive()
 
-    def leftovers(self, done: Callable[[T], None]) -> Iterator[Event]:
+    def finished_events(self, done: Callable[[T], None]) -> Iterator[Event]:
         """After an interrupt: the targets that are complete, in order."""
         for number in sorted(self._complete):
             self._current = number
@@ -185,7 +183,7 @@ class _Crew:
             yield from pickle.loads(memoryview(chunk)[_HEAD.size :])
         if self._current in self._complete:
             self._arrived.pop(self._current, None)
-            failure = self._died.pop(self._current, None)
+            failure = self._failures.pop(self._current, None)
             if failure is not None:
                 yield failure
 
@@ -193,18 +191,18 @@ class _Crew:
         """Wait for at least one message of a worker that may be read."""
         from multiprocessing.connection import wait
 
-        may_hurry = self._ahead_bytes < AHEAD_BYTES
+        may_read_ahead = self._ahead_bytes < AHEAD_BYTES
         by_connection = {
             worker.connection: worker
             for worker in self._workers
-            if worker.numbers and (may_hurry or worker.numbers[0] == self._current)
+            if worker.numbers and (may_read_ahead or worker.numbers[0] == self._current)
         }
         for connection in wait(list(by_connection)):
             worker = by_connection[connection]  # type: ignore[index]  # wait gives back what it was given
             try:
                 chunk = worker.connection.recv_bytes()
             except (EOFError, OSError):
-                self._bury(worker)
+                self._replace_dead_worker(worker)
                 continue
             number, last = _HEAD.unpack_from(chunk)
             self._arrived.setdefault(number, deque()).append(chunk)
@@ -212,24 +210,24 @@ class _Crew:
             if last:
                 self._complete.add(number)
                 worker.numbers.popleft()
-                self._give(worker)
+                self._assign_next(worker)
 
-    def _bury(self, worker: _Worker) -> None:
+    def _replace_dead_worker(self, worker: _Worker) -> None:
         """A worker is gone: its target failed, a new one takes the rest of its queue."""
         worker.connection.close()
         worker.process.join()
         number = worker.numbers.popleft()
-        self._died[number] = _failure_of(self._targets[number].path, worker.process.exitcode)
+        self._failures[number] = _failure_of(self._targets[number].path, worker.process.exitcode)
         self._complete.add(number)
         self._workers.remove(worker)
-        heir = self._start()
-        self._workers.append(heir)
-        for orphan in worker.numbers:
-            self._send(heir, orphan)
-        if not heir.numbers:
-            self._give(heir)
+        replacement = self._start()
+        self._workers.append(replacement)
+        for queued in worker.numbers:
+            self._send(replacement, queued)
+        if not replacement.numbers:
+            self._assign_next(replacement)
 
-    def _hire(self, jobs: int) -> None:
+    def _start_workers(self, jobs: int) -> None:
         """As many workers as the machine allows; one is enough."""
         for _ in range(jobs):
             try:
@@ -239,11 +237,11 @@ class _Crew:
                     raise UnreadableInput(f"cannot start a worker process: {error.strerror}") from error
                 return
 
-    def _plenty(self) -> bool:
+    def _has_backlog(self) -> bool:
         return len(self._targets) - self._next > 4 * len(self._workers)
 
-    def _give(self, worker: _Worker) -> None:
-        if self._next < len(self._targets) and (not worker.numbers or self._plenty()):
+    def _assign_next(self, worker: _Worker) -> None:
+        if self._next < len(self._targets) and (not worker.numbers or self._has_backlog()):
             self._send(worker, self._next)
             self._next += 1
 
@@ -261,17 +259,17 @@ class _Crew:
 
         forks = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
         context = multiprocessing.get_context("fork" if forks else "spawn")
-        ours, theirs = context.Pipe()
-        others = [worker.connection for worker in self._workers] + [ours] if forks else []
-        arguments = (theirs, others, self._work, self._targets, self._options)
+        parent_end, child_end = context.Pipe()
+        others = [worker.connection for worker in self._workers] + [parent_end] if forks else []
+        arguments = (child_end, others, self._work, self._targets, self._options)
         process = context.Process(target=_serve, args=arguments, daemon=True)  # type: ignore[attr-defined]
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
-        theirs.close()
-        return _Worker(process, ours)
+        child_end.close()
+        return _Worker(process, parent_end)
 
 
 def _failure_of(path: str, exitcode: int | None) -> Failure:

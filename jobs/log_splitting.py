@@ -1,10 +1,10 @@
-"""Work on one target that several can share: what it must offer so that a cluster may cut a large target.
+"""What work on one target must offer so that a cluster can divide a large target among tasks.
 
-    InPieces   the answer is that of the pieces, one behind the other         dump
-    Foreseen   others look at parts first, and the work need not look again   verify
+    Splittable       the output of a target is the output of its pieces, concatenated     dump
+    Prevalidatable   tasks validate parts in advance, and the work skips those parts      verify
 
-A piece lies between two positions where batches begin, as far as an index is to be believed; so whoever works on a piece
-makes sure that its first batch leads to its end, or gives it up.
+A piece lies between two batch boundaries, as far as the index can be trusted. So the task that works on a piece checks that the batches
+from its start lead exactly to its end, and gives up the piece if they do not.
 """
 
 import os
@@ -20,12 +20,12 @@ from kseg.segment.sidecar.index import OffsetIndex
 from kseg.segment.values import dataclass
 
 
-class GivenUp(Exception):
+class CannotSplit(Exception):
     """A piece cannot be made by itself."""
 
 
 @runtime_checkable
-class InPieces(Protocol):
+class Splittable(Protocol):
     """Work whose answer about a target is that of its pieces."""
 
     def cuts(self, target: Any, options: Any, piece_bytes: int) -> list[int]:
@@ -33,7 +33,7 @@ class InPieces(Protocol):
         ...
 
     def piece(self, target: Any, options: Any, start: int, stop: int | None) -> Iterator[Event]:
-        """What lies between two cuts. Raises GivenUp when only the rest as a whole can be told; that has stop None."""
+        """What lies between two cuts. Raises CannotSplit when only the rest as a whole can be told; that has stop None."""
         ...
 
 
@@ -47,7 +47,7 @@ class Part:
 
 
 @runtime_checkable
-class Foreseen(Protocol):
+class Prevalidatable(Protocol):
     """Work on a target in order, of which others can do the most in any order."""
 
     def parts(self, target: Any, options: Any, part_bytes: int) -> list[Part]:
@@ -58,7 +58,7 @@ class Foreseen(Protocol):
         """What is found in a part."""
         ...
 
-    def believing(self, options: Any, claims: Sequence[Any]) -> Any:
+    def with_validated(self, options: Any, claims: Sequence[Any]) -> Any:
         """The options for a work that knows what was found."""
         ...
 

@@ -1,8 +1,8 @@
-"""What a policy is asked and what it answers: the values that `recover` and its policies exchange.
+"""The interface of the recovery policies: the values that `recover` and its policies exchange.
 
-asked       which of the two policies; the settings of a broker and what it would know of the partition
-answered    the directory as it would be, what that costs, and why; both policies answer with the same value, so that
-            the command can say what either would cost and carry out the one that was asked for
+input     which of the two policies; the settings of a broker and what it would know about the partition
+output    the repaired directory, its costs, and the reasons; both policies return the same value, so that
+          the command can say what either would cost and carry out the requested one
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,8 @@ from typing import Self
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
+from kseg.segment.scanning.lost_offsets import UnreadBatch
+from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
 from kseg.segment.values import dataclass
 
@@ -38,11 +40,10 @@ class LoadSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class BrokerState:
     """What a broker knows of a partition before it opens it (Kafka: LogManager.loadLog; fact sheet §6.1).
 
-    is_clean: the clean-shutdown marker was there. recovery_point, log_start_offset: from the checkpoints, 0 when
-    they say nothing; first_dirty_offset: likewise, the cleaner's. high_watermark: from its checkpoint, None when it
+    is_clean: the clean-shutdown marker was there. recovery_point, log_start_offset: from the checkpoints, 0 when they have no entry; first_dirty_offset: likewise, the cleaner's. high_watermark: from its checkpoint, None when it
     says nothing (the log end stands in). log_dir: the data directory they are of, None when it is not known or not to
     be asked.
     """
@@ -55,7 +56,7 @@ class Circumstances:
     log_dir: str | None = None
 
     def safe_point(self, end_offset: int) -> int:
-        """What the next load of a log that ends there may skip: all behind a clean stop, else what was known to be on
+        """What the next load of a log that ends there may skip: all after a clean shutdown, else what was known to be on
         the disk."""
         return end_offset if self.is_clean else min(self.recovery_point, end_offset)
 
@@ -63,10 +64,10 @@ class Circumstances:
 @dataclass(frozen=True, slots=True)
 class Removed:
     """Bytes that leave a log. file: the name as found; position, length: in it. first_offset, last_offset: of the
-    offsets that are lost with them as far as one can know (both None: none, or nobody can tell). cause: id of the
+    offsets that are lost with them as far as one can know (both None: none, or it is unknown). cause: id of the
     finding. batches: how many valid batches are among them (a broker throws those away, salvage does only when
     another holds the same offsets). records: that a consumer would have seen and that no other bytes hold, by the headers
-    (control records are none); None when nobody can tell."""
+    (control records are none); None when it is unknown."""
 
     file: str
     position: int
@@ -79,8 +80,8 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
-    """A broker's load of this directory throws. kafka_exception: simple name of the Java class. sentence: why."""
+class LoadFailure:
+    """A broker's load of this directory fails with an exception. kafka_exception: simple name of the Java class. sentence: why."""
 
     kafka_exception: str
     sentence: str
@@ -88,7 +89,7 @@ class Death:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """The answer of a policy.
+    """The result of a policy.
 
     image: the files as they would be. why: a reason for every name that differs from what was found. findings: what
     is wrong, in the order met. removed: bytes that leave the logs, in offset order. last_stable_offset: with the log
@@ -96,9 +97,9 @@ class Repair:
     not be sound afterwards (a broker's load would fail on it, records cannot be read), empty when it would.
     misplaced: why a broker would not serve it from here although its log is sound, empty when it would.
     left: what the policy leaves damaged because a broker does not look at it, empty when nothing.
-    is_orderly: every byte of the logs was looked at, all of it valid batches whose offsets increase and whose leader
-    epochs never sink. kept: ranges of the offsets that stay, in order, where they are known. death: set when
-    policy kafka has no result because the broker would throw; then image is the directory as found and the offsets
+    is_in_order: every byte of the logs was checked, all of it valid batches whose offsets increase and whose leader
+    epochs never decrease. unread: batches of its logs that consumers do not get whole. kept: ranges of the offsets that stay, in order, where they are known. bytes_scanned: of the logs of the
+    segments that policy kafka recovers. load_failure: set when policy kafka has no result because the broker would throw; then image is the directory as found and the offsets
     are 0.
     """
 
@@ -110,18 +111,23 @@ class Repair:
     why: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     removed: tuple[Removed, ...] = ()
+    unread: tuple[UnreadBatch, ...] = ()
     doubt: str = ""
     misplaced: str = ""
     left: str = ""
-    is_orderly: bool = False
+    is_in_order: bool = False
     kept: tuple[tuple[int, int], ...] = ()
-    death: Death | None = None
+    bytes_scanned: int = 0
+    load_failure: LoadFailure | None = None
 
     @classmethod
     def without_log(
-        cls, image: DirectoryImage, findings: tuple[Finding, ...] = (), death: Death | None = None
+        cls,
+        image: DirectoryImage,
+        findings: tuple[Finding, ...] = (),
+        load_failure: LoadFailure | None = None,
     ) -> Self:
-        """No log came of it: the directory as found. death: what the broker would throw, if it is that."""
+        """No log came of it: the directory as found. load_failure: what the broker would throw, if it is that."""
         return cls(
             image=image,
             log_start_offset=0,
@@ -129,9 +135,10 @@ class Repair:
             last_stable_offset=0,
             recovery_point=0,
             findings=findings,
-            death=death,
+            load_failure=load_failure,
         )
 
     @property
     def bytes_lost(self) -> int:
-        return sum(removed.length for removed in self.removed)
+        """Without preallocated zeros."""
+        return sum(removed.length for removed in self.removed if removed.cause != PREALLOCATED)

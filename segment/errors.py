@@ -60,5 +60,7 @@ class CodecError(FormatError):
 
 def cannot_read(path: str, error: OSError) -> KsegError:
     """What to raise when the system refuses to open, list or read `path`."""
+    from kseg.segment.terminal import shown_path
+
     kind = OutOfResources if error.errno in _EXHAUSTED else UnreadableInput
-    return kind(f"cannot read {path}: {error.strerror}")
+    return kind(f"cannot read {shown_path(path)}: {error.strerror}")

@@ -1,4 +1,4 @@
-"""The file layer: the only place (with `apply`) that opens, maps and replaces files.
+"""The file layer: opens and maps every input (`new_files` creates files, `change.apply` changes them).
 
 Everything above sees buffers. Inputs are opened read-only and mapped, read in order, and on request dropped from
 the page cache afterwards, so that a scan does not evict a working broker's pages.
@@ -11,20 +11,18 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from kseg.segment import unreadable
-from kseg.segment.errors import Refused, UnreadableInput, cannot_read
+from kseg.segment.errors import UnreadableInput, cannot_read
+from kseg.segment.holes import data_extents
 from kseg.segment.kernel import bad_pages
 from kseg.segment.unreadable import BadArea
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 # Up to this size reading costs less than a map with its page faults.
 SMALL_BYTES = 32 * 1024
 _POPULATED_BYTES = 32 * 1024 * 1024
-LARGE_HOLE_BYTES = 1 << 20
+_DEVICES = (stat.S_IFCHR, stat.S_IFBLK)
 
 
 class _Map(mmap.mmap):
@@ -97,11 +95,11 @@ class MappedFile:
             raise cannot_read(self.path, error) from error
         except ValueError as error:
             os.close(self._descriptor)
-            raise UnreadableInput(f"cannot read {self.path}: it became shorter meanwhile") from error
+            raise UnreadableInput(f"cannot read {self.path}: it was truncated while being read") from error
         except BaseException:
             os.close(self._descriptor)
             raise
-        unreadable.opened(unreadable.identity_of(status), self.path, status.st_size)
+        unreadable.opened(status, self.path)
         if not isinstance(self._map, _Map) and not drop_cache:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -134,7 +132,7 @@ class MappedFile:
     def mtime_ms(self) -> int:
         return self._status.st_mtime_ns // 1_000_000
 
-    def is_still(self, status: os.stat_result) -> bool:
+    def is_unchanged(self, status: os.stat_result) -> bool:
         """Whether `status` is that of this file, and nothing was written to it since it was opened."""
         return _identity(status) == _identity(self._status)
 
@@ -209,23 +207,23 @@ class Reader:
 DISK = Reader()
 
 
-def _content(descriptor: int, status: os.stat_result, most_bytes: int, start: int = 0) -> bytes:
+def _content(descriptor: int, status: os.stat_result, max_bytes: int, start: int = 0) -> bytes:
     """What lies in a file from `start` on; zeros where it cannot be read. Raises OSError."""
     failed: OSError | None = None
     if not bad_pages.count():
         try:
-            data = unreadable.pread(descriptor, most_bytes, start)
+            data = unreadable.pread(descriptor, max_bytes, start)
         except OSError as error:
             if not unreadable.is_of_a_place(error):
                 raise
             failed = error
         else:
-            if start + len(data) >= min(start + most_bytes, status.st_size):
+            if start + len(data) >= min(start + max_bytes, status.st_size):
                 return data
             # a read ends early before what cannot be read, too
-            if start + len(data) >= min(start + most_bytes, os.fstat(descriptor).st_size):
+            if start + len(data) >= min(start + max_bytes, os.fstat(descriptor).st_size):
                 return data
-    return unreadable.read_around(descriptor, status, start, most_bytes, failed)
+    return unreadable.read_around(descriptor, status, start, max_bytes, failed)
 
 
 def _is_whole(descriptor: int, view: mmap.mmap, status: os.stat_result) -> bool:
@@ -271,39 +269,6 @@ def _data_end(descriptor: int, size_bytes: int) -> int:
     return end
 
 
-def data_extents(descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
-    """Where the bytes of a range of an open file lie (position, length), in order; between them are holes, which read
-    as zeros. All of it where the file system does not tell."""
-    end = position + count
-    while position < end:
-        try:
-            start = os.lseek(descriptor, position, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # a hole up to the end
-                return
-            start, stop = position, end
-        else:
-            if start >= end:
-                return
-            stop = min(end, os.lseek(descriptor, start, os.SEEK_HOLE))
-        yield start, stop - start
-        position = stop
-
-
-def without_large_holes(extents: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(start, end) of what lies between the holes of a file that are worth to be left out.
-
-    extents: (position, length) of what is no hole, in order.
-    """
-    found: list[tuple[int, int]] = []
-    for start, length in extents:
-        if found and start - found[-1][1] < LARGE_HOLE_BYTES:
-            found[-1] = found[-1][0], start + length
-        else:
-            found.append((start, start + length))
-    return found
-
-
 def mapped(descriptor: int) -> mmap.mmap:
     """A map of all of an open file that is not empty; what cannot be read in it is zeros. Raises OSError."""
     view = _Map(descriptor, 0, access=mmap.ACCESS_READ)
@@ -312,34 +277,6 @@ def mapped(descriptor: int) -> mmap.mmap:
         view.disown()
         os.close(own)
     return view
-
-
-def shared_memory(size_bytes: int) -> memoryview:
-    """Zeroed memory that this process will share with those it forks."""
-    return memoryview(mmap.mmap(-1, size_bytes))
-
-
-class PrivateMemory:
-    """Zeroed memory of this process alone; pages that nobody touches cost nothing.
-
-    is_large: most of it will be touched, here and there, so large pages pay.
-    """
-
-    def __init__(self, size_bytes: int, *, is_large: bool = False) -> None:
-        self._map = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if is_large and hasattr(mmap, "MADV_HUGEPAGE"):
-            with suppress(OSError):
-                self._map.madvise(mmap.MADV_HUGEPAGE)
-        self.view = memoryview(self._map)
-
-    def forget(self) -> None:
-        """All zeros again."""
-        self._map.madvise(mmap.MADV_DONTNEED)
-
-    def close(self) -> None:
-        """Give it back; views of it must have been released."""
-        self.view.release()
-        self._map.close()
 
 
 def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024) -> bytes:
@@ -361,7 +298,7 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
         raise cannot_read(name, error) from error
     finally:
         os.close(descriptor)
-    unreadable.opened(unreadable.identity_of(status), name, status.st_size)
+    unreadable.opened(status, name)
     if len(data) > limit_bytes:
         raise UnreadableInput(f"cannot read {name}: larger than {limit_bytes} bytes")
     return data
@@ -418,7 +355,7 @@ def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
     try:
         status = os.fstat(descriptor)
         size_bytes = status.st_size
-        unreadable.opened(unreadable.identity_of(status), name, size_bytes)
+        unreadable.opened(status, name)
         start = max(0, size_bytes - count)
         return size_bytes, _content(descriptor, status, count, start)
     except OSError as error:
@@ -431,8 +368,7 @@ def _opened(name: str) -> int:
     """A descriptor to read from. O_NONBLOCK: opening a pipe must not wait for whoever writes it. A device is not even
     opened, which could set off anything: a link among the evidence can lead to one."""
     try:
-        mode = os.stat(name).st_mode
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        if stat.S_IFMT(os.stat(name).st_mode) in _DEVICES:
             raise UnreadableInput(f"cannot read {name}: not a regular file")
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -441,76 +377,6 @@ def _opened(name: str) -> int:
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-class NewFile:
-    """A file that did not exist before, written from front to back; a context manager.
-
-    Left by an exception it removes itself, so that no half-written file stays behind. Raises Refused when the name
-    is taken (also by a link) or the file system does not take the bytes.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], mode: int = 0o644) -> None:
-        self.path = os.fspath(path)
-        self.size_bytes = 0
-        try:
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        except OSError as error:
-            raise Refused(f"cannot create {self.path}: {error.strerror}") from error
-
-    def write(self, data: "Buffer") -> None:
-        """Write all of `data` behind what is there."""
-        rest = memoryview(data).cast("B")
-        try:
-            while len(rest):
-                written = unreadable.write(self._descriptor, rest)
-                self.size_bytes += written
-                rest = rest[written:]
-        except OSError as error:
-            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
-
-    def sync(self) -> None:
-        """Return when the bytes are on the disk."""
-        try:
-            os.fsync(self._descriptor)
-        except OSError as error:
-            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-        if kind is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(self.path)
-
-
-def write_new_file(
-    path: str | os.PathLike[str],
-    data: bytes | bytearray | memoryview | Iterable["Buffer"],
-    mode: int = 0o644,
-    fsync: bool = True,
-) -> int:
-    """Write a file that must not exist yet, from one buffer or from several in order; returns its size in bytes.
-
-    mode: permissions before the umask. fsync: wait for the disk (the directory's entry is the caller's business).
-    Raises Refused when the name is taken or the bytes cannot be written; then nothing stays behind.
-    """
-    chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
-    with NewFile(path, mode) as file:
-        for chunk in chunks:
-            file.write(chunk)
-        if fsync:
-            file.sync()
-        return file.size_bytes
 
 
 def is_directory(path: str | os.PathLike[str]) -> bool | None:
@@ -522,40 +388,3 @@ def is_directory(path: str | os.PathLike[str]) -> bool | None:
         return None
     except OSError as error:
         raise cannot_read(os.fspath(path), error) from error
-
-
-def ensure_directory(path: str | os.PathLike[str]) -> None:
-    """Make a directory unless it is there (its parent must be); raises Refused when that cannot be."""
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        if not is_directory(path):
-            raise Refused(f"cannot create {os.fspath(path)}: it is no directory") from None
-    except OSError as error:
-        raise Refused(f"cannot create {os.fspath(path)}: {error.strerror}") from error
-
-
-def sync_file(path: str | os.PathLike[str]) -> None:
-    """Return when the bytes of a file are on the disk; raises Refused when that cannot be."""
-    name = os.fspath(path)
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise Refused(f"cannot sync {name}: {error.strerror}") from error
-
-
-def sync_directory(path: str | os.PathLike[str]) -> None:
-    """Return when the names in a directory are on the disk."""
-    name = os.fspath(path)
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise Refused(f"cannot write {name}: {error.strerror}") from error

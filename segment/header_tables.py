@@ -6,6 +6,11 @@ flat memoryview and the capacity; everybody else reads whole columns or single r
 
 from array import array
 
+_ZERO = array("q", [0])
+# glibc returns freed blocks of 128 KiB and more to the system, which zeroes them again for the next table, until a larger block
+# has been freed. This one is never touched, so it takes no memory.
+bytes(16 * 1024 * 1024)
+
 
 class Columns:
     """A table of `width` int64 columns and `capacity` rows of which the first `count` are filled."""
@@ -17,7 +22,7 @@ class Columns:
         self.width = width
         self.capacity = capacity
         self.count = 0
-        self.cells = memoryview(array("q", bytes(8 * width * capacity))) if cells is None else cells
+        self.cells = memoryview(_ZERO * (width * capacity)) if cells is None else cells
 
     def column(self, field: int) -> memoryview:
         """The filled part of one column, as a view (valid until the table is filled again)."""

@@ -7,6 +7,8 @@ have no place for an encoding: under `auto` one that is no UTF-8 becomes {"base6
 
 import hashlib
 from base64 import b64encode
+from collections.abc import MutableMapping
+from typing import Protocol
 
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
@@ -15,6 +17,16 @@ from kseg.segment.model import Batch, Record
 from kseg.segment.state.control import as_row, parse_control_record
 
 Shown = tuple[object, str | None]
+
+
+class RowDecoder(Protocol):
+    """Puts what keys and values mean into the rows of records. Picklable; never raises for what a record contains."""
+
+    def concerns(self, path: str) -> bool:
+        """Whether it would change any row of a log; those of others are written faster without it."""
+
+    def amend(self, row: MutableMapping[str, object], record: Record) -> None:
+        """Change the row of a record, whose `file` says where it lies; not asked for control records."""
 
 
 def show_bytes(data: bytes | None, mode: str) -> Shown:
@@ -72,7 +84,9 @@ def batch_row(file: str, batch: Batch) -> dict[str, object]:
     }
 
 
-def record_row(file: str, batch: Batch, record: Record, mode: str = "auto") -> dict[str, object]:
+def record_row(
+    file: str, batch: Batch, record: Record, mode: str = "auto", decoder: RowDecoder | None = None
+) -> dict[str, object]:
     """The line `{"type":"record", …}`; `position` is that of the record's batch. `valid`: false where the checksum of the
     record, or of its batch, is wrong; a record of magic 2 has no checksum, and the field only when it is false."""
     key, key_encoding = show_bytes(record.key, mode)
@@ -98,6 +112,8 @@ def record_row(file: str, batch: Batch, record: Record, mode: str = "auto") -> d
         row["valid"] = False
     if batch.is_control:
         row["control"] = control_row(record)
+    elif decoder is not None:
+        decoder.amend(row, record)
     return row
 
 

@@ -62,7 +62,7 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TXN_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 CHECKPOINT_SUFFIX = ".checkpoint"
-ANCIENT_SUFFIX = ".kafka"
+KAFKA07_SUFFIX = ".kafka"
 DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
 
 

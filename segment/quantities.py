@@ -1,38 +1,112 @@
 """Times, sizes and durations as people write them, to numbers.
 
-    TIME        epoch milliseconds, or ISO 8601 (without a zone it is UTC)
-    SIZE        bytes, or a number with a binary suffix (`SIZES`)
+    TIME        epoch milliseconds · ISO 8601 · `14:03`, the last time that a clock showed it · `-1h`, so long ago · `now`.
+                A day or a clock time without a zone is UTC; a zone may follow: `+02:00`, `Europe/Berlin`, `local`
+    SIZE        bytes, or a number with a suffix (`SIZES`): K, M, G, T and KiB … are binary, KB, MB, GB, TB decimal
     DURATION    milliseconds, or a number with a unit (`DURATIONS_MS`)
 
 All that is wrong raises ValueError with what would be right, such as "takes epoch milliseconds or …".
 """
 
 import re
+import time
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self
 
 from kseg.segment.layout import INT64_MAX
 
-SIZES: Final = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+if TYPE_CHECKING:
+    import datetime
+
+SIZES: Final = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}{end}": 1 << 10 * power for power, letter in enumerate("kmgt", 1) for end in ("", "ib")},
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
+}
 DURATIONS_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AMOUNT = r"([0-9]{1,19})\s*([A-Za-z]*)"
 _EPOCH_MS = r"-?[0-9]+"
+_CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,6})?)?"
+_ZONE = r"(.*\S)\s+(local|[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)*)"
+_TIME_WORDS = "takes epoch milliseconds, an ISO 8601 time such as 2024-05-01T12:00:00Z, a clock time such as 14:03, -1h or now"
 
 
-def read_time(text: str) -> int:
-    """TIME to epoch milliseconds."""
+class Typed(int):
+    """A number with the text that it was given as (`7d`), for commands that are advised."""
+
+    text: str
+
+    def __new__(cls, number: int, text: str = "") -> Self:
+        made = super().__new__(cls, number)
+        made.text = text or str(number)
+        return made
+
+    def __reduce__(self) -> tuple[type[Self], tuple[int, str]]:
+        return type(self), (int(self), self.text)
+
+
+def read_time(text: str, now_ms: int | None = None) -> int:
+    """TIME to epoch milliseconds. now_ms: what it is relative to, the clock by default."""
     if re.fullmatch(_EPOCH_MS, text):
         return _within_64_bits(int(text))
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    if text == "now":
+        return now_ms
+    if text.startswith("-"):
+        return now_ms - amount(text[1:], DURATIONS_MS, _TIME_WORDS)
     import datetime
 
+    zone: datetime.tzinfo | None = datetime.UTC
+    named = re.fullmatch(_ZONE, text)
+    if named:
+        text, zone = named[1], _zone(named[2])
+    if re.fullmatch(_CLOCK, text):
+        return _last_time_of_day(text, zone, now_ms)
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(
-            "takes epoch milliseconds or an ISO 8601 time such as 2024-05-01T12:00:00Z"
-        ) from None
+        raise ValueError(_TIME_WORDS) from None
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
+        moment = moment.astimezone(None) if zone is None else moment.replace(tzinfo=zone)
+    return Typed(_epoch_ms(moment), text if named is None else named[0])
+
+
+def _zone(name: str) -> "datetime.tzinfo | None":
+    """None for the zone of this machine."""
+    if name == "local":
+        return None
+    import zoneinfo
+
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(
+            f"does not know the time zone {name!r}; zones are local or names such as Europe/Berlin"
+        ) from None
+
+
+def _last_time_of_day(text: str, zone: "datetime.tzinfo | None", now_ms: int) -> int:
+    """The last time, up to now, that a clock of the zone showed `text`."""
+    import datetime
+
+    try:
+        clock = datetime.time.fromisoformat(text.rjust(len(text) + (text.index(":") == 1), "0"))
+    except ValueError:
+        raise ValueError(_TIME_WORDS) from None
+    today = datetime.datetime.fromtimestamp(now_ms / 1000, zone).astimezone(zone)
+    for days in (0, 1):
+        day = today.date() - datetime.timedelta(days=days)
+        moment = datetime.datetime.combine(day, clock)
+        moment = moment.astimezone(None) if zone is None else moment.replace(tzinfo=zone)
+        if _epoch_ms(moment) <= now_ms:
+            break
+    return _epoch_ms(moment)
+
+
+def _epoch_ms(moment: "datetime.datetime") -> int:
+    import datetime
+
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     return (moment - epoch) // datetime.timedelta(milliseconds=1)
 
@@ -43,7 +117,8 @@ def amount(text: str, units: Mapping[str, int], complaint: str) -> int:
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise ValueError(complaint)
-    return _within_64_bits(int(match[1]) * factor)
+    number = _within_64_bits(int(match[1]) * factor)
+    return Typed(number, text.strip()) if match[2] else number
 
 
 def _within_64_bits(number: int) -> int:

@@ -34,6 +34,11 @@ def _as_json(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
+def shown_path(path: str) -> str:
+    """A path in a sentence: as it is, or, where it has anything that cannot be seen, as a shell takes it back ($'…')."""
+    return shell_quoted(path) if re.search(f"[{CONTROL}{FORMAT}{RAW}]", path) else path
+
+
 def shell_quoted(path: str) -> str:
     """A path as one word of a command to type: what cannot be seen is spelt out ($'…' of bash and zsh), and a leading
     dash is no option."""

@@ -25,6 +25,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from kseg.segment.counted import counted
+from kseg.segment.diagnosis import UnreadableBytes
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import bad_pages
 
@@ -53,7 +55,7 @@ Identity = tuple[int, int, int]
 
 
 class BadArea(NamedTuple):
-    """error: errno, 0 where the file has become shorter. read_errors: how many reads failed here."""
+    """error: errno, 0 where the file was truncated in the meantime. read_errors: how many reads failed here."""
 
     position: int
     length: int
@@ -70,16 +72,11 @@ class BadArea(NamedTuple):
         return os.strerror(self.error) if self.error else "the file became shorter while it was being read"
 
 
-class _Opened(NamedTuple):
-    path: str
-    size_bytes: int
-
-
 class _State(_thread._local):
-    """The files that were opened since `begin`, of each thread: targets may be worked on in several."""
+    """The files that were opened since `begin`, of each thread: targets may be worked on in several. opened: path and size."""
 
     def __init__(self) -> None:
-        self.opened: dict[Identity, _Opened] = {}
+        self.opened: dict[Identity, tuple[str, int]] = {}
 
 
 _state = _State()
@@ -89,9 +86,9 @@ def identity_of(status: os.stat_result) -> Identity:
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
-def opened(identity: Identity, path: str, size_bytes: int) -> None:
+def opened(status: os.stat_result, path: str) -> None:
     """Take note that somebody reads this file, under this name."""
-    _state.opened[identity] = _Opened(path, size_bytes)
+    _state.opened[status.st_dev, status.st_ino, status.st_mtime_ns] = path, status.st_size
 
 
 def begin() -> None:
@@ -103,7 +100,7 @@ def findings() -> Iterator[Finding]:
     """What cannot be read of the files that were opened since `begin`: a finding for each bad area, in the order of the names."""
     if not bad_pages.count():
         return
-    for identity, (path, size_bytes) in sorted(_state.opened.items(), key=lambda item: item[1].path):
+    for identity, (path, size_bytes) in sorted(_state.opened.items(), key=lambda item: item[1]):
         for area in areas(identity):
             yield _finding(path, size_bytes, area)
 
@@ -129,7 +126,7 @@ def bytes_of(path: str) -> int:
     """How many bytes could not be read of a file that was opened under this path since `begin`."""
     if not bad_pages.count():
         return 0
-    found = (identity for identity, file in _state.opened.items() if file.path == path)
+    found = (identity for identity, (name, _) in _state.opened.items() if name == path)
     return sum(area.length for identity in found for area in areas(identity))
 
 
@@ -146,19 +143,16 @@ def findings_in(directory: str) -> list[Finding]:
 
 
 def _finding(path: str, size_bytes: int, area: BadArea) -> Finding:
-    many = f"{area.length} bytes at position {area.position}"
+    diagnosis = UnreadableBytes(area.words, area.error, area.read_errors, size_bytes)
+    many = f"{counted(area.length, 'byte')} at position {area.position}"
     return Finding(
         "unreadable",
         path,
         f"{many} cannot be read: {area.words}",
         position=area.position,
         length=area.length,
-        numbers={
-            "error": area.words,
-            "errno": area.error or None,
-            "read_errors": area.read_errors,
-            "file_bytes": size_bytes,
-        },
+        numbers=diagnosis.numbers(),
+        diagnosis=diagnosis,
     )
 
 
@@ -229,7 +223,7 @@ def write(descriptor: int, data: "Buffer", position: int | None = None) -> int:
     known_bytes = _known_bytes()
     bad_pages.touch(memoryview(data).cast("B"))
     if _known_bytes() > known_bytes:
-        raise OSError(errno.EIO, "some bytes that belong there cannot be read")
+        raise OSError(errno.EIO, "some of its bytes cannot be read")
     return _write(descriptor, data, position)
 
 
@@ -370,7 +364,7 @@ class _Reading:
     def _note(self, position: int, length: int, error: int) -> None:
         """Raises OSError when too many are known: zeros that nobody knows of would be taken for the file's."""
         if not bad_pages.note(*self._identity, position, length, error):
-            raise OSError(errno.EIO, "too many places cannot be read")
+            raise OSError(errno.EIO, "too many ranges cannot be read")
 
 
 def _shares(start: int, stop: int, end: int) -> list[tuple[int, int]]:

@@ -1,11 +1,13 @@
-"""Who runs the work of a command on a cluster: the fan-out, which knows nothing of it, or a way that it has of its own."""
+"""What the command line asks of a cluster: to run a command's work, by the generic fan-out or in a way of its own, and to list the files
+of many partition directories (`path_probes`)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kseg.jobs.events import Event, Work
 from kseg.jobs.fanout import Named
-from kseg.spark import cluster_fanout
+from kseg.segment.partition.targets import FileTarget, ListFiles, PartitionTarget, files_of
+from kseg.spark import cluster_fanout, path_probes
 from kseg.spark.options import ClusterOptions
 
 
@@ -16,7 +18,7 @@ def run(
     *,
     cluster: ClusterOptions,
     finished: Callable[[Any], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    notify: Callable[[str], None] | None = None,
     **more: Any,
 ) -> Iterator[Event]:
     """As `fanout.run`; more: for it."""
@@ -25,5 +27,23 @@ def run(
     if work is compact_group:
         from kseg.spark.shuffle.compact import run as compact
 
-        return compact(work, targets, options, cluster, finished, say, **more)  # type: ignore[arg-type]  # groups
-    return cluster_fanout.run(work, targets, options, cluster, finished, say, **more)
+        return compact(work, targets, options, cluster, finished, notify, **more)  # type: ignore[arg-type]  # groups
+    return cluster_fanout.run(work, targets, options, cluster, finished, notify, **more)
+
+
+def lister(cluster: ClusterOptions, notify: Callable[[str], None]) -> ListFiles:
+    """`files_of` that leaves many directories to the cluster."""
+
+    def list_files(directories: Sequence[str]) -> Iterable[Sequence[FileTarget]]:
+        if len(directories) <= path_probes.MAX_DRIVER_PROBES:
+            return files_of(directories)
+        context = cluster_fanout.ready(cluster, notify)
+        run = cluster_fanout.task_run(_nothing, [PartitionTarget(path) for path in directories], None)
+        listed: list[list[FileTarget]] = path_probes.probe_on_cluster(context, run, files_of, directories)
+        return listed
+
+    return list_files
+
+
+def _nothing(_target: PartitionTarget, _options: None) -> Iterator[Event]:
+    return iter(())

@@ -60,9 +60,9 @@ def _frame(
     work: Work[T, O], targets: Sequence[T], options: O, cluster: ClusterOptions, rows_of: RowsOf, columns: str
 ) -> "DataFrame":
     context = cluster_fanout.ready(cluster)
-    run = cluster_fanout.described(work, targets, options)
+    run = cluster_fanout.task_run(work, targets, options)
     units = scheduling.weigh(targets)
-    groups = scheduling.pack(units, max(1, context.defaultParallelism), scheduling.MOST_SHARE_BYTES)
+    groups = scheduling.pack(units, max(1, context.defaultParallelism), scheduling.MAX_SHARE_BYTES)
     shares = [Share(run, group) for group in groups]
     rows = context.parallelize(shares, max(1, len(shares))).mapPartitions(_Rows(rows_of))
     return sessions.get(cluster).createDataFrame(rows, columns, verifySchema=False)

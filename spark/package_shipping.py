@@ -1,8 +1,7 @@
-"""The package on the nodes: where they have none of this version, it goes there as a zip of plain Python.
+"""Ship kseg to nodes that do not have this version, as a zip of plain Python.
 
-One small job asks every core before the first real one, and so starts the Python workers too. It needs nothing of kseg's, so
-that it can be answered anywhere, and imports nothing of another version: a Python worker lives longer than a job, and would
-keep what it has imported.
+Before the first real job one small job probes every core, which also starts the Python workers. The probe does not use kseg, so that it
+runs anywhere, and imports nothing of another version: a Python worker outlives a job and would keep what it has imported.
 """
 
 import atexit
@@ -19,28 +18,28 @@ from kseg import __version__
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-Say = Callable[[str], None]
-Answer = tuple[str, str | None]  # host, version of kseg there
+Notify = Callable[[str], None]
+NodeVersion = tuple[str, str | None]  # host, version of kseg there
 
-_asked: "weakref.WeakSet[SparkContext]" = weakref.WeakSet()
+_checked: "weakref.WeakSet[SparkContext]" = weakref.WeakSet()
 
 
-def ship_where_missing(context: "SparkContext", say: Say) -> None:
+def ship_where_missing(context: "SparkContext", notify: Notify) -> None:
     """Have kseg of this version on all nodes; asks them once for each context. say: told when it had to be shipped.
 
     Raises what Spark raises when the nodes cannot run Python at all.
     """
-    if context in _asked:
+    if context in _checked:
         return
-    lacking = sorted({host for host, version in _answers(context) if version != __version__})
-    if lacking:
-        context.addPyFile(_zip_in_passing())
-        where = lacking[0] if len(lacking) == 1 else f"{lacking[0]} and {len(lacking) - 1} other nodes"
-        say(
+    outdated = sorted({host for host, version in _versions_on_nodes(context) if version != __version__})
+    if outdated:
+        context.addPyFile(_temporary_zip())
+        where = outdated[0] if len(outdated) == 1 else f"{outdated[0]} and {len(outdated) - 1} other nodes"
+        notify(
             f"kseg {__version__} is not installed on {where}: it is shipped there as plain Python, which is many times "
             "slower than compiled"
         )
-    _asked.add(context)
+    _checked.add(context)
 
 
 def write_zip(path: str) -> None:
@@ -57,7 +56,7 @@ def write_zip(path: str) -> None:
                     archive.write(path_here, os.path.join("kseg", os.path.relpath(path_here, root)))
 
 
-def _zip_in_passing() -> str:
+def _temporary_zip() -> str:
     place = tempfile.mkdtemp(prefix="kseg-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     path = os.path.join(place, f"kseg-{__version__}.zip")
@@ -65,16 +64,16 @@ def _zip_in_passing() -> str:
     return path
 
 
-def _answers(context: "SparkContext") -> list[Answer]:
+def _versions_on_nodes(context: "SparkContext") -> list[NodeVersion]:
     slots = max(1, context.defaultParallelism)
-    return context.parallelize(range(slots), slots).mapPartitions(_question()).collect()
+    return context.parallelize(range(slots), slots).mapPartitions(_version_probe()).collect()
 
 
-def _question() -> Callable[[Iterable[int]], Iterator[Answer]]:
+def _version_probe() -> Callable[[Iterable[int]], Iterator[NodeVersion]]:
     """What to ask a node, as a function that travels by value: it must stand without this module."""
     pattern, wanted = r"""^__version__ = "([^"]*)"$""", __version__
 
-    def ask(_numbers: Iterable[int]) -> Iterator[Answer]:
+    def probe(_numbers: Iterable[int]) -> Iterator[NodeVersion]:
         import importlib
         import importlib.util
         import re
@@ -91,5 +90,5 @@ def _question() -> Callable[[Iterable[int]], Iterator[Answer]]:
             )  # all tasks need it; so the first ones have it already
         yield socket.gethostname(), version
 
-    ask.__module__ = "__main__"  # so cloudpickle takes its code along instead of its name
-    return ask
+    probe.__module__ = "__main__"  # so cloudpickle takes its code along instead of its name
+    return probe

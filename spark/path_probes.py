@@ -1,7 +1,7 @@
-"""Short looks at many paths, by tasks instead of the driver: on a shared file system each costs a way over the network.
+"""Short queries about many paths (size, kind), by tasks instead of the driver: on a shared file system each is a network round trip.
 
-The driver lists what was named itself, and learns the names of the partitions; what lies in each of them, and how large it
-is, tasks find out where there are more than FEW.
+The driver lists the paths that were given and the names of the partitions. If there are more than MAX_DRIVER_PROBES, tasks find out what
+the partitions contain and how large they are.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,51 +10,51 @@ from typing import TYPE_CHECKING, Any
 from kseg.segment.values import dataclass
 from kseg.spark import scheduling
 from kseg.spark.session import NoCluster
-from kseg.spark.visibility import Blind
+from kseg.spark.visibility import NotVisible
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-FEW = 2000
-LOOKS_PER_TASK = 500
+MAX_DRIVER_PROBES = 2000
+PROBES_PER_TASK = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class ProbeTask:
     """What one task looks at. look: what it tells of a list of paths, one answer for each."""
 
     run: scheduling.TaskRun[Any, Any]
-    look: Callable[[Sequence[str]], Sequence[Any]]
+    probe: Callable[[Sequence[str]], Sequence[Any]]
     paths: tuple[str, ...]
 
 
-def go(errands: Iterable[Errand]) -> Iterator[Any]:
+def run_probes(tasks: Iterable[ProbeTask]) -> Iterator[Any]:
     """A task's life: the answer for each path, or that this node does not see what it should look at."""
-    for errand in errands:
-        blind = scheduling.arrive(errand.run)
-        if blind is not None:
-            yield blind
+    for task in tasks:
+        not_visible = scheduling.enter_run(task.run)
+        if not_visible is not None:
+            yield not_visible
             return
-        yield from errand.look(errand.paths)
+        yield from task.probe(task.paths)
 
 
-def by_tasks(
+def probe_on_cluster(
     context: "SparkContext",
     run: scheduling.TaskRun[Any, Any],
-    look: Callable[[Sequence[str]], Sequence[Any]],
+    probe: Callable[[Sequence[str]], Sequence[Any]],
     paths: Sequence[str],
 ) -> list[Any]:
     """The answer for each path, in their order. Raises NoCluster where a node does not see the files."""
-    errands = [
-        Errand(run, look, tuple(paths[at : at + LOOKS_PER_TASK]))
-        for at in range(0, len(paths), LOOKS_PER_TASK)
+    tasks = [
+        ProbeTask(run, probe, tuple(paths[at : at + PROBES_PER_TASK]))
+        for at in range(0, len(paths), PROBES_PER_TASK)
     ]
-    return seen(context.parallelize(errands, len(errands)).mapPartitions(go).collect())
+    return require_visible(context.parallelize(tasks, len(tasks)).mapPartitions(run_probes).collect())
 
 
-def seen(answers: list[Any]) -> list[Any]:
+def require_visible(answers: list[Any]) -> list[Any]:
     """The answers of tasks. Raises NoCluster where a node does not see the files."""
     for answer in answers:
-        if isinstance(answer, Blind):
+        if isinstance(answer, NotVisible):
             raise NoCluster(answer.sentence)
     return answers

@@ -1,17 +1,16 @@
-"""What one task of the cluster does, and how targets are shared out among tasks.
+"""How targets are distributed over tasks, and what a task does.
 
     unit    one target, by its number in the output; or a piece of one
-    share   units that stand together in the output: what one task works on
+    share   consecutive units of the output: the work of one task
 
-1. Weigh every unit: its bytes, and a little for being one at all. Work whose answer is that of pieces (`jobs.log_splitting`)
-   has large targets cut into units of PIECE_BYTES, at batch boundaries that the index knows. Of work that goes through a
-   target in order others look at parts beforehand, where that target alone would keep a core at work for long.
-2. A share is filled up to a part of the whole that gives every core SHARES_PER_CORE of them, so that a core that is
-   done early finds another; but never beyond MOST_SHARE_BYTES, so that what a lost executor costs stays small (unless there
-   would be more than MOST_SHARES), and never beyond two pieces where the answer may be as large as what was read.
-3. A task answers for each of its units with an `Outcome`: its events, pickled and compressed, in chunks. When all of
-   its answers together pass MOST_RESULT_BYTES the rest is left undone, and said so: nothing that one task sends is larger
-   than that, whatever the input.
+1. Weigh each unit: its bytes, plus a constant per unit. If the work is `Splittable` (`jobs.log_splitting`), large targets are
+   cut into units of PIECE_BYTES at batch boundaries from the index. If it is `Prevalidatable`, other tasks validate parts of
+   targets that would keep a single core busy for long.
+2. A share is sized so that every core gets SHARES_PER_CORE of them: a core that finishes early finds another one. It never exceeds
+   MAX_SHARE_BYTES, so that a lost executor costs little (unless there would be more than MAX_SHARES), and never two pieces if the
+   output may be as large as the input.
+3. A task returns an `Outcome` for each unit: its events, pickled and compressed, in chunks. Once its results exceed
+   MAX_RESULT_BYTES it leaves the remaining units undone and says so: no task returns more than that, whatever the input.
 """
 
 import gc
@@ -21,7 +20,6 @@ import socket
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from itertools import islice, pairwise
@@ -29,20 +27,18 @@ from typing import Any, Generic, TypeVar
 
 from kseg.jobs.events import Advance, Event, Text, Work
 from kseg.jobs.fanout import Named, bug, guarded
-from kseg.jobs.log_splitting import Foreseen, GivenUp, InPieces, Part
-from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.jobs.log_splitting import CannotSplit, Prevalidatable, Splittable
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.values import dataclass
-from kseg.spark.visibility import Blind, Landmark, unseen
+from kseg.spark.visibility import FileSample, NotVisible, first_not_visible
 
 UNIT_BYTES = 512 * 1024  # what a target costs besides its bytes, in bytes read meanwhile
 SHARES_PER_CORE = 4
-MOST_SHARE_BYTES = 256 * 1024 * 1024
-MOST_SHARES = 200_000  # each costs the driver about a millisecond: the larger the whole, the larger a share from here on
-LEAST_FORESEEN_BYTES = 64 * 1024 * 1024
-KNOWN_PART = 4  # what is left of a work when others have looked at the logs, as a part of it
+MAX_SHARE_BYTES = 256 * 1024 * 1024
+MAX_SHARES = 200_000  # each costs the driver about a millisecond: the larger the whole, the larger a share from here on
 PIECE_BYTES = 8 * 1024 * 1024
-MOST_RESULT_BYTES = 32 * 1024 * 1024
+MAX_RESULT_BYTES = 32 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 MANY_OBJECTS = 50_000
 _ROW_BYTES = 512  # a guess at the pickled size of an event that is no text
@@ -51,7 +47,7 @@ _known_runs: set[str] = set()
 
 T = TypeVar("T", bound=Named)
 O = TypeVar("O")
-Look = Callable[[Sequence[str]], Sequence[int]]
+Probe = Callable[[Sequence[str]], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ class TaskState(Enum):
     DONE = "done"
     NO_ROOM = "no room"
     TOO_MUCH = "too much"
-    GIVEN_UP = "given up"
+    CANNOT_SPLIT = "given up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +110,7 @@ class TaskRun(Generic[T, O]):
     work: Work[T, O]
     options: O
     directory: str
-    landmarks: tuple[Landmark, ...]
+    file_samples: tuple[FileSample, ...]
     room_bytes: int
     chunk_bytes: int
 
@@ -130,86 +126,18 @@ def narrowed(run: "TaskRun[T, O]", units: Sequence[Unit[T]]) -> "TaskRun[T, O]":
     return replace(run, options=narrow(named))
 
 
-@dataclass(frozen=True, slots=True)
-class Foresight(Generic[T, O]):
-    """What one task looks at beforehand: parts, each with the number of its target."""
-
-    run: TaskRun[T, O]
-    parts: tuple[tuple[int, Part], ...]
-
-
-def foresights(run: TaskRun[T, O], units: Sequence[Unit[T]], cores: int) -> list[Foresight[T, O]]:
-    """What is worth looking at beforehand: the logs of targets that alone would keep one core at work when the others
-    have nothing left to do."""
-    work = run.work
-    if cores < 2 or not isinstance(work, Foreseen):
-        return []
-    fair_bytes = sum(unit.weight_bytes for unit in units) // (2 * cores)
-    part_bytes = max(PIECE_BYTES, fair_bytes // SHARES_PER_CORE)
-    parts = [
-        (unit.number, part)
-        for unit in units
-        if unit.weight_bytes >= max(LEAST_FORESEEN_BYTES, fair_bytes)
-        for part in _parts(work, run.options, unit.target, min(part_bytes, MOST_SHARE_BYTES))
-    ]
-    groups: list[list[tuple[int, Part]]] = []
-    filled = part_bytes
-    for number, part in parts:
-        size_bytes = part.stop - part.start
-        if filled + size_bytes / 2 > part_bytes:
-            groups.append([])
-            filled = 0
-        groups[-1].append((number, part))
-        filled += size_bytes
-    return [Foresight(run, tuple(group)) for group in groups]
-
-
-def _parts(work: Foreseen, options: object, target: object, part_bytes: int) -> list[Part]:
-    try:
-        return work.parts(target, options, part_bytes)
-    except (OSError, KsegError):
-        return []  # whoever works on it says what is wrong
-
-
-def look_ahead(foresights: Iterable[Foresight[T, O]]) -> Iterator[tuple[int, Any] | Blind]:
-    """A task's life: what is found in parts, each with the number of the target."""
-    for foresight in foresights:
-        blind = arrive(foresight.run)
-        if blind is not None:
-            yield blind
-            return
-        work = foresight.run.work
-        assert isinstance(work, Foreseen)
-        for number, part in foresight.parts:
-            with suppress(OSError, KsegError):
-                yield number, work.claim(part, foresight.run.options)
-
-
-def knowing(units: Sequence[Unit[T]], claims: Iterable[tuple[int, Any]]) -> list[Unit[T]]:
-    """The units with what was found of each; it takes the most of their weight."""
-    found: dict[int, list[Any]] = {}
-    for number, claim in claims:
-        found.setdefault(number, []).append(claim)
-    return [
-        replace(unit, claims=tuple(found[unit.number]), weight_bytes=unit.weight_bytes // KNOWN_PART)
-        if unit.number in found
-        else unit
-        for unit in units
-    ]
-
-
 def plan(work: Work[T, O], units: Sequence[Unit[T]], options: O, cores: int) -> list[tuple[Unit[T], ...]]:
     """The units of a run in the order of the output, in groups for one task each."""
-    if isinstance(work, InPieces):
+    if isinstance(work, Splittable):
         units = [piece for unit in units for piece in _cut(work, unit, options)]
         return pack(units, cores, 2 * PIECE_BYTES)
     whole_bytes = sum(unit.weight_bytes for unit in units)
-    return pack(units, cores, max(MOST_SHARE_BYTES, whole_bytes // MOST_SHARES))
+    return pack(units, cores, max(MAX_SHARE_BYTES, whole_bytes // MAX_SHARES))
 
 
-def weigh(targets: Sequence[T], look: Look | None = None) -> list[Unit[T]]:
+def weigh(targets: Sequence[T], probe: Probe | None = None) -> list[Unit[T]]:
     """The targets as units. look: `weights`, or somebody who does the same faster for many paths."""
-    found = (look or weights)([target.path for target in targets])
+    found = (probe or weights)([target.path for target in targets])
     return [
         Unit(number, target, weight)
         for number, (target, weight) in enumerate(zip(targets, found, strict=True))
@@ -221,7 +149,7 @@ def weights(paths: Sequence[str]) -> list[int]:
     return [_bytes_at(path) for path in paths]
 
 
-def _cut(work: InPieces, unit: Unit[T], options: O) -> Iterator[Unit[T]]:
+def _cut(work: Splittable, unit: Unit[T], options: O) -> Iterator[Unit[T]]:
     size = unit.weight_bytes
     cuts = work.cuts(unit.target, options, PIECE_BYTES) if size >= 2 * PIECE_BYTES else [0]
     if len(cuts) < 2:
@@ -231,10 +159,10 @@ def _cut(work: InPieces, unit: Unit[T], options: O) -> Iterator[Unit[T]]:
         yield Unit(unit.number, unit.target, stop - start, start, stop, stop == size)
 
 
-def pack(units: Sequence[Unit[T]], cores: int, most_bytes: int) -> list[tuple[Unit[T], ...]]:
+def pack(units: Sequence[Unit[T]], cores: int, max_bytes: int) -> list[tuple[Unit[T], ...]]:
     """Units that stand together, in groups of about the same weight."""
     total = sum(unit.weight_bytes + UNIT_BYTES for unit in units)
-    fill = min(most_bytes, max(1, total // (cores * SHARES_PER_CORE)))
+    fill = min(max_bytes, max(1, total // (cores * SHARES_PER_CORE)))
     groups: list[list[Unit[T]]] = []
     filled = fill
     for unit in units:
@@ -247,12 +175,12 @@ def pack(units: Sequence[Unit[T]], cores: int, most_bytes: int) -> list[tuple[Un
     return [tuple(group) for group in groups]
 
 
-def perform(shares: Iterable[Share[T, O]]) -> Iterator[Outcome | Blind]:
+def run_share(shares: Iterable[Share[T, O]]) -> Iterator[Outcome | NotVisible]:
     """A task's life: the outcome of each unit of its share; or that this node does not see what it should work on."""
     for share in shares:
-        blind = arrive(share.run)
-        if blind is not None:
-            yield blind
+        not_visible = enter_run(share.run)
+        if not_visible is not None:
+            yield not_visible
             return
         room = share.run.room_bytes
         for unit in share.units:
@@ -261,26 +189,26 @@ def perform(shares: Iterable[Share[T, O]]) -> Iterator[Outcome | Blind]:
             yield outcome
 
 
-def perform_at_length(shares: Iterable[Share[T, O]]) -> Iterator[tuple[bytes, int]]:
+def stream_share(shares: Iterable[Share[T, O]]) -> Iterator[tuple[bytes, int]]:
     """A task's life that has one unit, and answers however much there is: its chunks, each with its progress."""
     for share in shares:
-        arrive(share.run)
+        enter_run(share.run)
         for unit in share.units:
             yield from chunks_of(share.run, unit)
 
 
 def events_of(share: Share[T, O]) -> Iterator[tuple[Unit[T], Event]]:
     """A task's life that hands over events as they are. Raises UnreadableInput where the node does not see the files."""
-    blind = arrive(share.run)
-    if blind is not None:
-        raise UnreadableInput(blind.sentence)
+    not_visible = enter_run(share.run)
+    if not_visible is not None:
+        raise UnreadableInput(not_visible.sentence)
     for unit in share.units:
         for event in _events(share.run, unit):
             yield unit, event
 
 
 @dataclass(frozen=True, slots=True)
-class Excerpt:
+class ChunkRange:
     """A task that hands over so many of the chunks that lie on its executor."""
 
     start: int
@@ -296,7 +224,7 @@ def unpack(chunk: bytes) -> Iterator[Event]:
 
 
 def chunks_of(run: TaskRun[T, O], unit: Unit[T]) -> Iterator[tuple[bytes, int]]:
-    """The events of a unit in chunks, each with the progress that was made. Raises GivenUp."""
+    """The events of a unit in chunks, each with the progress that was made. Raises CannotSplit."""
     pending: list[Event] = []
     weight = done_bytes = 0
     for event in _events(run, unit):
@@ -314,25 +242,25 @@ def chunks_of(run: TaskRun[T, O], unit: Unit[T]) -> Iterator[tuple[bytes, int]]:
 def _events(run: TaskRun[T, O], unit: Unit[T]) -> Iterator[Event]:
     if unit.start is None:
         options = run.options
-        if unit.claims and isinstance(run.work, Foreseen):
-            options = run.work.believing(options, unit.claims)
+        if unit.claims and isinstance(run.work, Prevalidatable):
+            options = run.work.with_validated(options, unit.claims)
         yield from guarded(run.work, unit.target, options)
         return
-    start, stop, has_given_up = unit.start, unit.stop, False
+    start, stop, cannot_split = unit.start, unit.stop, False
 
     def piece(target: T, options: O) -> Iterator[Event]:
-        nonlocal has_given_up
-        assert isinstance(run.work, InPieces)
+        nonlocal cannot_split
+        assert isinstance(run.work, Splittable)
         try:
             yield from run.work.piece(target, options, start, stop)
-        except GivenUp:
-            has_given_up = True
+        except CannotSplit:
+            cannot_split = True
 
     for event in guarded(piece, unit.target, run.options):
         if not _is_of_another_piece(event, start, stop):
             yield event
-    if has_given_up:
-        raise GivenUp
+    if cannot_split:
+        raise CannotSplit
 
 
 def _is_of_another_piece(event: Event, start: int, stop: int | None) -> bool:
@@ -356,8 +284,8 @@ def _outcome(run: TaskRun[T, O], unit: Unit[T], room: int) -> Outcome:
                 return Outcome(
                     unit.number, TaskState.TOO_MUCH if room == run.room_bytes else TaskState.NO_ROOM
                 )
-    except GivenUp:
-        return Outcome(unit.number, TaskState.GIVEN_UP)
+    except CannotSplit:
+        return Outcome(unit.number, TaskState.CANNOT_SPLIT)
     if unit.stop is not None and not done_bytes:
         done_bytes = unit.weight_bytes
     return Outcome(unit.number, TaskState.DONE, tuple(chunks), done_bytes)
@@ -371,32 +299,32 @@ def _packed(events: list[Event], path: str) -> bytes:
     return zlib.compress(body, _FAST)
 
 
-def arrive(run: TaskRun[T, O]) -> Blind | None:
+def enter_run(run: TaskRun[T, O]) -> NotVisible | None:
     """Make this process stand where the driver stands, and look around when it is new to the run."""
     try:
-        stand_in(run.directory)
+        enter_directory(run.directory)
     except OSError:
-        return Blind(socket.gethostname(), run.directory, "does not see")
+        return NotVisible(socket.gethostname(), run.directory, "does not see")
     if run.id in _known_runs:
         return None
-    blind = unseen(run.landmarks)
+    not_visible = first_not_visible(run.file_samples)
     if not _known_runs:  # what is there by now stays; the collector need not go through it with each task
         gc.freeze()
         gc.set_threshold(MANY_OBJECTS)
-    if blind is None:
+    if not_visible is None:
         _known_runs.clear()  # a process works for one run at a time, mostly
         _known_runs.add(run.id)
-    return blind
+    return not_visible
 
 
-def stand_in(directory: str) -> None:
+def enter_directory(directory: str) -> None:
     """Make this process stand where paths are relative to. Raises OSError."""
     if os.getcwd() != directory:
-        _hold_on_to_modules()
+        _make_import_paths_absolute()
         os.chdir(directory)
 
 
-def _hold_on_to_modules() -> None:
+def _make_import_paths_absolute() -> None:
     """Have what is imported from relative places be found from elsewhere too: Spark puts shipped zips under `.`."""
     sys.path[:] = [os.path.abspath(place) for place in sys.path]
     for module in list(sys.modules.values()):

@@ -1,11 +1,11 @@
-"""From `ClusterOptions` to a Spark session, and one sentence when there can be none.
+"""From `ClusterOptions` to a Spark session, or one sentence that says why there is none.
 
-1. pyspark must be importable and a Java of at least JAVA_LEAST be where Spark's own launcher looks for it.
-2. A session that is already active in this process is used as it is, and never stopped here: whoever made it chose its
-   settings. Otherwise one is made, kept for the next run of this process, and stopped when the process ends.
-3. On this machine tasks reach Python through sockets that are files, in a directory of nobody else's (`_sockets`).
-4. Spark's JVM inherits stderr and writes notices of its own there. They go to a file without a name instead, whose
-   last lines are shown when the session does not come up; a setting of LOG_LEVEL asks for them on stderr.
+1. pyspark must be importable, and a Java of at least MIN_JAVA must be where Spark's launcher looks for it.
+2. A session that is already active in this process is used as it is and never stopped here: its owner chose its settings. Otherwise
+   one is created, kept for the next run of this process, and stopped when the process ends.
+3. In local mode tasks reach Python through Unix domain sockets in a private directory (`_sockets`).
+4. Spark's JVM inherits stderr and logs there. Its output goes to an unnamed file instead, whose last lines are shown if the session
+   fails to start; setting LOG_LEVEL sends it to stderr.
 """
 
 import atexit
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-JAVA_LEAST = 17
+MIN_JAVA = 17
 LOG_LEVEL = "spark.log.level"
-SETTLED_SECONDS = 0.3
-PATIENCE_SECONDS = 30
+EXECUTORS_SETTLED_SECONDS = 0.3
+EXECUTOR_TIMEOUT_SECONDS = 30
 CONNECT_SECONDS = 5
 POLL_SECONDS = 0.05
 PYTHON_OF_NODES = "spark.pyspark.python"
@@ -45,7 +45,7 @@ SOCKET_FILES, SOCKET_DIRECTORY = (
     "spark.python.unix.domain.socket.enabled",
     "spark.python.unix.domain.socket.dir",
 )
-LONGEST_SOCKET_DIRECTORY = 50  # bytes; Spark adds a name of 42, and macOS allows 104 in all
+MAX_SOCKET_DIRECTORY_BYTES = 50  # bytes; Spark adds a name of 42, and macOS allows 104 in all
 
 _QUIET = {
     LOG_LEVEL: "ERROR",
@@ -54,9 +54,9 @@ _QUIET = {
     "spark.app.name": "kseg",
 }
 # compiled once and not again and again: of a session that lives for seconds and moves a few bytes this takes two thirds
-_LIGHT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+_SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 # one machine talks to itself: no look-up of its name, no port for others
-_ALONE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 class NoCluster(UnreadableInput):
@@ -70,7 +70,7 @@ def get(cluster: ClusterOptions) -> "SparkSession":
     session = active()
     if session is None:
         check_java()
-        session = _started(cluster)
+        session = _start(cluster)
     for path in cluster.py_files:
         session.sparkContext.addPyFile(path)
     for path in cluster.archives:
@@ -98,27 +98,29 @@ def is_over(context: "SparkContext") -> bool:
     return context._jsc is None or bool(context._jsc.sc().isStopped())
 
 
-def await_executors(context: "SparkContext", say: Callable[[str], None]) -> None:
+def await_executors(context: "SparkContext", notify: Callable[[str], None]) -> None:
     """Wait until the cluster has given executors and gives no more: how many decides how the work is cut.
 
     say: told when there are none for long. Raises NoCluster when Spark gives up.
     """
     began = changed = time.monotonic()
-    count, has_complained = 0, False
+    count, has_notified = 0, False
     while True:
         if is_over(context):
-            raise NoCluster(f"the cluster {context.master} gives no executors: Spark gave up asking for them")
+            raise NoCluster(
+                f"the cluster {context.master} provides no executors: Spark stopped requesting them"
+            )
         now, before = time.monotonic(), count
         count = (
             context._jsc.sc().statusTracker().getExecutorInfos().__len__() - 1
         )  # the driver is one of them
         if count != before:
             changed = now
-        if count and (now - changed > SETTLED_SECONDS or now - began > PATIENCE_SECONDS):
+        if count and (now - changed > EXECUTORS_SETTLED_SECONDS or now - began > EXECUTOR_TIMEOUT_SECONDS):
             return
-        if not has_complained and not count and now - began > PATIENCE_SECONDS:
-            has_complained = True
-            say(f"waiting for {context.master}: it has given no executors so far")
+        if not has_notified and not count and now - began > EXECUTOR_TIMEOUT_SECONDS:
+            has_notified = True
+            notify(f"waiting for {context.master}: it has not provided any executors yet")
         time.sleep(POLL_SECONDS)
 
 
@@ -126,76 +128,78 @@ def check_java() -> None:
     """Raises UsageError when Spark would find no Java, or one that is too old."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    needs = f"--spark needs Java {JAVA_LEAST} or newer"
+    needs = f"--spark needs Java {MIN_JAVA} or newer"
     if java is None:
-        raise UsageError(f"{needs}, and there is none in PATH (JAVA_HOME names one elsewhere)")
+        raise UsageError(f"{needs}, but java is not in PATH (set JAVA_HOME if it is installed elsewhere)")
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, check=True, text=True).stderr
+        captured = subprocess.run([java, "-version"], capture_output=True, check=True, text=True).stderr
     except (OSError, subprocess.CalledProcessError) as error:
-        why = getattr(error, "strerror", None) or "it does not run"
-        raise UsageError(f"{needs}, and {java} cannot be used: {why}") from error
-    version = re.search(r'version "(?:1\.)?([0-9]+)', said)
-    if version is not None and int(version[1]) < JAVA_LEAST:
-        raise UsageError(f"{needs}, and {java} is Java {version[1]} (JAVA_HOME names another)")
+        why = getattr(error, "strerror", None) or "it fails"
+        raise UsageError(f"{needs}, but {java} cannot be used: {why}") from error
+    version = re.search(r'version "(?:1\.)?([0-9]+)', captured)
+    if version is not None and int(version[1]) < MIN_JAVA:
+        raise UsageError(f"{needs}, but {java} is Java {version[1]} (set JAVA_HOME to another one)")
 
 
-def _started(cluster: ClusterOptions) -> "SparkSession":
+def _start(cluster: ClusterOptions) -> "SparkSession":
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     settings = _settings(cluster)
-    _reach(cluster.master)
+    _check_master_reachable(cluster.master)
     # read when the context is made, by the JVM for data sources too; what the user has set stays
     os.environ.setdefault("PYSPARK_PYTHON", settings.get(PYTHON_OF_NODES, sys.executable))
     if is_local(cluster.master):
-        os.environ.setdefault("SPARK_LOCAL_IP", _ALONE["spark.driver.host"])
-    with ExitStack() as undone:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK["spark.driver.host"])
+    with ExitStack() as cleanup:
         if is_local(cluster.master):
-            settings = undone.enter_context(_sockets()) | settings
+            settings = cleanup.enter_context(_sockets()) | settings
         conf = SparkConf().setMaster(cluster.master).setAll([*settings.items()])
-        with _noise_aside(LOG_LEVEL in dict(cluster.conf)) as said:
+        with _stderr_to_file(LOG_LEVEL in dict(cluster.conf)) as captured:
             try:
-                with _interrupted_later():
+                with _deferred_interrupt():
                     SparkContext._ensure_initialized(conf=conf)
                 session = SparkSession.builder.config(conf=conf).getOrCreate()
             except Exception as error:  # whatever Java or Spark threw: the user is told in one sentence
-                raise NoCluster(f"no Spark session on {cluster.master}: {_reason(error, said)}") from error
-        undone.callback(_end, session)
-        atexit.register(undone.pop_all().close)
+                raise NoCluster(
+                    f"no Spark session on {cluster.master}: {_reason(error, captured)}"
+                ) from error
+        cleanup.callback(_end, session)
+        atexit.register(cleanup.pop_all().close)
     return session
 
 
-def _reach(master: str) -> None:
+def _check_master_reachable(master: str) -> None:
     """Raises NoCluster when no master of `spark://host:port,…` can be connected to: Spark itself takes a minute to say so. Other
     kinds of masters (Kubernetes, YARN) are Spark's to find."""
     if not master.startswith("spark://"):
         return
-    places = master.removeprefix("spark://").split(",")
-    problems = [_connection_problem(place) for place in places]
+    addresses = master.removeprefix("spark://").split(",")
+    problems = [_connection_problem(address) for address in addresses]
     if all(problems):
         raise NoCluster(
             f"no Spark master answers at {', '.join(filter(None, problems))}: is it running, and is --master its address?"
         )
 
 
-def _connection_problem(place: str) -> str | None:
+def _connection_problem(address: str) -> str | None:
     """What is in the way to `host:port`, in words; None when somebody listens there."""
-    host, _, port = place.rpartition(":")
+    host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        return f"{place} (not HOST:PORT)"
+        return f"{address} (not HOST:PORT)"
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except socket.gaierror as error:
-        return f"{place} (unknown host: {error.strerror})"
+        return f"{address} (unknown host: {error.strerror})"
     except TimeoutError:
-        return f"{place} (no answer within {CONNECT_SECONDS} seconds)"
+        return f"{address} (no answer within {CONNECT_SECONDS} seconds)"
     except OSError as error:
-        return f"{place} ({error.strerror})"
+        return f"{address} ({error.strerror})"
     return None
 
 
 @contextmanager
-def _interrupted_later() -> Iterator[None]:
+def _deferred_interrupt() -> Iterator[None]:
     """Ctrl-C comes behind what is done inside: a Java left alone before it has told its port never ends by itself."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -218,7 +222,7 @@ def _sockets() -> Iterator[dict[str, str]]:
     4.1 passes over the settings.
     """
     with tempfile.TemporaryDirectory(prefix="kseg-", ignore_cleanup_errors=True) as directory:
-        if len(os.fsencode(directory)) > LONGEST_SOCKET_DIRECTORY:
+        if len(os.fsencode(directory)) > MAX_SOCKET_DIRECTORY_BYTES:
             yield {}
         else:
             yield {SOCKET_FILES: "true", SOCKET_DIRECTORY: directory}
@@ -234,9 +238,9 @@ def _end(session: "SparkSession") -> None:
 def _settings(cluster: ClusterOptions) -> dict[str, str]:
     settings = dict(_QUIET)
     if is_local(cluster.master):
-        settings |= _ALONE
+        settings |= _LOOPBACK
         if cluster.light:
-            settings |= _LIGHT
+            settings |= _SHORT_LIVED
     if cluster.jars:
         settings["spark.jars"] = ",".join(cluster.jars)
     if cluster.packages:
@@ -245,28 +249,28 @@ def _settings(cluster: ClusterOptions) -> dict[str, str]:
 
 
 @contextmanager
-def _noise_aside(wanted: bool) -> "Iterator[IO[bytes] | None]":
+def _stderr_to_file(wanted: bool) -> "Iterator[IO[bytes] | None]":
     """What is started inside writes its stderr into a file that nobody sees; everything as it is when `wanted`."""
     if wanted:
         yield None
         return
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as captured:
         stderr = os.dup(2)
-        os.dup2(said.fileno(), 2)
+        os.dup2(captured.fileno(), 2)
         try:
-            yield said
+            yield captured
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
 
 
-def _reason(error: Exception, said: "IO[bytes] | None") -> str:
+def _reason(error: Exception, captured: "IO[bytes] | None") -> str:
     """The last thing that was said about a session that did not come up, on one line."""
     sentence = reason(error)
-    if said is None:
+    if captured is None:
         return sentence
-    said.seek(0)
-    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
+    captured.seek(0)
+    lines = [line.strip() for line in captured.read().decode(errors="replace").splitlines()]
     told = [
         line for line in lines if re.match(r"(Exception|Error|Caused by|[\w.]+(Exception|Error)\b)", line)
     ]

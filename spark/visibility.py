@@ -1,11 +1,11 @@
-"""Do the nodes see the files that the driver sees? A few of them stand for all: landmarks.
+"""Check on a small sample of files that executors see the same files as the driver.
 
-The same path may lead to another file on another machine: every broker calls its disk /var/lib/kafka. So a landmark is
-known by its first bytes too, which no broker changes once they are written, and not by times or inodes, which differ
-from mount to mount. A file that has grown since is still the same file.
+The same path may be a different file on another machine: every broker calls its disk /var/lib/kafka. So a file is identified by its
+first bytes, which no broker changes once they are written, and not by times or inodes, which differ between mounts. A file that has
+grown is still the same file.
 
-Where the run itself changes files in place they prove nothing to a node that comes later: then only directories are
-landmarks, and an attempt at a change finds the run's own lock there or does nothing (`change/run/partition_lock`).
+If the run changes files in place, files prove nothing to a node that checks later: then only directories are sampled, and an attempt
+at a change finds the run's own lock there or does nothing (`change/run/partition_lock`).
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import InputStream
 from kseg.segment.values import dataclass
 
-MOST_LANDMARKS = 16
+MAX_SAMPLES = 16
 HEAD_BYTES = 4096
-PASSING = (".", "kseg-")  # names that come and go with the commands of kseg
+TEMPORARY_PREFIXES = (".", "kseg-")  # names that come and go with the commands of kseg
 
 
 @dataclass(frozen=True, slots=True)
-class Landmark:
+class FileSample:
     """A file or directory. size_bytes: None of a directory. digest: of the first HEAD_BYTES of a file."""
 
     path: str
@@ -33,7 +33,7 @@ class Landmark:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class DirectorySample:
     """A directory as the driver sees it. names: of some of what lies in it; whoever finds none of them sees another."""
 
     path: str
@@ -41,90 +41,90 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class Blind:
+class NotVisible:
     """A node that does not see a landmark. words: what is wrong with its path there."""
 
     host: str
     path: str
-    words: str
+    problem: str
 
     @property
     def sentence(self) -> str:
         return (
-            f"the node {self.host} {self.words} {self.path}: every node must see the same files under the same path "
+            f"the node {self.host} {self.problem} {self.path}: every node must see the same files under the same path "
             "(a shared file system)"
         )
 
 
-def landmarks(paths: Sequence[str], *, are_changing: bool = False) -> tuple[Landmark, ...]:
+def file_samples(paths: Sequence[str], *, are_changing: bool = False) -> tuple[FileSample, ...]:
     """A file of each directory that the paths lie in, of some when there are many; the directories when their files
     change."""
     by_parent = {os.path.dirname(path): path for path in reversed(paths)}
-    chosen = list(by_parent.values())[:: max(1, -(-len(by_parent) // MOST_LANDMARKS))]
+    chosen = list(by_parent.values())[:: max(1, -(-len(by_parent) // MAX_SAMPLES))]
     if are_changing:
         directories = (path if os.path.isdir(path) else os.path.dirname(path) or os.curdir for path in chosen)
-        return tuple(Landmark(path, None) for path in directories)
+        return tuple(FileSample(path, None) for path in directories)
     return tuple(filter(None, map(_landmark, chosen)))
 
 
-def unseen(marks: Sequence[Landmark]) -> Blind | None:
+def first_not_visible(marks: Sequence[FileSample]) -> NotVisible | None:
     """The first landmark that this machine does not see, None when it sees all."""
     for mark in marks:
-        words = _difference(mark)
-        if words is not None:
-            return Blind(socket.gethostname(), os.path.abspath(mark.path), words)
+        problem = _difference(mark)
+        if problem is not None:
+            return NotVisible(socket.gethostname(), os.path.abspath(mark.path), problem)
     return None
 
 
-def outlook(path: str) -> Outlook:
+def directory_sample(path: str) -> DirectorySample:
     """Of a directory, or of the nearest one above it that is there."""
     path = os.path.abspath(path)
     while not os.path.isdir(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     try:
-        names = sorted(name for name in os.listdir(path) if not name.startswith(PASSING))
+        names = sorted(name for name in os.listdir(path) if not name.startswith(TEMPORARY_PREFIXES))
     except OSError:
         names = []  # whoever works on it says so
-    return Outlook(path, tuple(names[:: max(1, -(-len(names) // MOST_LANDMARKS))]))
+    return DirectorySample(path, tuple(names[:: max(1, -(-len(names) // MAX_SAMPLES))]))
 
 
-def check_outlook(seen: Outlook) -> None:
+def check_directory_sample(seen: DirectorySample) -> None:
     """Raises UnreadableInput where this machine does not see the directory that the driver sees."""
     first = os.path.join(seen.path, seen.names[0]) if seen.names else seen.path
     if not os.path.isdir(seen.path):
-        raise UnreadableInput(Blind(socket.gethostname(), seen.path, "does not see").sentence)
+        raise UnreadableInput(NotVisible(socket.gethostname(), seen.path, "does not see").sentence)
     if seen.names and not any(os.path.lexists(os.path.join(seen.path, name)) for name in seen.names):
-        raise UnreadableInput(Blind(socket.gethostname(), first, "does not see").sentence)
+        raise UnreadableInput(NotVisible(socket.gethostname(), first, "does not see").sentence)
 
 
-def landmark(path: str) -> Landmark | None:
+def file_sample(path: str) -> FileSample | None:
     """Of one file; None where the driver cannot read it either."""
     return _landmark(path)
 
 
-def check_landmark(mark: Landmark | None) -> None:
+def check_file_sample(mark: FileSample | None) -> None:
     """Raises UnreadableInput where this machine has another file under the same path. One that is not there may have
     gone meanwhile: whoever works on it says so."""
-    words = None if mark is None else _difference(mark)
-    if mark is not None and words == "has another":
-        raise UnreadableInput(Blind(socket.gethostname(), os.path.abspath(mark.path), words).sentence)
+    problem = None if mark is None else _difference(mark)
+    if mark is not None and problem == "has another":
+        raise UnreadableInput(NotVisible(socket.gethostname(), os.path.abspath(mark.path), problem).sentence)
 
 
-def _landmark(path: str) -> Landmark | None:
+def _landmark(path: str) -> FileSample | None:
     try:
         if os.path.isdir(path):
             with os.scandir(path) as entries:
                 files = sorted(entry.path for entry in entries if entry.is_file() and entry.stat().st_size)
             if not files:
-                return Landmark(path, None)
+                return FileSample(path, None)
             path = files[0]
         size_bytes = os.stat(path).st_size
-        return Landmark(path, size_bytes, _digest(path, size_bytes))
+        return FileSample(path, size_bytes, _digest(path, size_bytes))
     except (OSError, UnreadableInput):
         return None  # the driver cannot read it either: whoever works on it says so
 
 
-def _difference(mark: Landmark) -> str | None:
+def _difference(mark: FileSample) -> str | None:
     try:
         if mark.size_bytes is None:
             return None if os.path.isdir(mark.path) else "does not see"

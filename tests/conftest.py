@@ -76,6 +76,14 @@ def _unpacked(name: str, target: Path) -> Iterator[Path]:
         yield target / name
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The key that journals are signed with is none of the developer's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def capture_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data directory of Kafka 4.3.1 (see fixtures/README.md). Shared: copy before writing."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kseg.inspection import inventory
+from kseg.segment.partition.names import Role
 from tests.support.paths import ROOT
 
 ROOMS = (
@@ -40,15 +42,17 @@ METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
 
 # module → why it opens, maps or changes files itself
 DOORS = {
-    "segment/files.py": "reads and maps every input, and creates the files of a write",
+    "segment/files.py": "reads and maps every input",
+    "segment/memory.py": "anonymous memory",
+    "segment/new_files.py": "creates files and directories",
     "segment/unreadable.py": "reads around bad sectors",
     "change/apply/anchors.py": "walks paths by descriptors, never through a link",
     "change/apply/append_files.py": "extends and cuts the files of an append",
     "change/apply/disk.py": "every change of a directory, one method each, so that tests can fail them",
+    "change/apply/journal_signature.py": "reads and stores the key that journals are signed with",
     "change/apply/lock.py": "locks files",
     "change/apply/room.py": "asks which file systems are mounted where, and how much room root may use",
     "change/apply/scratch_file.py": "a file without a name for what does not fit into memory",
-    "change/run/frame.py": "removes the output directory that it made when nothing was put there",
     "change/run/partition_lock.py": "byte-range locks on the broker's .lock",
     "cli/manual.py": "writes the man pages; run by developers",
     "cli/streams.py": "writes to stdout",
@@ -64,6 +68,21 @@ SHARED_NAMES = {
     "rows": "results as rows of JSON",
     "run": "the work over a whole data directory",
 }
+# module → why it reads the values of a `Row` or the numbers of a `Finding`. They are output: what goes on from a result or a finding
+# reads `Row.result`, `Finding.diagnosis`.
+OUTPUT_READERS = {
+    "change/run/attempts.py": "writes them to a journal",
+    "cli/render.py": "prints them",
+    "cli/text/list.py": "prints them",
+    "inspection/dump/formats.py": "writes them as JSON",
+    "inspection/dump/log_json.py": "writes them as JSON",
+    "recovery/broker_start/start_check.py": "adds a field to the row of verify",
+    "segment/findings.py": "makes a row of a finding",
+    "spark/findings_frame.py": "puts them into a DataFrame",
+    "spark/source/reader.py": "puts them into a column",
+}
+# values of decoded messages, numbers of targets are called so as well
+_OTHERS = ("internal_topics/", "jobs/fanout.py")
 COMMANDS = {path.stem for path in (ROOT / "cli" / "commands").glob("*.py")}
 
 
@@ -94,6 +113,25 @@ def test_files_are_opened_and_changed_in_few_modules() -> None:
         )
     }
     assert found == set(DOORS)
+
+
+def test_results_and_findings_are_read_as_values_not_as_output() -> None:
+    found = set()
+    for name, path in _modules():
+        if name.startswith(_OTHERS):
+            continue
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}  # of a dictionary
+        if any(
+            isinstance(node, ast.Attribute) and node.attr in ("values", "numbers") and id(node) not in called
+            for node in nodes
+        ):
+            found.add(name)
+    assert found == OUTPUT_READERS.keys()
+
+
+def test_every_role_of_a_file_can_be_listed() -> None:
+    assert set(inventory.KINDS) == set(Role)
 
 
 def test_module_names_occur_once() -> None:

@@ -1,1 +1,1 @@
-"""The room `change/append`: writers: batches of every magic, segments, partitions."""
+"""Appending encoded batches to a partition, as a broker would: input, batching, segments, journal."""

@@ -1,30 +1,34 @@
-"""The work of `append`: JSON lines become batches at the end of a partition, the way a broker writes them.
+"""`append`: JSON lines become batches at the end of a partition, written the way a broker writes them.
 
-1. What PATH is: a partition that is there, a new one, or one of Kafka 0.7. One that is there is taken up as a broker
-   takes it up after a clean stop (`reopen`), or refused.
-2. Rehearsal: all lines become batches (`json_input`, `batching`), each is encoded and appended to a partition in memory, whose
-   segments roll, but nothing is written. A line that means nothing ends the work here.
-3. With `apply` the same again, from the same input (`append_input`), into the files. The end is a clean stop: side files,
-   leader epochs, snapshot at the log end; the checkpoints of the log dir follow.
+1. Decide what PATH is: an existing partition, a new one, or one of Kafka 0.7. An existing partition is opened as a broker
+   opens it after a clean shutdown (`reopen`), or refused.
+2. Rehearse: all lines become batches (`json_input`, `batching`); each is encoded and appended to a partition in memory, whose
+   segments roll, but nothing is written. An invalid line ends the run here.
+3. With `apply`, do the same again from the same input (`append_input`), this time writing the files. The end is a clean
+   shutdown: side files, leader epochs, a snapshot at the log end; then the checkpoints of the log dir.
 
-What fails in 3, an interrupt too, takes back what was written (`append_guard`): all of the input is appended, or nothing.
+If step 3 fails or is interrupted, everything that was written is rolled back (`append_guard`): either all of the input is
+appended, or nothing.
 """
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from itertools import chain
 from typing import Protocol
 
-from kseg.change.append.append_guard import COMMAND, Protection
+from kseg.change.append.append_guard import Protection
 from kseg.change.append.append_input import AppendInput
+from kseg.change.append.append_result import AppendResult
 from kseg.change.append.batching import Batcher, BatchRules, MadeBatch, Producer
 from kseg.change.append.json_input import BadLine, base_offset_of_file, json_rows
 from kseg.change.append.json_input import Row as Line
 from kseg.change.append.options import AppendOptions
 from kseg.change.append.partition_writer import OpenPartition, PartitionWriter
 from kseg.change.append.reopen import TakenUp, take_up
-from kseg.change.apply.signals import listening, undisturbed
+from kseg.change.apply.room import Room, refuse_without, rooms_for
+from kseg.change.apply.signals import deferring_signals, handling_signals
 from kseg.change.apply.unfinished import refuse_half_done
 from kseg.change.run.prepared import refuse_unreadable
 from kseg.jobs.events import Event, Row
@@ -36,9 +40,10 @@ from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.unreadable import findings_in
 
+_JOURNAL_BYTES = 16 << 10  # at least, of an append that makes few files
+_DIRECTORIES = 4  # around a journal in a partition
 COUNTED = ("batch", "record")  # the types of lines that are appended
 Numbered = tuple[int, Line]
-Numbers = dict[str, object]
 
 
 def append_target(path: str) -> PartitionTarget:
@@ -58,7 +63,7 @@ def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
     Raises BadLine (a UsageError) naming the line, Refused or UnreadableInput, and then nothing was changed.
     """
     with (
-        listening(),
+        handling_signals(),
         AppendInput(options.source, is_read_again=options.apply) as source,
         _protected(target, options) as protection,
     ):
@@ -67,11 +72,19 @@ def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
         if protection is not None and rehearsal.changes_something:
             if not options.accept_unreadable:
                 refuse_unreadable(target.path, findings_in(target.path))
+            refuse_without(_rooms(target, options, rehearsal), target.path, options.keeping)
             result = yield from _carry_out(target, options, source, protection, result)
             journal = protection.journal
             yield from protection.findings
         applied = options.apply and rehearsal.changes_something
-        yield Row(_head(target, options) | {"applied": applied} | result | {"journal": journal})
+        result = replace(
+            result,
+            partition=_shown_name(target),
+            becomes_stray=_becomes_stray(target, options),
+            applied=applied,
+            journal=journal,
+        )
+        yield Row(result.as_row(), result)
 
 
 def _protected(target: PartitionTarget, options: AppendOptions) -> AbstractContextManager[Protection | None]:
@@ -82,6 +95,16 @@ def _protected(target: PartitionTarget, options: AppendOptions) -> AbstractConte
         if directory is not None and os.path.isdir(directory):
             refuse_half_done(directory)
     return nullcontext()
+
+
+def _rooms(target: PartitionTarget, options: AppendOptions, rehearsal: "AppendJob") -> tuple[Room, ...]:
+    """What writing it needs: the bytes themselves, copies of the side files that are replaced, and the journal."""
+    kept_at = options.keeping.quarantine or target.path
+    journal_at = options.keeping.journal_dir or target.path
+    needs = [(target.path, length) for length in rehearsal.planned_bytes]
+    needs += [(kept_at, length) for length in rehearsal.kept_bytes]
+    needs += [(journal_at, length) for length in (_JOURNAL_BYTES, *[1] * _DIRECTORIES)]
+    return rooms_for(needs)
 
 
 def _rehearsed(
@@ -101,24 +124,24 @@ def _carry_out(
     options: AppendOptions,
     source: AppendInput,
     protection: Protection,
-    rehearsed: Numbers,
-) -> Generator[Event, None, Numbers]:
+    rehearsed: AppendResult,
+) -> Generator[Event, None, AppendResult]:
     """Write what was rehearsed, and give its result. Whatever fails takes everything back."""
     try:
         source.check_unchanged()
         job = yield from _taken(target, options, source, source.again(), protection)
-        with undisturbed():
+        with deferring_signals():
             job.close()
             result = job.result()
-            if _comparable(result) != _comparable(rehearsed):
+            if replace(result, flushes=rehearsed.flushes) != rehearsed:  # flush rules go by the clock
                 raise source.changed()
             protection.finish(job.log_end_offset)
     except BadLine:
-        protection.take_back()
+        protection.roll_back()
         raise source.changed() from None
     except BaseException:
-        with undisturbed():
-            protection.take_back()
+        with deferring_signals():
+            protection.roll_back()
         raise
     return result
 
@@ -138,14 +161,9 @@ def _taken(
         for _ in job.take(chain(first, rows)):
             yield from source.progress()
     except BaseException:
-        job.let_go()
+        job.release()
         raise
     return job
-
-
-def _comparable(result: Numbers) -> Numbers:
-    """What two runs over one input agree in; flush rules go by the clock."""
-    return {name: value for name, value in result.items() if name != "flushes"}
 
 
 class AppendJob(Protocol):
@@ -164,11 +182,19 @@ class AppendJob(Protocol):
     def close(self) -> None:
         """Stop as a broker does; a partition that got nothing is left as it was found."""
 
-    def let_go(self) -> None:
+    @property
+    def planned_bytes(self) -> Sequence[int]:
+        """Of a rehearsal: how much would be written to each file."""
+
+    @property
+    def kept_bytes(self) -> Sequence[int]:
+        """The sizes of the files that are replaced, and copied before."""
+
+    def release(self) -> None:
         """Close what is open, and write no more."""
 
-    def result(self) -> Numbers:
-        """What was done, in numbers."""
+    def result(self) -> AppendResult:
+        """What was done, in numbers; the caller adds the rest."""
 
 
 def _job(
@@ -177,29 +203,23 @@ def _job(
     is_there = bool(is_directory(target.path)) and bool(os.listdir(target.path))
     if not is_there:
         _refuse_name(target.path)
-    if options.ancient or (is_there and list_partition(target.path).ancient_files):
-        from kseg.change.append.append07 import AncientAppending
+    if options.kafka07 or (is_there and list_partition(target.path).kafka07_files):
+        from kseg.change.append.append07 import Appending07
 
-        return AncientAppending(target, options, is_there, protection)
+        return Appending07(target, options, is_there, protection)
     return LogAppending(target, options, first, is_there, protection)
 
 
-def _head(target: PartitionTarget, options: AppendOptions) -> dict[str, object]:
+def _shown_name(target: PartitionTarget) -> str:
     name = own_partition_name(target.path)
-    shown = os.path.basename(os.path.abspath(target.path)) if name is None else name.text
-    return {
-        "type": "result",
-        "command": COMMAND,
-        "partition": shown,
-        "becomes_stray": _becomes_stray(target, options),
-    }
+    return os.path.basename(os.path.abspath(target.path)) if name is None else name.text
 
 
 def _becomes_stray(target: PartitionTarget, options: AppendOptions) -> bool:
     """Whether a broker sets the partition aside when it starts: it has no topic id, and gets none here."""
     name = NAME_BY_ROLE[Role.PARTITION_METADATA]
     has_id = options.topic_id is not None or os.path.exists(os.path.join(target.path, name))
-    return target.log_dir is not None and not has_id and not options.ancient
+    return target.log_dir is not None and not has_id and not options.kafka07
 
 
 def _first(rows: Iterator[Numbered]) -> tuple[Numbered, ...]:
@@ -260,7 +280,7 @@ class LogAppending:
 
     def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
         for made in self._batcher.batches(rows):
-            with undisturbed():
+            with deferring_signals():
                 self._append(made)
             yield
 
@@ -277,9 +297,17 @@ class LogAppending:
         if self.changes_something:
             self._opened().close()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._writer is not None:
-            self._writer.let_go()
+            self._writer.release()
+
+    @property
+    def planned_bytes(self) -> Sequence[int]:
+        return () if self._writer is None else self._writer.planned_bytes
+
+    @property
+    def kept_bytes(self) -> Sequence[int]:
+        return [os.lstat(os.path.join(self._target.path, name)).st_size for name in self._taken.replaces]
 
     def _opened(self) -> PartitionWriter:
         """The writer; from its first use on the partition changes, unless this is a rehearsal."""
@@ -308,21 +336,21 @@ class LogAppending:
             )
         self._latest_epoch = max(self._latest_epoch, leader_epoch)
 
-    def result(self) -> Numbers:
+    def result(self) -> AppendResult:
         writer = self._writer
-        return {
-            "is_new": not self._taken.existing,
-            "records": self._records,
-            "batches": self._batches,
-            "bytes": 0 if writer is None else writer.bytes_appended,
-            "segments_rolled": 0 if writer is None else writer.segments_rolled,
-            "flushes": 0 if writer is None else writer.flushes,
-            "log_start_offset": self._log_start_offset,
-            "first_offset": self._first_offset,
-            "log_end_offset": self.log_end_offset,
-            "lines_ignored": dict(self._batcher.ignored),
-            "batches_left_out": self._batcher.left_out,
-        }
+        return AppendResult(
+            is_new=not self._taken.existing,
+            records=self._records,
+            batches=self._batches,
+            bytes=0 if writer is None else writer.bytes_appended,
+            segments_rolled=0 if writer is None else writer.segments_rolled,
+            flushes=0 if writer is None else writer.flushes,
+            log_start_offset=self._log_start_offset,
+            first_offset=self._first_offset,
+            log_end_offset=self.log_end_offset,
+            lines_ignored=dict(self._batcher.ignored),
+            batches_left_out=self._batcher.left_out,
+        )
 
 
 def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:

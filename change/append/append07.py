@@ -1,9 +1,9 @@
-"""Appending to a partition of Kafka 0.7: JSON lines become messages and sets of messages.
+"""Appending to a partition of Kafka 0.7: JSON lines become messages and message sets.
 
-A line is one message: its `value`. 0.7 has no keys, headers, times or control records, so a line that has one is
-refused (a time is dropped). Lines that were dumped from 0.7 (they have `next_offset`) keep their sets: those that
-share an offset and have a compression become one compressed entry again. Other lines are gathered into sets by the
-rules for batches, when a codec is asked for.
+A line is one message: its `value`. Kafka 0.7 has no keys, headers, timestamps or control records, so a line that has one of these
+is refused (a timestamp is dropped). Lines that were dumped from 0.7 (they have `next_offset`) keep their message sets: lines with
+the same offset and a compression codec become one compressed entry again. Other lines are batched by the usual rules if a codec is
+given.
 """
 
 import os
@@ -11,20 +11,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.change.append.append_guard import Protection
+from kseg.change.append.append_result import AppendResult
 from kseg.change.append.batching import BatchRules
-from kseg.change.append.json_input import CODEC_IDS, BadLine, record_line
+from kseg.change.append.json_input import BadLine, codec_of, record_line
 from kseg.change.append.json_input import Row as Line
 from kseg.change.append.options import AppendOptions
-from kseg.change.append.writer07 import AncientSet, AncientWriter, refuse_unsound
-from kseg.change.apply.signals import undisturbed
+from kseg.change.append.writer07 import MessageSet07, Writer07, refuse_unsound
+from kseg.change.apply.signals import deferring_signals
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
-from kseg.segment.kafka07.log07 import AncientFile, AncientLog
+from kseg.segment.kafka07.log07 import File07, Log07
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.targets import PartitionTarget
 
 
-class AncientSets:
+class MessageSets07:
     """Gathers lines into sets. ignored: lines passed over, by type."""
 
     def __init__(self, rules: BatchRules) -> None:
@@ -36,7 +37,7 @@ class AncientSets:
         self._bytes = 0
         self._number = 0
 
-    def sets(self, rows: Iterable[tuple[int, Line]]) -> Iterator[tuple[int, AncientSet]]:
+    def sets(self, rows: Iterable[tuple[int, Line]]) -> Iterator[tuple[int, MessageSet07]]:
         """(line number, set) of all lines. Raises BadLine."""
         for number, row in rows:
             kind = row.get("type", "record")
@@ -60,9 +61,7 @@ class AncientSets:
         if "next_offset" not in row:
             codec = L.NONE if codec is None else codec
             return ("ours" if codec != L.NONE else None), codec
-        dumped = CODEC_IDS.get(row.get("compression", "none"))
-        if dumped is None:
-            raise BadLine(number, f"there is no compression {row.get('compression')!r}")
+        dumped = codec_of(row, number)
         mark = None if dumped == L.NONE else (row.get("offset"), row["next_offset"])
         return mark, dumped if codec is None else codec
 
@@ -73,9 +72,9 @@ class AncientSets:
             or (rules.batch_records is not None and len(self._messages) >= rules.batch_records)
         )
 
-    def _close(self) -> tuple[int, AncientSet]:
+    def _close(self) -> tuple[int, MessageSet07]:
         messages, self._messages = self._messages, []
-        return self._number, AncientSet(messages, self._codec)
+        return self._number, MessageSet07(messages, self._codec)
 
 
 def _message(row: Line, number: int) -> tuple[bytes, int]:
@@ -90,7 +89,7 @@ def _message(row: Line, number: int) -> tuple[bytes, int]:
     return record.value, int(magic)
 
 
-class AncientAppending:
+class Appending07:
     """One append to a 0.7 partition, or its rehearsal (see `append.Job`). Raises Refused where 0.7 would not open the
     files that are there."""
 
@@ -98,19 +97,19 @@ class AncientAppending:
         self, target: PartitionTarget, options: AppendOptions, is_there: bool, protection: Protection | None
     ) -> None:
         self._target, self._options, self._protection = target, options, protection
-        self._files: Sequence[AncientFile] = ()
+        self._files: Sequence[File07] = ()
         if is_there:
             if list_partition(target.path).segments:
-                raise UsageError(f"{target.path} holds segments of a later Kafka than 0.7")
-            with AncientLog(target) as log:
+                raise UsageError(f"{target.path} contains segments of Kafka 0.8 or later")
+            with Log07(target) as log:
                 self._files = log.files
         refuse_unsound(self._files)
         start_offset = options.start_offset or 0
         self._log_start_offset = self._files[0].base_offset if self._files else start_offset
         self._first_offset = self._files[-1].end_offset if self._files else start_offset
-        self._sets = AncientSets(options.batches)
+        self._sets = MessageSets07(options.batches)
         self._batches = 0
-        self._writer: AncientWriter | None = None
+        self._writer: Writer07 | None = None
 
     @property
     def log_end_offset(self) -> int:
@@ -122,7 +121,7 @@ class AncientAppending:
 
     def take(self, rows: Iterable[tuple[int, Line]]) -> Iterator[None]:
         for number, new in self._sets.sets(rows):
-            with undisturbed():
+            with deferring_signals():
                 try:
                     self._opened().append(new)
                 except UsageError as error:
@@ -134,17 +133,25 @@ class AncientAppending:
         if self.changes_something:
             self._opened().close()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._writer is not None:
-            self._writer.let_go()
+            self._writer.release()
 
-    def _opened(self) -> AncientWriter:
+    @property
+    def planned_bytes(self) -> Sequence[int]:
+        return () if self._writer is None else (self._writer.bytes_appended, *[1] * self._writer.files_rolled)
+
+    @property
+    def kept_bytes(self) -> Sequence[int]:
+        return ()
+
+    def _opened(self) -> Writer07:
         """The writer; from its first use on the partition changes, unless this is a rehearsal."""
         if self._writer is None:
             protection = self._protection
             if protection is not None:
                 protection.begin(grows=[os.path.basename(file.path) for file in self._files[-1:]])
-            self._writer = AncientWriter(
+            self._writer = Writer07(
                 self._target.path,
                 self._files,
                 start_offset=self._first_offset,
@@ -155,18 +162,17 @@ class AncientAppending:
             )
         return self._writer
 
-    def result(self) -> dict[str, object]:
+    def result(self) -> AppendResult:
         writer = self._writer
-        return {
-            "is_new": not self._files,
-            "records": 0 if writer is None else writer.messages,
-            "batches": self._batches,
-            "bytes": 0 if writer is None else writer.bytes_appended,
-            "segments_rolled": 0 if writer is None else writer.files_rolled,
-            "flushes": 0 if writer is None else writer.flushes,
-            "log_start_offset": self._log_start_offset,
-            "first_offset": self._first_offset,
-            "log_end_offset": self.log_end_offset,
-            "lines_ignored": dict(self._sets.ignored),
-            "batches_left_out": 0,
-        }
+        return AppendResult(
+            is_new=not self._files,
+            records=0 if writer is None else writer.messages,
+            batches=self._batches,
+            bytes=0 if writer is None else writer.bytes_appended,
+            segments_rolled=0 if writer is None else writer.files_rolled,
+            flushes=0 if writer is None else writer.flushes,
+            log_start_offset=self._log_start_offset,
+            first_offset=self._first_offset,
+            log_end_offset=self.log_end_offset,
+            lines_ignored=dict(self._sets.ignored),
+        )

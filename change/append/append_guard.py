@@ -1,8 +1,8 @@
-"""What stands around an append: nobody else at work, a way back, and a log dir that never claims too much.
+"""What protects an append: locks, a journal to undo it, and a log dir that never claims more than is on disk.
 
-The lock of the log dir is held, and its checkpoints and its marker are minded, as for any change of partitions
-(`multi_partition_guard`). Before the first byte the partition gets a journal (`apply.append_journal`). A partition that lies
-nowhere in a log dir has that journal only.
+The run holds the lock of the log dir and takes care of its checkpoints and its clean-shutdown marker, as for any change of several
+partitions (`multi_partition_guard`). Before the first byte is written the partition gets a journal (`apply.append_journal`). A
+partition outside a log dir has only that journal.
 """
 
 import os
@@ -15,8 +15,9 @@ from kseg.change.append.multi_partition_guard import LogDirProtection, guard_of
 from kseg.change.apply.append_journal import Guard
 from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.apply.unfinished import refuse_half_done
-from kseg.segment.files import ensure_directory, is_directory
+from kseg.segment.files import is_directory
 from kseg.segment.findings import Finding
+from kseg.segment.new_files import ensure_directory
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.targets import PartitionTarget
 
@@ -112,10 +113,10 @@ class Protection:
             name = own_partition_name(self.target.path)
             self._log_dir.finish({} if name is None else {name: log_end_offset})
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Leave everything as it was found."""
         partition, self._partition = self._partition, None
         if self._log_dir is not None:
-            self._log_dir.take_back()
+            self._log_dir.roll_back()
         elif partition is not None:
-            partition.take_back()
+            partition.roll_back()

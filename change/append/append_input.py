@@ -1,8 +1,8 @@
-"""The lines that `append` reads twice: once to check all of them, once to write them.
+"""The input of `append`, which is read twice: once to check every line, once to write.
 
-A regular file is read again from where it began (also as standard input: `< lines.jsonl`). What comes once only (a pipe, a
-terminal) is kept on the way, in a nameless temporary file (`apply.scratch_file`), never in memory; a plan alone keeps nothing.
-Size, modification time, inode and a checksum of the bytes tell whether the second reading gave what was checked.
+A regular file is read again from where reading began (also as standard input: `< lines.jsonl`). Input that can be read only once
+(a pipe, a terminal) is copied to an unnamed temporary file (`apply.scratch_file`), never kept in memory; a dry run keeps nothing.
+Size, modification time, inode and a checksum tell whether the second reading returned the bytes that were checked.
 """
 
 import os
@@ -117,8 +117,8 @@ class AppendInput:
             kept.write(block)
         except Refused as error:
             raise Refused(
-                f"{error}: {self.name} can be read once only, so it is kept until all of it is checked "
-                f"({kept.size_bytes:,} bytes so far); set TMPDIR to where there is room, or give a file with --from"
+                f"{error}: {self.name} can be read only once, so it is stored until all of it has been checked "
+                f"({kept.size_bytes:,} bytes so far); set TMPDIR to a file system with enough space, or give a file with --from"
             ) from error
 
 

@@ -1,15 +1,15 @@
-"""From JSON lines to batches: the headers that the lines bring, or batches of our own making.
+"""From JSON lines to batches: either with the headers in the input, or with new ones.
 
-1. A `batch` line opens a batch; the record lines behind it belong to it until its count is reached (a count of null:
-   while they name the same position). It is written with its own fields.
-2. Records without a header gather in a batch of ours, which ends when it has enough records or bytes, when its
-   offsets would not fit, or when a header or a control record comes.
-3. A control record without a header is a batch of its own; so is the marker that ends our own transaction.
-4. Offsets are those of the lines, which must rise above the log end; a line without one, or every line when asked,
-   gets the next. Renumbered batches keep the distances inside them.
+1. A `batch` line opens a batch. The record lines that follow belong to it until its count is reached (if the count is null:
+   as long as they name the same position). It is written with the fields of the line.
+2. Records without a header are collected into a new batch. It ends when it has enough records or bytes, when an offset would
+   not fit, or at the next header or control record.
+3. A control record without a header is a batch of its own; so is the marker that ends a transaction of this run.
+4. Offsets are taken from the lines and must be above the log end; a line without an offset, or every line if requested,
+   gets the next one. Renumbered batches keep the gaps between their records.
 
-What a filter has left out of a batch (count says more records than follow) is refused unless it is asked for: a
-torn stream looks the same.
+If a filter left records out of a batch (the count is higher than the records that follow), it is refused unless
+--partial-batches is given: a truncated stream looks the same.
 """
 
 from collections import Counter
@@ -131,7 +131,7 @@ class Batcher:
             return
         count = len(records) if header.count is None else header.count
         if not records and (count or None in (header.count, header.base_offset, header.last_offset)):
-            raise BadLine(header.number, "its batch has no records behind it (dump with --deep-iteration)")
+            raise BadLine(header.number, "its batch is not followed by records (dump with --deep-iteration)")
         if len(records) < count and not self.rules.partial_batches:
             why = f"its batch has {count} records, {len(records)} follow (--partial-batches accepts that)"
             raise BadLine(header.number, why)

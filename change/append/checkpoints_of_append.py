@@ -1,9 +1,9 @@
-"""The log dir's checkpoints after a partition has grown.
+"""The checkpoints of the log dir after a partition has grown.
 
-A broker that was stopped cleanly notes the log end in two of its checkpoint files: as recovery point (everything
-below is on the disk) and as high watermark (everything below may be consumed). So does `append` where these files
-exist; the recovery point only in a log dir that was stopped cleanly, because only there is all of the log known to
-be on the disk. Lines of other partitions keep their order (Kafka's order is that of a hash map, it means nothing).
+A broker that shuts down cleanly writes the log end to two of its checkpoint files: as recovery point (everything below it is on
+disk) and as high watermark (everything below it may be consumed). `append` does the same where these files exist; it
+raises the recovery point only in a log dir with a clean shutdown, because only there is the whole log known to be on disk. The lines
+of other partitions keep their order (Kafka writes them in the order of a hash map).
 """
 
 from kseg.segment.partition.names import Role

@@ -1,15 +1,17 @@
-"""Pieces of files, put into a partition directory in the order in which they come.
+"""Writes the pieces of files to a partition directory, in the order in which they arrive.
 
-A `.log` grows by its pieces; every other file is one piece, made new or put in the place of the one that is there.
+A `.log` grows piece by piece; every other file is one piece, which is created or replaces the existing file.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from kseg.change.apply.append_files import LogFile, create_file, replace_file
 from kseg.segment import layout as L
-from kseg.segment.files import read_small, sync_directory
+from kseg.segment.files import read_small
+from kseg.segment.new_files import sync_directory
 from kseg.segment.values import dataclass
 
 
@@ -31,14 +33,18 @@ class PieceSink(Protocol):
 
     def close(self) -> None: ...
 
-    def let_go(self) -> None: ...
+    def release(self) -> None: ...
 
 
 class NoFiles:
-    """Pieces of an append that is only planned go nowhere."""
+    """Pieces of an append that is only planned go nowhere. bytes_by_name: how much of each file would be written."""
+
+    def __init__(self) -> None:
+        self.bytes_by_name: Counter[str] = Counter()
 
     def put(self, pieces: Sequence[FilePiece]) -> None:
-        pass
+        for piece in pieces:
+            self.bytes_by_name[piece.name] += len(piece.data)
 
     def sync(self) -> None:
         pass
@@ -46,7 +52,7 @@ class NoFiles:
     def close(self) -> None:
         pass
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         pass
 
 
@@ -95,7 +101,7 @@ class PieceFiles:
         if self._fsync:
             sync_directory(self.directory)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Leave everything as it is."""
         if self._log is not None:
             self._log.close()
@@ -119,4 +125,4 @@ class PieceFiles:
         if self._log is not None:
             if self._fsync:
                 self._log.sync()
-            self.let_go()
+            self.release()

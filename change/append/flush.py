@@ -1,7 +1,7 @@
-"""When what was appended is forced to the disk: every M messages, or every N milliseconds.
+"""When appended data is flushed to disk: every M messages, or every N milliseconds.
 
-Messages are offsets from the last forced one to the log end (Kafka: UnifiedLog.append with flush.messages), time
-counts from the last flush (flush.ms). A rule that is None is off. A roll and the end force everything anyway.
+Messages are counted as offsets between the last flush and the log end (Kafka: UnifiedLog.append with flush.messages), time since
+the last flush (flush.ms). A rule that is None is off. A roll and the end of the run always flush.
 """
 
 import time

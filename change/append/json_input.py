@@ -3,6 +3,7 @@
     line     one JSON object in UTF-8; empty lines do not count
     batch    {"type":"batch", …}: a header that the records behind it belong to
     record   {"type":"record", …}, or an object without a type; only `value` is needed
+    export   {"timestampType": …} without a type: a record as `export --to json` writes it, its bytes in base64
     others   passed over and counted by type (findings, entries of side files, the summary)
 
     bytes    null · text, whose encoding is `key_encoding` or `value_encoding`: utf8 (also when absent), base64, hex
@@ -21,6 +22,7 @@ from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.model import Headers, Record
 from kseg.segment.partition.names import FileName, Role, parse_file_name
+from kseg.segment.quantities import read_time
 from kseg.segment.state.control import ABORT, COMMIT, control_key, control_value
 from kseg.segment.values import dataclass
 
@@ -29,7 +31,7 @@ Row = Mapping[str, Any]
 MAX_LINE_BYTES = 1 << 30  # a value of the largest batch, escaped byte by byte, is not longer by much
 _SNAPSHOTS = (Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT)
 _scan = json.JSONDecoder().raw_decode  # does not look for white space around every line
-CODEC_IDS = {name: codec for codec, name in enumerate(L.CODEC_NAMES)}
+_CODEC_IDS = {name: codec for codec, name in enumerate(L.CODEC_NAMES)}
 
 
 class BadLine(UsageError):
@@ -105,12 +107,50 @@ def _row(line: str, number: int) -> Row:
     try:
         row, end = _scan(line) if line[0] == "{" else (json.loads(line), len(line))
         if end != len(line) and not line[end:].isspace():
-            raise BadLine(number, f"something stands behind its JSON object: {line[end : end + 40]!r}")
+            raise BadLine(number, f"unexpected text after its JSON object: {line[end : end + 40]!r}")
     except (ValueError, RecursionError) as error:
-        raise BadLine(number, f"it is no JSON: {error}") from None
+        raise BadLine(number, f"it is not JSON: {error}") from None
     if not isinstance(row, dict):
-        raise BadLine(number, "it is no JSON object")
-    return row
+        raise BadLine(number, "it is not a JSON object")
+    return _as_dumped(row, number) if "timestampType" in row and "type" not in row else row
+
+
+def _as_dumped(row: Row, number: int) -> Row:
+    """A line of `export --to json` (Spark's columns: bytes in base64, ISO times, a null left out) as a line of `dump --json`."""
+    place = row.get("_meta")
+    if isinstance(place, dict) and place.get("control"):
+        raise BadLine(number, "it is a control record; export without --include-control leaves these out")
+    headers = row.get("headers") or []
+    if not isinstance(headers, list) or not all(isinstance(header, dict) for header in headers):
+        raise BadLine(number, "its headers are not a list of objects")
+    try:
+        timestamp = row.get("timestamp")
+        timestamp_ms = int(read_time(timestamp)) if isinstance(timestamp, str) else timestamp
+    except ValueError as error:
+        raise BadLine(number, f"its timestamp {error}") from None
+    return {
+        "type": "record",
+        "offset": row.get("offset"),
+        "timestamp": timestamp_ms,
+        "key": row.get("key"),
+        "key_encoding": "base64",
+        "value": row.get("value"),
+        "value_encoding": "base64",
+        "headers": [[header.get("key", ""), _base64(header.get("value"))] for header in headers],
+    }
+
+
+def _base64(text: object) -> object:
+    return None if text is None else {"base64": text}
+
+
+def codec_of(row: Row, number: int) -> int:
+    """The codec that a line names; none when it names none. Raises BadLine."""
+    name = row.get("compression", "none")
+    codec = _CODEC_IDS.get(name) if isinstance(name, str) else None
+    if codec is None:
+        raise BadLine(number, f"unknown compression {str(name)[:80]!r}")
+    return codec
 
 
 def batch_line(row: Row, number: int) -> BatchLine:
@@ -118,9 +158,7 @@ def batch_line(row: Row, number: int) -> BatchLine:
     magic = _integer(row, "magic", number, L.MAGIC_V2)
     is_old = magic < L.MAGIC_V2
     timestamp_type = row.get("timestamp_type")
-    codec = CODEC_IDS.get(row.get("compression", "none"))
-    if codec is None:
-        raise BadLine(number, f"there is no compression {row.get('compression')!r}")
+    codec = codec_of(row, number)
     return BatchLine(
         number=number,
         magic=magic,
@@ -182,6 +220,8 @@ def _file_name(row: Row) -> FileName | None:
 def _bytes(shown: object, encoding: object, name: str, number: int) -> bytes | None:
     if shown is None:
         return None
+    if encoding not in (None, "utf8", "base64", "hex"):  # also what a decoder made of it, text or not
+        raise BadLine(number, f"its {name} was dumped as {encoding}, which cannot be decoded")
     try:
         if isinstance(shown, str):
             if encoding is None or encoding == "utf8":
@@ -193,19 +233,17 @@ def _bytes(shown: object, encoding: object, name: str, number: int) -> bytes | N
         elif isinstance(shown, dict) and shown.keys() == {"base64"}:
             return binascii.a2b_base64(shown["base64"], strict_mode=True)
     except (ValueError, TypeError) as error:
-        raise BadLine(number, f"its {name} is no {encoding or 'text'}: {error}") from None
-    if encoding in ("size", "redacted"):
-        raise BadLine(number, f"its {name} was dumped as {encoding}, which cannot be turned back")
+        raise BadLine(number, f"its {name} is not valid {encoding or 'text'}: {error}") from None
     raise BadLine(number, f"its {name} is neither text, nor base64, nor null")
 
 
 def _headers(headers: object, number: int) -> Headers:
     if not isinstance(headers, list):
-        raise BadLine(number, "its headers are no list")
+        raise BadLine(number, "its headers are not a list")
     made = []
     for header in headers:
         if not isinstance(header, list) or len(header) != 2 or not isinstance(header[0], str):
-            raise BadLine(number, "a header is no pair of a name and a value")
+            raise BadLine(number, "a header is not a pair of name and value")
         name = _bytes(header[0], None, "header name", number)
         made.append((name or b"", _bytes(header[1], None, "header", number)))
     return tuple(made)
@@ -238,7 +276,7 @@ def _optional(row: Row, name: str, number: int) -> int | None:
     value = row.get(name)
     if value is None or (type(value) is int and -L.INT64_MAX <= value <= L.INT64_MAX):
         return value
-    raise BadLine(number, f"its {name} is no whole number: {value!r:.80}")
+    raise BadLine(number, f"its {name} is not a whole number: {value!r:.80}")
 
 
 def _flag(row: Row, name: str, number: int) -> bool:

@@ -1,11 +1,11 @@
-"""What stands around a change of several partitions: nobody else at work, one way back, no claim that is too much.
+"""What protects a change of several partitions: locks, one journal to undo it, and no false clean shutdown.
 
-1. The lock of the log dir is held from before the first look to the end, so a broker neither runs nor starts. A
-   half-done change of kseg's is in the way.
-2. Before the first byte a journal in the log dir notes its checkpoints, its clean-shutdown marker and the partitions
-   that will change; each of those gets a journal of its own. Undoing the log dir's journal undoes theirs too.
-3. The marker is taken away meanwhile, so that a broker that starts after a kill recovers what was not finished. It comes
-   back last, when all is on the disk and the checkpoints say so.
+1. The lock of the log dir is held from the first read to the end, so that no broker runs or starts. An unfinished change of
+   kseg is refused.
+2. Before the first byte is written, a journal in the log dir records its checkpoints, its clean-shutdown marker and the partitions
+   that will change; each of those gets a journal of its own. Undoing the journal of the log dir undoes theirs too.
+3. The marker is removed in the meantime, so that a broker that starts after a crash recovers what was not finished. It is
+   restored last, when everything is on disk and the checkpoints say so.
 """
 
 import os
@@ -22,8 +22,9 @@ from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.apply.lock import locked
 from kseg.change.apply.unfinished import refuse_half_done
 from kseg.segment.errors import FormatError
-from kseg.segment.files import read_small, sync_directory
+from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
+from kseg.segment.new_files import sync_directory
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, encode_offset_checkpoint, with_offsets
 
@@ -174,13 +175,13 @@ class LogDirProtection:
         sync_directory(self.log_dir)
         self._guard.done()
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Leave everything as it was found."""
         guard, self._guard = self._guard, None
         for partition in self._partitions:
-            partition.let_go()
+            partition.release()
         if guard is not None:
-            guard.take_back()
+            guard.roll_back()
 
     def _align(self, role: Role, offsets: Mapping[PartitionName, int | None]) -> None:
         """Put the offsets into a checkpoint file that is there; None takes the partition out of it."""

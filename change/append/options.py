@@ -1,4 +1,4 @@
-"""What the user can ask of `append`."""
+"""Options of `append`."""
 
 from dataclasses import field
 
@@ -14,7 +14,7 @@ from kseg.segment.values import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendOptions:
     """source: where the lines are, `-` for standard input. apply: write; else only check and count. run_id: names the
-    journals (`new_run_id`). follow_links: PATH may be a link. ancient: a new PATH becomes a partition of Kafka 0.7.
+    journals (`new_run_id`). follow_links: PATH may be a link. kafka07: a new PATH becomes a partition of Kafka 0.7.
 
     topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
     its first line does). accept_unreadable: bytes of it that cannot be read are no reason to refuse. keeping: where journals and what they keep lie. rolls, flush, batches: see there.
@@ -29,7 +29,7 @@ class AppendOptions:
     flush: FlushRules = field(default_factory=FlushRules)
     topic_id: str | None = None
     start_offset: int | None = None
-    ancient: bool = False
+    kafka07: bool = False
     accept_unreadable: bool = False
     keeping: Keeping = BESIDE
 
@@ -38,4 +38,4 @@ class AppendOptions:
             try:
                 encode_partition_metadata(PartitionMetadata(self.topic_id))
             except FormatError as error:
-                raise UsageError(f"{self.topic_id} is no topic id: {error}") from None
+                raise UsageError(f"{self.topic_id} is not a topic id: {error}") from None

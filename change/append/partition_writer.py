@@ -19,24 +19,20 @@ one piece; the pieces of a `.log` follow each other.
 """
 
 import os
-import struct
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kseg.change.append.batch_set import SetEntry, entries_of, entry_of, least_first_offset
 from kseg.change.append.file_writer import FilePiece, NoFiles, PieceFiles, PieceSink
 from kseg.change.append.flush import FlushCounter, FlushRules
-from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.errors import UsageError
-from kseg.segment.files import ensure_directory
-from kseg.segment.header_tables import Columns
 from kseg.segment.model import Batch, NewBatch
+from kseg.segment.new_files import ensure_directory
 from kseg.segment.partition.names import NAME_BY_ROLE, Role, segment_file_name
-from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner, batch_at
 from kseg.segment.sidecar.checkpoint import encode_leader_epochs
 from kseg.segment.sidecar.index_builder import SegmentIndexes
 from kseg.segment.sidecar.index_writer import can_index_offset
@@ -44,13 +40,10 @@ from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
 from kseg.segment.sidecar.snapshot import encode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
-from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
 from kseg.segment.state.producer import CompletedTransaction, ProducerState
 from kseg.segment.values import dataclass
 
 DEFAULT_SEGMENT_BYTES = 1024 * 1024 * 1024
-_BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
-_BATCHES_AT_ONCE = 16  # a set rarely holds more; a larger one is read in several tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +58,6 @@ class RollRules:
     def __post_init__(self) -> None:
         if not 0 < self.segment_bytes <= L.MAX_SEGMENT_BYTES:
             raise UsageError(f"a segment cannot have {self.segment_bytes} bytes")
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One batch of a set, with what its marker says when it is one."""
-
-    batch: Batch
-    marker: EndTransactionMarker | None
 
 
 class OpenSegment:
@@ -183,15 +168,15 @@ class OpenPartition:
         """
         content = encode_batch(data) if isinstance(data, NewBatch) else bytes(data)
         if isinstance(data, NewBatch) and data.magic >= L.MAGIC_V2:
-            entries = [_entry_of(data, content)]
+            entries = [entry_of(data, content)]
         else:
-            entries = _entries_of(content)
+            entries = entries_of(content)
         self._refuse(entries)
         last_offset = entries[-1].batch.last_offset
         max_timestamp_ms = max(entry.batch.max_timestamp_ms for entry in entries)
         pieces = []
         if self.active.must_roll_before(len(content), max_timestamp_ms, last_offset, now_ms):
-            pieces = self.roll(_first_offset(entries), now_ms)
+            pieces = self.roll(least_first_offset(entries), now_ms)
         if not can_index_offset(last_offset, self.active.base_offset):
             raise UsageError(f"offset {last_offset} does not fit the segment at {self.active.base_offset}")
         pieces.append(self.active.log_piece(content))
@@ -220,7 +205,7 @@ class OpenPartition:
             FilePiece(NAME_BY_ROLE[Role.LEADER_EPOCHS], encode_leader_epochs(epochs) if epochs else b""),
         ]
 
-    def _take(self, entry: _Entry) -> None:
+    def _take(self, entry: SetEntry) -> None:
         batch = entry.batch
         self.active.take(batch)
         if batch.magic < L.MAGIC_V2:
@@ -240,11 +225,11 @@ class OpenPartition:
             name = segment_file_name(self.next_offset, L.SNAPSHOT_SUFFIX)
             yield FilePiece(name, encode_snapshot(self.producers.snapshot()))
 
-    def _refuse(self, entries: list[_Entry]) -> None:
+    def _refuse(self, entries: list[SetEntry]) -> None:
         next_offset = self.next_offset
         for batch in (entry.batch for entry in entries):
             if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
-                raise UsageError(f"offset {batch.base_offset} lies below the log end {next_offset}")
+                raise UsageError(f"offset {batch.base_offset} is below the log end {next_offset}")
             next_offset = batch.last_offset + 1
             if batch.producer_id < 0 or batch.is_control or batch.is_transactional:
                 continue
@@ -300,6 +285,11 @@ class PartitionWriter:
         return self.partition.next_offset
 
     @property
+    def planned_bytes(self) -> list[int]:
+        """Of a rehearsal: how much would be written to each file."""
+        return [*self._files.bytes_by_name.values()] if isinstance(self._files, NoFiles) else []
+
+    @property
     def flushes(self) -> int:
         """How often a flush rule forced the log to the disk."""
         return self._unflushed.flushes
@@ -329,10 +319,10 @@ class PartitionWriter:
         self._files.put(self.partition.close())
         self._files.close()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close what is open and write no more; no side files come."""
         self._closed = True
-        self._files.let_go()
+        self._files.release()
 
     def __enter__(self) -> Self:
         return self
@@ -343,63 +333,4 @@ class PartitionWriter:
         if kind is None:
             self.close()
         else:
-            self.let_go()
-
-
-def _first_offset(entries: list[_Entry]) -> int:
-    """The first offset of a set. Old formats can hide it in a wrapper, so for all of them Kafka takes the least
-    that it can be (UnifiedLog.maybeRoll); the log end is then what counts."""
-    if entries[0].batch.magic < L.MAGIC_V2:
-        return entries[-1].batch.last_offset - L.INT32_MAX
-    return entries[0].batch.base_offset
-
-
-def _entry_of(new: NewBatch, content: bytes) -> _Entry:
-    """The batch that was just encoded, from its header: nothing is left to be judged."""
-    base_offset, _, leader_epoch, magic, crc, attributes, delta, *rest = _BATCH_HEADER.unpack_from(content)
-    base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count = rest
-    batch = Batch(
-        position=0,
-        size_bytes=len(content),
-        magic=magic,
-        base_offset=base_offset,
-        last_offset=base_offset + delta,
-        count=count,
-        attributes=attributes,
-        leader_epoch=leader_epoch,
-        crc=crc,
-        base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max_timestamp_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        crc_valid=True,
-    )
-    has_marker = new.control and producer_id >= 0 and count > 0
-    return _Entry(batch, end_transaction_marker(new.records[0]) if has_marker else None)
-
-
-def _entries_of(content: bytes) -> list[_Entry]:
-    """The batches of a set; raises UsageError when it is empty or a byte of it is not sound."""
-    entries: list[_Entry] = []
-    for block in Scanner(content, capacity=_BATCHES_AT_ONCE).blocks():
-        if isinstance(block, Damage):
-            raise UsageError(
-                f"the bytes at {block.position} of what is to be appended are damaged: {block.kind}"
-            )
-        entries.extend(
-            _Entry(batch_at(block, row), _marker_at(content, block, row)) for row in range(block.count)
-        )
-    if not entries:
-        raise UsageError("there is nothing to append")
-    return entries
-
-
-def _marker_at(content: bytes, table: Columns, row: int) -> EndTransactionMarker | None:
-    is_control = table.at(C.MAGIC, row) >= L.MAGIC_V2 and table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT
-    if not is_control or table.at(C.PRODUCER_ID, row) < 0 or not table.at(C.COUNT, row):
-        return None
-    chunk = next(Decoder(content, capacity=1).chunks(table, row, row + 1))
-    if chunk.problem is not None:
-        raise UsageError(f"a control batch cannot be decoded: {chunk.problem.sentence}")
-    return end_transaction_marker(record_at(chunk, 0))
+            self.release()

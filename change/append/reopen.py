@@ -31,8 +31,9 @@ from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import NAME_BY_ROLE, FileState, PartitionState, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.index_writer import can_index_offset
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
@@ -152,7 +153,7 @@ def _content_of(segment: LogSegment) -> _Content:
         bases, lasts = block.column(C.BASE_OFFSET), block.column(C.LAST_OFFSET)
         rises = all(map(le, chain((end_offset - 1,), lasts), (base - 1 for base in bases)))
         if not rises or not all(map(le, bases, lasts)):
-            raise _refused(segment.path, "the offsets of its batches do not rise")
+            raise _refused(segment.path, "the offsets of its batches do not increase")
         if first_timestamp_ms is None:
             first_timestamp_ms = block.at(C.MAX_TIMESTAMP, 0)
         end_offset = lasts[-1] + 1

@@ -16,9 +16,11 @@ from kseg.change.apply.append_files import GrowingFile, LogFile, NoFile
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import compress
 from kseg.segment.errors import Refused, UsageError
-from kseg.segment.files import MappedFile, ensure_directory, sync_directory
-from kseg.segment.kafka07.log07 import AncientFile
-from kseg.segment.kafka07.messages07 import encode_message, valid_prefix
+from kseg.segment.files import MappedFile
+from kseg.segment.kafka07.encoding07 import encode_message
+from kseg.segment.kafka07.log07 import File07
+from kseg.segment.kafka07.messages07 import valid_prefix
+from kseg.segment.new_files import ensure_directory, sync_directory
 from kseg.segment.partition.names import segment_file_name
 from kseg.segment.values import dataclass
 
@@ -26,14 +28,14 @@ DEFAULT_FILE_BYTES = 1024 * 1024 * 1024  # 0.7's log.file.size
 
 
 @dataclass(frozen=True, slots=True)
-class AncientSet:
+class MessageSet07:
     """Messages that are appended together: (payload, magic) of each; with a codec they become one entry."""
 
     messages: Sequence[tuple[bytes, int]]
     codec: int = L.NONE
 
 
-def encode_ancient_set(new: AncientSet) -> bytes:
+def encode_kafka07_set(new: MessageSet07) -> bytes:
     """The entries of a set. Raises UsageError for a codec or magic that 0.7 did not have."""
     if not new.messages:
         raise UsageError("there is nothing to append")
@@ -45,10 +47,10 @@ def encode_ancient_set(new: AncientSet) -> bytes:
     return encode_message(compress(new.codec, 1, entries), 1, new.codec)
 
 
-class AncientWriter:
+class Writer07:
     """Appends to a directory of `.kafka` files. directory: made when absent.
 
-    files: those that are there, by offset (`AncientLog.files`). start_offset: of the first file, when there is none.
+    files: those that are there, by offset (`Log07.files`). start_offset: of the first file, when there is none.
     roll_bytes: 0.7's log.file.size. flush: counts messages. announce: told the name of each new file before it is
     made. rehearses: do everything but write. end_offset: the log end. The files must be sound (`refuse_unsound`).
     """
@@ -56,7 +58,7 @@ class AncientWriter:
     def __init__(
         self,
         directory: str,
-        files: Sequence[AncientFile] = (),
+        files: Sequence[File07] = (),
         *,
         start_offset: int = 0,
         roll_bytes: int = DEFAULT_FILE_BYTES,
@@ -82,9 +84,9 @@ class AncientWriter:
         """How often a flush rule forced the file to the disk."""
         return self._unflushed.flushes
 
-    def append(self, new: AncientSet) -> None:
+    def append(self, new: MessageSet07) -> None:
         """Add one set. Raises UsageError for what 0.7 could not have written."""
-        content = encode_ancient_set(new)
+        content = encode_kafka07_set(new)
         if self._file.size_bytes + len(content) > L.INT32_MAX:
             raise UsageError(f"a set of {len(content)} bytes does not fit into the file")
         self._file.write(content)
@@ -105,11 +107,11 @@ class AncientWriter:
         if not self._rehearses:
             sync_directory(self.directory)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close what is open, and write no more."""
         self._file.close()
 
-    def _last_file(self, last: AncientFile) -> GrowingFile:
+    def _last_file(self, last: File07) -> GrowingFile:
         if self._rehearses:
             return NoFile(last.end_offset - last.base_offset)
         return LogFile(last.path, is_new=False)
@@ -117,7 +119,7 @@ class AncientWriter:
     def _new_file(self) -> GrowingFile:
         if self._rehearses:
             return NoFile()
-        name = segment_file_name(self.end_offset, L.ANCIENT_SUFFIX)
+        name = segment_file_name(self.end_offset, L.KAFKA07_SUFFIX)
         if self._announce is not None:
             self._announce(name)
         return LogFile(os.path.join(self.directory, name), is_new=True)
@@ -127,7 +129,7 @@ class AncientWriter:
         self._file.close()
 
 
-def refuse_unsound(files: Sequence[AncientFile]) -> None:
+def refuse_unsound(files: Sequence[File07]) -> None:
     """0.7 demands files without a gap, and appending behind a torn message would bury it. Raises Refused."""
     for before, after in pairwise(files):
         if before.end_offset != after.base_offset:

@@ -58,7 +58,7 @@ def open_without_links(path: str) -> int:
     """A descriptor of the directory at an absolute path in which no name is a link. Raises OSError, ValueError."""
     steps = path.split(os.sep)
     if steps[0] or any(step in ("", os.curdir, os.pardir) or "\0" in step for step in steps[1:]):
-        raise ValueError(f"{path} is no absolute path without `.` and `..`")
+        raise ValueError(f"{path} is not an absolute path without `.` and `..`")
     descriptor = os.open(os.sep, _WALK)
     for number, step in enumerate(steps[1:], 2):
         try:
@@ -156,4 +156,4 @@ def _check_is_file(status: os.stat_result, path: str) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, "it is a link", path)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", path)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)

@@ -1,6 +1,6 @@
-"""Files that grow and small files that are replaced: what `append` does to a directory that is in use.
+"""Files that grow and small files that are replaced: what `append` does to a directory in place.
 
-The executor of plans writes whole files; a log that batches are streamed into is the one thing that grows in place.
+The executor of plans writes complete files; only a log to which batches are appended grows in place.
 """
 
 import errno

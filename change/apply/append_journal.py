@@ -1,14 +1,14 @@
-"""A journal for a command that writes a stream into a directory, and so has no plan: `append`.
+"""A journal for a command that writes a stream to a directory and therefore has no plan: `append`.
 
-1. Before anything is written the journal notes every file as found, and copies of the small files that will be
-   replaced go into its quarantine; then `staged`: from here on the directory may change.
-2. A name that was not there is noted before the file is made.
-3. `done` notes what the touched files are like at the end.
+1. Before anything is written the journal records every file as found, and copies of the small files that will be
+   replaced go to its quarantine; then the line `staged`: from here on the directory may change.
+2. The name of a new file is recorded before the file is created.
+3. `done` records the final state of the changed files.
 
-The way back cuts files that grew, brings back those that were replaced, and removes those that are new. What a killed
-command wrote can also be kept: the journal is then closed as the directory lies.
+Undo truncates files that grew, restores those that were replaced, and removes new ones. What a killed command wrote can also
+be kept: the journal is then closed with the directory as it is.
 
-A file that has a second name elsewhere (a hard link) is refused: what is written to it would appear there too.
+A file with a second name elsewhere (a hard link) is refused: what is written to it would appear there too.
 """
 
 import os
@@ -25,18 +25,10 @@ from kseg.change.apply.disk import (
     make_directories,
 )
 from kseg.change.apply.elsewhere import check_place
-from kseg.change.apply.journal import (
-    Journal,
-    JournalPlace,
-    JournalState,
-    append,
-    begin,
-    place_for,
-    put_elsewhere,
-    read_journal,
-    sync_names,
-)
+from kseg.change.apply.journal import Journal, JournalState, read_journal
 from kseg.change.apply.journal_lines import GUARD
+from kseg.change.apply.journal_location import JournalLocation, location_for, put_elsewhere
+from kseg.change.apply.journal_writer import append, begin, sync_names
 from kseg.change.apply.keeping import Keeping
 from kseg.change.apply.lock import claimed_by_command
 from kseg.change.apply.recorded_change import (
@@ -85,16 +77,16 @@ class Guard:
         self._replaces = sorted(set(replaces))
         self._is_new, self._partitions = is_new, list(partitions)
         self._new_partitions = list(new_partitions)
-        place = (
-            place_for(directory, journal_id)
+        location = (
+            location_for(directory, journal_id)
             if in_log_dir is None
-            else JournalPlace(directory, journal_id, in_log_dir=in_log_dir)
+            else JournalLocation(directory, journal_id, in_log_dir=in_log_dir)
         )
-        self.place = put_elsewhere(place, journal_dir, disk)
+        self.location = put_elsewhere(location, journal_dir, disk)
         self._elsewhere: str | None = None
         if quarantine is not None:
             check_place(quarantine, directory, "quarantine")
-            self._elsewhere = place.elsewhere(quarantine, disk)
+            self._elsewhere = location.elsewhere(quarantine, disk)
         try:
             self._stack.enter_context(claimed_by_command(directory, disk.follow_links))
             clear_the_way(directory, disk)
@@ -110,30 +102,30 @@ class Guard:
 
     @property
     def journal(self) -> str:
-        return self.place.journal
+        return self.location.journal
 
     def _begun(self, command: str) -> Journal:
-        disk, place = self._disk, self.place
-        status = disk.status(place.directory)
+        disk, location = self._disk, self.location
+        status = disk.status(location.directory)
         assert status is not None  # it is claimed
-        found = look(place.directory, disk)
+        found = look(location.directory, disk)
         for name in (*self._grows, *self._replaces):
             if name not in found:
                 raise Refused(
-                    f"{place.target(name)} is no file that could be written to; nothing was changed"
+                    f"{location.target(name)} is not a file that can be written to; nothing was changed"
                 )
         for name in self._grows:
-            itself = disk.status(place.target(name))
+            itself = disk.status(location.target(name))
             if itself is not None and itself.st_nlink > 1:
                 raise Refused(
-                    f"{place.target(name)} has a second name elsewhere (a hard link), which would grow too; "
+                    f"{location.target(name)} has a second name elsewhere (a hard link), which would grow too; "
                     "nothing was changed"
                 )
         header = {
-            "id": place.id,
+            "id": location.id,
             "kind": GUARD,
             "command": command,
-            "directory": place.directory if place.home is None else os.path.abspath(place.directory),
+            "directory": location.directory if location.home is None else os.path.abspath(location.directory),
             "directory_mtime_ns": status.st_mtime_ns,
             "inputs": [[n, seen.size_bytes, seen.mtime_ns, seen.inode] for n, seen in found.items()],
             "grows": self._grows,
@@ -144,19 +136,19 @@ class Guard:
             "quarantine": self._elsewhere,
         }
         try:
-            journal = begin(place, header, disk)
+            journal = begin(location, header, disk)
             if self._elsewhere is not None:
                 make_directories(self._elsewhere, disk)
             kept = {}
             for name in self._replaces:
-                path = kept_path(place, self._elsewhere, name)
-                kept[name] = copy_file(disk, place.target(name), path)
-            sync_names(place, disk)
+                path = kept_path(location, self._elsewhere, name)
+                kept[name] = copy_file(disk, location.target(name), path)
+            sync_names(location, disk)
             if self._elsewhere is not None:
                 disk.sync_directory(self._elsewhere)
             return append(journal, {"type": "staged", "kept": kept}, disk)
         except BaseException:
-            _roll_back(self.place, disk)
+            _roll_back(self.location, disk)
             raise
 
     def will_create(self, name: str) -> None:
@@ -167,7 +159,7 @@ class Guard:
 
     def done(self) -> None:
         """Everything is written and synced."""
-        found = look(self.place.directory, self._disk)
+        found = look(self.location.directory, self._disk)
         files = [[name, *numbers_of(seen)] for name, seen in found.items()]
         self._note({"type": "done", "files": files})
 
@@ -185,16 +177,16 @@ class Guard:
     ) -> None:
         self._stack.close()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Write no more: whoever undoes the journal of the data directory undoes this one too."""
         self._stack.close()
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Undo everything at once, instead of leaving the journal half done."""
         from kseg.change.apply.undo import undo
 
-        self.let_go()
-        undo(self.place, self._disk)
+        self.release()
+        undo(self.location, self._disk)
 
 
 def _refused(directory: str, error: OSError, stands: str) -> Refused:
@@ -202,10 +194,10 @@ def _refused(directory: str, error: OSError, stands: str) -> Refused:
     return Refused(f"cannot change {where}: {error.strerror}; {stands}")
 
 
-def _roll_back(place: JournalPlace, disk: Disk) -> None:
+def _roll_back(location: JournalLocation, disk: Disk) -> None:
     """Clear the journal away; what cannot be cleared now the next run clears."""
     with suppress(OSError, KsegError):
-        journal = read_journal(place, disk)
+        journal = read_journal(location, disk)
         if journal.state is JournalState.ABANDONED:
             abandon(journal, disk)
 
@@ -213,7 +205,7 @@ def _roll_back(place: JournalPlace, disk: Disk) -> None:
 def keep(journal: Journal, disk: Disk) -> None:
     """Close a half-done journal with the directory as it lies. Needs the claim. Raises Refused."""
     try:
-        files = [[name, *numbers_of(seen)] for name, seen in look(journal.place.directory, disk).items()]
+        files = [[name, *numbers_of(seen)] for name, seen in look(journal.location.directory, disk).items()]
         append(journal, {"type": "done", "files": files}, disk)
     except OSError as error:
-        raise _refused(journal.place.directory, error, "nothing was changed") from error
+        raise _refused(journal.location.directory, error, "nothing was changed") from error

@@ -1,4 +1,8 @@
-"""The way back from an append: each file is cut to where it ended before, after proof that what was there is still there."""
+"""The undo of an append: truncate the log to its former end, restore replaced files, remove new ones.
+
+What is truncated and removed was written by the append, if the journal tells the truth. A signed journal is believed; with an
+unsigned one all of it is kept (module undo_quarantine).
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,11 +15,9 @@ from kseg.change.apply.disk import (
     remove_if_empty,
     remove_quietly,
 )
-from kseg.change.apply.journal import (
-    Journal,
-    JournalPlace,
-    JournalState,
-)
+from kseg.change.apply.journal import Journal, JournalState
+from kseg.change.apply.journal_lines import LOG_ROLES, last_log
+from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.proof import check_disposable, has_other_names, is_copy
 from kseg.change.apply.recorded_change import (
     clear_guard,
@@ -23,33 +25,35 @@ from kseg.change.apply.recorded_change import (
     quarantine_open,
 )
 from kseg.change.apply.staging import look
-from kseg.change.apply.step_progress import Seen, is_alike
+from kseg.change.apply.step_progress import ObservedFile, is_alike
+from kseg.change.apply.undo_quarantine import UndoQuarantine
 from kseg.segment.errors import FormatError, Refused
+from kseg.segment.partition.names import parse_file_name
 
 
-def kept_path(place: JournalPlace, elsewhere: str | None, name: str) -> str:
+def kept_path(location: JournalLocation, elsewhere: str | None, name: str) -> str:
     """Where the copy of a file that is replaced lies."""
-    return place.old(name) if elsewhere is None else os.path.join(elsewhere, name)
+    return location.old(name) if elsewhere is None else os.path.join(elsewhere, name)
 
 
-def numbers_of(seen: Seen) -> tuple[int, int, int]:
+def numbers_of(seen: ObservedFile) -> tuple[int, int, int]:
     return seen.size_bytes, seen.mtime_ns, seen.inode
 
 
-def _seen_by_name(rows: Iterable[Sequence[int]]) -> dict[str, Seen]:
+def _seen_by_name(rows: Iterable[Sequence[int]]) -> dict[str, ObservedFile]:
     """From the journal's lists. Raises ValueError or TypeError for lists that are none of ours."""
     found = {}
     for name, size_bytes, mtime_ns, inode in rows:
-        found[str(name)] = Seen(int(inode), int(size_bytes), int(mtime_ns))
+        found[str(name)] = ObservedFile(int(inode), int(size_bytes), int(mtime_ns))
     return found
 
 
-class GuardWayBack:
-    """The way back of what a guarded command wrote (the protocol `undo.WayBack`)."""
+class AppendUndo:
+    """The way back of what a guarded command wrote (the protocol `undo.DirectoryUndo`)."""
 
     def __init__(self, journal: Journal, disk: Disk) -> None:
         self._journal = journal
-        self._place = journal.place
+        self._location = journal.location
         self._disk = disk
         try:
             header = journal.header
@@ -60,14 +64,33 @@ class GuardWayBack:
             kept = (journal.line("staged") or {}).get("kept", {})
             self._kept = {str(name): int(crc) for name, crc in kept.items() if name in self._found}
             self._elsewhere = journal.elsewhere(disk)
+            self._undo_quarantine = UndoQuarantine(journal, disk)
+            self._check_names()
         except (KeyError, ValueError, TypeError, FormatError) as error:
-            raise Refused(f"{journal.path} is no journal that can be followed: {error}") from error
+            raise Refused(f"{journal.path} is not a valid kseg journal: {error}") from error
+
+    def _check_names(self) -> None:
+        """Raises ValueError for what no append notes."""
+        last = last_log(self._found)
+        for name in self._created:
+            if name in self._found:
+                raise ValueError(f"{name} existed and was created")
+            is_log = parse_file_name(name).role in LOG_ROLES
+            if is_log and last is not None and last_log((last, name)) == last:
+                raise ValueError(f"{name} was made before {last}, the last log")
+        if not self._kept.keys() <= {*self._journal.header["replaces"]}:
+            raise ValueError("it kept other files than those that were replaced")
+        if self._journal.line("undoing") is not None and self._journal.holders.keys() != self._kept.keys():
+            raise ValueError("its undo puts back other files than those that were kept")
+
+    def kept(self) -> tuple[str, ...]:
+        return self._undo_quarantine.paths()
 
     def files(self) -> Iterator[str]:
         yield from (*self._grows, *self._kept, *self._created)
 
     def check(self) -> None:
-        actual = look(self._place.directory, self._disk)
+        actual = look(self._location.directory, self._disk)
         done = self._journal.line("done")
         if self._journal.state is JournalState.DONE and done is not None:
             expected = _seen_by_name(done["files"])
@@ -79,11 +102,11 @@ class GuardWayBack:
         if wrong:
             more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             raise Refused(
-                f"{self._place.target(min(wrong))}{more} changed since {self._journal.command} was here; "
-                f"undoing {self._journal.path} would throw that away"
+                f"{self._location.target(min(wrong))}{more} changed since {self._journal.command} was here; "
+                f"undoing {self._journal.path} would discard that"
             )
 
-    def _may_be(self, name: str, seen: Seen | None) -> bool:
+    def _may_be(self, name: str, seen: ObservedFile | None) -> bool:
         """Whether a file can be what a killed command, or a killed undo, left."""
         found = self._found.get(name)
         if name in self._created or name in self._kept:
@@ -93,18 +116,11 @@ class GuardWayBack:
         return is_alike(seen, found)
 
     def hold(self) -> dict[str, int]:
-        for name in self._grows:
-            path = self._place.target(name)
-            status = self._disk.status(path)
-            if (
-                status is None
-                or status.st_ino != self._found[name].inode
-                or has_other_names(path, (), self._disk)
-            ):
-                raise Refused(
-                    f"cannot undo: {path} is not the file that grew, or has a second name elsewhere (a hard link); "
-                    "nothing was changed"
-                )
+        self._check_grown()
+        sizes = {name: self._disk.status(self._location.target(name)) for name in self._grows}
+        self._undo_quarantine.check_room(
+            sum(s.st_size - self._found[name].size_bytes for name, s in sizes.items() if s is not None)
+        )
         holders = {}
         for name, crc in self._kept.items():
             path = self._fetched(name, crc)
@@ -114,12 +130,28 @@ class GuardWayBack:
             holders[name] = status.st_ino
         return holders
 
+    def _check_grown(self) -> None:
+        """Raises Refused for a file that could not be cut without harm."""
+        for name in self._grows:
+            path, found = self._location.target(name), self._found[name]
+            status = self._disk.status(path)
+            if (
+                status is None
+                or status.st_ino != found.inode
+                or status.st_size < found.size_bytes
+                or has_other_names(path, (), self._disk)
+            ):
+                raise Refused(
+                    f"cannot undo: {path} is not the file that grew, or has a second name elsewhere (a hard link); "
+                    "nothing was changed"
+                )
+
     def _fetched(self, name: str, crc: int) -> str:
         """The path beside the journal of what was kept of a file; brought there from a quarantine elsewhere."""
-        disk, path = self._disk, self._place.old(name)
+        disk, path = self._disk, self._location.old(name)
         if self._elsewhere is None:
             return path
-        source = kept_path(self._place, self._elsewhere, name)
+        source = kept_path(self._location, self._elsewhere, name)
         with quarantine_open(self._journal, self._elsewhere) as is_there:
             if not is_there or disk.status(source) is None:
                 raise Refused(f"cannot undo: {source} is gone; nothing was changed")
@@ -140,34 +172,33 @@ class GuardWayBack:
             self._disk.close(descriptor)
 
     def restore(self, holders: Mapping[str, int]) -> None:
-        disk, place = self._disk, self._place
+        disk, location, quarantine = self._disk, self._location, self._undo_quarantine
+        self._check_grown()
         for name in self._created:
-            if name not in self._found:
-                remove_quietly(disk, place.target(name))
+            quarantine.keep(location.target(name), name)
+            remove_quietly(disk, location.target(name))
         for name in self._kept:
-            status = disk.status(place.target(name))
+            status = disk.status(location.target(name))
             if status is None or status.st_ino != holders[name]:
-                disk.rename(place.old(name), place.target(name))
+                quarantine.keep(location.target(name), name)
+                disk.rename(location.old(name), location.target(name))
         for name in self._grows:
-            descriptor = disk.open_to_write(place.target(name))
-            try:
-                disk.truncate(descriptor, self._found[name].size_bytes)
-                disk.change_times(place.target(name), self._found[name].mtime_ns)
-                disk.sync(descriptor)
-            finally:
-                disk.close(descriptor)
-        disk.sync_directory(place.directory)
-        actual = {name: numbers_of(seen)[:2] for name, seen in look(place.directory, disk).items()}
+            quarantine.cut(location.target(name), name, self._found[name].size_bytes)
+            disk.change_times(location.target(name), self._found[name].mtime_ns)
+        disk.sync_directory(location.directory)
+        actual = {name: numbers_of(seen)[:2] for name, seen in look(location.directory, disk).items()}
         if actual != {name: numbers_of(seen)[:2] for name, seen in self._found.items()}:
-            raise Refused(f"{place.directory} is not as it was found, though {place.journal} was undone")
+            raise Refused(
+                f"{location.directory} is not as it was found, though {location.journal} was undone"
+            )
 
     def clear(self) -> None:
         check_disposable(self._journal, self._disk)
         for name in self._new_partitions:  # made, and not yet written to
-            remove_if_empty(self._disk, self._place.target(name))
+            remove_if_empty(self._disk, self._location.target(name))
         clear_guard(self._journal, self._disk)
         if self._journal.header.get("is_new") is True:
             with suppress(OSError):  # something else is in it by now
-                self._disk.remove_directory(self._place.directory)
+                self._disk.remove_directory(self._location.directory)
                 return
         give_back_time(self._journal, self._disk)

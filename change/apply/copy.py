@@ -1,13 +1,13 @@
-"""A changed copy of a directory instead of a change: `--output`. The input is only read.
+"""Write a changed copy of a directory instead of changing it: `--output`. The input is only read.
 
-1. Check that the directory is as the planner found it.
-2. Make all files in a new directory beside the target: what stays as it is shares its blocks with the original where
-   the file system can (FICLONE), else it is copied, or when asked it gets a second name (a hard link); what changes is
-   made of its pieces and read back. Owner, permissions and modification times are kept.
-3. Check the inputs once more, sync, note the copy in the journal of the run (`copy_journal`), and give the directory its name
-   in one instant.
+1. Check that the directory is unchanged since it was planned.
+2. Write all files to a new directory next to the target: unchanged files share their blocks with the original if the file
+   system can (FICLONE), are copied otherwise, or become hard links if requested; changed files are assembled from their
+   pieces and read back. Owner, permissions and modification times are kept.
+3. Check the inputs once more, sync, record the copy in the journal of the run (`copy_journal`), and rename the directory to its
+   final name.
 
-What a killed run left beside the target the next one removes.
+The next run removes what a killed run left next to the target.
 """
 
 import errno
@@ -28,10 +28,10 @@ from kseg.change.apply.disk import (
     remove_with_files,
     write_all,
 )
-from kseg.change.apply.journal import JournalPlace
+from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.lock import claimed
 from kseg.change.apply.staging import OURS, adopted, check_inputs, write_content
-from kseg.change.apply.step_progress import Course, Token
+from kseg.change.apply.step_progress import StepProgress, Token
 from kseg.change.plan.content import Content, Span, length_of
 from kseg.change.plan.steps import Plan, Write
 from kseg.segment import unreadable
@@ -60,7 +60,7 @@ def write_copy(
     target: str,
     *,
     hard_link: bool = False,
-    journal: JournalPlace | None = None,
+    journal: JournalLocation | None = None,
     disk: Disk = DISK,
 ) -> Copied:
     """Make `target` what the planned directory would become; a plan without steps gives a plain copy.
@@ -72,20 +72,19 @@ def write_copy(
     target = os.path.abspath(target)
     try:
         if disk.status(target) is not None and disk.names(target):
-            raise Refused(f"{target} is there already and not empty")
+            raise Refused(f"{target} already exists and is not empty")
         make_directories(os.path.dirname(target), disk)
         _clear_leftovers(target, disk)
         return _Copying(plan, target, hard_link, journal, disk).make()
     except OSError as error:
-        where = target if error.filename is None else error.filename
-        raise Refused(f"cannot write {where}: {error.strerror}; there is no copy") from error
+        raise Refused(f"{_cannot(error, plan, target)}; no copy was written") from error
 
 
 def is_copy(plan: Plan, target: str, disk: Disk = DISK) -> bool:
     """Whether `target` looks like the planned directory already: names and sizes. Raises Refused."""
-    course = Course(plan.inputs, plan.steps)
-    ours = {name for name in course.inputs if parse_file_name(name).role in OURS}
-    planned = {name: _size(course, token) for name, token in course.end.items() if name not in ours}
+    progress = StepProgress(plan.inputs, plan.steps)
+    ours = {name for name in progress.inputs if parse_file_name(name).role in OURS}
+    planned = {name: _size(progress, token) for name, token in progress.end.items() if name not in ours}
     try:
         if disk.status(target) is None:
             return False
@@ -95,10 +94,10 @@ def is_copy(plan: Plan, target: str, disk: Disk = DISK) -> bool:
     return planned == {name: status.st_size for name, status in found.items() if status is not None}
 
 
-def _size(course: Course, token: Token) -> int:
+def _size(progress: StepProgress, token: Token) -> int:
     if isinstance(token, str):
-        return course.end_size(token)
-    step = course.steps[token]
+        return progress.end_size(token)
+    step = progress.steps[token]
     assert isinstance(step, Write)
     return length_of(step.content)
 
@@ -109,7 +108,7 @@ def write_files(
     *,
     hard_link: bool = False,
     over: Collection[str] = (),
-    journal: JournalPlace | None = None,
+    journal: JournalLocation | None = None,
     disk: Disk = DISK,
 ) -> None:
     """The files of a planned directory, as they would become, into `target`, which may hold the copies of its
@@ -118,9 +117,9 @@ def write_files(
     target = os.path.abspath(target)
     folder = os.path.join(target, f"{_OWN_FILES}{aside(journal)}")
     try:
-        taken = (set(disk.names(target)) & set(Course(plan.inputs, plan.steps).end)) - set(over)
+        taken = (set(disk.names(target)) & set(StepProgress(plan.inputs, plan.steps).end)) - set(over)
         if taken:
-            raise Refused(f"{os.path.join(target, min(taken))} is there already")
+            raise Refused(f"{os.path.join(target, min(taken))} already exists")
         if disk.status(folder) is not None:  # left by a run that was killed
             remove_with_files(disk, folder)
         write_copy(plan, folder, hard_link=hard_link, disk=disk)
@@ -133,10 +132,15 @@ def write_files(
         disk.remove_directory(folder)
         disk.sync_directory(target)
     except OSError as error:
-        where = target if error.filename is None else error.filename
-        raise Refused(
-            f"cannot write {where}: {error.strerror}; the copy lacks files of {plan.directory}"
-        ) from error
+        raise Refused(f"{_cannot(error, plan, target)}; the copy lacks files of {plan.directory}") from error
+
+
+def _cannot(error: OSError, plan: Plan, target: str) -> str:
+    """What failed: a file of the input is read, all others are written."""
+    where = target if error.filename is None else os.fspath(error.filename)
+    directory = os.path.join(os.path.abspath(plan.directory), "")
+    verb = "read" if os.path.abspath(where).startswith(directory) else "write"
+    return f"cannot {verb} {where}: {error.strerror}"
 
 
 def _prefix(target: str) -> str:
@@ -153,7 +157,7 @@ def _clear_leftovers(target: str, disk: Disk) -> None:
 
 class _Copying:
     def __init__(
-        self, plan: Plan, target: str, hard_link: bool, journal: JournalPlace | None, disk: Disk
+        self, plan: Plan, target: str, hard_link: bool, journal: JournalLocation | None, disk: Disk
     ) -> None:
         self._journal = journal
         self._plan = plan
@@ -168,13 +172,13 @@ class _Copying:
     def make(self) -> Copied:
         disk, plan = self._disk, self._plan
         inputs = check_inputs(plan.directory, plan.inputs, disk)
-        course = Course(inputs, plan.steps)
+        progress = StepProgress(inputs, plan.steps)
         status = os.stat(plan.directory)
         disk.make_directory(self._folder)
         try:
             with claimed(self._folder):
-                for name, token in sorted(course.end.items()):
-                    self._file(name, token, course)
+                for name, token in sorted(progress.end.items()):
+                    self._file(name, token, progress)
                 check_inputs(plan.directory, plan.inputs, disk)
                 disk.sync_directory(self._folder)
                 give_likeness(disk, self._folder, status)
@@ -188,15 +192,15 @@ class _Copying:
         disk.sync_directory(os.path.dirname(self._target))
         return self._done
 
-    def _file(self, name: str, token: Token, course: Course) -> None:
+    def _file(self, name: str, token: Token, progress: StepProgress) -> None:
         path = os.path.join(self._folder, name)
         self._done.files += 1
         if isinstance(token, int):
-            step = course.steps[token]
+            step = progress.steps[token]
             assert isinstance(step, Write)
             self._write(path, step.content, step.like)
             return
-        found, size_bytes = course.inputs[token], course.end_size(token)
+        found, size_bytes = progress.inputs[token], progress.end_size(token)
         if size_bytes < found.size_bytes:
             self._write(path, (Span(token, 0, size_bytes),) if size_bytes else (), token)
         elif not (self._hard_link and self._linked(token, path, size_bytes)):
@@ -230,7 +234,7 @@ class _Copying:
                 else:
                     crc = self._copied(origin, target, size_bytes)
                     self._done.bytes_copied += size_bytes
-                    disk.hurry(target)
+                    disk.start_writeback(target)
                     self._check(path, target, size_bytes, crc)
                 self._finish(path, target, source)
             finally:
@@ -258,7 +262,7 @@ class _Copying:
             wanted = min(COPY_BYTES, size_bytes - at)
             data = unreadable.read_around(origin, status, at, wanted)
             if len(data) < wanted:
-                raise OSError(errno.EIO, "the file has become shorter")
+                raise OSError(errno.EIO, "the file was truncated in the meantime")
             write_all(self._disk, target, data, at)
             crc = crc32c(data, crc)
         return crc
@@ -279,7 +283,7 @@ class _Copying:
         status = self._disk.status(path)
         is_right_size = status is not None and status.st_size == size_bytes
         if not is_right_size or checksum(self._disk, descriptor, 0, size_bytes) != crc:
-            raise OSError(errno.EIO, "what was written reads back differently", path)
+            raise OSError(errno.EIO, "the written bytes read back differently", path)
 
     def _finish(self, path: str, descriptor: int, like: str | None) -> None:
         """Attributes: those of the file it is like, or those of a new file in the input."""

@@ -4,7 +4,7 @@ It lies in the output as that of a data directory does, and is there before anyt
 
     journal, staged   the command; whether the output, and which directories above it, were made for this
     copy              before a copy gets its name: that name, and by inode, size and time all that it is; of files in a
-                      directory that is there already also those that they replace, which are kept beside the journal
+                      directory that already exists also those that they replace, which are kept beside the journal
     done              every copy is there
     undoing, undone   as in every journal
 
@@ -30,8 +30,11 @@ from kseg.change.apply.disk import (
     write_all,
 )
 from kseg.change.apply.elsewhere import PREFIX
-from kseg.change.apply.journal import Journal, JournalPlace, JournalState, read_journal
+from kseg.change.apply.journal import Journal, JournalState, read_journal
 from kseg.change.apply.journal_lines import Line, encoded
+from kseg.change.apply.journal_location import JournalLocation
+from kseg.change.apply.lock import SHARED_LOCK
+from kseg.change.apply.undo_quarantine import UndoQuarantine
 from kseg.segment.errors import Refused
 
 _Row = tuple[str, int, int, int]
@@ -41,17 +44,19 @@ def clear_begun(output: str, disk: Disk = DISK) -> list[str]:
     """Remove what killed runs left of an output that has not come to be; what was removed. Raises OSError."""
     output = os.path.abspath(output)
     made = missing_parents(output, disk)
-    return BegunOutput(made[-1], JournalPlace(output, "", in_log_dir=True)).clear_others(disk) if made else []
+    return (
+        BegunOutput(made[-1], JournalLocation(output, "", in_log_dir=True)).clear_others(disk) if made else []
+    )
 
 
 class BegunOutput:
     """An output that is not there yet is made under another name, and gets its own together with its journal: a kill
     between the two would leave a directory of which nobody knows whose it is. top: the outermost directory to be made."""
 
-    def __init__(self, top: str, place: JournalPlace) -> None:
+    def __init__(self, top: str, location: JournalLocation) -> None:
         self.top = top
         self._before = f".{os.path.basename(top)}{aside(None)}"
-        self.folder = os.path.join(os.path.dirname(top), f".{os.path.basename(top)}{aside(place)}begun")
+        self.folder = os.path.join(os.path.dirname(top), f".{os.path.basename(top)}{aside(location)}begun")
 
     def path(self, path: str) -> str:
         """Where what will have this path lies meanwhile."""
@@ -79,12 +84,14 @@ class BegunOutput:
         remove_if_empty(disk, folder)
 
 
-def aside(place: JournalPlace | None) -> str:
+def aside(location: JournalLocation | None) -> str:
     """What is in the name of a copy that is not complete, behind its own name."""
-    return ".kseg-" if place is None else f".kseg-{place.id}-"
+    return ".kseg-" if location is None else f".kseg-{location.id}-"
 
 
-def note_copy(place: JournalPlace, target: str, folder: str, names: Sequence[str] | None, disk: Disk) -> None:
+def note_copy(
+    location: JournalLocation, target: str, folder: str, names: Sequence[str] | None, disk: Disk
+) -> None:
     """A copy is complete in `folder`, and about to be called `target`; or only these files of it, in that directory.
     Raises OSError."""
     status = disk.status(folder)
@@ -92,31 +99,31 @@ def note_copy(place: JournalPlace, target: str, folder: str, names: Sequence[str
     files = [_row(name, folder, disk) for name in (disk.names(folder) if names is None else names)]
     line = {
         "type": "copy",
-        "name": os.path.relpath(target, place.directory),
+        "name": os.path.relpath(target, location.directory),
         "is_whole": names is None,
         "inode": inode,
         "files": files,
-        "over": [] if names is None else _found(place, target, names, disk),
+        "over": [] if names is None else _found(location, target, names, disk),
     }
-    _add_line(place, line, disk)
+    _add_line(location, line, disk)
 
 
-def set_aside(place: JournalPlace, target: str, names: Sequence[str], disk: Disk) -> None:
+def set_aside(location: JournalLocation, target: str, names: Sequence[str], disk: Disk) -> None:
     """Give the files that are about to be replaced in a directory a second name beside the journal. Raises OSError."""
-    for row in _found(place, target, names, disk):
-        if disk.status(_kept(place, row)) is None:
-            link_or_copy(disk, os.path.join(target, row[0]), _kept(place, row))
+    for row in _found(location, target, names, disk):
+        if disk.status(_kept(location, row)) is None:
+            link_or_copy(disk, os.path.join(target, row[0]), _kept(location, row))
 
 
-def _found(place: JournalPlace, target: str, names: Sequence[str], disk: Disk) -> list[_Row]:
+def _found(location: JournalLocation, target: str, names: Sequence[str], disk: Disk) -> list[_Row]:
     """Files of a directory that are not of this run."""
-    ours = _known([line for line in read_journal(place, disk).lines if line["type"] == "copy"])
+    ours = _known([line for line in read_journal(location, disk).lines if line["type"] == "copy"])
     lying = set(disk.names(target))
     return [row for name in names if name in lying and (row := _row(name, target, disk)) not in ours]
 
 
-def _kept(place: JournalPlace, row: _Row) -> str:
-    return place.old(f"{row[3]:x}-{row[0]}")
+def _kept(location: JournalLocation, row: _Row) -> str:
+    return location.old(f"{row[3]:x}-{row[0]}")
 
 
 def _row(name: str, folder: str, disk: Disk) -> _Row:
@@ -126,9 +133,9 @@ def _row(name: str, folder: str, disk: Disk) -> _Row:
     return name, status.st_size, status.st_mtime_ns, status.st_ino
 
 
-def _add_line(place: JournalPlace, line: Line, disk: Disk) -> None:
+def _add_line(location: JournalLocation, line: Line, disk: Disk) -> None:
     """At the end of the journal, which other processes add to as well. A line that does not fit is taken back."""
-    descriptor = disk.open_to_write(place.journal)
+    descriptor = disk.open_to_write(location.journal)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         end = os.fstat(descriptor).st_size
@@ -136,7 +143,7 @@ def _add_line(place: JournalPlace, line: Line, disk: Disk) -> None:
         end = before.rfind(b"\n") + 1
         disk.truncate(descriptor, end)  # what a kill left of a line
         try:
-            write_all(disk, descriptor, encoded(line, before[:end]), end)
+            write_all(disk, descriptor, encoded(line, before[:end], is_signed=True), end)
             disk.sync(descriptor)
         except OSError:
             with suppress(OSError):
@@ -159,14 +166,15 @@ def _known(lines: Sequence[Line], field: str = "files") -> set[_Row]:
     return {(row[0], row[1], row[2], row[3]) for line in lines for row in line[field]}
 
 
-class CopyWayBack:
-    """The way back of copies (the protocol `undo.WayBack`): they go."""
+class CopyUndo:
+    """The way back of copies (the protocol `undo.DirectoryUndo`): they go."""
 
     def __init__(self, journal: Journal, disk: Disk) -> None:
         self._journal = journal
-        self._place = journal.place
+        self._location = journal.location
         self._disk = disk
         self._made = [str(path) for path in journal.header.get("made", ())]
+        self._undo_quarantine = UndoQuarantine(journal, disk)
         self._copies: dict[str, list[Line]] = {}  # of several attempts at one, one has the name
         for line in journal.lines:
             if line["type"] == "copy":
@@ -174,6 +182,9 @@ class CopyWayBack:
 
     def files(self) -> Iterator[str]:
         yield from self._copies
+
+    def kept(self) -> tuple[str, ...]:
+        return self._undo_quarantine.paths()
 
     def check(self) -> None:
         for name in self._copies:
@@ -186,18 +197,20 @@ class CopyWayBack:
         return {}
 
     def restore(self, holders: Mapping[str, int]) -> None:
-        disk, output = self._disk, self._place.directory
+        disk, output = self._disk, self._location.directory
         around = set()
         for name in self._copies:
             target = os.path.join(output, name)
             files, is_whole = self._ours(name)
-            replaced = {row[0]: _kept(self._place, row) for row in _known(self._copies[name], "over")}
+            replaced = {row[0]: _kept(self._location, row) for row in _known(self._copies[name], "over")}
             for file in files:
+                self._keep(os.path.join(target, file))
                 if file in replaced and disk.status(replaced[file]) is not None:
                     disk.rename(replaced[file], os.path.join(target, file))
                 else:
                     remove_quietly(disk, os.path.join(target, file))
             for path in replaced.values():  # of files that were not replaced yet
+                self._keep(path)
                 remove_quietly(disk, path)
             if is_whole:
                 disk.remove_directory(target)
@@ -206,7 +219,13 @@ class CopyWayBack:
                 around.add(target)
         for folder in (output, *self._nested()):
             for name in disk.names(folder):
-                if name.startswith(".") and aside(self._place) in name and self._is_directory(folder, name):
+                if (
+                    name.startswith(".")
+                    and aside(self._location) in name
+                    and self._is_directory(folder, name)
+                ):
+                    for file in disk.names(os.path.join(folder, name)):
+                        self._keep(os.path.join(folder, name, file))
                     remove_with_files(disk, os.path.join(folder, name))
         for folder in {*around, *self._nested()}:
             if os.path.normpath(folder) != output:
@@ -214,8 +233,10 @@ class CopyWayBack:
         disk.sync_directory(output)
 
     def clear(self) -> None:
-        disk, directory = self._disk, self._place.directory
-        disk.unlink(self._place.journal)
+        disk, directory = self._disk, self._location.directory
+        disk.unlink(self._location.journal)
+        if self._made:
+            self._clear_lock()
         for path in self._made:
             with suppress(OSError):  # somebody else's files lie in it
                 disk.remove_directory(path)
@@ -224,9 +245,22 @@ class CopyWayBack:
             with suppress(OSError):
                 disk.change_times(directory, mtime_ns)
 
+    def _clear_lock(self) -> None:
+        """Of a run on a cluster that was killed."""
+        path = os.path.join(self._location.directory, SHARED_LOCK)
+        status = self._disk.status(path)
+        if status is not None and stat.S_ISREG(status.st_mode) and not status.st_size:
+            remove_quietly(self._disk, path)
+
+    def _keep(self, path: str) -> None:
+        """Keep a file that is about to be removed, by its inode: files of several directories have the same names."""
+        status = self._disk.status(path)
+        if status is not None:
+            self._undo_quarantine.keep(path, f"{status.st_ino:x}-{os.path.basename(path)}")
+
     def _nested(self) -> list[str]:
         """The copies of data directories, where there are several."""
-        output = self._place.directory
+        output = self._location.directory
         return [
             os.path.join(output, name)
             for name in self._disk.names(output)
@@ -242,7 +276,7 @@ class CopyWayBack:
     def _ours(self, name: str) -> tuple[list[str], bool]:
         """(the files of a copy that are there, whether their directory is of it too). Raises Refused when that is not
         the copy as it was made."""
-        disk, target = self._disk, os.path.join(self._place.directory, name)
+        disk, target = self._disk, os.path.join(self._location.directory, name)
         status = disk.status(target)
         if status is None:
             return [], False
@@ -266,7 +300,7 @@ class CopyWayBack:
 
     def _check_kept(self, row: _Row) -> None:
         """A file that was replaced is there to come back."""
-        path = _kept(self._place, row)
+        path = _kept(self._location, row)
         status = self._disk.status(path)
         is_file = status is not None and stat.S_ISREG(status.st_mode)
         if status is None or not is_file or (status.st_size, status.st_mtime_ns) != (row[1], row[2]):
@@ -279,5 +313,5 @@ class CopyWayBack:
 
     def _changed(self, path: str) -> Refused:
         return Refused(
-            f"{path} changed since {self._journal.command} made it; undoing {self._place.journal} would throw that away"
+            f"{path} changed since {self._journal.command} made it; undoing {self._location.journal} would discard that"
         )

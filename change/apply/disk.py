@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kseg.change.apply.anchors import open_file, parent_of
 from kseg.segment import unreadable
-from kseg.segment.files import data_extents
+from kseg.segment.holes import data_extents
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -83,7 +83,7 @@ class Disk:
         """Where the bytes of a range of an open file lie (position, length); between them are holes, which read as
         zeros. Raises OSError (EIO) when the file ends before the range does."""
         if os.fstat(descriptor).st_size < position + count:
-            raise OSError(errno.EIO, "the file has become shorter")
+            raise OSError(errno.EIO, "the file was truncated in the meantime")
         yield from data_extents(descriptor, position, count)
 
     # --- files
@@ -139,7 +139,7 @@ class Disk:
         """Return when the file is on the disk."""
         os.fsync(descriptor)
 
-    def hurry(self, descriptor: int) -> None:
+    def start_writeback(self, descriptor: int) -> None:
         """Begin to write the file out, so that a `sync` later finds little to do."""
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -274,7 +274,7 @@ def _copy_data(disk: Disk, source: int, position: int, count: int, target: int, 
         if not done:
             data = disk.read(source, min(count, COPY_BYTES), position)
             if not data:
-                raise OSError(errno.EIO, "the file has become shorter")
+                raise OSError(errno.EIO, "the file was truncated in the meantime")
             write_all(disk, target, data, target_position)
             done = len(data)
         count, position, target_position = count - done, position + done, target_position + done
@@ -297,7 +297,7 @@ def _checksum_of_data(disk: Disk, descriptor: int, position: int, count: int, cr
     while count:
         data = disk.read(descriptor, min(count, _READ_BYTES), position)
         if not data:
-            raise OSError(errno.EIO, "the file has become shorter")
+            raise OSError(errno.EIO, "the file was truncated in the meantime")
         crc = crc32c(data, crc)
         count, position = count - len(data), position + len(data)
     return crc
@@ -336,7 +336,7 @@ def copy_file(disk: Disk, source_path: str, path: str) -> int:
                 give_likeness(disk, path, like)
             crc = checksum(disk, source, 0, size_bytes)
             if checksum(disk, target, 0, size_bytes) != crc:
-                raise OSError(errno.EIO, "what was written reads back differently", path)
+                raise OSError(errno.EIO, "the written bytes read back differently", path)
             disk.sync(target)
         finally:
             disk.close(target)

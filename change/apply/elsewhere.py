@@ -79,13 +79,13 @@ def check_place(path: str, directory: str, what: str) -> None:
     while not os.path.lexists(there):
         there = os.path.dirname(there)
     if not os.path.isdir(there):
-        raise Refused(f"{path} is no place for a {what}: {there} is no directory; nothing was changed")
+        raise Refused(f"{path} cannot hold a {what}: {there} is not a directory; nothing was changed")
     if inside == os.path.realpath(directory) or _is_data_directory(inside):
-        raise Refused(f"{path} is Kafka's and no place for a {what}")
+        raise Refused(f"{path} belongs to Kafka and cannot hold a {what}")
     while inside != os.path.dirname(inside):
         around = os.path.dirname(inside)
         if own_partition_name(inside) is None and _is_data_directory(around):
-            raise Refused(f"{path} is no place for a {what}: a broker dies of {inside} in {around}")
+            raise Refused(f"{path} cannot hold a {what}: a broker fails on {inside} in {around}")
         inside = around
 
 

@@ -20,18 +20,10 @@ from dataclasses import dataclass
 
 from kseg.change.apply.disk import DISK, Disk, checksum, remove_quietly
 from kseg.change.apply.elsewhere import check_place
-from kseg.change.apply.journal import (
-    Journal,
-    JournalPlace,
-    JournalState,
-    append,
-    begin,
-    is_there,
-    partition_places,
-    place_for,
-    read_journal,
-)
+from kseg.change.apply.journal import Journal, JournalState, is_there, partition_locations, read_journal
 from kseg.change.apply.journal_lines import COPY, PLAN
+from kseg.change.apply.journal_location import JournalLocation, location_for
+from kseg.change.apply.journal_writer import append, begin
 from kseg.change.apply.keeping import Keeping
 from kseg.change.apply.lock import claimed_by_command
 from kseg.change.apply.proof import check_steps, is_second_name
@@ -45,9 +37,9 @@ from kseg.change.apply.recorded_change import (
     undo_command,
 )
 from kseg.change.apply.room import Room, out_of_room, refuse_without, rooms_of
-from kseg.change.apply.signals import undisturbed
+from kseg.change.apply.signals import deferring_signals
 from kseg.change.apply.staging import Staged, Staging, check_inputs, look, unshared
-from kseg.change.apply.step_progress import Course, Seen
+from kseg.change.apply.step_progress import ObservedFile, StepProgress
 from kseg.change.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
 from kseg.segment.errors import Refused
 
@@ -89,25 +81,25 @@ def apply_plan(
     """
     if plan.is_empty and not partitions and after is None:
         raise ValueError("there is nothing to do in an empty plan")
-    place = place_for(plan.directory, journal_id, journal_dir, disk)
+    location = location_for(plan.directory, journal_id, journal_dir, disk)
     with claimed_by_command(plan.directory, disk.follow_links):
         clear_the_way(plan.directory, disk)
         others = {"partitions": list(partitions), "after": after} | ({} if told is None else {"told": told})
-        change = _decided(plan, place, Keeping(journal_dir, quarantine), others, disk)
+        change = _decided(plan, location, Keeping(journal_dir, quarantine), others, disk)
         return _carried_out(change, 0, disk)
 
 
-def finish(place: JournalPlace, disk: Disk = DISK) -> list[Applied]:
+def finish(location: JournalLocation, disk: Disk = DISK) -> list[Applied]:
     """Go on with a half-done change, and with those in partitions that its journal names; what is done stays as it
     is, what was never decided is cleared away, what an `append` wrote is kept.
 
     The lock of the data directory is the caller's. Raises Refused when there is no such journal, a directory changed
     since, or an undo has begun.
     """
-    if not is_there(place, disk):
-        raise Refused(f"there is no journal {place.journal}")
+    if not is_there(location, disk):
+        raise Refused(f"there is no journal {location.journal}")
     finished = []
-    for each in (*partition_places(read_journal(place, disk), disk), place):
+    for each in (*partition_locations(read_journal(location, disk), disk), location):
         with claimed_by_command(each.directory, disk.follow_links):
             done = finish_claimed(read_journal(each, disk), disk)
             finished += [done] if done is not None else []
@@ -118,52 +110,52 @@ def finish(place: JournalPlace, disk: Disk = DISK) -> list[Applied]:
 
 
 def _decided(
-    plan: Plan, place: JournalPlace, keeping: Keeping, others: Mapping[str, object], disk: Disk
+    plan: Plan, location: JournalLocation, keeping: Keeping, others: Mapping[str, object], disk: Disk
 ) -> Change:
     inputs = check_inputs(plan.directory, plan.inputs, disk)
     rooms: tuple[Room, ...] = ()
     try:
         steps = unshared(plan.directory, plan.steps, disk)
-        course = Course(inputs, steps)
+        progress = StepProgress(inputs, steps)
         rooms = rooms_of(plan, keeping, steps)
         refuse_without(rooms, plan.directory, keeping)
-        if disk.status(place.journal) is not None:
-            raise Refused(f"{place.journal} is there already")
+        if disk.status(location.journal) is not None:
+            raise Refused(f"{location.journal} already exists")
         status = disk.status(plan.directory)
         assert status is not None  # it is claimed
-        elsewhere = None if keeping.quarantine is None else _elsewhere(place, keeping.quarantine, disk)
+        elsewhere = None if keeping.quarantine is None else _elsewhere(location, keeping.quarantine, disk)
         header = {
-            "id": place.id,
+            "id": location.id,
             **header_of(plan, steps, inputs, status.st_mtime_ns),
-            "directory": plan.directory if place.home is None else os.path.abspath(plan.directory),
+            "directory": plan.directory if location.home is None else os.path.abspath(plan.directory),
             "quarantine": elsewhere,
             **others,
         }
     except OSError as error:
         raise _nothing_changed(plan.directory, error) from error
     try:
-        journal = begin(place, header, disk)
-        staged = Staging(place, course, elsewhere, disk).make()
+        journal = begin(location, header, disk)
+        staged = Staging(location, progress, elsewhere, disk).make()
         check_inputs(plan.directory, plan.inputs, disk)
         journal = append(journal, staged.as_line(), disk)
     except BaseException as error:
-        _roll_back(place, disk)
+        _roll_back(location, disk)
         if isinstance(error, OSError):
             raise _nothing_changed(plan.directory, error, out_of_room(error, rooms, keeping)) from error
         raise
-    return Change(journal, course, staged, elsewhere)
+    return Change(journal, progress, staged, elsewhere)
 
 
-def _elsewhere(place: JournalPlace, quarantine: str, disk: Disk) -> str:
+def _elsewhere(location: JournalLocation, quarantine: str, disk: Disk) -> str:
     """The directory for this change in a quarantine, which must not be where a broker dies of it."""
-    check_place(quarantine, place.directory, "quarantine")
-    return place.elsewhere(quarantine, disk)
+    check_place(quarantine, location.directory, "quarantine")
+    return location.elsewhere(quarantine, disk)
 
 
-def _roll_back(place: JournalPlace, disk: Disk) -> None:
+def _roll_back(location: JournalLocation, disk: Disk) -> None:
     """Clear away what was staged; what cannot be cleared now the next run clears."""
     try:
-        journal = read_journal(place, disk)
+        journal = read_journal(location, disk)
         if journal.state is JournalState.ABANDONED:
             abandon(journal, disk)
     except (OSError, Refused):
@@ -172,11 +164,11 @@ def _roll_back(place: JournalPlace, disk: Disk) -> None:
 
 def _nothing_changed(directory: str, error: OSError, more: str = "") -> Refused:
     return Refused(
-        f"cannot change {_place_of(error, directory)}: {error.strerror}; nothing was changed{more}"
+        f"cannot change {_location_of(error, directory)}: {error.strerror}; nothing was changed{more}"
     )
 
 
-def _place_of(error: OSError, otherwise: str) -> str:
+def _location_of(error: OSError, otherwise: str) -> str:
     return str(error.filename) if error.filename is not None else otherwise
 
 
@@ -201,18 +193,18 @@ def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
     assert change.staged is not None
     if journal.state is JournalState.DONE:
         return _applied(change, change.staged)
-    done = change.course.steps_done(_looked(change, disk), change.staged.files)
+    done = change.progress.steps_done(_looked(change, disk), change.staged.files)
     if done is None:
         path = journal.path
         raise Refused(
-            f"{journal.place.directory} changed since {journal.command} was interrupted; cannot go on with {path} "
-            f"(what was taken out lies in {_quarantine(change) or path})"
+            f"{journal.location.directory} changed since {journal.command} was interrupted; cannot continue with {path} "
+            f"(removed files are in {_quarantine(change) or path})"
         )
     try:
         with change.quarantine_elsewhere():
-            check_steps(journal.place, change.course, change.staged, change.elsewhere, done, disk)
+            check_steps(journal.location, change.progress, change.staged, change.elsewhere, done, disk)
     except OSError as error:
-        raise Refused(f"cannot go on: {_place_of(error, journal.path)}: {error.strerror}") from error
+        raise Refused(f"cannot continue: {_location_of(error, journal.path)}: {error.strerror}") from error
     return _carried_out(change, done, disk)
 
 
@@ -224,7 +216,7 @@ def _kept(journal: Journal, disk: Disk) -> Applied:
     elif journal.state is not JournalState.DONE:
         keep(journal, disk)
     return Applied(
-        directory=journal.place.directory,
+        directory=journal.location.directory,
         journal=journal.path,
         quarantine=None,
         steps=0,
@@ -233,24 +225,24 @@ def _kept(journal: Journal, disk: Disk) -> Applied:
     )
 
 
-def _looked(change: Change, disk: Disk) -> dict[str, Seen]:
+def _looked(change: Change, disk: Disk) -> dict[str, ObservedFile]:
     try:
-        return look(change.journal.place.directory, disk)
+        return look(change.journal.location.directory, disk)
     except OSError as error:
-        raise Refused(f"cannot read {change.journal.place.directory}: {error.strerror}") from error
+        raise Refused(f"cannot read {change.journal.location.directory}: {error.strerror}") from error
 
 
 def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
     """Take the steps behind the first `done`."""
     assert change.staged is not None
     try:
-        with undisturbed():
+        with deferring_signals():
             _take_steps(change, done, disk)
     except OSError as error:
         path = change.journal.path
         raise Refused(
-            f"cannot change {_place_of(error, change.journal.place.directory)}: {error.strerror}; the change is half "
-            f"done and nothing is lost: `{undo_command(path, finish=True)}` goes on, `{undo_command(path)}` goes back"
+            f"cannot change {_location_of(error, change.journal.location.directory)}: {error.strerror}; the change is half "
+            f"done and nothing is lost: `{undo_command(path, finish=True)}` finishes it, `{undo_command(path)}` undoes it"
             f"{out_of_room(error, (), Keeping())}"
         ) from error
     return _applied(change, change.staged)
@@ -259,30 +251,30 @@ def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
 def _take_steps(change: Change, done: int, disk: Disk) -> None:
     staged = change.staged
     assert staged is not None
-    place, course = change.journal.place, change.course
-    for number, step in enumerate(course.steps[done:], done):
-        _take(place, number, step, course, disk)
-    for tail in course.tails:  # a kill may have come between truncation and this
-        name = course.survivors.get(tail.name)
+    location, progress = change.journal.location, change.progress
+    for number, step in enumerate(progress.steps[done:], done):
+        _take(location, number, step, progress, disk)
+    for tail in progress.tails:  # a kill may have come between truncation and this
+        name = progress.survivors.get(tail.name)
         if name is not None:
-            disk.change_times(place.target(name), course.inputs[tail.name].mtime_ns)
-    disk.sync_directory(place.directory)
+            disk.change_times(location.target(name), progress.inputs[tail.name].mtime_ns)
+    disk.sync_directory(location.directory)
     _verify(change, staged, disk)
-    for name in course.survivors:
-        if name in staged.kept and is_second_name(place, name, course.survivors[name], disk):
-            remove_quietly(disk, place.old(name))
+    for name in progress.survivors:
+        if name in staged.kept and is_second_name(location, name, progress.survivors[name], disk):
+            remove_quietly(disk, location.old(name))
     append(change.journal, {"type": "done"}, disk)
 
 
-def _take(place: JournalPlace, number: int, step: Step, course: Course, disk: Disk) -> None:
-    path = place.target(step.name)
+def _take(location: JournalLocation, number: int, step: Step, progress: StepProgress, disk: Disk) -> None:
+    path = location.target(step.name)
     match step:
         case Write():
-            disk.rename(place.new(number), path)
+            disk.rename(location.new(number), path)
         case Remove():
             disk.unlink(path)
         case Rename():
-            target = place.target(step.new_name)
+            target = location.target(step.new_name)
             here, there = disk.status(path), disk.status(target)
             if here is not None and there is not None and os.path.samestat(here, there):
                 disk.unlink(path)  # two names of one file: a rename would do nothing
@@ -299,35 +291,37 @@ def _take(place: JournalPlace, number: int, step: Step, course: Course, disk: Di
 
 def _verify(change: Change, staged: Staged, disk: Disk) -> None:
     """Names, sizes and times of the directory, and the bytes of new files. Raises OSError (EIO)."""
-    place, course = change.journal.place, change.course
-    expected, actual = course.end_state(staged.files), look(place.directory, disk)
+    location, progress = change.journal.location, change.progress
+    expected, actual = progress.end_state(staged.files), look(location.directory, disk)
     wrong = sorted(name for name in {*expected, *actual} if expected.get(name) != actual.get(name))
     if wrong:
-        raise OSError(errno.EIO, "it is not as planned", place.target(wrong[0]))
-    for name, token in course.end.items():
+        raise OSError(errno.EIO, "it is not as planned", location.target(wrong[0]))
+    for name, token in progress.end.items():
         if isinstance(token, int):
-            descriptor = disk.open_to_read(place.target(name))
+            descriptor = disk.open_to_read(location.target(name))
             try:
                 crc = checksum(disk, descriptor, 0, staged.files[token].size_bytes)
             finally:
                 disk.close(descriptor)
             if crc != staged.crcs[token]:
-                raise OSError(errno.EIO, "it reads back differently", place.target(name))
+                raise OSError(errno.EIO, "it reads back differently", location.target(name))
 
 
 def _quarantine(change: Change) -> str | None:
-    has_any = bool(change.course.lost) or any(tail.length for tail in change.course.tails)
-    return (change.elsewhere or change.journal.place.quarantine) if has_any else None
+    has_any = bool(change.progress.lost) or any(tail.length for tail in change.progress.tails)
+    return (change.elsewhere or change.journal.location.quarantine) if has_any else None
 
 
 def _applied(change: Change, staged: Staged) -> Applied:
-    course = change.course
-    kept = sum(course.inputs[name].size_bytes for name in course.lost) + sum(t.length for t in course.tails)
+    progress = change.progress
+    kept = sum(progress.inputs[name].size_bytes for name in progress.lost) + sum(
+        t.length for t in progress.tails
+    )
     return Applied(
-        directory=change.journal.place.directory,
+        directory=change.journal.location.directory,
         journal=change.journal.path,
         quarantine=_quarantine(change),
-        steps=len(course.steps),
+        steps=len(progress.steps),
         bytes_written=sum(seen.size_bytes for seen in staged.files.values()),
         bytes_kept=kept,
         not_owned=tuple(staged.not_owned),

@@ -8,18 +8,19 @@ needs nothing but its bytes:
     sum       the last field: of the line and of the sum before it, so that no line can be lost, moved or changed unnoticed
     values    numbers in the range of what they count, names that name a file in a directory and nothing of kseg's
 
-A sum tells an accident, and whoever does not care to make another; it is no proof of who wrote the line. So nothing that
-a journal says is carried out unless what lies on the disk proves that no byte is lost by it (module proof).
+A sum shows an accident, and is no proof of who wrote the line; a signature is (module journal_signature). So nothing that an
+unsigned journal says is carried out unless what lies on the disk proves that no byte is lost by it (modules proof, undo_quarantine).
 """
 
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kseg.change.apply.journal_signature import new_nonce, signature
 from kseg.segment.json_line import json_line
-from kseg.segment.partition.names import KSEG_DIRECTORY, Role, parse_file_name
+from kseg.segment.partition.names import KSEG_DIRECTORY, FileState, Role, parse_file_name
 
 VERSION = 2
 PLAN = "plan"
@@ -38,6 +39,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _COMMAND = re.compile(r"[a-z][a-z-]{0,31}")
 _NAME_BYTES = 255  # of a file, on every file system that a broker runs on
 _OURS = (Role.LOCK, Role.KSEG_JOURNAL)
+LOG_ROLES = (Role.LOG, Role.KAFKA07_LOG)
 
 Line = Mapping[str, Any]
 
@@ -50,10 +52,15 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None and not any(each in text for each in ("-new-", "-old-", "-at-"))
 
 
-def encoded(line: Line, before: bytes) -> bytes:
-    """A line with its sum. before: the bytes of the lines before it."""
+def encoded(line: Line, before: bytes, is_signed: bool = False) -> bytes:
+    """A line with its sum and, before that, its signature; the first line has a nonce too, which makes it that of no other journal. before: the
+    bytes of the lines before it."""
     plain = json_line(line)
     head = plain.removesuffix(b"}\n")
+    if is_signed:
+        if not before:
+            head = b'%s,"nonce":"%s"' % (head, new_nonce())
+        head = b'%s,"signature":"%s"' % (head, signature(head, before))
     return b'%s,"sum":"%s"}\n' % (head, _sum(head, _last_sum(before)))
 
 
@@ -63,7 +70,7 @@ def is_too_large(data: bytes, share: float = 1) -> bool:
     return len(data) > share * LIMIT_BYTES or values > share * _MOST_VALUES
 
 
-def decoded(data: bytes, place_id: str) -> list[dict[str, Any]]:
+def decoded(data: bytes, location_id: str) -> list[dict[str, Any]]:
     """The lines of a whole journal. Raises ValueError with what is wrong, in words that follow its path."""
     if is_too_large(data):
         raise ValueError("it is larger than any journal")
@@ -73,11 +80,11 @@ def decoded(data: bytes, place_id: str) -> list[dict[str, Any]]:
         match = _SUM.fullmatch(raw)
         if match is None or _sum(match[1], before) != match[2]:
             raise ValueError(
-                f"line {number} was changed, or lines before it are missing (its sum is not right)"
+                f"line {number} was changed, or lines before it are missing (its checksum is wrong)"
             )
         before = match[2]
         lines.append(_values(raw, number))
-    _check(lines, place_id)
+    _check(lines, location_id)
     return lines
 
 
@@ -96,35 +103,35 @@ def _values(raw: bytes, number: int) -> dict[str, Any]:
     try:
         values = json.loads(raw, object_pairs_hook=_object)
     except (ValueError, RecursionError):
-        raise ValueError(f"line {number} is no JSON object as kseg writes it") from None
+        raise ValueError(f"line {number} is not a JSON object as kseg writes it") from None
     if not isinstance(values, dict):
-        raise ValueError(f"line {number} is no JSON object as kseg writes it")  # noqa: TRY004  (of the file, not of a caller)
+        raise ValueError(f"line {number} is not a JSON object as kseg writes it")  # noqa: TRY004  (of the file, not of a caller)
     return values
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError("a field occurs twice")
     return values
 
 
 # --- as values
 
 
-def _check(lines: Sequence[Line], place_id: str) -> None:
+def _check(lines: Sequence[Line], location_id: str) -> None:
     for number, line in enumerate(lines, 1):
         try:
             kind = text(line, "type")
             if number == 1:
                 if kind != "journal" or line.get("version") != VERSION:
-                    raise ValueError(f"it is no journal of version {VERSION}")
-                if text(line, "id") != place_id:
+                    raise ValueError(f"it is not a journal of version {VERSION}")
+                if text(line, "id") != location_id:
                     raise ValueError("it is the journal of another change")
             _LINES[kind, text(lines[0], "kind")](line)
         except (KeyError, ValueError, TypeError) as error:
             reason = f"{error} is missing, or unknown" if isinstance(error, KeyError) else error
-            raise ValueError(f"line {number} makes no sense: {reason}") from None
+            raise ValueError(f"line {number} is invalid: {reason}") from None
     if lines:
         order = _ORDERS[lines[0]["kind"]]
         if not order.fullmatch(" ".join(line["type"] for line in lines)):
@@ -133,7 +140,7 @@ def _check(lines: Sequence[Line], place_id: str) -> None:
 
 def _header(line: Line) -> None:
     if not _COMMAND.fullmatch(text(line, "command")):
-        raise ValueError("its command is none")
+        raise ValueError("its command is unknown")
     text(line, "directory")
     _mtime(line["directory_mtime_ns"])
     _files(line["inputs"])
@@ -169,13 +176,34 @@ def _guard(line: Line) -> None:
     for field in ("grows", "replaces"):
         if not all(isinstance(name, str) and name in names for name in listed(line[field])):
             raise ValueError(f"`{field}` names what was not found")
+    _check_grows(names, line["grows"], line["replaces"])
     if not isinstance(line["is_new"], bool):
-        raise TypeError("`is_new` is no truth value")
+        raise TypeError("`is_new` is not a boolean")
+
+
+def _check_grows(names: Iterable[str], grows: Sequence[str], replaces: Sequence[str]) -> None:
+    """Whether only the last log of a partition grows, and no log is replaced. Raises ValueError."""
+    if any(parse_file_name(name).role in LOG_ROLES for name in replaces):
+        raise ValueError("`replaces` names a log")
+    last = last_log(names)
+    if any(name != last for name in grows):
+        raise ValueError("`grows` names another file than the last log")
+
+
+def last_log(names: Iterable[str]) -> str | None:
+    """Of the files of a partition: the log that an append extends."""
+    logs = [(parse_file_name(name), name) for name in names]
+    live = [
+        (parsed.base_offset, name)
+        for parsed, name in logs
+        if parsed.role in LOG_ROLES and parsed.state is FileState.LIVE and parsed.base_offset is not None
+    ]
+    return max(live)[1] if live else None
 
 
 def _copies(line: Line) -> None:
     if not _COMMAND.fullmatch(text(line, "command")):
-        raise ValueError("its command is none")
+        raise ValueError("its command is unknown")
     directory = text(line, "directory")
     if line["directory_mtime_ns"] is not None:
         _mtime(line["directory_mtime_ns"])
@@ -188,9 +216,9 @@ def _copies(line: Line) -> None:
 def _copy(line: Line) -> None:
     steps = text(line, "name").split("/")
     if len(steps) > 2 or (steps != ["."] and any(step in ("", ".", "..", KSEG_DIRECTORY) for step in steps)):
-        raise ValueError("its name is that of no copy")
+        raise ValueError("its name is not that of a copy")
     if not isinstance(line["is_whole"], bool):
-        raise TypeError("`is_whole` is no truth value")
+        raise TypeError("`is_whole` is not a boolean")
     _inode(line["inode"])
     _files(line["files"])
     _files(line["over"])
@@ -258,14 +286,14 @@ _LINES: dict[tuple[str, str], Callable[[Line], None]] = {
 def check_name(name: object) -> None:
     """A journal may name files of its directory only, and none of kseg's own. Raises ValueError, TypeError."""
     if not isinstance(name, str):
-        raise TypeError("a name is no text")
+        raise TypeError("a name is not a string")
     is_plain = name and "/" not in name and "\0" not in name and name not in (".", "..", KSEG_DIRECTORY)
     try:
         length = len(os.fsencode(name))
     except UnicodeEncodeError:
         length = _NAME_BYTES + 1
     if not is_plain or length > _NAME_BYTES:
-        raise ValueError(f"{name[:40]!r} is no name of a file")
+        raise ValueError(f"{name[:40]!r} is not a file name")
     if parse_file_name(name).role in _OURS:
         raise ValueError(f"{name[:40]!r} is kseg's own, or a lock")
 
@@ -274,27 +302,27 @@ def text(line: Line, field: str) -> str:
     """A field that holds text. Raises KeyError, TypeError."""
     value = line[field]
     if not isinstance(value, str):
-        raise TypeError(f"`{field}` is no text")
+        raise TypeError(f"`{field}` is not a string")
     return value
 
 
 def listed(value: object) -> Sequence[Any]:
     """Raises TypeError for what is no list."""
     if not isinstance(value, list):
-        raise TypeError("a list is none")
+        raise TypeError("a list is missing")
     return value
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError("an object is none")
+        raise TypeError("an object is missing")
     return value
 
 
 def _rows(value: object, length: int) -> Iterator[Sequence[Any]]:
     for row in listed(value):
         if not isinstance(row, list) or len(row) != length:
-            raise ValueError(f"a row has not {length} values")
+            raise ValueError(f"a row does not have {length} values")
         yield row
 
 
@@ -306,13 +334,13 @@ def _files(value: object) -> None:
         _mtime(mtime_ns)
         _inode(inode)
         if name in names:
-            raise ValueError("a file is there twice")
+            raise ValueError("a file occurs twice")
         names.add(name)
 
 
 def _number(value: object, least: int, most: int, what: str) -> None:
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{what} is none")
+        raise ValueError(f"{what} is invalid")
 
 
 def _count(value: object) -> None:

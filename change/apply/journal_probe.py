@@ -1,6 +1,6 @@
-"""Whether anything of kseg's lies around the targets of a command: one look each, and nothing else is imported.
+"""Whether there are traces of kseg next to the targets of a command: one look each, without importing anything else.
 
-Almost always there is nothing, and then this is all that a command pays for knowing it.
+Almost always there are none, and then this is all that the check costs.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Which journals lie in a directory: of a partition those in .kseg, of a data directory those beside its own files."""
+"""Finds journals: all those of a directory (of a partition in .kseg, of a data directory beside its own files), or the one that a
+path names."""
 
 import os
 import stat
@@ -6,16 +7,9 @@ from dataclasses import replace
 
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.elsewhere import DONE, PREFIX, read_pointer
-from kseg.change.apply.journal import (
-    NOT_OURS,
-    SUFFIX,
-    Journal,
-    JournalPlace,
-    JournalState,
-    place_for,
-    read_journal,
-)
-from kseg.change.apply.journal_lines import is_id
+from kseg.change.apply.journal import NOT_OURS, Journal, JournalState, read_journal, whole_lines
+from kseg.change.apply.journal_lines import decoded, is_id
+from kseg.change.apply.journal_location import JOURNAL_FILE, SUFFIX, JournalLocation, as_pointed, location_for
 from kseg.segment.errors import Refused, cannot_read
 from kseg.segment.partition.names import KSEG_DIRECTORY
 
@@ -24,43 +18,47 @@ _LAST_LINE_BYTES = 4096
 
 def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
     """All journals in a directory, oldest first. Raises UnreadableInput when one cannot be read."""
-    return [read_journal(place, disk) for place in places_in(directory, disk)]
+    return [read_journal(location, disk) for location in locations_in(directory, disk)]
 
 
 def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:
     """The journals in a directory but for those of changes that are done, oldest first: of those only the end is read,
     since many can lie there. Raises UnreadableInput."""
-    places = [place for place in places_in(directory, disk) if not _ends_done(place, disk)]
+    locations = [location for location in locations_in(directory, disk) if not _ends_done(location, disk)]
     return [
-        journal for place in places if (journal := read_journal(place, disk)).state is not JournalState.DONE
+        journal
+        for location in locations
+        if (journal := read_journal(location, disk)).state is not JournalState.DONE
     ]
 
 
-def places_in(directory: str, disk: Disk = DISK) -> list[JournalPlace]:
+def locations_in(directory: str, disk: Disk = DISK) -> list[JournalLocation]:
     """Where they lie, oldest first; none is opened. Raises UnreadableInput when the directory cannot be listed, Refused
     when the place of journals is none."""
     try:
-        places = [JournalPlace(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)]
+        locations = [
+            JournalLocation(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)
+        ]
         names = [name for name in disk.names(directory) if name.startswith(PREFIX)]
         pointed = _pointed(directory, names, disk)
-        places += pointed
-        ids = _log_dir_ids(names) - {place.id for place in pointed}
-        places += [JournalPlace(directory, name, in_log_dir=True) for name in sorted(ids)]
+        locations += pointed
+        ids = _log_dir_ids(names) - {location.id for location in pointed}
+        locations += [JournalLocation(directory, name, in_log_dir=True) for name in sorted(ids)]
     except OSError as error:
         raise cannot_read(directory, error) from error
-    return places
+    return locations
 
 
-def _ends_done(place: JournalPlace, disk: Disk) -> bool:
+def _ends_done(location: JournalLocation, disk: Disk) -> bool:
     """Whether the last line of a journal says so; False when that cannot be told from its last bytes. Of one elsewhere its
     pointer says so: it need not be in reach."""
     try:
-        if place.home is not None and (place.pointer(disk) or "").endswith(DONE):
+        if location.home is not None and (location.pointer(disk) or "").endswith(DONE):
             return True
-        status = disk.status(place.journal)
+        status = disk.status(location.journal)
         if status is None:
             return False
-        descriptor = disk.open_to_read(place.journal)
+        descriptor = disk.open_to_read(location.journal)
         try:
             start = max(0, status.st_size - _LAST_LINE_BYTES)
             data = disk.read(descriptor, _LAST_LINE_BYTES, start)
@@ -69,7 +67,7 @@ def _ends_done(place: JournalPlace, disk: Disk) -> bool:
     except OSError as error:
         if error.errno in NOT_OURS:  # whoever reads it says so
             return False
-        raise cannot_read(place.journal, error) from error
+        raise cannot_read(location.journal, error) from error
     _, newline, last = data.removesuffix(b"\n").rpartition(b"\n")
     return data.endswith(b"\n") and bool(newline) and last.startswith(b'{"type":"done"')
 
@@ -84,18 +82,18 @@ def _partition_ids(directory: str, disk: Disk) -> list[str]:
             return []
         what = "a link" if stat.S_ISLNK(status.st_mode) else "no directory"
         raise Refused(
-            f"{path} is {what}, which kseg never makes there; look at it, then move it away"
+            f"{path} is {what}, which kseg never makes there; inspect it, then move it away"
         ) from error
     return [name for name in names if is_id(name)]
 
 
-def _pointed(directory: str, names: list[str], disk: Disk) -> list[JournalPlace]:
+def _pointed(directory: str, names: list[str], disk: Disk) -> list[JournalLocation]:
     """The places of journals that lie elsewhere."""
     found = dict(filter(None, map(read_pointer, names)))
     return [
-        replace(place, home=place.elsewhere(around, disk))
+        replace(location, home=location.elsewhere(around, disk))
         for id_, around in sorted(found.items())
-        for place in (place_for(directory, id_),)
+        for location in (location_for(directory, id_),)
     ]
 
 
@@ -106,3 +104,37 @@ def _log_dir_ids(names: list[str]) -> set[str]:
             id_, _, _ = name.removeprefix(PREFIX).removesuffix(SUFFIX).partition("-new-")
             ids.add(id_.partition("-old-")[0])
     return {id_ for id_ in ids if is_id(id_)}
+
+
+def location_of(path: str) -> JournalLocation | None:
+    """The place that the path of a journal, or of the directory around it, means; None when it means none. Raises Refused for
+    a journal elsewhere whose directory is not there."""
+    around = os.path.dirname(path) if os.path.basename(path) == JOURNAL_FILE else path
+    if os.path.basename(os.path.dirname(os.path.abspath(around))).startswith("kseg-"):
+        return _location_elsewhere(os.path.realpath(around))
+    head, tail = os.path.split(path.rstrip(os.sep) or path)
+    if tail == JOURNAL_FILE and os.path.basename(os.path.dirname(head or os.curdir)) == KSEG_DIRECTORY:
+        head, tail = os.path.split(head)
+    if os.path.basename(head) == KSEG_DIRECTORY and is_id(tail):
+        return JournalLocation(os.path.dirname(head) or os.curdir, tail, in_log_dir=False)
+    name = tail.removeprefix(PREFIX).removesuffix(SUFFIX)
+    if tail == f"{PREFIX}{name}{SUFFIX}" and is_id(name):
+        return JournalLocation(head or os.curdir, name, in_log_dir=True)
+    return None
+
+
+def _location_elsewhere(home: str, disk: Disk = DISK) -> JournalLocation:
+    """Of the journal that lies there: it names the directory. Raises Refused."""
+    journal_id = os.path.basename(os.path.dirname(home)).removeprefix("kseg-")
+    try:
+        lines = decoded(whole_lines(disk, os.path.join(home, JOURNAL_FILE)), journal_id)
+        directory = str(lines[0]["directory"])
+    except (OSError, ValueError, IndexError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise Refused(f"{home} has no valid kseg journal: {reason}") from None
+    location = location_for(directory, journal_id)
+    if as_pointed(location, disk).home != home:
+        raise Refused(
+            f"{os.path.join(home, JOURNAL_FILE)} is the journal of {directory}, which does not point to it"
+        )
+    return replace(location, home=home)

@@ -1,4 +1,4 @@
-"""Where a run leaves its journals and what it takes out, as a value that travels with its options."""
+"""Where a run puts its journals and its quarantine, as a value that travels with its options."""
 
 from kseg.segment.values import dataclass
 

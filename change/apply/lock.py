@@ -19,6 +19,8 @@ no file and goes with the process that held it. It does not reach beyond the mac
 import errno
 import fcntl
 import os
+import struct
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -30,12 +32,15 @@ from kseg.segment.partition.names import NAME_BY_ROLE, Role
 
 TAKEN = (errno.EAGAIN, errno.EACCES)
 
+_FLOCK = struct.Struct("hhqqi4x")  # of Linux: type, whence, start, length, process
+
 # (device, inode) of the locks this process holds: a second POSIX lock would be granted, and its release would end both
 _held: set[tuple[int, int]] = set()
 os.register_at_fork(after_in_child=_held.clear)
 
 
 # the bytes of a lock that belong to a run: as many for each, from a place that its id gives
+SHARED_LOCK = ".kseg.lock"  # of a run on a cluster, where no broker looks for one
 PART_BYTES = 1 << 31
 
 
@@ -107,6 +112,28 @@ def _set_mtime(path: str, mtime_ns: int | None) -> None:
     if mtime_ns is not None:
         with suppress(OSError):
             os.utime(path, ns=(mtime_ns, mtime_ns))
+
+
+def is_locked(log_dir: str) -> bool:
+    """Whether another process holds the broker's lock on a data directory at this moment. Only asks (F_GETLK), so that a broker
+    that starts meanwhile is not disturbed; False where nobody can tell."""
+    path = lock_path(log_dir)
+    if sys.platform != "linux" or is_held(
+        path
+    ):  # closing a descriptor of it would end a lock of this process
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        return bool(kind != fcntl.F_UNLCK)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def is_held(path: str) -> bool:

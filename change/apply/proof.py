@@ -14,9 +14,10 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 
 from kseg.change.apply.disk import Disk, checksum
-from kseg.change.apply.journal import Journal, JournalPlace
+from kseg.change.apply.journal import Journal
+from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.staging import Staged, tail_path
-from kseg.change.apply.step_progress import Course, Seen
+from kseg.change.apply.step_progress import ObservedFile, StepProgress
 from kseg.segment.errors import Refused
 
 _BLOCK_BYTES = 64 * 1024
@@ -33,27 +34,27 @@ Copy = tuple[
 def check_disposable(journal: Journal, disk: Disk) -> None:
     """Raises Refused when something that belongs to a journal is no waste: it is of no kind that a change makes, or its
     bytes are nowhere in the directory."""
-    place = journal.place
-    new = {place.new(number) for number in _writes(journal)}
-    for path in place.files(disk):
-        if path == place.journal:
+    location = journal.location
+    new = {location.new(number) for number in _writes(journal)}
+    for path in location.files(disk):
+        if path == location.journal:
             continue
         status = disk.status(path)
         if status is None or not stat.S_ISREG(status.st_mode):
-            raise Refused(f"{path} is no file that a change makes; look at it, and remove it")
+            raise Refused(f"{path} is not a file that a change creates; inspect it, and remove it")
         if path in new:
             continue
-        name = place.kept_name(path)
-        if path != place.old(name):
-            raise Refused(f"{path} is no file that {journal.command} makes; look at it, and remove it")
-        _check_second_hand(place, path, list(_repeats(path, name)), disk)
+        name = location.kept_name(path)
+        if path != location.old(name):
+            raise Refused(f"{path} is not a file that {journal.command} creates; inspect it, and remove it")
+        _check_second_hand(location, path, list(_repeats(path, name)), disk)
 
 
-def check_copies(place: JournalPlace, copies: Iterable[Copy], disk: Disk) -> None:
+def check_copies(location: JournalLocation, copies: Iterable[Copy], disk: Disk) -> None:
     """The same of copies in a quarantine elsewhere, those of them that are there."""
     for copy in copies:
         if disk.status(copy[0]) is not None:
-            _check_second_hand(place, copy[0], [copy], disk)
+            _check_second_hand(location, copy[0], [copy], disk)
 
 
 def _writes(journal: Journal) -> Iterator[int]:
@@ -70,23 +71,25 @@ def _repeats(path: str, name: str) -> Iterator[Copy]:
         yield path, head, int(position)
 
 
-def _check_second_hand(place: JournalPlace, path: str, copies: Iterable[Copy], disk: Disk) -> None:
+def _check_second_hand(location: JournalLocation, path: str, copies: Iterable[Copy], disk: Disk) -> None:
     status = disk.status(path)
     if status is not None and stat.S_ISREG(status.st_mode):
-        if (status.st_dev, status.st_ino) in _files_in(place, disk):
+        if (status.st_dev, status.st_ino) in _files_in(location, disk):
             return
-        if any(is_copy(path, place.target(name), position, disk) for _, name, position in copies):
+        if any(is_copy(path, location.target(name), position, disk) for _, name, position in copies):
             return
     raise Refused(
-        f"{path} is not cleared away, because its bytes are not in {place.directory} (any more); "
+        f"{path} is not cleared away, because its bytes are not in {location.directory} (any more); "
         "move it to where it belongs, or remove it, and run this again"
     )
 
 
-def _files_in(place: JournalPlace, disk: Disk) -> set[tuple[int, int]]:
+def _files_in(location: JournalLocation, disk: Disk) -> set[tuple[int, int]]:
     """Device and inode of all regular files of the directory."""
     found = (
-        disk.status(place.target(name)) for name in disk.names(place.directory) if _is_foreign(place, name)
+        disk.status(location.target(name))
+        for name in disk.names(location.directory)
+        if _is_foreign(location, name)
     )
     return {
         (status.st_dev, status.st_ino)
@@ -95,9 +98,9 @@ def _files_in(place: JournalPlace, disk: Disk) -> set[tuple[int, int]]:
     }
 
 
-def _is_foreign(place: JournalPlace, name: str) -> bool:
+def _is_foreign(location: JournalLocation, name: str) -> bool:
     """Whether a name of the directory is none of the files that belong to this very journal."""
-    return not place.is_flat or not place.target(name).startswith(place.beginnings)
+    return not location.is_flat or not location.target(name).startswith(location.beginnings)
 
 
 def is_copy(path: str, original: str, position: int, disk: Disk) -> bool:
@@ -149,39 +152,49 @@ def _is_alike(copy: bytes, source: bytes) -> bool:
 
 
 def check_steps(
-    place: JournalPlace, course: Course, staged: Staged, elsewhere: str | None, done: int, disk: Disk
+    location: JournalLocation,
+    progress: StepProgress,
+    staged: Staged,
+    elsewhere: str | None,
+    done: int,
+    disk: Disk,
 ) -> None:
     """Before a half-done change goes on behind its first `done` steps. Raises Refused when what they take out is kept
     nowhere, or what they put in is not what was made for them."""
-    for number in range(done, len(course.steps)):
-        if number in staged.files and not is_made(place.new(number), staged, number, disk):
+    for number in range(done, len(progress.steps)):
+        if number in staged.files and not is_made(location.new(number), staged, number, disk):
             raise Refused(
-                f"cannot go on: {place.new(number)} is not what was made there; nothing was changed"
+                f"cannot continue: {location.new(number)} is not what was made there; nothing was changed"
             )
-    now = {token: name for name, token in course.names_after(done).items() if isinstance(token, str)}
-    for name in course.lost:
-        if name in now and not _is_kept(place, elsewhere, name, place.target(now[name]), staged, disk):
+    now = {token: name for name, token in progress.names_after(done).items() if isinstance(token, str)}
+    for name in progress.lost:
+        if name in now and not _is_kept(location, elsewhere, name, location.target(now[name]), staged, disk):
             raise Refused(
-                f"cannot go on: {place.target(now[name])} would be taken out, and is not kept; nothing was changed"
+                f"cannot continue: {location.target(now[name])} would be removed without a copy; nothing was changed"
             )
-    for tail in course.tails:
+    for tail in progress.tails:
         if tail.number >= done and tail.length:
-            path, target = tail_path(place, elsewhere, tail.name, tail.position), place.target(now[tail.name])
+            path, target = (
+                tail_path(location, elsewhere, tail.name, tail.position),
+                location.target(now[tail.name]),
+            )
             status = disk.status(path)
             is_kept = status is not None and stat.S_ISREG(status.st_mode) and status.st_size == tail.length
             if not is_kept or not _is_same(path, target, tail.position, disk):
-                raise Refused(f"cannot go on: {path} is not what is cut off {target}; nothing was changed")
-            if has_other_names(target, [place.old(tail.name)], disk):
                 raise Refused(
-                    f"cannot go on: {target} has a second name elsewhere (a hard link), which would be cut too; "
+                    f"cannot continue: {path} is not what is truncated from {target}; nothing was changed"
+                )
+            if has_other_names(target, [location.old(tail.name)], disk):
+                raise Refused(
+                    f"cannot continue: {target} has a second name elsewhere (a hard link), which would be cut too; "
                     "nothing was changed"
                 )
 
 
-def is_second_name(place: JournalPlace, name: str, now: str, disk: Disk) -> bool:
+def is_second_name(location: JournalLocation, name: str, now: str, disk: Disk) -> bool:
     """Whether what is kept of a file that stayed, and is called `now`, repeats it: the same file, or a copy made before a
     part was cut off, which is kept as well."""
-    path, target = place.old(name), place.target(now)
+    path, target = location.old(name), location.target(now)
     status, there = disk.status(path), disk.status(target)
     if status is None or there is None or not stat.S_ISREG(status.st_mode):
         return False
@@ -193,7 +206,7 @@ def is_made(path: str, staged: Staged, number: int, disk: Disk) -> bool:
     status = disk.status(path)
     if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         return False
-    seen = Seen(status.st_ino, status.st_size, status.st_mtime_ns)
+    seen = ObservedFile(status.st_ino, status.st_size, status.st_mtime_ns)
     return seen == staged.files[number] and has_checksum(path, seen.size_bytes, staged.crcs[number], disk)
 
 
@@ -217,24 +230,24 @@ def has_other_names(path: str, known: Iterable[str], disk: Disk) -> bool:
 
 
 def check_removable(
-    place: JournalPlace, course: Course, staged: Staged, holders: Mapping[str, int], disk: Disk
+    location: JournalLocation, progress: StepProgress, staged: Staged, holders: Mapping[str, int], disk: Disk
 ) -> None:
     """Before an undo puts files back. holders: as it knows them. Raises Refused when a file is not there to be put back,
     or a name that is emptied or filled holds neither a file that is kept nor one that the change has made."""
     kept = set()
     for name, inode in holders.items():
-        held = [disk.status(path) for path in (place.old(name), place.target(name))]
+        held = [disk.status(path) for path in (location.old(name), location.target(name))]
         if not any(s is not None and stat.S_ISREG(s.st_mode) and s.st_ino == inode for s in held):
-            raise Refused(f"cannot undo: {place.old(name)} is not what was taken out")
+            raise Refused(f"cannot undo: {location.old(name)} is not what was removed")
         kept.add(inode)
-    may = course.tokens()
-    for name in (*course.touched, *course.made):
-        path, tokens = place.target(name), may.get(name, set())
+    may = progress.tokens()
+    for name in (*progress.touched, *progress.made):
+        path, tokens = location.target(name), may.get(name, set())
         status = disk.status(path)
         if status is None or status.st_ino in kept:
             continue
         is_ours = stat.S_ISREG(status.st_mode) and any(
-            _holds_part_of(path, place.old(token), disk)
+            _holds_part_of(path, location.old(token), disk)
             if isinstance(token, str)
             else staged.files[token].size_bytes == status.st_size
             and has_checksum(path, status.st_size, staged.crcs[token], disk)
@@ -246,9 +259,9 @@ def check_removable(
 
 
 def _is_kept(
-    place: JournalPlace, elsewhere: str | None, name: str, target: str, staged: Staged, disk: Disk
+    location: JournalLocation, elsewhere: str | None, name: str, target: str, staged: Staged, disk: Disk
 ) -> bool:
-    path = place.old(name)
+    path = location.old(name)
     if name in staged.copied and elsewhere is not None:
         path = os.path.join(elsewhere, name)
     status, there = disk.status(path), disk.status(target)
@@ -266,7 +279,7 @@ def _holds_part_of(path: str, kept: str, disk: Disk) -> bool:
 
 
 def may_grow(path: str, tail: str, position: int, disk: Disk) -> bool:
-    """Whether what was cut off a file at `position` can be written there: nothing else is there already."""
+    """Whether what was cut off a file at `position` can be written there: nothing else already exists."""
     file = disk.open_to_read(path)
     try:
         rest = disk.open_to_read(tail)

@@ -1,4 +1,4 @@
-"""A planned change as its journal tells it: the steps, what was made for them, and how to name them to the user."""
+"""A planned change as recorded in its journal: the steps, the files made for them, and how to name them to the user."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,12 +8,13 @@ from typing import Any
 from kseg.change.apply.anchors import anchored, open_without_links
 from kseg.change.apply.disk import DISK, Disk, remove_if_empty, remove_quietly
 from kseg.change.apply.elsewhere import DONE
-from kseg.change.apply.journal import Journal, JournalState, discard
+from kseg.change.apply.journal import Journal, JournalState
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_scan import unfinished_in
+from kseg.change.apply.journal_writer import discard
 from kseg.change.apply.proof import check_copies, check_disposable
 from kseg.change.apply.staging import Staged, tail_path
-from kseg.change.apply.step_progress import Course, written
+from kseg.change.apply.step_progress import StepProgress, written
 from kseg.change.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
 from kseg.segment.errors import FormatError, Refused
 from kseg.segment.partition.names import KSEG_DIRECTORY
@@ -27,7 +28,7 @@ class Change:
     elsewhere: the directory of this change in a quarantine elsewhere."""
 
     journal: Journal
-    course: Course
+    progress: StepProgress
     staged: Staged | None
     elsewhere: str | None
 
@@ -35,11 +36,11 @@ class Change:
         """Every file that the change puts into a quarantine elsewhere: its path, and of which file as found it is a
         copy, from which position on."""
         if self.elsewhere is not None:
-            for name in self.course.lost:
+            for name in self.progress.lost:
                 yield os.path.join(self.elsewhere, name), name, 0
-            for tail in self.course.tails:
+            for tail in self.progress.tails:
                 if tail.length:
-                    path = tail_path(self.journal.place, self.elsewhere, tail.name, tail.position)
+                    path = tail_path(self.journal.location, self.elsewhere, tail.name, tail.position)
                     yield path, tail.name, tail.position
 
     def quarantine_elsewhere(self) -> AbstractContextManager[bool]:
@@ -51,7 +52,7 @@ class Change:
         (module proof). Raises OSError and Refused."""
         check_disposable(self.journal, disk)
         _clear_elsewhere(self.journal, self.elsewhere, list(self.files_elsewhere()), disk)
-        discard(self.journal.place, disk)
+        discard(self.journal.location, disk)
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def _clear_elsewhere(
     on. Raises OSError and Refused."""
     with quarantine_open(journal, elsewhere) as is_there:
         if is_there:
-            check_copies(journal.place, files, disk)
+            check_copies(journal.location, files, disk)
             for path, _, _ in files:
                 remove_quietly(disk, path)
     if elsewhere is not None and os.path.realpath(elsewhere) == elsewhere:
@@ -96,11 +97,11 @@ def clear_guard(journal: Journal, disk: Disk) -> None:
         elsewhere = journal.elsewhere(disk)
         names = [str(name) for name in journal.header.get("replaces", ())]
     except FormatError as error:
-        raise Refused(f"{journal.path} is no journal that can be followed: {error}") from error
+        raise Refused(f"{journal.path} is not a valid kseg journal: {error}") from error
     if elsewhere is not None:
         files = [(os.path.join(elsewhere, name), name, 0) for name in names]
         _clear_elsewhere(journal, elsewhere, files, disk)
-    discard(journal.place, disk)
+    discard(journal.location, disk)
 
 
 def header_of(
@@ -122,34 +123,34 @@ def change_of(journal: Journal, disk: Disk) -> Change:
     """The change that a plan's journal tells. Raises Refused when the journal makes no sense."""
     try:
         inputs = [FileIdentity(n, s, m, i) for n, s, m, i in journal.header["inputs"]]
-        course = Course(inputs, [_step(row) for row in journal.header["steps"]])
+        progress = StepProgress(inputs, [_step(row) for row in journal.header["steps"]])
         line = journal.line("staged")
         staged = None if line is None else Staged.of_line(line)
-        change = Change(journal, course, staged, journal.elsewhere(disk))
+        change = Change(journal, progress, staged, journal.elsewhere(disk))
         if staged is not None:
             _check_complete(change, staged)
         return change
     except (KeyError, ValueError, TypeError, FormatError) as error:
-        raise Refused(f"{journal.path} is no journal that can be followed: {error}") from error
+        raise Refused(f"{journal.path} is not a valid kseg journal: {error}") from error
     except OSError as error:
-        raise Refused(f"cannot read {journal.place.directory}: {error.strerror}") from error
+        raise Refused(f"cannot read {journal.location.directory}: {error.strerror}") from error
 
 
 def _check_complete(change: Change, staged: Staged) -> None:
     """Whether everything was made that the steps need, and all that they take out kept. Raises ValueError."""
-    course = change.course
-    new = {number: _size_of(change.journal.header["steps"][number]) for number, _ in written(course)}
-    kept = {*course.touched} if change.elsewhere is None else {*course.touched} - {*course.lost}
+    progress = change.progress
+    new = {number: _size_of(change.journal.header["steps"][number]) for number, _ in written(progress)}
+    kept = {*progress.touched} if change.elsewhere is None else {*progress.touched} - {*progress.lost}
     is_complete = (
         new == {number: seen.size_bytes for number, seen in staged.files.items()}
         and kept == staged.kept.keys()
-        and {*course.touched} - kept == staged.copied.keys()
-        and {tail.number for tail in course.tails if tail.length} == staged.tails.keys()
+        and {*progress.touched} - kept == staged.copied.keys()
+        and {tail.number for tail in progress.tails if tail.length} == staged.tails.keys()
     )
     if not is_complete:
         raise ValueError("its steps need other files than those that were made for them")
     holders = change.journal.holders
-    if change.journal.line("undoing") is not None and holders.keys() != {*course.touched}:
+    if change.journal.line("undoing") is not None and holders.keys() != {*progress.touched}:
         raise ValueError("its undo puts back other files than those that it took out")
 
 
@@ -181,21 +182,18 @@ def half_done_sentence(journal: Journal) -> str:
     """What a journal in the way is, and both ways out."""
     path = journal.path
     if journal.state is JournalState.OUT_OF_REACH:
-        directory, pointer = journal.place.directory, journal.place.pointer(DISK) or path
+        directory, pointer = journal.location.directory, journal.location.pointer(DISK) or path
         if pointer.endswith(DONE):
             return f"{pointer}: its journal {path} is not there: mount what it lies on"
         return (
             f"{pointer}: a change of {directory} is unfinished, and its journal {path} is not there: mount what it lies on, "
-            f"then `{undo_command(directory)}` goes back, `{undo_command(directory, finish=True)}` goes on"
+            f"then `{undo_command(directory)}` undoes it, `{undo_command(directory, finish=True)}` finishes it"
         )
     if journal.state is JournalState.UNREADABLE:
-        around = path if journal.place.is_flat else os.path.dirname(path)
-        return (
-            f"{path} is no journal that can be followed: {journal.fault}; look at what lies there, "
-            f"then move {around} away"
-        )
+        around = path if journal.location.is_flat else os.path.dirname(path)
+        return f"{path} is not a valid kseg journal: {journal.fault}; inspect it, then move {around} away"
     if journal.state in (JournalState.UNDOING, JournalState.UNDONE):
-        return f"{path}: an undo of {journal.command} was interrupted; `{undo_command(path)}` goes on with it"
+        return f"{path}: an undo of {journal.command} was interrupted; `{undo_command(path)}` finishes it"
     if journal.kind == COPY:
         return (
             f"{path}: {journal.command} --output was interrupted; the same command makes the copies, "
@@ -203,12 +201,12 @@ def half_done_sentence(journal: Journal) -> str:
         )
     if journal.kind != PLAN:
         return (
-            f"{path}: {journal.command} was interrupted; `{undo_command(path)}` takes back what it wrote, "
+            f"{path}: {journal.command} was interrupted; `{undo_command(path)}` removes what it wrote, "
             f"`{undo_command(path, finish=True)}` keeps it"
         )
     return (
-        f"{path}: {journal.command} was interrupted; `{undo_command(path, finish=True)}` goes on with it, "
-        f"`{undo_command(path)}` goes back"
+        f"{path}: {journal.command} was interrupted; `{undo_command(path, finish=True)}` finishes it, "
+        f"`{undo_command(path)}` undoes it"
     )
 
 
@@ -231,9 +229,9 @@ def abandon(journal: Journal, disk: Disk) -> None:
             check_disposable(journal, disk)
             clear_guard(journal, disk)
         # of a journal that was written before its directory was made
-        remove_if_empty(disk, os.path.join(journal.place.directory, KSEG_DIRECTORY))
+        remove_if_empty(disk, os.path.join(journal.location.directory, KSEG_DIRECTORY))
         if journal.header.get("is_new") is True:  # made for this
-            remove_if_empty(disk, journal.place.directory)
+            remove_if_empty(disk, journal.location.directory)
         else:
             give_back_time(journal, disk)
     except OSError as error:
@@ -246,4 +244,4 @@ def give_back_time(journal: Journal, disk: Disk) -> None:
     mtime_ns = journal.header.get("directory_mtime_ns")
     if isinstance(mtime_ns, int):
         with suppress(OSError):
-            disk.change_times(journal.place.directory, mtime_ns)
+            disk.change_times(journal.location.directory, mtime_ns)

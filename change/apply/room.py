@@ -9,26 +9,26 @@ runs out of room all the same, what was begun is cleared away and the sentence i
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
 from kseg.change.apply.disk import DISK
-from kseg.change.apply.journal_lines import encoded
 from kseg.change.apply.keeping import Keeping
-from kseg.change.apply.step_progress import Course, written
+from kseg.change.apply.step_progress import StepProgress, Tail
 from kseg.change.plan.content import Fresh, Made, Span
-from kseg.change.plan.steps import Plan, Step, Write, step_row
+from kseg.change.plan.steps import Plan, Rename, Step, Truncate, Write
 from kseg.segment.errors import Refused
-from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.json_line import json_line
 from kseg.segment.values import dataclass
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _COPIES = frozenset(("ext2", "ext3", "ext4", "tmpfs", "vfat", "exfat"))  # file systems without shared blocks
-_OURS = (Role.LOCK, Role.KSEG_JOURNAL)
 _DIRECTORIES = 4  # around a journal in a partition
-_LINE_BYTES = 160  # at most, of a file in the journal's later lines, names apart
+# Without names and reasons, of an input and of a step (or a piece of one) in the journal's first line; at most.
+_INPUT_BYTES, _STEP_BYTES = 8, 96
+_LINE_BYTES = 160  # at most, of a file in the journal's later lines
 _SECTOR_BYTES = 512  # of st_blocks
 
 
@@ -52,22 +52,20 @@ class Room:
 def rooms_of(plan: Plan, keeping: Keeping, steps: Sequence[Step] | None = None) -> tuple[Room, ...]:
     """What carrying out a plan needs. steps: those that are taken now; None: the plan is only shown. A file system that says
     nothing of itself is left out."""
-    inputs = [file for file in plan.inputs if parse_file_name(file.name).role not in _OURS]
-    course = Course(inputs, plan.steps if steps is None else steps)
+    taken = plan.steps if steps is None else steps
     journal_at = keeping.journal_dir or plan.directory
     kept_at = keeping.quarantine or plan.directory
-    needs = [(journal_at, length) for length in _of_journal(plan, course, keeping)]
-    shares = not _copies(plan.directory)
-    needs += [(plan.directory, _of_write(plan.directory, step, shares)) for _, step in written(course)]
-    made, of_it_here = _made_bytes(plan.directory, course) if steps is None else (0, 0)
+    needs = [(journal_at, length) for length in _of_journal(plan, taken, keeping)]
+    writes = [step for step in taken if isinstance(step, Write)]
+    needs += [(plan.directory, length) for length in _of_writes(plan.directory, writes)]
+    made, of_it_here = _made_bytes(plan.directory, writes) if steps is None else (0, 0)
     needs += [(plan.directory, made)]
-    needs += [(kept_at, tail.length) for tail in course.tails]
-    if keeping.quarantine is not None:
-        needs += [(kept_at, _occupied(plan.directory, name, 1 << 63)) for name in course.lost]
-    rooms = _by_file_system(needs)
+    needs += [(kept_at, length) for length in _kept(plan, taken, keeping)]
+    rooms = rooms_for(needs)
     # what was made lies there at this moment, and will be gone
     return tuple(
-        replace(r, free_bytes=r.free_bytes + of_it_here) if r.path == plan.directory else r for r in rooms
+        replace(r, free_bytes=r.free_bytes + of_it_here) if of_it_here and r.path == plan.directory else r
+        for r in rooms
     )
 
 
@@ -121,7 +119,7 @@ def out_of_room_writing(error: OSError, path: str, least_bytes: int) -> str:
     """The same of a file that is written while a change is planned. least_bytes: what it needs at least."""
     if error.errno not in _NO_ROOM:
         return ""
-    rooms = _by_file_system([(path, least_bytes)])
+    rooms = rooms_for([(path, least_bytes)])
     free = (
         f"; {least_bytes:,} bytes or more are needed there, and {rooms[0].free_bytes:,} are free"
         if rooms
@@ -134,23 +132,55 @@ def _sentence(room: Room) -> str:
     return f"{room.needed_bytes:,} bytes are needed on the file system of {room.path}, and {room.free_bytes:,} are free"
 
 
-def _of_journal(plan: Plan, course: Course, keeping: Keeping) -> list[int]:
-    header = {
-        "inputs": [
-            [file.name, file.size_bytes, file.mtime_ns, file.inode] for file in course.inputs.values()
-        ],
-        "steps": [step_row(step) for step in course.steps],
-        "reasons": [finding.as_row() for finding in plan.reasons],
-        "directory": plan.directory,
-    }
-    later = sum(len(name) + _LINE_BYTES for name in (*course.touched, *course.made)) + 2 * _LINE_BYTES
+def _of_journal(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
+    """Counted, not encoded: a plan may have tens of thousands of files."""
+    changed = {step.name for step in steps} | {step.new_name for step in steps if isinstance(step, Rename)}
+    numbers = [f"{file.size_bytes}{file.mtime_ns}{file.inode}" for file in plan.inputs]
+    texts = [*numbers, *(file.name for file in plan.inputs), *changed, plan.directory]
+    items = len(steps)
+    for step in steps:
+        texts += (step.name, step.why)
+        if isinstance(step, Rename):
+            texts.append(step.new_name)
+        elif isinstance(step, Write):
+            texts += (piece.name for piece in step.content if isinstance(piece, Span))
+            items += len(step.content)
+    text = "".join(texts)
+    text_bytes = len(text) if text.isascii() and text.isprintable() else 6 * len(text)  # as JSON, at most
+    reasons = sum(len(json_line(finding.as_row())) for finding in plan.reasons)
+    lines = len(plan.inputs) * _INPUT_BYTES + items * _STEP_BYTES + (len(changed) + 2) * _LINE_BYTES
     directories = [1] * (2 if keeping.journal_dir else _DIRECTORIES)
-    return [len(encoded(header, b"")) + later, *directories]
+    return [text_bytes + reasons + lines, *directories]
 
 
-def _made_bytes(directory: str, course: Course) -> tuple[int, int]:
+def _kept(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
+    """The sizes of the copies of what the plan takes out."""
+    if keeping.quarantine is None and not any(isinstance(step, Truncate) for step in steps):
+        return []  # all that goes gets a second name
+    progress = StepProgress(plan.inputs, steps)
+    lost = progress.lost if keeping.quarantine is not None else ()
+    return [
+        *(_data_bytes(plan.directory, tail) for tail in progress.tails),
+        *(_occupied(plan.directory, name, 1 << 63) for name in lost),
+    ]
+
+
+def _data_bytes(directory: str, tail: Tail) -> int:
+    """Of a tail, what is no hole: copies have holes where it has some, as preallocated logs do."""
+    with suppress(OSError):
+        descriptor = DISK.open_to_read(os.path.join(directory, tail.name))
+        try:
+            return sum(length for _, length in DISK.data_extents(descriptor, tail.position, tail.length))
+        finally:
+            DISK.close(descriptor)
+    return tail.length
+
+
+def _made_bytes(directory: str, writes: Sequence[Write]) -> tuple[int, int]:
     """(of what was made ahead, how much of that lies on the file system of the directory)."""
-    pieces = [piece for _, step in written(course) for piece in step.content if isinstance(piece, Made)]
+    pieces = [piece for step in writes for piece in step.content if isinstance(piece, Made)]
+    if not pieces:
+        return 0, 0
     total = sum(piece.length for piece in pieces)
     with suppress(OSError):
         device = os.stat(directory).st_dev
@@ -158,17 +188,19 @@ def _made_bytes(directory: str, course: Course) -> tuple[int, int]:
     return total, 0
 
 
-def _of_write(directory: str, step: Write, shares: bool) -> int:
-    if len(step.content) == 1 and isinstance(step.content[0], Made):
-        return 0
-    length = sum(piece.length for piece in step.content if isinstance(piece, Fresh))
-    if not shares:
-        for name in {piece.name for piece in step.content if isinstance(piece, Span)}:
-            wanted = sum(
-                piece.length for piece in step.content if isinstance(piece, Span) and piece.name == name
-            )
-            length += _occupied(directory, name, wanted)
-    return length
+def _of_writes(directory: str, writes: Sequence[Write]) -> Iterator[int]:
+    shares: bool | None = None
+    for step in writes:
+        if len(step.content) == 1 and isinstance(step.content[0], Made):
+            continue
+        yield sum(piece.length for piece in step.content if isinstance(piece, Fresh))
+        spans = [piece for piece in step.content if isinstance(piece, Span)]
+        if spans and shares is None:
+            shares = not _copies(directory)
+        if not shares:
+            for name in {piece.name for piece in spans}:
+                wanted = sum(piece.length for piece in spans if piece.name == name)
+                yield _occupied(directory, name, wanted)
 
 
 def _occupied(directory: str, name: str, most: int) -> int:
@@ -178,24 +210,43 @@ def _occupied(directory: str, name: str, most: int) -> int:
     return 0
 
 
-def _by_file_system(needs: Iterable[tuple[str, int]]) -> tuple[Room, ...]:
+def rooms_for(needs: Iterable[tuple[str, int]]) -> tuple[Room, ...]:
+    """By file system, what files of these lengths need in directories."""
     lengths: dict[str, list[int]] = {}
     for path, length in needs:
         if length:
             lengths.setdefault(path, []).append(length)
-    found: dict[int, tuple[str, int, os.statvfs_result]] = {}
+    found: dict[int, tuple[str, int, FileSystem]] = {}
     for path, of_path in lengths.items():
-        with suppress(OSError):
-            there = os.path.realpath(path)
-            while not os.path.lexists(there):
-                there = os.path.dirname(there)
-            device = os.stat(there).st_dev
-            shown, needed, status = found.get(device) or (path, 0, os.statvfs(there))
-            blocks = sum(-(-length // status.f_frsize) for length in of_path)
-            found[device] = shown, needed + blocks * status.f_frsize, status
-    return tuple(
-        Room(path, needed, status.f_bavail * status.f_frsize) for path, needed, status in found.values()
-    )
+        on = file_system_of(path)
+        if on is not None:
+            shown, needed, on = found.get(on.device) or (path, 0, on)
+            blocks = sum(-(-length // on.block_bytes) for length in of_path)
+            found[on.device] = shown, needed + blocks * on.block_bytes, on
+    return tuple(Room(path, needed, on.free_bytes) for path, needed, on in found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """free_bytes: for an ordinary user."""
+
+    device: int
+    block_bytes: int
+    free_bytes: int
+
+
+def file_system_of(path: str) -> FileSystem | None:
+    """On which file system a path lies, or will lie once it is made; None where that says nothing of itself."""
+    with suppress(OSError):
+        try:
+            status = os.statvfs(path)
+        except FileNotFoundError:
+            path = os.path.realpath(path)
+            while not os.path.lexists(path):
+                path = os.path.dirname(path)
+            status = os.statvfs(path)
+        return FileSystem(os.stat(path).st_dev, status.f_frsize, status.f_bavail * status.f_frsize)
+    return None
 
 
 def _copies(directory: str) -> bool:

@@ -102,7 +102,7 @@ class ScratchFile:
 
     def _open(self, path: str) -> None:
         if path != self._source_path:
-            self.let_go()
+            self.release()
             # links to files without names, which opening a file does not follow
             if path.startswith(_OPEN_FILES):
                 self._source = os.dup(int(path.removeprefix(_OPEN_FILES)))
@@ -110,7 +110,7 @@ class ScratchFile:
                 self._source = self._disk.open_to_read(path)
             self._source_path = path
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close the file that was copied from last."""
         if self._source >= 0:
             self._disk.close(self._source)
@@ -141,7 +141,7 @@ class ScratchFile:
 
     def close(self) -> None:
         """The bytes are gone with this, unless they were given a name."""
-        self.let_go()
+        self.release()
         self._map = None  # lives as long as somebody looks at it
         if self._descriptor >= 0:
             self._disk.close(self._descriptor)

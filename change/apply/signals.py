@@ -2,7 +2,7 @@
 
 To mask them in this thread is not enough: where the process has another (a library's, a test runner's) the system hands
 the signal to that one, and Python runs the handler here all the same. So the handlers are exchanged, for those who need
-it often once for all (`listening`). In a thread that is not the main one no handler ever runs.
+it often once for all (`handling_signals`). In a thread that is not the main one no handler ever runs.
 """
 
 import signal
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_POLITE = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _Former = Callable[[int, FrameType | None], object] | int
 
 
-class _Watch:
+class _DeferredSignals:
     """former: the handlers whose place is taken. depth: of the bodies that must not be disturbed. came: meanwhile."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class _Watch:
         self.came: set[int] = set()
 
     def begin(self) -> None:
-        for number in _POLITE:
+        for number in _SIGNALS:
             handler = signal.getsignal(number)
             if handler is not None and handler is not signal.SIG_IGN:
                 self.former[number] = handler
@@ -33,12 +33,12 @@ class _Watch:
         while self.former:
             signal.signal(*self.former.popitem())
 
-    def let_through(self) -> None:
+    def deliver(self) -> None:
         if self.came and not self.depth:
             try:
                 self._pass_on(self.came.pop(), None)
             finally:
-                self.let_through()
+                self.deliver()
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self.depth:
@@ -55,32 +55,32 @@ class _Watch:
             signal.raise_signal(number)
 
 
-_WATCH = _Watch()
+_DEFERRED = _DeferredSignals()
 
 
 @contextmanager
-def listening() -> Iterator[None]:
+def handling_signals() -> Iterator[None]:
     """Around many bodies that must not be disturbed; between them signals come as ever."""
-    if _WATCH.former:
+    if _DEFERRED.former:
         yield
         return
     try:
         try:
-            _WATCH.begin()
+            _DEFERRED.begin()
         except ValueError:  # not the main thread
-            _WATCH.former.clear()
+            _DEFERRED.former.clear()
         yield
     finally:
-        _WATCH.end()
+        _DEFERRED.end()
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def deferring_signals() -> Iterator[None]:
     """Ctrl-C, SIGTERM and SIGHUP come when the body is left. May be nested."""
-    with listening():
-        _WATCH.depth += 1
+    with handling_signals():
+        _DEFERRED.depth += 1
         try:
             yield
         finally:
-            _WATCH.depth -= 1
-            _WATCH.let_through()
+            _DEFERRED.depth -= 1
+            _DEFERRED.deliver()

@@ -27,8 +27,9 @@ from kseg.change.apply.disk import (
     make_directories,
     write_all,
 )
-from kseg.change.apply.journal import JournalPlace, sync_names
-from kseg.change.apply.step_progress import Course, Seen, written
+from kseg.change.apply.journal_location import JournalLocation
+from kseg.change.apply.journal_writer import sync_names
+from kseg.change.apply.step_progress import ObservedFile, StepProgress, written
 from kseg.change.plan.content import Content, Made, Span, length_of
 from kseg.change.plan.steps import FileIdentity, Rename, Step, Truncate, Write
 from kseg.segment import unreadable
@@ -46,7 +47,7 @@ class Staged:
     found. copied: CRC-32C of what was copied to a quarantine elsewhere, by name as found. tails: CRC-32C of what
     truncations cut off, by step number. not_owned: names whose owner could not be given."""
 
-    files: dict[int, Seen] = field(default_factory=dict)
+    files: dict[int, ObservedFile] = field(default_factory=dict)
     crcs: dict[int, int] = field(default_factory=dict)
     kept: dict[str, int] = field(default_factory=dict)
     copied: dict[str, int] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class Staged:
         """Raises ValueError, TypeError, KeyError or IndexError for a line that `as_line` has not made."""
         staged = cls()
         for number, inode, size_bytes, mtime_ns, crc in _rows(line["files"]):
-            staged.files[int(number)] = Seen(int(inode), int(size_bytes), int(mtime_ns))
+            staged.files[int(number)] = ObservedFile(int(inode), int(size_bytes), int(mtime_ns))
             staged.crcs[int(number)] = int(crc)
         staged.kept = {str(name): int(inode) for name, inode in _rows(line["kept"])}
         staged.copied = {str(name): int(crc) for name, crc in _rows(line["copied"])}
@@ -85,7 +86,7 @@ def _rows(value: object) -> Sequence[Sequence[int]]:
     return value
 
 
-def look(directory: str, disk: Disk) -> dict[str, Seen]:
+def look(directory: str, disk: Disk) -> dict[str, ObservedFile]:
     """The regular files of a directory, without those that are kseg's or stand for a lock. Raises OSError."""
     found = {}
     for name in disk.names(directory):
@@ -93,14 +94,14 @@ def look(directory: str, disk: Disk) -> dict[str, Seen]:
             continue
         status = disk.status(os.path.join(directory, name))
         if status is not None and stat.S_ISREG(status.st_mode):
-            found[name] = Seen(status.st_ino, status.st_size, status.st_mtime_ns)
+            found[name] = ObservedFile(status.st_ino, status.st_size, status.st_mtime_ns)
     return found
 
 
 def check_inputs(directory: str, inputs: Sequence[FileIdentity], disk: Disk) -> tuple[FileIdentity, ...]:
     """The inputs that count (not kseg's own files, nor locks). Raises Refused when the directory is not as it was."""
     counting = tuple(file for file in inputs if parse_file_name(file.name).role not in OURS)
-    expected = {file.name: Seen(file.inode, file.size_bytes, file.mtime_ns) for file in counting}
+    expected = {file.name: ObservedFile(file.inode, file.size_bytes, file.mtime_ns) for file in counting}
     try:
         actual = look(directory, disk)
     except OSError as error:
@@ -138,15 +139,17 @@ def _cannot_be_kept(status: os.stat_result, position: int) -> bool:
 class Staging:
     """The making of one directory's new files and quarantine; raises OSError, and leaves it to the caller to clean up."""
 
-    def __init__(self, place: JournalPlace, course: Course, elsewhere: str | None, disk: Disk) -> None:
-        self._place = place
-        self._course = course
+    def __init__(
+        self, location: JournalLocation, progress: StepProgress, elsewhere: str | None, disk: Disk
+    ) -> None:
+        self._location = location
+        self._course = progress
         self._elsewhere = elsewhere
         self._disk = disk
         self._open: list[int] = []
-        status = disk.status(place.directory)
+        status = disk.status(location.directory)
         if status is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), place.directory)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), location.directory)
         self._folder = status
 
     def make(self) -> Staged:
@@ -161,13 +164,13 @@ class Staging:
                 self._keep(name, staged)
             for tail in self._course.tails:
                 if tail.length:
-                    path = tail_path(self._place, self._elsewhere, tail.name, tail.position)
+                    path = tail_path(self._location, self._elsewhere, tail.name, tail.position)
                     staged.tails[tail.number] = self._copied(tail.name, tail.position, tail.length, path)
             self._sync_files()
         finally:
             for descriptor in self._open:
                 disk.close(descriptor)
-        sync_names(self._place, disk)
+        sync_names(self._location, disk)
         if self._elsewhere is not None:
             disk.sync_directory(self._elsewhere)
         return staged
@@ -189,28 +192,28 @@ class Staging:
         """What is neither a file as found nor ours must not lie where the plan puts a file."""
         for change in self._course.changes:
             for name, _ in change:
-                path = self._place.target(name)
+                path = self._location.target(name)
                 if name not in self._course.inputs and self._disk.status(path) is not None:
-                    raise Refused(f"{path} is in the way: it is no regular file; nothing was done")
+                    raise Refused(f"{path} is in the way: it is not a regular file; nothing was done")
 
     def _write(self, number: int, step: Write, staged: Staged) -> None:
-        disk, path = self._disk, self._place.new(number)
+        disk, path = self._disk, self._location.new(number)
         made = adopted(disk, step.content, path)
         if made is None:
             descriptor = self._made(disk.create(path))
-            crc = write_content(disk, self._place.directory, step.content, descriptor)
+            crc = write_content(disk, self._location.directory, step.content, descriptor)
         else:
             descriptor, crc = self._made(disk.open_to_write(path)), made.crc
         size_bytes = length_of(step.content)
-        disk.hurry(descriptor)
-        like = None if step.like is None else disk.status(self._place.target(step.like))
+        disk.start_writeback(descriptor)
+        like = None if step.like is None else disk.status(self._location.target(step.like))
         is_owned = give_owner(disk, path, self._folder) if like is None else give_likeness(disk, path, like)
         if not is_owned:
             staged.not_owned.append(step.name)
         status = disk.status(path)
         if status is None or status.st_size != size_bytes or checksum(disk, descriptor, 0, size_bytes) != crc:
-            raise OSError(errno.EIO, "what was written reads back differently", path)
-        staged.files[number] = Seen(status.st_ino, status.st_size, status.st_mtime_ns)
+            raise OSError(errno.EIO, "the written bytes read back differently", path)
+        staged.files[number] = ObservedFile(status.st_ino, status.st_size, status.st_mtime_ns)
         staged.crcs[number] = crc
 
     def _keep(self, name: str, staged: Staged) -> None:
@@ -219,11 +222,11 @@ class Staging:
             path = os.path.join(self._elsewhere, name)
             staged.copied[name] = self._copied(name, 0, found.size_bytes, path)
             return
-        staged.kept[name] = link_or_copy(self._disk, self._place.target(name), self._place.old(name))
+        staged.kept[name] = link_or_copy(self._disk, self._location.target(name), self._location.old(name))
 
     def _copied(self, name: str, position: int, count: int, path: str) -> int:
         """Copy a range of a file as found to a new file with its attributes; its CRC-32C, compared with the source."""
-        disk, source_path = self._disk, self._place.target(name)
+        disk, source_path = self._disk, self._location.target(name)
         like = disk.status(source_path)
         if like is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source_path)
@@ -231,20 +234,20 @@ class Staging:
         try:
             target = self._made(disk.create(path))
             copy(disk, source, position, count, target, 0)
-            disk.hurry(target)
+            disk.start_writeback(target)
             crc = checksum(disk, source, position, count)
         finally:
             disk.close(source)
         give_likeness(disk, path, like)
         if checksum(disk, target, 0, count) != crc:
-            raise OSError(errno.EIO, "what was written reads back differently", path)
+            raise OSError(errno.EIO, "the written bytes read back differently", path)
         return crc
 
 
-def tail_path(place: JournalPlace, elsewhere: str | None, name: str, position: int) -> str:
+def tail_path(location: JournalLocation, elsewhere: str | None, name: str, position: int) -> str:
     """Where the bytes lie that were cut off a file at `position`."""
     label = f"{name}.from-{position}"
-    return place.old(label) if elsewhere is None else os.path.join(elsewhere, label)
+    return location.old(label) if elsewhere is None else os.path.join(elsewhere, label)
 
 
 def adopted(disk: Disk, content: Content, path: str) -> Made | None:

@@ -34,7 +34,7 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedFile:
     """A name as it is on the disk."""
 
     inode: int
@@ -42,7 +42,7 @@ class Seen:
     mtime_ns: int
 
 
-def is_alike(seen: Seen | None, other: Seen | None) -> bool:
+def is_alike(seen: ObservedFile | None, other: ObservedFile | None) -> bool:
     """The same size and time, or both not there. The inode does not count: a later change that was undone since may
     have brought back a copy."""
     if seen is None or other is None:
@@ -50,7 +50,7 @@ def is_alike(seen: Seen | None, other: Seen | None) -> bool:
     return (seen.size_bytes, seen.mtime_ns) == (other.size_bytes, other.mtime_ns)
 
 
-class Course:
+class StepProgress:
     """inputs: the directory as found. steps: in order. Raises ValueError for steps that make no sense together."""
 
     def __init__(self, inputs: Iterable[FileIdentity], steps: Sequence[Step]) -> None:
@@ -92,7 +92,7 @@ class Course:
                 change = ((step.name, None),)
         for name, token in change:
             if not name or "/" in name or name in (".", ".."):
-                raise ValueError(f"{name!r} is no name of a file")
+                raise ValueError(f"{name!r} is not a file name")
             if token is None:
                 del self.end[name]
             else:
@@ -127,17 +127,19 @@ class Course:
 
     # --- where a directory stands
 
-    def end_state(self, staged: Mapping[int, Seen]) -> dict[str, Seen]:
+    def end_state(self, staged: Mapping[int, ObservedFile]) -> dict[str, ObservedFile]:
         """What each name holds when all is done. staged: the files that the steps wrote, by number."""
         return {name: self._at_the_end(token, staged) for name, token in self.end.items()}
 
-    def _at_the_end(self, token: Token, staged: Mapping[int, Seen]) -> Seen:
+    def _at_the_end(self, token: Token, staged: Mapping[int, ObservedFile]) -> ObservedFile:
         if isinstance(token, int):
             return staged[token]
         found = self.inputs[token]
-        return Seen(found.inode, self._sizes[token], found.mtime_ns)
+        return ObservedFile(found.inode, self._sizes[token], found.mtime_ns)
 
-    def steps_done(self, actual: Mapping[str, Seen], staged: Mapping[int, Seen]) -> int | None:
+    def steps_done(
+        self, actual: Mapping[str, ObservedFile], staged: Mapping[int, ObservedFile]
+    ) -> int | None:
         """How many steps are done in a directory that holds `actual`; None when it is in no state of the course.
 
         The greatest number that fits. Time: linear in files and steps. Modification times of files that the plan cuts
@@ -146,7 +148,7 @@ class Course:
         cut = {tail.name for tail in self.tails}
         state: dict[str, Token] = dict(self.start)
         sizes = {name: file.size_bytes for name, file in self.inputs.items()}
-        place = {name: name for name in cut}  # what the cut files are called at the moment
+        location = {name: name for name in cut}  # what the cut files are called at the moment
 
         def is_wrong(name: str) -> bool:
             seen, token = actual.get(name), state.get(name)
@@ -168,9 +170,9 @@ class Course:
                     state.pop(name, None)
                 else:
                     state[name] = token
-                    if token in place:
-                        place[str(token)] = name
-            for name in (*(name for name, _ in change), *(place[token] for token in cut_to)):
+                    if token in location:
+                        location[str(token)] = name
+            for name in (*(name for name, _ in change), *(location[token] for token in cut_to)):
                 (wrong.add if is_wrong(name) else wrong.discard)(name)
             if not wrong:
                 answer = done
@@ -201,8 +203,8 @@ class Course:
         return {self.inputs[found].size_bytes, *cuts}
 
 
-def written(course: Course) -> Iterator[tuple[int, Write]]:
+def written(progress: StepProgress) -> Iterator[tuple[int, Write]]:
     """The steps that write a file, with their numbers."""
-    for number, step in enumerate(course.steps):
+    for number, step in enumerate(progress.steps):
         if isinstance(step, Write):
             yield number, step

@@ -1,10 +1,10 @@
-"""Files that somebody else wrote, brought to the disk: before a directory is called clean, all of it must be there."""
+"""Sync files that others wrote: before a log dir is marked clean, all of it must be on disk."""
 
 import os
 import stat
 
 from kseg.segment.errors import Refused
-from kseg.segment.files import sync_directory, sync_file
+from kseg.segment.new_files import sync_directory, sync_file
 from kseg.segment.partition.names import Role, parse_file_name
 
 

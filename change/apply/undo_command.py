@@ -1,4 +1,4 @@
-"""The work of `undo`: one journal, back or on, as a stream of events."""
+"""`undo`: roll one journal back, or finish its change, as a stream of events."""
 
 import os
 import stat
@@ -7,20 +7,13 @@ from collections.abc import Iterator
 from kseg.change.apply.copy_journal import clear_begun
 from kseg.change.apply.disk import DISK, disk_for
 from kseg.change.apply.executor import finish
-from kseg.change.apply.journal import (
-    Journal,
-    JournalPlace,
-    JournalState,
-    former_place,
-    is_there,
-    place_of,
-    read_journal,
-)
+from kseg.change.apply.journal import Journal, JournalState, former_location, is_there, read_journal
 from kseg.change.apply.journal_lines import COPY
-from kseg.change.apply.journal_scan import journals_in, places_in
+from kseg.change.apply.journal_location import JournalLocation
+from kseg.change.apply.journal_scan import journals_in, location_of, locations_in
 from kseg.change.apply.lock import claimed_by_command, lock_path, locked
 from kseg.change.apply.recorded_change import abandon, half_done_sentence
-from kseg.change.apply.undo import undo
+from kseg.change.apply.undo import check_undo, undo
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, cannot_read
 from kseg.segment.partition.directory import is_log_directory
@@ -42,26 +35,42 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
             for folder in begun:
                 yield Row(_row(path, folder, "undone") | {"undid": "the copy", "files": []})
             return
-        *abandoned, place = _journals_at(path)
-        log_dirs = _log_dirs_of(place)
+        *abandoned, location = _journals_at(path)
+        log_dirs = _log_dirs_of(location)
         with locked(log_dirs):
             if go_on:
-                for applied in finish(place, disk_for(follow_links)):
+                for applied in finish(location, disk_for(follow_links)):
                     row = _row(applied.directory, applied.journal, "finished")
                     yield Row(row | {"quarantine": applied.quarantine})
             else:
                 for log_dir in log_dirs:
-                    _refuse_below_a_marker(place, log_dir)
-                whole = next(filter(None, (_journal_around(place, log_dir) for log_dir in log_dirs)), None)
+                    _refuse_below_a_marker(location, log_dir)
+                whole = next(filter(None, (_journal_around(location, log_dir) for log_dir in log_dirs)), None)
                 for each in abandoned:
                     with claimed_by_command(each.directory, follow_links):
                         abandon(read_journal(each), DISK)
-                for undone in undo(place, disk_for(follow_links)):
+                for undone in undo(location, disk_for(follow_links)):
                     row = {"undid": undone.command, "files": list(undone.files)}
+                    if undone.kept:
+                        row["kept"] = list(undone.kept)
                     more = {} if whole is None else {"whole_run": whole}
                     yield Row(_row(undone.directory, undone.journal, "undone") | row | more)
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
+
+
+def check_journal(path: str, follow_links: bool = False) -> set[str]:
+    """Raises Refused and UnreadableInput where `undo_journal` would be a Failure, as far as that can be known before. The paths of the
+    journals that it takes back. The locks of the data directories are the caller's."""
+    *_, location = _journals_at(path)
+    for log_dir in _log_dirs_of(location):
+        _refuse_below_a_marker(location, log_dir)
+    return {each.journal for each in check_undo(location, disk_for(follow_links))}
+
+
+def log_dirs_of_journal(path: str) -> list[str]:
+    """The data directories whose locks an undo of this journal needs. Raises Refused and UnreadableInput."""
+    return _log_dirs_of(_journals_at(path)[-1])
 
 
 def _begun_at(path: str) -> list[str]:
@@ -76,48 +85,48 @@ def _row(directory: str, journal: str, state: str) -> dict[str, object]:
     return {"type": "result", "command": COMMAND, "directory": directory, "journal": journal, "state": state}
 
 
-def _journal_around(place: JournalPlace, log_dir: str) -> str | None:
+def _journal_around(location: JournalLocation, log_dir: str) -> str | None:
     """The journal of the data directory's own files that the run of a partition's journal left: they stay as it set
     them when only the partition is taken back."""
-    if place.in_log_dir:
+    if location.in_log_dir:
         return None
-    ours = [whole for whole in places_in(log_dir) if whole.id.split("-end")[0] == place.id]
+    ours = [whole for whole in locations_in(log_dir) if whole.id.split("-end")[0] == location.id]
     return ours[-1].journal if ours else None
 
 
-def _journals_at(path: str) -> list[JournalPlace]:
+def _journals_at(path: str) -> list[JournalLocation]:
     """The journal that is meant, behind those beside it of changes that were never decided."""
-    place = place_of(path)
+    location = location_of(path)
     status = _status(path, follow=True)
     is_directory = status is not None and stat.S_ISDIR(status.st_mode)
-    if place is not None:
-        if not is_there(place, DISK) and not is_directory:
+    if location is not None:
+        if not is_there(location, DISK) and not is_directory:
             raise UnreadableInput(f"cannot read {path}: there is no such journal")
-        return [place]
+        return [location]
     if not is_directory:
         raise UnreadableInput(f"{path} is not a kseg journal")
     directory = path.rstrip(os.sep) or path
     if os.path.basename(directory) == KSEG_DIRECTORY:
         directory = os.path.dirname(directory) or os.curdir
     journals = journals_in(directory)
-    abandoned = [journal.place for journal in journals if journal.state is JournalState.ABANDONED]
+    abandoned = [journal.location for journal in journals if journal.state is JournalState.ABANDONED]
     journals = [journal for journal in journals if journal.state is not JournalState.ABANDONED]
     in_reach = [journal for journal in journals if journal.state is not JournalState.OUT_OF_REACH]
     if journals and not in_reach:
         raise Refused(half_done_sentence(journals[-1]))
     journals = [journal for journal in in_reach if journal.is_half_done] or in_reach
-    followed = {former.id for journal in journals if (former := former_place(journal)) is not None}
+    followed = {former.id for journal in journals if (former := former_location(journal)) is not None}
     journals = [
-        journal for journal in journals if journal.place.id not in followed
+        journal for journal in journals if journal.location.id not in followed
     ]  # undone behind the other
     if len(journals) > 1:
         journals.sort(key=_last_change_ns)  # several can have come in one second
         raise Refused(
-            f"{path} holds {len(journals)} journals; name one of them, the newest first: {journals[-1].path}"
+            f"{path} contains {len(journals)} journals; name one of them, the newest first: {journals[-1].path}"
         )
     if not journals and not abandoned:
-        raise UnreadableInput(f"{path} holds no journal of kseg's")
-    return [*abandoned, *(journal.place for journal in journals)]
+        raise UnreadableInput(f"{path} contains no kseg journal")
+    return [*abandoned, *(journal.location for journal in journals)]
 
 
 def _status(path: str, *, follow: bool) -> os.stat_result | None:
@@ -135,30 +144,30 @@ def _last_change_ns(journal: Journal) -> int:
     return 0 if status is None else status.st_mtime_ns
 
 
-def _log_dirs_of(place: JournalPlace) -> list[str]:
+def _log_dirs_of(location: JournalLocation) -> list[str]:
     """The data directory whose lock keeps a broker away, if there is one."""
-    if place.in_log_dir:
+    if location.in_log_dir:
         is_of_copies = (
-            read_journal(place).kind == COPY
+            read_journal(location).kind == COPY
         )  # a lock made here would be in the way of removing its directory
-        is_locked = not is_of_copies or os.path.lexists(lock_path(place.directory))
-        return [place.directory] if is_locked else []
-    parent = os.path.dirname(os.path.abspath(place.directory))
+        is_locked = not is_of_copies or os.path.lexists(lock_path(location.directory))
+        return [location.directory] if is_locked else []
+    parent = os.path.dirname(os.path.abspath(location.directory))
     return [parent] if is_log_directory(parent) else []
 
 
-def _refuse_below_a_marker(place: JournalPlace, log_dir: str) -> None:
+def _refuse_below_a_marker(location: JournalLocation, log_dir: str) -> None:
     """Raises Refused when a data directory was marked clean on the strength of a repair that is to be taken back: the
     broker would believe the marker, and a log that it does not check can lose its records (fact sheet §6.3d).
 
     A marker that only came back, behind the journal that took it away, lay there before the repair too."""
     marker = os.path.join(log_dir, _MARKER)
-    if place.in_log_dir or not os.path.lexists(marker):
+    if location.in_log_dir or not os.path.lexists(marker):
         return
-    command = read_journal(place).command
+    command = read_journal(location).command
     for journal in journals_in(log_dir):
-        is_since = journal.place.id[:_SECOND] >= place.id[:_SECOND]
-        is_new = former_place(journal) is None
+        is_since = journal.location.id[:_SECOND] >= location.id[:_SECOND]
+        is_new = former_location(journal) is None
         if is_since and is_new and journal.command == command and _has_written(journal, _MARKER):
             raise Refused(
                 f"{marker} was written because of this repair, and would not be true without it: "

@@ -1,4 +1,4 @@
-"""Half-done changes: found by every command, in the way of those that write, and settled by the command they are of."""
+"""Unfinished changes: every command reports them, commands that write refuse them, and the command that began one completes it."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from kseg.segment.findings import Finding
 AT_WORK = "another kseg is changing {} at this moment"
 
 
-def settle(directory: str, command: str, disk: Disk = DISK) -> list[Applied]:
+def complete_unfinished(directory: str, command: str, disk: Disk = DISK) -> list[Applied]:
     """Before `command` plans a change to `directory`: clear away what was never decided, and go on with what the same
     command left half done. What was finished so. Raises Refused when another command's half-done change, or a
     half-done undo, is in the way."""

@@ -1,4 +1,4 @@
-"""The files of a directory as a planner found them: what an executor compares before it touches anything."""
+"""The files of a directory as the planner found them, which the executor compares before it touches anything."""
 
 import os
 import stat

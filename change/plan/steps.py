@@ -16,6 +16,7 @@ is one that a broker understands: side files of a log that changes go first and 
 from collections.abc import Iterator
 
 from kseg.change.plan.content import Content, Fresh, Made, Span, length_of
+from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.values import dataclass
 
@@ -110,7 +111,7 @@ def step_words(step: Step) -> str:
             whence = f"{size} bytes" if fresh == size else f"{size} bytes, {size - fresh} of them as they lie"
             return f"write {step.name} ({whence}): {step.why}"
         case Truncate():
-            return f"cut {step.name} to {step.size_bytes} bytes: {step.why}"
+            return f"cut {step.name} to {counted(step.size_bytes, 'byte')}: {step.why}"
         case Rename():
             return f"rename {step.name} to {step.new_name}: {step.why}"
         case Remove():

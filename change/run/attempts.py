@@ -1,30 +1,28 @@
-"""Work that may be tried more than once: by a process that took over from one that died, or by two at the same time.
+"""Changes that may be attempted more than once: by a process that took over from a lost one, or by two at the same time.
 
-On a cluster any process can be lost in the middle of a change, another one is told to do its work, and nobody knows
-whether the first is really gone. What is said in the end must be what one undisturbed attempt would have said, and it
-would have changed the directory once.
+On a cluster any process can be lost in the middle of a change; its work is given to another, and nobody knows whether the first is
+really gone. The output must be that of one undisturbed attempt, and the directory must change once.
 
-Planning everything first, and carrying the plans out in a second round, would not do: the plan of a compaction is
-gigabytes of new files that live where they were made, and the second round could be lost half way just as well. So there
-is one round, and an attempt
+Planning everything first and applying the plans in a second round would not help: the plan of a compaction is gigabytes of new files
+on the machine that made them, and the second round can be lost in the middle as well. So there is one round, and an attempt
 
-1. takes the seat of its directory (`partition_lock`): it waits for an attempt that is at work there, and keeps a broker out;
-2. looks for the journal of its run. When there is one the change was decided: it is brought to its end, which for one
-   that is done is nothing, and the journal tells what was said on the way to it. (What was begun and not decided is
-   cleared away, as ever.)
-3. else plans, and leaves with the plan, in the first line of the journal, what it has said.
+1. takes the lock of its directory (`partition_lock`): it waits for an attempt that works there, and keeps a broker out;
+2. looks for the journal of its run. If there is one, the change was decided: it is finished, and the journal has the events that were
+   emitted before. (A change that was begun and not decided is cleared away, as always.)
+3. otherwise plans, and stores the events so far with the plan in the first line of the journal.
 
-What was tried and had nothing to change left no journal: tried again it says the same. A copy (--output) leaves none
-either. It gets its name in one instant, and its original stays as it is, so that the second attempt plans the same
-copy: one that lies there, was not there when the run began, and looks as planned, is that of the first.
+An attempt that had nothing to change left no journal: repeated, it gives the same output. Neither does a copy (--output). A copy
+gets its name with one rename, and its original does not change, so the second attempt plans the same copy: one that exists,
+did not exist when the run began, and looks as planned, was made by the first.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from kseg.change.apply.disk import DISK, Disk
-from kseg.change.apply.journal import Journal, JournalState, as_pointed, is_there, place_for, read_journal
+from kseg.change.apply.journal import Journal, JournalState, is_there, read_journal
+from kseg.change.apply.journal_location import as_pointed, location_for
 from kseg.change.apply.lock import claimed_by_command
 from kseg.change.plan.steps import Plan
 from kseg.change.run.prepared import Prepared
@@ -35,46 +33,64 @@ from kseg.segment.values import dataclass
 
 Values = Mapping[str, Any]
 T = TypeVar("T", Finding, Failure)
+V = TypeVar("V")
+
+
+class KeptResult(Protocol):
+    """A result that a journal can keep (`results.ChangeResult`)."""
+
+    def as_row(self) -> dict[str, Any]: ...
+
+    @classmethod
+    def from_row(cls, row: Values, /) -> Self: ...
+
+
+R = TypeVar("R", bound=KeptResult)
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierAttempt(Generic[R]):
     """A change that an earlier attempt has decided, and that is done now. events: what it said before. prepared: what is
     left to be said."""
 
     events: tuple[Event, ...]
-    prepared: Prepared
+    prepared: Prepared[R]
 
 
-def earlier_attempt(directory: str, journal_id: str, about: str, disk: Disk = DISK) -> Earlier | None:
+def earlier_attempt(
+    directory: str, journal_id: str, about: str, kind: type[R], disk: Disk = DISK
+) -> EarlierAttempt[R] | None:
     """What an earlier attempt at the same has changed, brought to its end; None when nothing was decided.
 
-    about: the target, as the attempt called it in `told`. Raises Refused when the change cannot be brought to its end.
+    about: the target, as the attempt called it in `told`. kind: of its result. Raises Refused when the change cannot be brought to its end.
     """
-    place = as_pointed(place_for(directory, journal_id), disk)
-    if not is_there(place, disk):
+    location = as_pointed(location_for(directory, journal_id), disk)
+    if not is_there(location, disk):
         return None
     from kseg.change.apply.executor import finish_claimed
 
     with claimed_by_command(directory, disk.follow_links):
-        journal = read_journal(place, disk)
+        journal = read_journal(location, disk)
         told = None if journal.state is JournalState.ABANDONED else journal.header.get("told")
         if not isinstance(told, dict) or told.get("about") != about:
             return None
         applied = finish_claimed(journal, disk)
         assert applied is not None
     nothing = Plan(command=journal.command, directory=directory, inputs=(), steps=())
-    result = _values(journal, told.get("result"))
-    return Earlier(tuple(_events(journal, told)), Prepared(plan=nothing, result=result, done=applied))
+    try:
+        result = kind.from_row(_values(journal, told.get("result")))
+    except TypeError:
+        raise _not_followed(journal) from None
+    return EarlierAttempt(tuple(_events(journal, told)), Prepared(plan=nothing, result=result, done=applied))
 
 
 # --- what is told
 
 
-def told(about: str, events: Iterable[Event], result: Values) -> dict[str, object]:
+def told(about: str, events: Iterable[Event], result: KeptResult) -> dict[str, object]:
     """What an attempt leaves in its journal for those after it."""
-    said = [_line(event) for event in events if not isinstance(event, Advance)]
-    return {"about": about, "events": said, "result": dict(result)}
+    events_so_far = [_line(event) for event in events if not isinstance(event, Advance)]
+    return {"about": about, "events": events_so_far, "result": result.as_row()}
 
 
 def _line(event: Event) -> list[object]:
@@ -82,7 +98,9 @@ def _line(event: Event) -> list[object]:
         case Row():
             return ["row", dict(event.values)]
         case Finding():
-            return ["finding", asdict(event)]
+            written = asdict(event)
+            del written["diagnosis"]  # who goes on from it has the finding itself
+            return ["finding", written]
         case Failure():
             return ["failure", asdict(event)]
     raise TypeError(f"{event!r} is nothing that a change says")
@@ -118,12 +136,13 @@ def _not_followed(journal: Journal) -> Refused:
     return Refused(f"{journal.path} does not tell what was said before the change")
 
 
-def overheard(work: Generator[Event, None, Any], said: list[Event]) -> Generator[Event, None, Any]:
-    """The events of `work`, noted in `said` on their way, and its value."""
+def recorded(work: Generator[Event, None, V], events_so_far: list[Event]) -> Generator[Event, None, V]:
+    """The events of `work`, noted in `events_so_far` on their way, and its value."""
     while True:
         try:
             event = next(work)
         except StopIteration as stop:
-            return stop.value
-        said.append(event)
+            value: V = stop.value
+            return value
+        events_so_far.append(event)
         yield event

@@ -1,15 +1,15 @@
-"""Checkpoints that a copy of partitions brings with it: log start, recovery point, high watermark and first dirty offset.
+"""The checkpoint entries that copied partitions take along: log start, recovery point, high watermark and first dirty offset.
 
-They stand in files of the data directory, one line for each partition, and a partition directory by itself has none of them:
-a broker that is given it begins at the base of its first segment, and what was deleted below the log start is back. So the
-directory of the copies gets checkpoint files with the lines of these partitions. Lines of copies that lie there already stay.
+They are in files of the data directory, one line per partition; a partition directory alone has none of them. A broker that is given
+only the directory begins at the base offset of the first segment, and records deleted below the log start are back. So the
+directory of the copies gets checkpoint files with the lines of these partitions. Lines of copies that are already there stay.
 """
 
 import os
 from collections.abc import Iterable, Mapping
 
 from kseg.change.apply.copy import write_files
-from kseg.change.apply.journal import JournalPlace
+from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.staging import OURS
 from kseg.change.plan.content import Fresh, content_of
 from kseg.change.plan.inputs import inputs_of
@@ -46,7 +46,7 @@ def carry(
     carried: Mapping[Role, Mapping[Key, int]],
     partitions: Iterable[Key],
     output: str,
-    journal: JournalPlace | None,
+    journal: JournalLocation | None,
 ) -> None:
     """Write checkpoint files beside copies of partitions. journal: of the run (`copy_journal`). Raises Refused when one that lies there cannot be read or
     written."""

@@ -1,8 +1,8 @@
-"""Many changes at a time in one process: while the disk confirms one, the next is planned.
+"""Plan and apply many changes at a time in one process: while the disk syncs one, the next is planned.
 
-Carrying out a plan is mostly waiting: every journal, staged file and directory is synced. So a group of targets is
-planned one after the other, plans are carried out by threads behind that, and the events still come in order of the
-targets. A file system that is asked to sync by many at once confirms them together.
+Applying a plan is mostly waiting: every journal, staged file and directory is synced. So the targets of a group are planned one after
+the other, threads apply the plans behind that, and the events still come in the order of the targets. A file system that is
+asked to sync by many threads commits them together.
 """
 
 from collections import deque
@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kseg.change.run.prepared import ChangeOptions, Prepared
+from kseg.change.run.results import ChangeResult
 from kseg.jobs.events import Event
 from kseg.jobs.fanout import guarded
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target, directory_of
@@ -20,7 +21,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from kseg.change.run.shared_run import Shared
+    from kseg.change.run.shared_run import SharedRun
 
 LogTarget = FileTarget | PartitionTarget
 
@@ -28,9 +29,10 @@ _WRITERS = 16
 _MOST_IN_A_GROUP = 64
 
 O = TypeVar("O", bound=ChangeOptions)
+R = TypeVar("R", bound=ChangeResult)
 
-Plan = Callable[[LogTarget, O], Generator[Event, None, Prepared | None]]
-Write = Callable[[Prepared | None, O], Iterator[Event]]
+Plan = Callable[[LogTarget, O], Generator[Event, None, Prepared[R] | None]]
+Write = Callable[[Prepared[R] | None, O], Iterator[Event]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +54,19 @@ def groups_of(targets: Sequence[Target], jobs: int) -> list[TargetGroup]:
     return [TargetGroup(tuple(logs[at : at + size])) for at in range(0, len(logs), size)]
 
 
-def work_together(group: TargetGroup, options: O, plan: "Plan[O]", write: "Write[O]") -> Iterator[Event]:
+def work_together(
+    group: TargetGroup, options: O, plan: "Plan[O, R]", write: "Write[R, O]", kind: type[R]
+) -> Iterator[Event]:
     """The work on each target of the group; what one raises becomes its Failure and stops no other.
 
     plan: the first half of the work, which changes nothing; returns what the second half goes by. write: the second
-    half, called in a thread when there is something to wait for.
+    half, called in a thread when there is something to wait for. kind: of the results.
     """
     if len(group.targets) > 1 and (options.apply or options.output is not None):
-        yield from _overlapped(group, options, plan, write)
+        yield from _overlapped(group, options, plan, write, kind)
         return
     for target in group.targets:
-        halves = _halves(plan, write, options)
+        halves = _halves(plan, write, kind, options)
         try:
             yield from guarded(halves.plan, target, options)
             yield from guarded(halves.write, target, options)
@@ -70,13 +74,15 @@ def work_together(group: TargetGroup, options: O, plan: "Plan[O]", write: "Write
             halves.release()
 
 
-def _overlapped(group: TargetGroup, options: O, plan: "Plan[O]", write: "Write[O]") -> Iterator[Event]:
+def _overlapped(
+    group: TargetGroup, options: O, plan: "Plan[O, R]", write: "Write[R, O]", kind: type[R]
+) -> Iterator[Event]:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(_WRITERS) as writers:
         waiting: deque[tuple[list[Event], Future[list[Event]]]] = deque()
         for target in group.targets:
-            halves = _halves(plan, write, options)
+            halves = _halves(plan, write, kind, options)
             planned = list(guarded(halves.plan, target, options))
             waiting.append((planned, writers.submit(_written, halves, target, options)))
             while waiting and (len(waiting) > _WRITERS or waiting[0][1].done()):
@@ -85,13 +91,13 @@ def _overlapped(group: TargetGroup, options: O, plan: "Plan[O]", write: "Write[O
             yield from _events(waiting.popleft())
 
 
-class _Halves(Generic[O]):
+class _Halves(Generic[O, R]):
     """The two halves of a target's work, each as a work of its own."""
 
-    def __init__(self, plan: "Plan[O]", write: "Write[O]") -> None:
+    def __init__(self, plan: "Plan[O, R]", write: "Write[R, O]") -> None:
         self._plan = plan
         self._write = write
-        self._prepared: Prepared | None = None
+        self._prepared: Prepared[R] | None = None
 
     def plan(self, target: LogTarget, options: O) -> Iterator[Event]:
         self._prepared = yield from self._plan(target, options)
@@ -103,23 +109,26 @@ class _Halves(Generic[O]):
         """Nothing is done any more."""
 
 
-class _Attempt(_Halves[O]):
+class _Attempt(_Halves[O, R]):
     """The same where others may try the same (`attempts`): with the seat of the target from before the one until after
     the other, and with what an earlier attempt has done already."""
 
-    def __init__(self, plan: "Plan[O]", write: "Write[O]", shared: "Shared") -> None:
+    def __init__(self, plan: "Plan[O, R]", write: "Write[R, O]", kind: type[R], shared: "SharedRun") -> None:
         super().__init__(plan, write)
+        self._kind = kind
         self._shared = shared
-        self._seat = ExitStack()
+        self._partition_lock = ExitStack()
 
     def plan(self, target: LogTarget, options: O) -> Iterator[Event]:
         from kseg.change.apply.disk import disk_for
-        from kseg.change.run.attempts import earlier_attempt, overheard, told
+        from kseg.change.run.attempts import earlier_attempt, recorded, told
 
-        self._seat.enter_context(self._shared.seat_at(target))
+        self._partition_lock.enter_context(self._shared.lock_partition(target))
         directory = directory_of(target)
         earlier = (
-            earlier_attempt(directory, options.run_id, target.path, disk_for(options.follow_links))
+            earlier_attempt(
+                directory, options.run_id, target.path, self._kind, disk_for(options.follow_links)
+            )
             if options.apply
             else None
         )
@@ -127,22 +136,24 @@ class _Attempt(_Halves[O]):
             yield from earlier.events
             self._prepared = earlier.prepared
             return
-        said: list[Event] = []
-        self._prepared = yield from overheard(self._plan(target, options), said)
+        recorded_events: list[Event] = []
+        self._prepared = yield from recorded(self._plan(target, options), recorded_events)
         if self._prepared is not None and options.apply:
-            self._prepared = replace(self._prepared, told=told(target.path, said, self._prepared.result))
+            self._prepared = replace(
+                self._prepared, told=told(target.path, recorded_events, self._prepared.result)
+            )
 
     def release(self) -> None:
-        self._seat.close()
+        self._partition_lock.close()
 
 
-def _halves(plan: "Plan[O]", write: "Write[O]", options: O) -> _Halves[O]:
+def _halves(plan: "Plan[O, R]", write: "Write[R, O]", kind: type[R], options: O) -> _Halves[O, R]:
     if options.shared is None or not (options.apply or options.output is not None):
         return _Halves(plan, write)
-    return _Attempt(plan, write, options.shared)
+    return _Attempt(plan, write, kind, options.shared)
 
 
-def _written(halves: _Halves[O], target: LogTarget, options: O) -> list[Event]:
+def _written(halves: _Halves[O, R], target: LogTarget, options: O) -> list[Event]:
     try:
         return list(guarded(halves.write, target, options))
     finally:

@@ -1,27 +1,30 @@
-"""A change of one directory between its two halves: planned, and carried out. The same for every command that plans.
+"""A change of one directory in two phases, planned and carried out; the same for every command that plans.
 
-1. `prepare` of a command looks, says what it finds and what it would do, and returns a `Prepared`.
-2. `carried_out` makes the change, or the changed copy, when that was asked for: what becomes of the result.
+1. `prepare` of a command reads the evidence, reports findings and the plan, and returns a `Prepared`.
+2. `carried_out` applies the plan or writes the changed copy, as far as the options ask for it.
 """
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kseg.change.apply.journal_probe import is_known_to_kseg
 from kseg.change.apply.keeping import Keeping
 from kseg.change.plan.steps import Plan
-from kseg.change.run.shared_run import Shared
+from kseg.change.run.results import ChangeOutcome
+from kseg.change.run.shared_run import SharedRun
+from kseg.segment.counted import counted
+from kseg.segment.diagnosis import UnreadableBytes
 from kseg.segment.errors import Refused
 from kseg.segment.findings import Finding
 from kseg.segment.unreadable import findings_in
 
 if TYPE_CHECKING:
     from kseg.change.apply.executor import Applied
-    from kseg.change.apply.journal import JournalPlace
+    from kseg.change.apply.journal_location import JournalLocation
 
-Values = dict[str, Any]
+R = TypeVar("R")
 
 
 class ChangeOptions(Protocol):
@@ -46,7 +49,7 @@ class ChangeOptions(Protocol):
     def follow_links(self) -> bool: ...
 
     @property
-    def shared(self) -> Shared | None: ...
+    def shared(self) -> SharedRun | None: ...
 
     @property
     def accept_unreadable(self) -> bool: ...
@@ -55,27 +58,27 @@ class ChangeOptions(Protocol):
     def keeping(self) -> Keeping: ...
 
 
-class Closing(Protocol):
+class Closeable(Protocol):
     """Something that is to be let go."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Generic[R]):
     """A change that was planned and not yet carried out.
 
-    result: its row so far. copy: where the changed copy goes, None for a change in place; hard_link: unchanged files of
+    result: so far. copy: where the changed copy goes, None for a change in place; hard_link: unchanged files of
     it are links. sources: what the plan takes bytes
     from and keeps open. told: what the journal shall remember for a later attempt. done: the change, when an earlier
     attempt has made it.
     """
 
     plan: Plan
-    result: Values
+    result: R
     copy: str | None = None
     hard_link: bool = False
-    sources: tuple[Closing, ...] = ()
+    sources: tuple[Closeable, ...] = ()
     told: Mapping[str, object] | None = None
     done: "Applied | None" = None
     # what could not be read meanwhile of the files in the plan's directory
@@ -90,17 +93,17 @@ def copy_path(output: str, directory: str) -> str:
     return os.path.join(output, os.path.basename(os.path.abspath(directory)))
 
 
-def settle_before(directory: str, command: str, options: ChangeOptions) -> bool:
+def complete_or_refuse(directory: str, command: str, options: ChangeOptions) -> bool:
     """Before `command` plans: what it left half done itself is brought to its end when it is to write (--apply), all else
     that is half done is in the way. Gives whether something was brought to its end. Raises Refused."""
     if not options.apply and not is_known_to_kseg(directory):
         return False
-    from kseg.change.apply.unfinished import refuse_half_done, settle
+    from kseg.change.apply.unfinished import complete_unfinished, refuse_half_done
 
     if options.apply:
         from kseg.change.apply.disk import disk_for
 
-        return bool(settle(directory, command, disk_for(options.follow_links)))
+        return bool(complete_unfinished(directory, command, disk_for(options.follow_links)))
     refuse_half_done(directory)
     return False
 
@@ -112,26 +115,27 @@ def refuse_unreadable(directory: str, found: Sequence[Finding]) -> None:
         return
     lost_bytes = sum(finding.length or 0 for finding in found)
     files = len({finding.path for finding in found})
-    where = os.path.basename(found[0].path) if files == 1 else f"{files} files"
-    errors = ", ".join(sorted({str(finding.numbers["error"]) for finding in found}))
+    where = os.path.basename(found[0].path) if files == 1 else counted(files, "file")
+    diagnoses = (finding.diagnosis for finding in found)
+    errors = ", ".join(sorted({each.error for each in diagnoses if isinstance(each, UnreadableBytes)}))
     raise Refused(
-        f"{directory}: {lost_bytes} bytes of {where} cannot be read ({errors}), so nothing was changed; --output DIR copies "
+        f"{directory}: {counted(lost_bytes, 'byte')} of {where} cannot be read ({errors}), so nothing was changed; --output DIR copies "
         "what can be read, --accept-unreadable counts them as lost"
     )
 
 
-def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
-    """What the result says when all is as planned: `applied`, and where the copy or the journal lies. Raises Refused."""
+def carried_out(prepared: Prepared[R], options: ChangeOptions) -> ChangeOutcome:
+    """Carry out the plan, as far as the options say so. Raises Refused."""
     try:
         if prepared.done is not None:
             return _applied(prepared.done)
         if prepared.copy is not None:
             _copied(prepared, prepared.copy, options)
-            return {"applied": True, "output": prepared.copy}
+            return ChangeOutcome(applied=True, output=prepared.copy)
         if not options.apply:
-            return _room(prepared, options)
+            return _only_planned(prepared, options)
         if prepared.plan.is_empty:
-            return {"applied": True}
+            return ChangeOutcome(applied=True)
         if not options.accept_unreadable:
             refuse_unreadable(prepared.plan.directory, prepared.unreadable)
         from kseg.change.apply.disk import disk_for
@@ -152,29 +156,29 @@ def carried_out(prepared: Prepared, options: ChangeOptions) -> Values:
             source.close()
 
 
-def _room(prepared: Prepared, options: ChangeOptions) -> Values:
-    """What the result of a plan says of the room that carrying it out needs."""
+def _only_planned(prepared: Prepared[R], options: ChangeOptions) -> ChangeOutcome:
     if prepared.plan.is_empty:
-        return {}
+        return ChangeOutcome()
     from kseg.change.apply.room import rooms_of
 
-    return {"room": [room.as_row() for room in rooms_of(prepared.plan, options.keeping)]}
+    rooms = rooms_of(prepared.plan, options.keeping)
+    return ChangeOutcome(rooms=tuple(room.as_row() for room in rooms))
 
 
-def _applied(done: "Applied") -> Values:
-    return {"applied": True, "journal": done.journal, "quarantine": done.quarantine}
+def _applied(done: "Applied") -> ChangeOutcome:
+    return ChangeOutcome(applied=True, journal=done.journal, quarantine=done.quarantine)
 
 
-def copies_of(options: ChangeOptions) -> "JournalPlace | None":
+def copies_of(options: ChangeOptions) -> "JournalLocation | None":
     """The journal of the copies of a run; None for a run without one."""
-    from kseg.change.apply.journal import JournalPlace
+    from kseg.change.apply.journal_location import JournalLocation
 
     if options.output is None or not options.run_id:
         return None
-    return JournalPlace(os.path.abspath(options.output), options.run_id, in_log_dir=True)
+    return JournalLocation(os.path.abspath(options.output), options.run_id, in_log_dir=True)
 
 
-def _copied(prepared: Prepared, copy: str, options: ChangeOptions) -> None:
+def _copied(prepared: Prepared[R], copy: str, options: ChangeOptions) -> None:
     from kseg.change.apply.copy import is_copy, write_copy
 
     shared = options.shared

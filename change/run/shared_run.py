@@ -3,17 +3,17 @@
 import os
 from contextlib import AbstractContextManager
 
+from kseg.change.apply.lock import SHARED_LOCK
 from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import PartitionTarget, Target, directory_of
 from kseg.segment.values import dataclass
 
 _BROKERS = NAME_BY_ROLE[Role.LOCK]
-_LOCK = ".kseg.lock"  # where no broker looks for one
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedRun:
     """id: of the run. output: the directory of --output, None when the change is made in place. there_before: the copies
     that lay there when the run began."""
 
@@ -24,20 +24,20 @@ class Shared:
     def lock_file(self, target: Target) -> str:
         """The file whose lock the run holds while the target is worked on."""
         if self.output is not None:
-            return self.lock_beside(self.output)
+            return self.lock_of_copies(self.output)
         if isinstance(target, PartitionTarget) and target.log_dir is not None:
             return os.path.join(target.log_dir, _BROKERS)
         around = os.path.join(directory_of(target), os.pardir)
-        return os.path.join(around, _BROKERS if is_log_directory(around) else _LOCK)
+        return os.path.join(around, _BROKERS if is_log_directory(around) else SHARED_LOCK)
 
-    def lock_beside(self, output: str) -> str:
+    def lock_of_copies(self, output: str) -> str:
         """The same for copies below `output`."""
-        return os.path.join(output, _LOCK)
+        return os.path.join(output, SHARED_LOCK)
 
-    def seat_at(self, target: Target) -> AbstractContextManager[None]:
+    def lock_partition(self, target: Target) -> AbstractContextManager[None]:
         """Be the only attempt at a target, as long as it takes. Raises Refused on entry."""
-        from kseg.change.run.partition_lock import seated
+        from kseg.change.run.partition_lock import partition_locked
 
         directory = os.path.abspath(directory_of(target))
         name = os.path.basename(directory) if self.output is None else directory
-        return seated(self.lock_file(target), self.id, name)
+        return partition_locked(self.lock_file(target), self.id, name)

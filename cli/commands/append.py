@@ -17,9 +17,10 @@ from kseg.cli.options import (
     read_offset,
     read_size_of_int,
 )
-from kseg.cli.run_summary import RunSummary, counted
+from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import complain
 from kseg.jobs.events import Event, Row
+from kseg.segment.counted import counted
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import CODEC_NAMES
 from kseg.segment.terminal import shell_quoted, visible
@@ -48,7 +49,7 @@ def command(
     paths: Annotated[
         tuple[str, ...],
         Argument(
-            "PATH", help="The partition directory; one that is not there is made (named topic-partition)."
+            "PATH", help="The partition directory; created if missing (its name must be topic-partition)."
         ),
     ],
     source: Annotated[
@@ -64,7 +65,7 @@ def command(
         bool | None,
         Option(
             "--keep-offsets/--no-keep-offsets",
-            help="Whether the offsets of the lines stay; without them numbering goes on at the log end. Default: where a line has one.",
+            help="Whether to keep the offsets of the lines; otherwise numbering continues at the log end. Default: keep them where a line has one.",
             panel=INPUT,
         ),
     ] = None,
@@ -72,7 +73,7 @@ def command(
         bool,
         Option(
             "--partial-batches",
-            help="Accept batch lines with fewer records behind them than they count, as a filtered dump has them.",
+            help="Accept batch lines with fewer records than their count, as in a filtered dump.",
             panel=INPUT,
         ),
     ] = False,
@@ -81,7 +82,7 @@ def command(
         Option(
             "--format",
             choices=("auto", "0.7"),
-            help="Which Kafka a new partition is for; one that is there is gone on with as it is.",
+            help="Kafka version of a new partition; an existing one keeps its format.",
         ),
     ] = "auto",
     topic_id: Annotated[
@@ -96,7 +97,7 @@ def command(
             "--start-offset",
             metavar="N",
             read=read_offset,
-            help="Where a new partition starts. Default: where the lines do.",
+            help="Start offset of a new partition. Default: the first offset of the lines.",
         ),
     ] = None,
     codec: Annotated[
@@ -104,7 +105,7 @@ def command(
         Option(
             "--codec",
             choices=CODEC_NAMES,
-            help="How batches are compressed. Default: as their line says, else none.",
+            help="Compression of the batches. Default: what their line has, else none.",
         ),
     ] = None,
     leader_epoch: Annotated[
@@ -113,7 +114,7 @@ def command(
             "--leader-epoch",
             metavar="E",
             read=read_epoch,
-            help="For all batches. Default: as their line says, else the log's latest.",
+            help="For all batches. Default: what their line has, else the latest of the log.",
         ),
     ] = None,
     magic: Annotated[
@@ -125,7 +126,7 @@ def command(
             "--batch-records",
             metavar="N",
             read=read_count,
-            help="At most so many records in a batch.",
+            help="At most this many records per batch.",
             panel=BATCHES,
         ),
     ] = None,
@@ -135,7 +136,7 @@ def command(
             "--batch-bytes",
             metavar="SIZE",
             read=read_size_of_int,
-            help="At most so many bytes in a batch, before compression.",
+            help="At most this many bytes per batch, before compression.",
             panel=BATCHES,
         ),
     ] = BATCH_BYTES,
@@ -145,7 +146,10 @@ def command(
     producer_epoch: Annotated[
         int | None,
         Option(
-            "--producer-epoch", metavar="N", help="Default: the one the log knows, else 0.", panel=BATCHES
+            "--producer-epoch",
+            metavar="N",
+            help="Default: that of the producer in the log, else 0.",
+            panel=BATCHES,
         ),
     ] = None,
     base_sequence: Annotated[
@@ -153,7 +157,7 @@ def command(
         Option(
             "--base-sequence",
             metavar="N",
-            help="Of the first record. Default: where the log's producer goes on, else 0.",
+            help="Sequence number of the first record. Default: the next one of the producer in the log, else 0.",
             panel=BATCHES,
         ),
     ] = None,
@@ -208,7 +212,7 @@ def command(
             "--flush-messages",
             metavar="N",
             read=read_count,
-            help="Force the log to the disk after every N messages.",
+            help="Sync the log to disk after every N messages.",
             panel=ROLLS,
         ),
     ] = None,
@@ -218,7 +222,7 @@ def command(
             "--flush-ms",
             metavar="DURATION",
             read=read_duration,
-            help="Force it to the disk when so much time has passed.",
+            help="Sync the log to disk after this much time.",
             panel=ROLLS,
         ),
     ] = None,
@@ -249,9 +253,10 @@ def command(
     from kseg.change.append.flush import FlushRules
     from kseg.change.append.options import AppendOptions
     from kseg.change.append.partition_writer import RollRules
-    from kseg.change.apply.journal import new_run_id
+    from kseg.change.apply.journal_location import new_run_id
     from kseg.cli.next_command import apply_command
     from kseg.cli.render import Style, show
+    from kseg.cli.request import Request
     from kseg.cli.run import clock_ms
     from kseg.jobs import fanout
 
@@ -286,7 +291,7 @@ def command(
         flush=FlushRules(flush_messages, flush_ms),
         topic_id=topic_id,
         start_offset=start_offset,
-        ancient=format == "0.7",
+        kafka07=format == "0.7",
     )
     target = append_target(paths[0])
     given = {
@@ -324,11 +329,11 @@ def command(
         progress=not no_progress,
         words=_words,
         remains=_is_due,
-        advice=lambda tally: apply_command("append", given, (), paths) if tally.remaining else "",
+        advice=lambda tally: apply_command("append", given, Request(paths)) if tally.remaining else "",
     )
     tally = RunSummary(1, errors_settle=False)
     events = fanout.run(append, [target], options, 1, tally.finish_target)
-    return show(_noted(events, quiet), style, [] if source == "-" else [source], tally)
+    return show(_checkpointed(events, quiet), style, [] if source == "-" else [source], tally)
 
 
 def _is_due(values: Mapping[str, Any]) -> bool:
@@ -344,7 +349,7 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
         return
     what = "to be appended" if _is_due(values) else "appended"
     end = "the log would end" if _is_due(values) else "the log ends"
-    batches = f"{values['batches']:,} batch" + ("" if values["batches"] == 1 else "es")
+    batches = counted(values["batches"], "batch")
     yield (
         f"{name}{' (new)' if values['is_new'] else ''}: {counted(values['records'], 'record')} in {batches} "
         f"({counted(values['bytes'], 'byte')}) {what} at offset {values['first_offset']}; "
@@ -356,17 +361,19 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"  undo with: kseg undo {shell_quoted(str(values['journal']))}"
 
 
-def _noted(events: Iterator[Event], quiet: bool) -> Iterator[Event]:
+def _checkpointed(events: Iterator[Event], quiet: bool) -> Iterator[Event]:
     """The events; what of the input was not appended is said on stderr."""
+    from kseg.change.append.append_result import AppendResult
+
     for event in events:
-        if isinstance(event, Row) and not quiet:
+        if isinstance(event, Row) and isinstance(event.result, AppendResult) and not quiet:
             ignored = [
                 counted(count, f"{kind} line")
-                for kind, count in event.values["lines_ignored"].items()  # type: ignore[attr-defined]
+                for kind, count in event.result.lines_ignored.items()
                 if kind != "summary"
             ]
-            if event.values["batches_left_out"]:
-                ignored.append(f"damaged batches: {event.values['batches_left_out']}")
+            if event.result.batches_left_out:
+                ignored.append(f"damaged batches: {event.result.batches_left_out}")
             if ignored:
                 complain(f"kseg append: passed over {', '.join(ignored)}")
         yield event

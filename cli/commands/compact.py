@@ -1,8 +1,9 @@
 """`kseg compact`: what a broker's log cleaner would do, offline; a plan first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import Annotated, Any
 
 from kseg.cli.change_options import (
     CHANGE,
@@ -13,9 +14,11 @@ from kseg.cli.change_options import (
     JournalDir,
     Quarantine,
     change,
+    change_style,
     check_way,
     identity,
     keeping_of,
+    look_at_settings,
 )
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
@@ -28,15 +31,13 @@ from kseg.cli.options import (
     Paths,
     Quiet,
     Topics,
+    Verbose,
     read_count,
     read_duration,
     read_offset,
     read_size,
 )
-from kseg.cli.topic_evidence import MetadataPath, ServerProperties
-
-if TYPE_CHECKING:
-    from kseg.segment.partition.targets import Target
+from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
 
 EXAMPLES = (
     ("What compaction would free, and what stays", "kseg compact /var/lib/kafka/accounts-0"),
@@ -92,7 +93,7 @@ def command(
             "--first-dirty-offset",
             metavar="N|checkpoint",
             read=_read_first_dirty,
-            help="Keys from here on count; checkpoint takes the data directory's word. Default: the log start.",
+            help="First dirty offset; `checkpoint` takes it from the data directory. Default: the log start.",
             panel=WHAT,
         ),
     ] = None,
@@ -112,7 +113,7 @@ def command(
             "--max-compaction-lag-ms",
             metavar="DURATION",
             read=read_duration,
-            help="Clean whatever the ratio when records have waited longer. Default: no limit.",
+            help="Clean regardless of the ratio when records have waited longer. Default: no limit.",
             panel=WHAT,
         ),
     ] = None,
@@ -122,7 +123,7 @@ def command(
             "--min-cleanable-dirty-ratio",
             metavar="R",
             read=_read_ratio,
-            help="Logs with a smaller share of dirty bytes are left alone. Default: 0.",
+            help="Do not clean logs with a lower ratio of dirty bytes. Default: 0.",
             panel=WHAT,
         ),
     ] = None,
@@ -130,7 +131,7 @@ def command(
         bool,
         Option(
             "--include-active",
-            help="Roll the last segment first, so that it is cleaned too, unless it is damaged.",
+            help="Roll the active segment first, so that it is cleaned too, unless it is damaged.",
             panel=WHAT,
         ),
     ] = False,
@@ -143,32 +144,15 @@ def command(
             panel=WHAT,
         ),
     ] = "refuse",
-    cleanup_policy: Annotated[
-        str | None,
-        Option(
-            "--cleanup-policy",
-            choices=("delete", "compact", "compact,delete"),
-            help="Kafka's cleanup.policy, for all topics that are named here; only those with compact are cleaned. Default: "
-            "what each topic is configured to.",
-            panel=WHAT,
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        Option(
-            "--config",
-            metavar="FILE",
-            help="Topic properties under Kafka's names; options given here go before.",
-            panel=WHAT,
-        ),
-    ] = None,
+    cleanup_policy: CleanupPolicy = None,
+    config: TopicProperties = None,
     delete_retention_ms: Annotated[
         int | None,
         Option(
             "--delete-retention-ms",
             metavar="DURATION",
             read=read_duration,
-            help="How long tombstones and markers stay after the first pass. Default: 86400000.",
+            help="How long to keep tombstones and markers after the first pass. Default: 86400000.",
             panel=RESULT,
         ),
     ] = None,
@@ -178,7 +162,7 @@ def command(
             "--segment-bytes",
             metavar="SIZE",
             read=read_size,
-            help="Neighbours are joined up to this size. Default: 1GiB.",
+            help="Merge adjacent segments up to this size. Default: 1GiB.",
             panel=RESULT,
         ),
     ] = None,
@@ -188,7 +172,7 @@ def command(
             "--segment-index-bytes",
             metavar="SIZE",
             read=read_size,
-            help="And up to this size of their indexes. Default: 10MiB.",
+            help="Merge adjacent segments up to this index size. Default: 10MiB.",
             panel=RESULT,
         ),
     ] = None,
@@ -219,7 +203,7 @@ def command(
             "--top-keys",
             metavar="N",
             read=read_count,
-            help="How many of the keys to name whose old values take most room; in a plan.",
+            help="In a plan, list this many keys whose old values take the most space.",
             panel=RESULT,
         ),
     ] = 10,
@@ -229,7 +213,7 @@ def command(
         Option(
             "--output",
             metavar="DIR",
-            help="Make a compacted copy of the partitions below this directory; the input stays as it is.",
+            help="Write a compacted copy of the partitions below this directory; the input does not change.",
             panel=CHANGE,
         ),
     ] = None,
@@ -265,7 +249,7 @@ def command(
             "--producer-id-expiration-ms",
             metavar="DURATION",
             read=read_duration,
-            help="The newest batch of younger producers stays, if only as a header. Default: 86400000.",
+            help="Keep the newest batch of producers that are younger, if only as a header. Default: 86400000.",
             panel=BROKER,
         ),
     ] = None,
@@ -276,6 +260,7 @@ def command(
     now: Now = None,
     jobs: Jobs = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
@@ -292,10 +277,10 @@ def command(
     check_way(apply, output, hard_link)
     keeping = keeping_of(journal, quarantine, output)
     from kseg.cli.next_command import apply_command
-    from kseg.cli.render import Style
+    from kseg.cli.request import Request
     from kseg.cli.run import clock_ms
     from kseg.cli.streams import complain
-    from kseg.cli.text.compact import compact_words, is_due
+    from kseg.cli.text.compact import CompactReport, compact_words, is_due
     from kseg.cli.topic_evidence import Asked, topic_settings
     from kseg.compaction.cleaner.compact import compact_group
     from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
@@ -328,6 +313,7 @@ def command(
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings.check()
     cluster = on.cluster()
+    request = Request(paths, topics, partition, cluster)
     run_id, shared = identity(apply, cluster, output)
     options = CompactOptions(
         settings=settings,
@@ -358,10 +344,6 @@ def command(
         config=pairs,
     )
 
-    def look(targets: "Sequence[Target]") -> None:
-        topics, run.told = topic_settings(targets, asked)
-        run.options = replace(run.options, topics=topics)
-
     said = {
         "--first-dirty-offset": first_dirty_offset,
         "--min-compaction-lag-ms": min_compaction_lag_ms,
@@ -382,31 +364,28 @@ def command(
         "--high-watermark": high_watermark,
         "--producer-id-expiration-ms": producer_id_expiration_ms,
         "--follow-links": follow_links,
+        "--accept-unreadable": accept_unreadable,
         "--quarantine": quarantine,
         "--journal": journal,
         "--now": now,
-        "--partition": partition,
     }
-    style = Style(
-        command="compact",
+    style = change_style(
+        "compact",
+        request,
         json=json,
         quiet=quiet,
-        progress=not no_progress,
-        findings_are_result=True,
+        no_progress=no_progress,
+        verbose=verbose,
         words=compact_words,
+        report=CompactReport(),
         remains=is_due,
-        advice=lambda tally: (
-            apply_command("compact", said, topics, paths) if run.is_due and not tally.failures else ""
-        ),
+        advice=lambda _tally: apply_command("compact", said, request) if run.is_due else "",
     )
     return change(
         compact_group,
         run,
         style,
-        paths=paths,
-        topics=topics,
-        partition=partition,
+        request,
         jobs=jobs,
-        cluster=cluster,
-        look=look,
+        look=look_at_settings(run, partial(topic_settings, asked=asked)),
     )

@@ -4,6 +4,14 @@ import os
 from dataclasses import replace
 from typing import Annotated
 
+from kseg.cli.decoders import (
+    STRING_DECODER,
+    ConnectTopics,
+    ShowSecrets,
+    chosen_decoder,
+    refuse_classes,
+    row_decoder,
+)
 from kseg.cli.filters import Filters, limited
 from kseg.cli.option_schema import KAFKA, Option
 from kseg.cli.options import (
@@ -20,6 +28,7 @@ from kseg.cli.options import (
     Topics,
     read_size_of_int,
 )
+from kseg.cli.payload_formats import PayloadFormats, decoding
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT32_MAX
 
@@ -28,10 +37,9 @@ EXAMPLES = (
     ("Every record of a partition, as Kafka's own tool prints it", "kseg dump --print-data-log orders-0"),
     ("The records of one key as JSON", "kseg dump --json --print-data-log --key order-17 orders-0"),
     ("An hour of a topic, in a table", "kseg dump --format table --topic orders --from-time 2024-05-01T12:00Z --to-time 2024-05-01T13:00Z /var/lib/kafka"),
+    ("Avro, protobuf or JSON Schema payloads, decoded without a registry", "kseg dump --json --print-data-log --value-format auto /var/lib/kafka/orders-0"),
     ("An index beside its log", "kseg dump --verify-index-only 00000000000000000000.index"),
 )  # fmt: skip
-
-_DECODERS = ("offsets", "transaction-log", "cluster-metadata", "share-group-state", "remote-log-metadata")
 
 
 def _flag_of_kafka(name: str, help: str) -> Option:
@@ -59,7 +67,7 @@ def command(
             "--max-bytes",
             metavar="SIZE",
             read=read_size_of_int,
-            help="Read at most so much of a .log file.",
+            help="Read at most this many bytes of each .log file.",
             panel=KAFKA,
         ),
     ] = INT32_MAX,
@@ -83,39 +91,70 @@ def command(
         bool, _flag_of_kafka("--index-sanity-check", "Check an index the way a broker does when it starts.")
     ] = False,
     offsets_decoder: Annotated[
-        bool, _flag_of_kafka("--offsets-decoder", "Decode __consumer_offsets (comes in a later version).")
+        bool, _flag_of_kafka("--offsets-decoder", "Decode keys and values as those of __consumer_offsets.")
     ] = False,
     transaction_log_decoder: Annotated[
         bool,
-        _flag_of_kafka("--transaction-log-decoder", "Decode __transaction_state (comes in a later version)."),
+        _flag_of_kafka("--transaction-log-decoder", "Keys and values are those of __transaction_state."),
     ] = False,
     cluster_metadata_decoder: Annotated[
         bool,
-        _flag_of_kafka("--cluster-metadata-decoder", "Decode __cluster_metadata (comes in a later version)."),
-    ] = False,
-    share_group_state_decoder: Annotated[
-        bool,
         _flag_of_kafka(
-            "--share-group-state-decoder", "Decode __share_group_state (comes in a later version)."
+            "--cluster-metadata-decoder", "Decode values as those of __cluster_metadata; shows secrets in it."
         ),
     ] = False,
     remote_log_metadata_decoder: Annotated[
         bool,
-        _flag_of_kafka(
-            "--remote-log-metadata-decoder", "Decode __remote_log_metadata (comes in a later version)."
-        ),
+        _flag_of_kafka("--remote-log-metadata-decoder", "Decode values as those of __remote_log_metadata."),
     ] = False,
+    share_group_state_decoder: Annotated[
+        bool,
+        _flag_of_kafka("--share-group-state-decoder", "Keys and values are those of __share_group_state."),
+    ] = False,
+    key_decoder_class: Annotated[
+        str | None,
+        Option(
+            "--key-decoder-class",
+            metavar="CLASS",
+            bare=STRING_DECODER,
+            help="Decode keys by StringDecoder or another of Kafka. These are StringDecoder (also when no class is given), IntegerDecoder and "
+            "LongDecoder of org.apache.kafka.tools.api.",
+            panel=KAFKA,
+        ),
+    ] = None,
+    value_decoder_class: Annotated[
+        str | None,
+        Option(
+            "--value-decoder-class",
+            metavar="CLASS",
+            bare=STRING_DECODER,
+            help="Decode values, with the same classes.",
+            panel=KAFKA,
+        ),
+    ] = None,
     format: Annotated[
         str,
         Option(
-            "--format", choices=("kafka", "json", "table"), help="kafka is the text of kafka-dump-log.sh 4.3."
+            "--format",
+            choices=("kafka", "json", "table"),
+            help="kafka is the text of kafka-dump-log.sh 4.3; table has a line for each record.",
         ),
     ] = "kafka",
     json: Json = False,
     bytes_mode: BytesMode = "auto",
+    raw: Annotated[
+        bool,
+        Option(
+            "--raw",
+            help="Leave records of Kafka's own topics undecoded. Without it --json and --format table decode them.",
+        ),
+    ] = False,
+    show_secrets: ShowSecrets = False,
+    payloads: PayloadFormats,
+    connect_topics: ConnectTopics = (),
     filters: Filters,
     limit: Annotated[
-        int | None, limited("Stop each file after so many records (or batches, when no records are shown).")
+        int | None, limited("Stop each file after this many records (or batches, when no records are shown).")
     ] = None,
     topics: Topics = (),
     partition: Partition = None,
@@ -131,24 +170,41 @@ def command(
     Default text is byte for byte what kafka-dump-log.sh 4.3 prints for the same files and flags. Unlike that tool
     kseg goes on behind damage, says on stderr which bytes are damaged, and writes nothing beside the log.
 
-    A directory stands for its .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint and .kafka files.
+    A directory stands for its .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint and .kafka files; with a filter
+    or --format table only for those that hold records.
     """  # fmt: skip
     from kseg.cli.render import Style
-    from kseg.cli.run import over_targets
+    from kseg.cli.run import is_one_log, over_targets
     from kseg.cli.text.common import damage_words
-    from kseg.inspection.dump.judged_dump import JudgedDump
+    from kseg.cli.text.dump import RecordTable
+    from kseg.inspection.dump.checked_dump import CheckedDump
     from kseg.inspection.dump.options import DumpOptions
     from kseg.recovery.verify.altered_headers import header_findings
     from kseg.segment.partition.targets import Expansion
 
-    _refuse_decoders(
-        offsets_decoder,
-        transaction_log_decoder,
-        cluster_metadata_decoder,
-        share_group_state_decoder,
-        remote_log_metadata_decoder,
-    )
+    asked = {
+        "offsets": offsets_decoder,
+        "transaction-log": transaction_log_decoder,
+        "cluster-metadata": cluster_metadata_decoder,
+        "remote-log-metadata": remote_log_metadata_decoder,
+        "share-group-state": share_group_state_decoder,
+    }
+    classes = (key_decoder_class, value_decoder_class)
+    decoders = [name for name, is_asked in asked.items() if is_asked]
+    if decoders or classes != (None, None):
+        print_data_log = True
     shown = "json" if json else format
+    if shown != "kafka" and not decoders:
+        refuse_classes(*classes)
+    if shown == "table":
+        print_data_log = True
+    payloads.refuse_with(bytes_mode)
+    if payloads.is_asked and shown == "kafka":
+        raise UsageError(
+            "--key-format and --value-format need --json or --format table: the text is that of kafka-dump-log.sh"
+        )
+    selection = filters.selection(limit)
+    only_records = not replace(selection, limit=None).selects_everything or shown == "table"
     options = DumpOptions(
         format=shown,
         deep_iteration=deep_iteration,
@@ -158,8 +214,18 @@ def command(
         max_message_size=max_message_size,
         verify_index_only=verify_index_only,
         index_sanity_check=index_sanity_check,
-        selection=filters.selection(limit),
+        decoder=chosen_decoder(decoders, *classes) if shown == "kafka" else None,
+        selection=selection,
         bytes_mode=bytes_mode,
+        row_decoder=row_decoder(
+            decoders,
+            is_plain=raw,
+            bytes_mode=bytes_mode,
+            show_secrets=show_secrets,
+            connect_topics=connect_topics,
+        )
+        if shown != "kafka"
+        else None,
         escape_control=os.isatty(1),
         drop_cache=drop_cache,
     )
@@ -167,12 +233,13 @@ def command(
         command="dump",
         json=shown == "json",
         table=shown == "table",
+        tabulated=RecordTable(not is_one_log(paths)) if shown == "table" else None,
         quiet=quiet,
         progress=not no_progress,
         summary=damage_words,
     )
     return over_targets(
-        JudgedDump(header_findings),
+        CheckedDump(header_findings),
         options,
         style,
         expand=Expansion.FILES,
@@ -182,10 +249,14 @@ def command(
         jobs=jobs,
         cluster=on.cluster(light=True),
         alone=(lambda jobs: replace(options, jobs=jobs)) if deep_iteration or print_data_log else None,
+        look=decoding(payloads, paths, "dump", quiet),
+        wanted=(lambda target: target.path in paths or _has_records(target.path)) if only_records else None,
     )
 
 
-def _refuse_decoders(*asked: bool) -> None:
-    for name, is_asked in zip(_DECODERS, asked, strict=True):
-        if is_asked:
-            raise UsageError(f"--{name}-decoder comes in a later version of kseg")
+def _has_records(path: str) -> bool:
+    """Whether a file is no index, no producer snapshot and no transaction index."""
+    from kseg.segment.partition.names import Role, parse_file_name
+
+    roles = (Role.LOG, Role.KAFKA07_LOG, Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT)
+    return parse_file_name(os.path.basename(path)).role in roles

@@ -1,5 +1,6 @@
 """`kseg export`: the records of logs as files that other tools read."""
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +18,16 @@ from kseg.cli.options import (
     Topics,
     read_names,
 )
+from kseg.cli.payload_formats import PayloadFormats
+from kseg.segment.errors import UnreadableInput, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kseg.inspection.export.options import ExportOptions
+    from kseg.inspection.export.run import ExportRun
+    from kseg.internal_topics.registry.payload_columns import PayloadColumns
+    from kseg.internal_topics.registry.payload_decoder import PayloadDecoder
     from kseg.jobs.events import Event
     from kseg.segment.partition.targets import Target
     from kseg.spark.options import ClusterOptions
@@ -31,7 +37,8 @@ EXAMPLES = (
     ("A topic, in directories by day and hour", "kseg export --to parquet --partition-by topic,date,hour --topic orders --output out /var/lib/kafka"),
     ("What a consumer of committed data would have read, as JSON lines", "kseg export --to json --isolation read_committed --output out orders-0"),
     ("A Delta table, by a Spark cluster", "kseg export --to delta --mode append --partition-by topic,date --spark --master spark://host:7077 --packages io.delta:delta-spark_4.2_2.13:4.4.0 --output /shared/orders /shared/kafka"),
-    ("A table for a spreadsheet, without what says where a record lies", "kseg export --to csv --no-meta --output out orders-0"),
+    ("Avro or protobuf payloads as typed columns, with the schemas of the _schemas topic", "kseg export --to parquet --value-format auto --topic orders --output out /var/lib/kafka"),
+    ("A table for a spreadsheet, without the positions of records", "kseg export --to csv --no-meta --output out orders-0"),
 )  # fmt: skip
 
 
@@ -48,13 +55,16 @@ def command(
             "--to", choices=("parquet", "delta", "iceberg", "json", "csv", "arrow"), help="What is written."
         ),
     ],
-    output: Annotated[str, Option("--output", metavar="DIR", help="The directory to write.")],
+    output: Annotated[
+        str,
+        Option("--output", metavar="DIR", help="The directory to write to; - writes json or csv to stdout."),
+    ],
     mode: Annotated[
         str,
         Option(
             "--mode",
             choices=("errorifexists", "append", "overwrite", "ignore"),
-            help="What to do when something lies there: Spark's save modes.",
+            help="What to do when the output exists: Spark's save modes.",
             panel=RESULT,
         ),
     ] = "errorifexists",
@@ -73,7 +83,7 @@ def command(
         Option(
             "--compression",
             metavar="CODEC",
-            help="Of the files: snappy, gzip, zstd, lz4, bzip2 or none, as far as the form has it.",
+            help="Compression of the files: snappy, gzip, zstd, lz4, bzip2 or none, as far as the format supports it.",
             panel=RESULT,
         ),
     ] = None,
@@ -86,11 +96,12 @@ def command(
             panel=RESULT,
         ),
     ] = None,
+    payloads: PayloadFormats,
     no_key: Annotated[bool, _without("key", "the column of keys")] = False,
     no_value: Annotated[bool, _without("value", "the column of values")] = False,
     no_headers: Annotated[bool, _without("headers", "the column of headers")] = False,
     no_meta: Annotated[
-        bool, _without("meta", "the column that says where a record lies, and of which batch")
+        bool, _without("meta", "the column with the position of a record and its batch")
     ] = False,
     include_control: Annotated[
         bool, Option("--include-control", help="Also the control records of transactions.", panel=RESULT)
@@ -101,7 +112,7 @@ def command(
     ] = False,
     json: Json = False,
     filters: Filters,
-    limit: Annotated[int | None, limited("Stop each partition after so many records.")] = None,
+    limit: Annotated[int | None, limited("Stop each partition after this many records.")] = None,
     topics: Topics = (),
     partition: Partition = None,
     now: NoNow = None,
@@ -138,11 +149,22 @@ def command(
         with_control=include_control,
         fail_on_damage=fail_on_damage,
     )
+    if payloads.is_asked and cluster is not None:
+        raise UsageError(
+            "--key-format and --value-format do not go with --spark: export decodes on this machine only"
+        )
+    if output == "-":
+        O.require_pyarrow()
+        from kseg.inspection.export.to_stdout import check_stream
+
+        check_stream(options)
+        if json or cluster is not None:
+            raise UsageError(f"--output - does not go with {'--json' if json else '--spark'}")
     if options.mode is Mode.IGNORE and is_taken(output):
         from kseg.cli.streams import complain
 
         if not quiet:
-            complain(f"kseg export: {output} is there already: nothing was exported (--mode ignore)")
+            complain(f"kseg export: {output} already exists: nothing was exported (--mode ignore)")
         return 0
     from kseg.cli.render import Style
     from kseg.cli.run import over_targets
@@ -156,6 +178,7 @@ def command(
         quiet=quiet,
         progress=not no_progress,
         words=export_words,
+        raw=output == "-",
         summary=partial(damage_words, noun="target"),
     )
     O.require_pyarrow()
@@ -176,7 +199,50 @@ def command(
         at_once=partial(_by_spark, options),
         through=run.through if cluster is None else None,
         hold=run.held if cluster is None else None,
+        look=partial(_with_payloads, run, payloads, paths, quiet) if payloads.is_asked else None,
     )
+
+
+def _with_payloads(
+    run: "ExportRun",
+    formats: PayloadFormats,
+    paths: "Sequence[str]",
+    quiet: bool,
+    targets: "Sequence[Target]",
+    options: "ExportOptions",
+) -> "tuple[ExportOptions, Sequence[Event]]":
+    """The options with the columns of decoded payloads, for which all payloads are looked at once. Raises UsageError and UnreadableInput."""
+    from kseg.cli.payload_formats import decoder_and_notice
+    from kseg.inspection.export.options import TEXT_FORMS
+    from kseg.internal_topics.registry.payload_columns import PayloadColumns
+
+    decoder = decoder_and_notice(formats, targets, paths, "export", quiet)
+    if options.form in TEXT_FORMS:
+        return run.decode(PayloadColumns(decoder)), ()
+    columns = _surveyed(decoder, targets, options)
+    if columns.differ and options.partition_by[:1] != ("topic",):
+        raise UsageError(
+            f"the payloads of topics {columns.differ} have different columns: choose one with --topic, or add --partition-by topic"
+        )
+    return run.decode(columns), ()
+
+
+def _surveyed(
+    decoder: "PayloadDecoder", targets: "Sequence[Target]", options: "ExportOptions"
+) -> "PayloadColumns":
+    from kseg.inspection.export.payload_scan import payloads_of
+    from kseg.internal_topics.registry.payload_columns import PayloadSurvey
+    from kseg.segment.partition.targets import FileTarget, PartitionTarget
+
+    survey = PayloadSurvey(decoder)
+    is_needed = decoder.has_schemas(is_key=True) or decoder.has_schemas(is_key=False)
+    for target in targets if is_needed else ():
+        if isinstance(target, (FileTarget, PartitionTarget)):
+            with suppress(UnreadableInput):  # the export says so
+                for each in payloads_of(target, options.selection):
+                    survey.note(each.topic, True, each.of_keys, each.headers)
+                    survey.note(each.topic, False, each.of_values, each.headers)
+    return survey.columns()
 
 
 def _by_spark(

@@ -1,51 +1,130 @@
 """`kseg list`: the inventory."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated
 
-from kseg.cli.options import Jobs, Json, NoProgress, Now, OnCluster, Partition, Paths, Quiet, Topics
+from kseg.cli.option_schema import Option
+from kseg.cli.options import Jobs, Json, NoProgress, Now, OnCluster, Partition, Paths, Quiet, Topics, Verbose
+from kseg.segment.errors import UsageError
 
 if TYPE_CHECKING:
+    from kseg.jobs.events import Event
     from kseg.segment.findings import Finding
     from kseg.segment.partition.targets import Target
+    from kseg.spark.options import ClusterOptions
 
 EXAMPLES = (
     ("What is in a data directory", "kseg list /var/lib/kafka"),
     ("The same for a script", "kseg list --json /var/lib/kafka"),
-    ("One topic", "kseg list --topic orders /var/lib/kafka"),
+    ("The largest topics first", "kseg list --sort size /var/lib/kafka"),
+    (
+        "The partitions of a topic, with exact numbers",
+        "kseg list --partitions --count --topic orders /var/lib/kafka",
+    ),
+    ("The topics that a group lags behind in", "kseg list --groups --sort lag /var/lib/kafka"),
+    ("Every file", "kseg list --verbose orders-0"),
+    ("What is in tiered storage, and is anything missing", "kseg list --remote /var/lib/kafka"),
 )
 
 
 def command(
     *,
     paths: Paths,
+    by_partition: Annotated[
+        bool, Option("--partitions", help="Print one line per partition instead of one per topic.")
+    ] = False,
+    sort: Annotated[
+        str,
+        Option(
+            "--sort",
+            choices=("name", "size", "time", "records", "lag"),
+            help="Sort by this column, largest first; by lag with --groups.",
+        ),
+    ] = "name",
+    count: Annotated[
+        bool | None,
+        Option(
+            "--count/--no-count",
+            help="Read every batch header, for exact numbers of records. Default: with --json and --verbose only; without, records are estimated from the "
+            "offsets, and only the ends of each log are read.",
+        ),
+    ] = None,
+    remote: Annotated[
+        bool,
+        Option(
+            "--remote",
+            help="Tiered storage, from __remote_log_metadata under PATH: which offsets of each partition are local, remote, both or missing, and which uploads "
+            "dangle.",
+        ),
+    ] = False,
+    groups: Annotated[
+        bool,
+        Option(
+            "--groups",
+            help="Also show how far groups are behind in each partition, by what they have committed to __consumer_offsets.",
+        ),
+    ] = False,
     json: Json = False,
     topics: Topics = (),
     partition: Partition = None,
     now: Now = None,
     jobs: Jobs = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
-    """List what is there: every file and what it is, and for each partition its offsets, times and state.
+    """List what is there: a line for each topic, with its size, its records and its time range.
 
-    For each partition: segments, bytes, offsets, time range, codecs, leader epochs, last stable offset, open
-    transactions, missing side files. Unknown files are listed too.
+    With --verbose or --json every file and what it is, and for each partition segments, bytes, offsets, time range, codecs,
+    leader epochs, last stable offset, open transactions and missing side files. Unknown files are listed too.
     """
+    if remote:
+        if by_partition or sort != "name" or count is not None or groups:
+            raise UsageError("--remote excludes --partitions, --sort, --count and --groups")
+        return _list_remote(paths, topics, partition, on.cluster(light=True), json, quiet, verbose)
+    from kseg.cli.group_evidence import committed_offsets
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
-    from kseg.cli.text.list import inventory_words, sums_first
-    from kseg.cli.topic_evidence import finder_for, replicas_missing
+    from kseg.cli.streams import terminal_columns
+    from kseg.cli.text.list import ListReport, inventory_words, sums_first, with_topic_names
+    from kseg.cli.topic_evidence import finder_for, replicas_missing, topic_names
     from kseg.inspection.inventory import list_target
     from kseg.inspection.query import ListOptions
     from kseg.segment.partition.targets import Expansion
 
-    options = ListOptions(now_ms=clock_ms() if now is None else now)
-    style = Style(command="list", json=json, quiet=quiet, progress=not no_progress, words=inventory_words)
+    if sort == "lag" and not groups:
+        raise UsageError("--sort lag requires --groups")
+    if groups and not paths:
+        raise UsageError("kseg list needs at least one PATH")
+    is_full = json or verbose
+    options = ListOptions(
+        now_ms=clock_ms() if now is None else now,
+        count=is_full if count is None else count,
+        files=is_full,
+        groups=committed_offsets(paths) if groups else None,
+    )
+    style = Style(
+        command="list",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        words=inventory_words,
+        report=ListReport(by_partition, sort, options.count, terminal_columns()),
+        verbose=verbose,
+    )
+
+    names: dict[str, str] = {}
 
     def look(targets: "Sequence[Target]", options: ListOptions) -> "tuple[ListOptions, tuple[Finding, ...]]":
-        return options, tuple(replicas_missing(targets, finder_for(targets, None)))
+        finder = finder_for(targets, None)
+        names.update(topic_names(targets, finder))
+        return options, tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
+
+    def through(events: "Iterator[Event]") -> "Iterator[Event]":
+        named = with_topic_names(events, names)
+        return named if json else sums_first(named)
 
     return over_targets(
         list_target,
@@ -57,6 +136,48 @@ def command(
         partition=partition,
         jobs=jobs,
         cluster=on.cluster(light=True),
-        through=None if json else sums_first,
+        through=through,
         look=look,
     )
+
+
+def _list_remote(
+    paths: Sequence[str],
+    topics: tuple[str, ...],
+    partition: int | None,
+    cluster: "ClusterOptions | None",
+    json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """What is in tiered storage."""
+    from kseg.cli.render import Style, show
+    from kseg.cli.run import notice, workers
+    from kseg.cli.run_summary import RunSummary
+    from kseg.cli.text.remote import RemoteReport, remote_words
+    from kseg.internal_topics.broker_directories import find_broker_directories
+    from kseg.internal_topics.remote_log.remote_listing import RemoteOptions, RemoteTarget, list_remote
+
+    if not paths:
+        raise UsageError("kseg list needs at least one PATH")
+    style = Style(
+        command="list",
+        json=json,
+        quiet=quiet,
+        progress=False,
+        words=remote_words,
+        report=RemoteReport(),
+        verbose=verbose,
+        findings_are_result=True,
+        remains=_has_missing,
+    )
+    tally = RunSummary(1)
+    target = RemoteTarget(", ".join(paths), find_broker_directories(paths))
+    over = workers(cluster, 1, notice(style))
+    options = RemoteOptions(topics, partition)
+    return show(over(list_remote, [target], options, finished=tally.finish_target), style, paths, tally)
+
+
+def _has_missing(row: Mapping[str, object]) -> bool:
+    """Whether offsets of a partition are neither local nor remote."""
+    return bool(row.get("missing_offsets"))

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Annotated
 
+from kseg.cli.decoders import ConnectTopics, ShowSecrets, row_decoder
 from kseg.cli.option_schema import FILTER, RUN, Option
 from kseg.cli.options import (
     BytesMode,
@@ -20,6 +21,7 @@ from kseg.cli.options import (
     key_bytes,
     read_epoch,
 )
+from kseg.cli.payload_formats import PayloadFormats, decoding
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import read_time
 
@@ -40,7 +42,10 @@ def command(
     offset: Annotated[
         int | None,
         Option(
-            "--offset", metavar="N", help="The batch holding this offset, else the next one.", panel=QUESTION
+            "--offset",
+            metavar="N",
+            help="The batch that contains this offset, else the next one.",
+            panel=QUESTION,
         ),
     ] = None,
     timestamp: Annotated[
@@ -76,6 +81,15 @@ def command(
             panel=QUESTION,
         ),
     ] = None,
+    transactional_id: Annotated[
+        str | None,
+        Option(
+            "--transactional-id",
+            metavar="ID",
+            help="The transactions of a transactional id: producer ids, partitions and offsets.",
+            panel=QUESTION,
+        ),
+    ] = None,
     all: Annotated[
         bool, Option("--all", help="With --key: every message of the key, oldest first.", panel=FILTER)
     ] = False,
@@ -90,11 +104,17 @@ def command(
             panel=FILTER,
         ),
     ] = None,
+    explain: Annotated[
+        bool, Option("--explain", help="Say which files and index entries led to each answer.", panel=RUN)
+    ] = False,
     no_index: Annotated[
         bool, Option("--no-index", help="Scan instead of trusting the indexes.", panel=RUN)
     ] = False,
     json: Json = False,
     bytes_mode: BytesMode = "auto",
+    show_secrets: ShowSecrets = False,
+    payloads: PayloadFormats,
+    connect_topics: ConnectTopics = (),
     topics: Topics = (),
     partition: Partition = None,
     now: NoNow = None,
@@ -106,8 +126,8 @@ def command(
     """Find a message by offset, time, key or leader epoch, and say where it lies.
 
     Answers like a broker: --offset like a fetch, --timestamp, --max-timestamp, --earliest and --latest like
-    ListOffsets, --leader-epoch like OffsetForLeaderEpoch. Says which files and index entries led there. The exit
-    status is 1 when nothing is found.
+    ListOffsets, --leader-epoch like OffsetForLeaderEpoch. Of several partitions those that hold it are shown. --explain
+    says which files and index entries led there. The exit status is 1 when nothing is found.
     """  # fmt: skip
     asked = {
         "offset": offset is not None,
@@ -117,16 +137,32 @@ def command(
         "latest": latest,
         "key": key is not None,
         "leader-epoch": leader_epoch is not None,
+        "transactional-id": transactional_id is not None,
     }
     kinds = [kind for kind, is_asked in asked.items() if is_asked]
     if len(kinds) != 1:
         raise UsageError(f"kseg lookup takes exactly one of {', '.join(f'--{kind}' for kind in asked)}")
+    payloads.refuse_with(bytes_mode)
     if all and key is None:
-        raise UsageError("--all goes with --key")
+        raise UsageError("--all requires --key")
+    if transactional_id is not None:
+        from kseg.cli.transactional_lookup import lookup_transactional_id
+
+        return lookup_transactional_id(
+            transactional_id,
+            paths=paths,
+            topics=topics,
+            partition=partition,
+            json=json,
+            quiet=quiet,
+            no_progress=no_progress,
+            jobs=jobs,
+            cluster=on.cluster(light=True),
+        )
     from kseg.cli.render import Style
-    from kseg.cli.run import over_targets
-    from kseg.cli.text.common import lookup_words
-    from kseg.inspection.lookup.judged_lookup import judged_lookup
+    from kseg.cli.run import is_one_log, over_targets
+    from kseg.cli.text.lookup import LookupReport
+    from kseg.inspection.lookup.checked_lookup import checked_lookup
     from kseg.inspection.query import LookupQuery
     from kseg.recovery.verify.altered_headers import header_findings
     from kseg.segment.partition.targets import Expansion
@@ -142,17 +178,26 @@ def command(
         log_start_offset=log_start_offset,
         read_committed=isolation == "read_committed",
         bytes_mode=bytes_mode,
+        row_decoder=row_decoder(
+            (),
+            is_plain=False,
+            bytes_mode=bytes_mode or "auto",
+            show_secrets=show_secrets,
+            connect_topics=connect_topics,
+        ),
     )
+    report = LookupReport(explain, only_hits=not is_one_log(paths))
     style = Style(
         command="lookup",
         json=json,
         quiet=quiet,
         progress=not no_progress,
-        words=lookup_words,
+        words=report.words,
+        report=report,
         missed=lambda row: row.get("type") == "lookup" and row.get("found") is False,
     )
     return over_targets(
-        partial(judged_lookup, judge=header_findings),
+        partial(checked_lookup, header_check=header_findings),
         query,
         style,
         expand=Expansion.PARTITIONS,
@@ -161,4 +206,5 @@ def command(
         partition=partition,
         jobs=jobs,
         cluster=on.cluster(light=True),
+        look=decoding(payloads, paths, "lookup", quiet),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated
 
+from kseg.cli.decoders import ConnectTopics, ShowSecrets, row_decoder
 from kseg.cli.option_schema import RUN, Option
 from kseg.cli.options import (
     BytesMode,
@@ -16,8 +17,10 @@ from kseg.cli.options import (
     Topics,
     read_size_of_int,
 )
+from kseg.cli.payload_formats import PayloadFormats, decoding
 from kseg.inspection.query import FRAMINGS
 from kseg.jobs.events import Event, Text
+from kseg.segment.errors import UsageError
 
 EXAMPLES = (
     ("The batches from an offset on, at most 64 KiB of them", "kseg read --offset 1234567 --max-bytes 64KiB orders-0"),
@@ -32,7 +35,9 @@ def command(
     offset: Annotated[
         int,
         Option(
-            "--offset", metavar="N", help="Where to start: the batch holding this offset, else the next one."
+            "--offset",
+            metavar="N",
+            help="Where to start: the batch that contains this offset, else the next one.",
         ),
     ],
     max_bytes: Annotated[
@@ -41,7 +46,7 @@ def command(
             "--max-bytes",
             metavar="SIZE",
             read=read_size_of_int,
-            help="At most so many bytes, in whole batches.",
+            help="Read at most this many bytes, in complete batches.",
         ),
     ] = 1024 * 1024,
     max_message_bytes: Annotated[
@@ -50,7 +55,7 @@ def command(
             "--max-message-bytes",
             metavar="SIZE",
             read=read_size_of_int,
-            help="How far --max-bytes may be doubled until a whole message fits.",
+            help="Upper limit for doubling --max-bytes until a complete message fits.",
         ),
     ] = 64 * 1024 * 1024,
     no_grow: Annotated[
@@ -74,6 +79,9 @@ def command(
     ] = False,
     json: Json = False,
     bytes_mode: BytesMode = "auto",
+    show_secrets: ShowSecrets = False,
+    payloads: PayloadFormats,
+    connect_topics: ConnectTopics = (),
     topics: Topics = (),
     partition: Partition = None,
     now: NoNow = None,
@@ -86,6 +94,11 @@ def command(
     When not even one message fits into --max-bytes, that size is doubled until one does, up to
     --max-message-bytes. With --raw the bytes go to stdout, otherwise the records.
     """  # fmt: skip
+    payloads.refuse_with(bytes_mode)
+    if payloads.is_asked and (raw or framing != "none"):
+        raise UsageError(
+            "--key-format and --value-format show records; --raw and --framing write the bytes themselves"
+        )
     from kseg.cli.render import Style
     from kseg.cli.run import over_targets
     from kseg.cli.text.common import read_words
@@ -102,6 +115,13 @@ def command(
         framing=framing,
         use_index=not no_index,
         bytes_mode=bytes_mode,
+        row_decoder=row_decoder(
+            (),
+            is_plain=False,
+            bytes_mode=bytes_mode or "auto",
+            show_secrets=show_secrets,
+            connect_topics=connect_topics,
+        ),
     )
     style = Style(command="read", json=json, quiet=quiet, progress=not no_progress, words=read_words, raw=raw)
     return over_targets(
@@ -114,6 +134,7 @@ def command(
         partition=partition,
         jobs=jobs,
         through=_multi if framing == "multi" else None,
+        look=decoding(payloads, paths, "read", quiet),
     )
 
 

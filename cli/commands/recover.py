@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kseg.cli.change_options import (
@@ -13,6 +14,7 @@ from kseg.cli.change_options import (
     JournalDir,
     Quarantine,
     change,
+    change_style,
     check_way,
     identity,
     keeping_of,
@@ -29,12 +31,12 @@ from kseg.cli.options import (
     Paths,
     Quiet,
     Topics,
+    Verbose,
     read_duration,
     read_offset,
     read_size,
 )
-from kseg.cli.topic_evidence import MetadataPath
-from kseg.segment.layout import DEFAULT_INDEX_INTERVAL_BYTES, DEFAULT_SEGMENT_INDEX_BYTES
+from kseg.cli.topic_evidence import MetadataPath, ServerProperties
 
 if TYPE_CHECKING:
     from kseg.cli.run_summary import RunSummary
@@ -58,7 +60,6 @@ EXAMPLES = (
 BROKER = "What the broker would know"
 
 DEFAULT_POLICY = "salvage"
-PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 
 def command(
@@ -78,7 +79,7 @@ def command(
         Option(
             "--output",
             metavar="DIR",
-            help="Make a repaired copy of the partitions below this directory; the input stays as it is.",
+            help="Write a repaired copy of the partitions below this directory; the input does not change.",
             panel=CHANGE,
         ),
     ] = None,
@@ -87,13 +88,13 @@ def command(
     journal: JournalDir = None,
     accept_unreadable: AcceptUnreadable = False,
     rebuild: Annotated[
-        bool, Option("--rebuild", help="All side files anew from the log, sound ones too.", panel=CHANGE)
+        bool, Option("--rebuild", help="Rebuild all side files from the log, valid ones too.", panel=CHANGE)
     ] = False,
     mark_clean: Annotated[
         bool,
         Option(
             "--mark-clean",
-            help="Write the clean-shutdown marker when every partition of the data directory is sound.",
+            help="Write the clean-shutdown marker if every partition of the data directory is valid.",
             panel=CHANGE,
         ),
     ] = False,
@@ -102,11 +103,12 @@ def command(
         Option(
             "--topic-id",
             metavar="UUID",
-            help="Write a missing partition.metadata with this id. Default: what the metadata log says, where that is certain.",
+            help="Write a missing partition.metadata with this id. Default: the id in the metadata log, if that is certain.",
             panel=CHANGE,
         ),
     ] = None,
     metadata: MetadataPath = None,
+    server_properties: ServerProperties = None,
     node_id: Annotated[
         int | None,
         Option(
@@ -131,7 +133,7 @@ def command(
         Option(
             "--directory-id",
             metavar="UUID",
-            help="Write a lost meta.properties with this directory id; none: without. Default: what the metadata log says.",
+            help="Write a lost meta.properties with this directory id; none: without. Default: the id in the metadata log.",
             panel=CHANGE,
         ),
     ] = None,
@@ -139,7 +141,7 @@ def command(
         bool | None,
         Option(
             "--clean-shutdown/--unclean-shutdown",
-            help="Whether the broker was shut down cleanly. Default: whether its marker is there.",
+            help="Whether the broker was shut down cleanly. Default: whether the clean-shutdown marker exists.",
             panel=BROKER,
         ),
     ] = None,
@@ -149,7 +151,7 @@ def command(
             "--recovery-point",
             metavar="N",
             read=read_offset,
-            help="Up to here the log is known to be on disk. Default: the data directory's checkpoint, else 0.",
+            help="The log is known to be on disk up to this offset. Default: the data directory's checkpoint, else 0.",
             panel=BROKER,
         ),
     ] = None,
@@ -164,35 +166,35 @@ def command(
         ),
     ] = None,
     index_interval_bytes: Annotated[
-        int,
+        int | None,
         Option(
             "--index-interval-bytes",
             metavar="SIZE",
             read=read_size,
-            help="Kafka's index.interval.bytes.",
+            help="Kafka's index.interval.bytes. Default: what the topic is configured to, else 4096.",
             panel=BROKER,
         ),
-    ] = DEFAULT_INDEX_INTERVAL_BYTES,
+    ] = None,
     segment_index_bytes: Annotated[
-        int,
+        int | None,
         Option(
             "--segment-index-bytes",
             metavar="SIZE",
             read=read_size,
-            help="Kafka's segment.index.bytes.",
+            help="Kafka's segment.index.bytes. Default: what the topic is configured to, else 10MiB.",
             panel=BROKER,
         ),
-    ] = DEFAULT_SEGMENT_INDEX_BYTES,
+    ] = None,
     producer_id_expiration_ms: Annotated[
-        int,
+        int | None,
         Option(
             "--producer-id-expiration-ms",
             metavar="DURATION",
             read=read_duration,
-            help="Kafka's producer.id.expiration.ms.",
+            help="Kafka's producer.id.expiration.ms. Default: what the broker is configured to, else 86400000.",
             panel=BROKER,
         ),
-    ] = PRODUCER_ID_EXPIRATION_MS,
+    ] = None,
     follow_links: FollowLinks = False,
     json: Json = False,
     topics: Topics = (),
@@ -200,6 +202,7 @@ def command(
     now: Now = None,
     jobs: Jobs = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     no_progress: NoProgress = False,
     drop_cache: DropCache = False,
     on: OnCluster,
@@ -214,28 +217,37 @@ def command(
     check_way(apply, output, hard_link)
     keeping = keeping_of(journal, quarantine, output)
     from kseg.cli.next_command import apply_command
-    from kseg.cli.render import Style
+    from kseg.cli.request import Request
     from kseg.cli.run import clock_ms, workers
-    from kseg.cli.text.recover import is_due, is_planned, recover_words
-    from kseg.cli.topic_evidence import finder_for, retention_limits, topic_identities
+    from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words
+    from kseg.cli.topic_evidence import (
+        Asked,
+        finder_for,
+        replicas_missing,
+        server_pairs,
+        topic_identities,
+        topic_settings,
+    )
     from kseg.recovery.policy import LoadSettings, Policy
-    from kseg.recovery.repair.meta_properties_repair import AskedIdentity
+    from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
     from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.recover import recover_group
     from kseg.recovery.repair.run import RecoverRun
 
     now_ms = clock_ms() if now is None else now
-    identity_asked = AskedIdentity(node_id, cluster_id, directory_id)
+    load_options = {
+        "index_interval_bytes": index_interval_bytes,
+        "segment_index_bytes": segment_index_bytes,
+        "producer_id_expiration_ms": producer_id_expiration_ms,
+    }
+    settings = {name: value for name, value in load_options.items() if value is not None}
+    identity_asked = RequestedIdentity(node_id, cluster_id, directory_id)
     identity_asked.check()
     cluster = on.cluster()
+    request = Request(paths, topics, partition, cluster)
     run_id, shared = identity(apply, cluster, output)
     options = RecoverOptions(
-        settings=LoadSettings(
-            now_ms=now_ms,
-            index_interval_bytes=index_interval_bytes,
-            segment_index_bytes=segment_index_bytes,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-        ),
+        settings=LoadSettings(now_ms=now_ms, **settings),
         policy=Policy(policy),
         is_clean=clean_shutdown,
         recovery_point=recovery_point,
@@ -261,6 +273,7 @@ def command(
         "--mark-clean": mark_clean,
         "--topic-id": topic_id,
         "--metadata": metadata,
+        "--server-properties": server_properties,
         "--node-id": node_id,
         "--cluster-id": cluster_id,
         "--directory-id": directory_id,
@@ -268,28 +281,29 @@ def command(
         "--unclean-shutdown": clean_shutdown is False,
         "--recovery-point": recovery_point,
         "--log-start-offset": log_start_offset,
-        "--index-interval-bytes": index_interval_bytes
-        if index_interval_bytes != DEFAULT_INDEX_INTERVAL_BYTES
-        else None,
-        "--segment-index-bytes": segment_index_bytes
-        if segment_index_bytes != DEFAULT_SEGMENT_INDEX_BYTES
-        else None,
-        "--producer-id-expiration-ms": (
-            producer_id_expiration_ms if producer_id_expiration_ms != PRODUCER_ID_EXPIRATION_MS else None
-        ),
-        "--partition": partition,
+        "--index-interval-bytes": index_interval_bytes,
+        "--segment-index-bytes": segment_index_bytes,
+        "--producer-id-expiration-ms": producer_id_expiration_ms,
         "--follow-links": follow_links,
         "--quarantine": quarantine,
         "--journal": journal,
         "--now": now,
     }
     run = RecoverRun(options, workers(cluster, jobs), _registered)
+    asked = Asked(
+        metadata=metadata,
+        server_properties=server_properties,
+        options={name.replace("_", "."): value for name, value in settings.items()},
+        assumes_defaults=True,
+    )
 
     def look(targets: "Sequence[Target]") -> None:
-        finder = finder_for(targets, metadata)
-        identities, run.told = topic_identities(targets, metadata, finder)
-        limits = retention_limits(targets, finder)
-        run.options = replace(run.options, identities=identities, retention_ms=limits)
+        finder = finder_for(targets, metadata, server_pairs(server_properties))
+        identities, told = topic_identities(targets, metadata, finder)
+        run.missing = replicas_missing(targets, finder)
+        run.told = (*told, *chain.from_iterable(run.missing.values()))
+        known, _ = topic_settings(targets, asked, finder)  # what the evidence says of itself is told already
+        run.options = replace(run.options, identities=identities, topics=known)
 
     planned = list[bool]()
 
@@ -297,31 +311,19 @@ def command(
         planned.extend([True] * is_planned(values))
         return is_due(values)
 
-    style = Style(
-        command="recover",
+    style = change_style(
+        "recover",
+        request,
         json=json,
         quiet=quiet,
-        progress=not no_progress,
-        findings_are_result=True,
+        no_progress=no_progress,
+        verbose=verbose,
         words=recover_words,
+        report=RecoverReport(),
         remains=remains,
-        advice=lambda tally: (
-            apply_command("recover", given | _acceptance(tally), topics, paths)
-            if planned and not tally.failures
-            else ""
-        ),
+        advice=lambda tally: apply_command("recover", given | _acceptance(tally), request) if planned else "",
     )
-    return change(
-        recover_group,
-        run,
-        style,
-        paths=paths,
-        topics=topics,
-        partition=partition,
-        jobs=jobs,
-        cluster=cluster,
-        look=look,
-    )
+    return change(recover_group, run, style, request, jobs=jobs, look=look)
 
 
 def _registered(log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...]]:

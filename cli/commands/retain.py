@@ -1,8 +1,8 @@
 """`kseg retain`: what a broker's retention would delete, and why; marking it, purging it, taking it back."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated
 
 from kseg.cli.change_options import (
     CHANGE,
@@ -11,8 +11,10 @@ from kseg.cli.change_options import (
     JournalDir,
     Quarantine,
     change,
+    change_style,
     identity,
     keeping_of,
+    look_at_settings,
 )
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
@@ -25,15 +27,13 @@ from kseg.cli.options import (
     Paths,
     Quiet,
     Topics,
+    Verbose,
     read_duration,
     read_offset,
     read_size,
 )
-from kseg.cli.topic_evidence import MetadataPath, ServerProperties
+from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
 from kseg.segment.errors import UsageError
-
-if TYPE_CHECKING:
-    from kseg.segment.partition.targets import Target
 
 EXAMPLES = (
     (
@@ -85,7 +85,7 @@ def command(
             "--retention-ms",
             metavar="DURATION",
             read=_read_limit_duration,
-            help="Segments go whose youngest record is older than this; -1 is no limit. Default: what the topic is "
+            help="Delete segments whose newest record is older than this; -1 is no limit. Default: what the topic is "
             "configured to.",
             panel=LIMITS,
         ),
@@ -96,7 +96,7 @@ def command(
             "--retention-bytes",
             metavar="SIZE",
             read=_read_limit_size,
-            help="Segments go as long as this much is left; -1 is no limit. Default: what the topic is configured to.",
+            help="Delete the oldest segments while at least this much remains; -1 is no limit. Default: what the topic is configured to.",
             panel=LIMITS,
         ),
     ] = None,
@@ -106,50 +106,36 @@ def command(
             "--log-start-offset",
             metavar="N",
             read=read_offset,
-            help="Raise the log start offset to N first; whole segments below it go.",
+            help="Raise the log start offset to N first; segments entirely below it are deleted.",
             panel=LIMITS,
         ),
     ] = None,
-    cleanup_policy: Annotated[
-        str | None,
-        Option(
-            "--cleanup-policy",
-            choices=("delete", "compact", "compact,delete"),
-            help="Kafka's cleanup.policy, for all topics that are named here; with compact alone only the log start offset "
-            "deletes. Default: what each topic is configured to.",
-            panel=LIMITS,
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        Option(
-            "--config",
-            metavar="FILE",
-            help="Topic properties under Kafka's names; options given here go before.",
-            panel=LIMITS,
-        ),
-    ] = None,
+    cleanup_policy: CleanupPolicy = None,
+    config: TopicProperties = None,
     free: Annotated[
         int | None,
         Option(
             "--free",
             metavar="SIZE",
             read=read_size,
-            help="Choose what goes so that each file system gets this much back: over all topics that may be deleted from, the "
-            "oldest segments first; not the active ones. Not with --spark: the choice needs the segments of all partitions at "
+            help="Choose what to delete so that each file system gains this much: over all topics that may be deleted from, the "
+            "oldest segments first, never active ones. Not with --spark: the choice needs the segments of all partitions at "
             "once, and each task of a cluster sees one.",
             panel=LIMITS,
         ),
     ] = None,
     what_if: Annotated[
-        bool, Option("--what-if", help="Also say what other limits would free.", panel=LIMITS)
+        bool, Option("--what-if", help="Also show what other limits would free.", panel=LIMITS)
     ] = False,
     apply: Annotated[
-        bool, Option("--apply", help="Mark the files of what goes, with .deleted.", panel=CHANGE)
+        bool,
+        Option(
+            "--apply", help="Mark the files of the segments to delete with the suffix .deleted.", panel=CHANGE
+        ),
     ] = False,
     purge: Annotated[
         bool,
-        Option("--purge", help="Delete files that were marked long enough ago; for good.", panel=CHANGE),
+        Option("--purge", help="Permanently delete files that were marked long enough ago.", panel=CHANGE),
     ] = False,
     file_delete_delay_ms: Annotated[
         int | None,
@@ -157,12 +143,12 @@ def command(
             "--file-delete-delay-ms",
             metavar="DURATION",
             read=read_duration,
-            help="How long a mark must be there before --purge deletes the file. Default: 60000.",
+            help="How long a file must be marked before --purge deletes it. Default: 60000.",
             panel=CHANGE,
         ),
     ] = None,
     unmark: Annotated[
-        bool, Option("--unmark", help="Bring back segments that are marked and not purged.", panel=CHANGE)
+        bool, Option("--unmark", help="Restore segments that are marked and not purged.", panel=CHANGE)
     ] = False,
     quarantine: Quarantine = None,
     journal: JournalDir = None,
@@ -175,7 +161,7 @@ def command(
             "--high-watermark",
             metavar="N",
             read=read_offset,
-            help="Nothing at or above it goes. Default: the data directory's checkpoint, else the log end.",
+            help="Nothing at or above it is deleted. Default: the data directory's checkpoint, else the log end.",
             panel=BROKER,
         ),
     ] = None,
@@ -186,6 +172,7 @@ def command(
     now: Now = None,
     jobs: Jobs = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
@@ -200,16 +187,16 @@ def command(
     modification time and size.
     """
     if unmark and (purge or what_if or retention_ms is not None or retention_bytes is not None or config):
-        raise UsageError("--unmark goes with no limit and not with --purge or --what-if")
+        raise UsageError("--unmark excludes limits, --purge and --what-if")
     if free is not None and (not free or unmark or what_if or log_start_offset is not None):
         raise UsageError(
-            "--free takes a number of bytes above 0, and goes with no --unmark, --what-if or --log-start-offset"
+            "--free takes a positive number of bytes and excludes --unmark, --what-if and --log-start-offset"
         )
     from kseg.cli.next_command import apply_command
-    from kseg.cli.render import Style
+    from kseg.cli.request import Request
     from kseg.cli.run import clock_ms
     from kseg.cli.streams import complain
-    from kseg.cli.text.retain import is_due, retain_words
+    from kseg.cli.text.retain import RetainReport, is_due, retain_words
     from kseg.cli.topic_evidence import Asked, topic_settings
     from kseg.compaction.retention.options import (
         POLICY_NAMES,
@@ -236,6 +223,7 @@ def command(
     cluster = on.cluster()
     if free is not None and cluster is not None:
         raise UsageError("--free chooses over all topics together, which --spark does not do")
+    request = Request(paths, topics, partition, cluster)
     run_id, shared = identity(apply, cluster)
     says_more = (
         free,
@@ -279,10 +267,6 @@ def command(
         config=pairs,
     )
 
-    def look(targets: "Sequence[Target]") -> None:
-        topics, run.told = topic_settings(targets, asked)
-        run.options = replace(run.options, topics=topics)
-
     given = {
         "--retention-ms": retention_ms,
         "--retention-bytes": retention_bytes,
@@ -301,38 +285,36 @@ def command(
         "--quarantine": quarantine,
         "--journal": journal,
         "--now": now,
-        "--partition": partition,
     }
 
     def advice() -> str:
         if run.is_due:
             if run.choice is None:
-                return apply_command("retain", given, topics, paths)
+                return apply_command("retain", given, request)
             can = run.choice.attainable_bytes
-            return apply_command("retain", {**given, "--free": can}, topics, paths) if can else ""
+            return apply_command("retain", {**given, "--free": can}, request) if can else ""
         if run.choice is not None and not purge:
-            of_purge = {"--purge": True, "--file-delete-delay-ms": "0", "--partition": partition}
-            return apply_command("retain", of_purge, topics, paths)
+            of_purge = {"--purge": True, "--file-delete-delay-ms": "0"}
+            return apply_command("retain", of_purge, request)
         return ""
 
-    style = Style(
-        command="retain",
+    style = change_style(
+        "retain",
+        request,
         json=json,
         quiet=quiet,
-        progress=not no_progress,
-        findings_are_result=True,
+        no_progress=no_progress,
+        verbose=verbose,
         words=retain_words,
+        report=RetainReport(),
         remains=is_due,
-        advice=lambda tally: "" if tally.failures else advice(),
+        advice=lambda _tally: advice(),
     )
     return change(
         retain_group,
         run,
         style,
-        paths=paths,
-        topics=topics,
-        partition=partition,
+        request,
         jobs=jobs,
-        cluster=cluster,
-        look=look,
+        look=look_at_settings(run, partial(topic_settings, asked=asked)),
     )

@@ -18,7 +18,10 @@ EXAMPLES = (
         "Take back everything that a run changed in a data directory",
         "kseg undo /var/lib/kafka/kseg-journal-20260101T120000Z-1f2e3d4c.jsonl",
     ),
+    ("Take back the last run, with the path that was given to it", "kseg undo /var/lib/kafka"),
     ("Finish a change that was killed", "kseg undo --finish /var/lib/kafka/orders-0"),
+    ("What can be taken back, and how much room that takes", "kseg undo --list /var/lib/kafka"),
+    ("Free that room; nothing can be taken back then", "kseg undo --forget --apply /var/lib/kafka"),
 )
 
 
@@ -28,13 +31,25 @@ def command(
         tuple[str, ...],
         Argument(
             "JOURNAL",
-            help="The journal that a command named, its directory, or a directory that has just one journal.",
+            help="The journal that a command named, its directory, or the paths that were given to the command: of several runs there the "
+            "newest is meant.",
         ),
     ],
     finish: Annotated[
         bool,
-        Option("--finish", help="Go on with a half-done change instead; what an append wrote is kept."),
+        Option("--finish", help="Finish an interrupted change instead; what an append wrote is kept."),
     ] = False,
+    list_only: Annotated[
+        bool, Option("--list", help="List the runs that can be undone, and how much space they hold.")
+    ] = False,
+    forget: Annotated[
+        bool,
+        Option(
+            "--forget",
+            help="Free the space of runs, which can then not be undone any more: all runs below a path, or that of a journal. Plans unless --apply.",
+        ),
+    ] = False,
+    apply: Annotated[bool, Option("--apply", help="With --forget: apply the plan.")] = False,
     follow_links: FollowLinks = False,
     json: Json = False,
     now: NoNow = None,
@@ -45,35 +60,89 @@ def command(
     """Take back what a command changed: every file is again what it was, with its time and permissions.
 
     Refused when a file was changed since, when a broker is running, or another kseg is at work. A change that was
-    killed half way can be taken back too, or finished. An undo that was killed goes on when it is given again.
+    killed half way can be taken back too, or finished. An undo that was killed goes on when it is given again. A run is taken back
+    as a whole with the paths that were given to it: nothing of it before all of it can be. The exit status is 1 when something is to be forgotten and was only planned.
     """
     if not journals:
         raise UsageError("kseg undo needs at least one JOURNAL")
-    from kseg.change.apply.undo_command import undo_journal
+    if list_only + finish + forget > 1:
+        raise UsageError("--list, --finish and --forget are mutually exclusive")
+    if apply and not forget:
+        raise UsageError("--apply requires --forget; otherwise kseg undo acts at once")
+    from kseg.change.run.undo_runs import forget_runs, list_runs, undo_paths, undo_units
+    from kseg.cli.next_command import apply_command
     from kseg.cli.render import Style, show
+    from kseg.cli.request import Request
     from kseg.cli.run_summary import RunSummary
 
-    tally = RunSummary(len(journals))
+    is_together = not list_only and not forget
+    tally = RunSummary(undo_units(journals) if is_together else len(journals))
 
     def events() -> Iterator[Event]:
+        if is_together:
+            yield from undo_paths(journals, finish, follow_links)
         for path in journals:
-            yield from undo_journal(path, finish, follow_links)
+            if list_only:
+                yield from list_runs(path)
+            elif forget:
+                yield from forget_runs(path, apply, follow_links)
             tally.finish_target(path)
 
-    style = Style(command="undo", json=json, quiet=quiet, progress=False, words=_words)
+    given = {"--forget": True, "--follow-links": follow_links}
+    style = Style(
+        command="undo",
+        json=json,
+        quiet=quiet,
+        progress=False,
+        words=_words,
+        remains=lambda values: values.get("state") == "forgotten" and not values["applied"],
+        advice=lambda tally: apply_command("undo", given, Request(journals)) if tally.remaining else "",
+    )
     return show(events(), style, (), tally)
 
 
 def _words(values: Mapping[str, Any]) -> Iterator[str]:
-    from kseg.cli.run_summary import counted
+    from kseg.segment.counted import counted
     from kseg.segment.terminal import shell_quoted, visible
 
+    if values["type"] in ("run", "runs") or values["state"] == "forgotten":
+        yield from _run_words(values)
+        return
     where = visible(str(values["directory"]))
     if values["state"] == "finished":
         yield f"{where}: finished; undo with: kseg undo {shell_quoted(str(values['journal']))}"
     else:
         files = counted(len(values["files"]), "file")
         yield f"{where}: as it was before {values['undid']} ({files})"
+        if values.get("kept"):
+            first, *others = values["kept"]
+            more = f" and {counted(len(others), 'more file')}" if others else ""
+            yield (
+                f"  the journal was not signed by this user on this machine, so what the undo took out is kept: "
+                f"{visible(first)}{more}"
+            )
         if values.get("whole_run"):
             journal = shell_quoted(str(values["whole_run"]))
             yield f"  the data directory's own files stay as that run set them; take them back with: kseg undo {journal}"
+
+
+def _run_words(values: Mapping[str, Any]) -> Iterator[str]:
+    from kseg.segment.counted import counted
+    from kseg.segment.moments import moment
+    from kseg.segment.terminal import shell_quoted, visible
+
+    held = counted(values["bytes"], "byte")
+    if values["type"] == "runs":
+        runs = counted(values["runs"], "run")
+        yield f"{visible(str(values['path']))}: {runs} can be taken back, holding {held}"
+        return
+    first, *others = map(str, values["directories"])
+    where = counted(len(others) + 1, "directory") if others else visible(first)
+    head = f"{moment(values['changed_at'])} {values['changed_by']} of {where}"
+    if values["type"] == "run":
+        state = "half done, " if values["half_done"] else ""
+        yield f"{head}: {state}holds {held}; undo with: kseg undo {shell_quoted(str(values['journals'][0]))}"
+    elif values["applied"]:
+        yield f"{head}: forgotten, it cannot be taken back any more; {held} freed"
+    else:
+        yield f"{head}: to be forgotten, so that it cannot be taken back any more; {held} to be freed"

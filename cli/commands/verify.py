@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.option_schema import Option
@@ -16,6 +17,7 @@ from kseg.cli.options import (
     Paths,
     Quiet,
     Topics,
+    Verbose,
 )
 from kseg.cli.topic_evidence import MetadataPath
 from kseg.segment.errors import UsageError
@@ -35,7 +37,7 @@ EXAMPLES = (
 def command(
     *,
     paths: Paths,
-    quick: Annotated[bool, Option("--quick", help="Only headers, checksums, names and sizes.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Check only headers, checksums, names and sizes.")] = False,
     deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False,
     metadata: MetadataPath = None,
     json: Json = False,
@@ -44,6 +46,7 @@ def command(
     now: Now = None,
     jobs: Jobs = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     no_progress: NoProgress = False,
     drop_cache: DropCache = False,
     on: OnCluster,
@@ -52,17 +55,24 @@ def command(
 
     Checks the batches and also what lies beside them: indexes against the log, transaction indexes, producer
     snapshots, leader epochs, the chain of segments, checkpoints, leftovers, and the topic ids with the cluster's metadata
-    log where there is one. Never writes. The exit status is 1
+    log where there is one. What a coordinator fails to load of its topic (groups, transactions) is an error too, unless --quick. Never writes. The exit status is 1
     when there is an error among the findings.
     """
     if quick and deep:
-        raise UsageError("--quick and --deep exclude each other")
+        raise UsageError("--quick and --deep are mutually exclusive")
     from kseg.cli.render import Style
+    from kseg.cli.request import Request
     from kseg.cli.run import clock_ms, over_targets
-    from kseg.cli.text.common import verify_words
-    from kseg.cli.topic_evidence import topic_identities
+    from kseg.cli.text.verify import VerifyReport
+    from kseg.cli.topic_evidence import (
+        finder_for,
+        replicas_missing,
+        strays_after_cut,
+        topic_identities,
+    )
+    from kseg.cli.verify_work import VerifyWithLoads
+    from kseg.recovery.broker_start.forecast import StartForecast
     from kseg.recovery.verify.options import VerifyOptions
-    from kseg.recovery.verify.verify import verify
     from kseg.segment.partition.targets import Expansion
 
     options = VerifyOptions(
@@ -76,17 +86,24 @@ def command(
         quiet=quiet,
         progress=not no_progress,
         findings_are_result=True,
-        summary=verify_words,
+        request=Request((), also={"--metadata": metadata}),
+        report=VerifyReport(),
+        verbose=verbose,
+        words=lambda _: (),  # the report has them at its end
     )
+    forecast = StartForecast(strays_after_cut)
 
     def look(
         targets: "Sequence[Target]", options: VerifyOptions
     ) -> "tuple[VerifyOptions, tuple[Finding, ...]]":
-        identities, told = topic_identities(targets, metadata)
-        return replace(options, identities=identities), told
+        finder = finder_for(targets, metadata)
+        identities, told = topic_identities(targets, metadata, finder)
+        missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
+        forecast.add_metadata(identities, [finding.path for finding in missing])
+        return replace(options, identities=identities), (*told, *missing)
 
     return over_targets(
-        verify,
+        VerifyWithLoads(),
         options,
         style,
         expand=Expansion.VERIFY,
@@ -97,4 +114,5 @@ def command(
         cluster=on.cluster(light=True),
         alone=lambda jobs: replace(options, jobs=jobs),
         look=look,
+        through=forecast.through,
     )

@@ -3,11 +3,17 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.run_summary import counted
+from kseg.cli.report import GOOD, Line
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.amounts import size_words
+from kseg.cli.text.change_report import ChangeReport, incomplete_words
 from kseg.cli.text.checkpoints_of_copy import carried_words
 from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
 from kseg.segment import layout as L
+from kseg.segment.counted import counted
+from kseg.segment.findings import ERROR, WARNING
+from kseg.segment.moments import moment
 from kseg.segment.terminal import shell_quoted, visible
 
 Values = Mapping[str, Any]
@@ -36,7 +42,7 @@ def compact_words(values: Values) -> Iterator[str]:
                 yield f"  {name}: {counted(values['size'], 'byte')}, {visible(str(values['why']))}"
         case "horizon":
             yield (
-                f"  {counted(values['tombstones'], 'tombstone')} may go at {values['delete_horizon_ms']}, "
+                f"  {counted(values['tombstones'], 'tombstone')} may go at {moment(values['delete_horizon_ms'])}, "
                 f"in {values['words']}"
             )
         case "key":
@@ -109,12 +115,12 @@ def _records(values: Values) -> Iterator[str]:
     held_by = "damage" if values["groups_skipped"] else values["held_by"]
     yield (
         f"  {values['dirty_ratio']:.0%} dirty from offset {values['first_dirty_offset']}; clean up to "
-        f"{values['next_dirty_offset']} ({held_by}) in {values['passes']:,} {'pass' if values['passes'] == 1 else 'passes'}"
+        f"{values['next_dirty_offset']} ({held_by}) in {counted(values['passes'], 'pass')}"
     )
 
 
 def _batches(number: int) -> str:
-    return f"{number:,} empty {'batch' if number == 1 else 'batches'}"
+    return counted(number, "empty batch")
 
 
 def _log_dir(values: Values) -> Iterator[str]:
@@ -124,3 +130,67 @@ def _log_dir(values: Values) -> Iterator[str]:
     yield from carried_words(values)
     if values.get("journal"):
         yield f"  undo all with: kseg undo {shell_quoted(str(values['journal']))}"
+
+
+class CompactReport(ChangeReport):
+    """Totals of bytes and records, and a line for each partition that is compacted."""
+
+    def __init__(self) -> None:
+        super().__init__(compact_words)
+        self._due = self._applied = self._skipped = 0
+        self._bytes_before = self._bytes_after = self._records_before = self._records_after = 0
+
+    def settings(self, values: Values) -> str:
+        return "".join(settings_words(values, _SETTINGS)).strip()
+
+    def total(self, values: Values) -> None:
+        self._skipped += bool(values["groups_skipped"])
+        if not values["steps"]:
+            return
+        self._due += 1
+        self._applied += bool(values["applied"])
+        if values["passes"]:
+            self._bytes_before += values["bytes_before"]
+            self._bytes_after += values["bytes_after"]
+            self._records_before += values["records_before"]
+            self._records_after += values["records_after"]
+
+    def line(self, values: Values) -> str:
+        damaged = "damage holds back a part of it" if values["groups_skipped"] else ""
+        if not values["steps"]:
+            return damaged
+        if not values["passes"]:
+            return _idle(values)
+        verb = "compacted" if values["applied"] or values["output"] else "a compaction is due"
+        words = (
+            f"{verb}: {size_words(values['bytes_before'])} in {counted(values['segments_before'], 'segment')} to "
+            f"{size_words(values['bytes_after'])} in {counted(values['segments_after'], 'segment')}, "
+            f"{values['records_before']:,} records to {values['records_after']:,}"
+        )
+        return f"{words}; {damaged}" if damaged else words
+
+    def alike(self, values: Values) -> str:
+        if not values["passes"] and not values["dirty_bytes"]:
+            return f"nothing to clean ({values['held_by']})"
+        return "not due by its dirty ratio" if not values["passes"] else "nothing would change"
+
+    def is_unchanged(self, values: Values) -> bool:
+        return not values["steps"]
+
+    def verdict(self, summary: RunSummary) -> Line:
+        partitions = counted(self.partitions, "compacted partition")
+        if summary.failures:
+            done = f"{self._applied:,} of {partitions} compacted"
+            if not self._applied:
+                done = f"{self._due:,} of {partitions} due"
+            return Line(incomplete_words(summary, done if self.partitions else ""), ERROR)
+        if not self._due:
+            return Line(f"NOTHING TO COMPACT in {partitions}", GOOD)
+        gain = (
+            f"{size_words(self._bytes_before)} to {size_words(self._bytes_after)} "
+            f"({size_words(self._bytes_before - self._bytes_after)} less), "
+            f"{self._records_before:,} records to {self._records_after:,}"
+        )
+        if self._applied:
+            return Line(f"COMPACTED: {self._applied:,} of {partitions}, {gain}", GOOD)
+        return Line(f"DUE: {self._due:,} of {partitions}, {gain}", WARNING)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.run_summary import counted
+from kseg.segment.counted import counted
 from kseg.segment.terminal import visible
 
 

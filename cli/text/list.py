@@ -1,18 +1,191 @@
-"""The inventory as people read it: a paragraph for each partition and data directory, then its files.
+"""The inventory as people read it: a line for each topic or partition, or with --verbose a paragraph and every file.
 
 The library lists the files first and sums them up after; on paper the sum comes first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kseg.cli.run_summary import counted
-from kseg.cli.text.common import moment
+from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.amounts import size_words
+from kseg.cli.text.columns import TextColumn, aligned
 from kseg.jobs.events import Event, Row
-from kseg.segment.terminal import visible
+from kseg.segment.counted import counted, log_range_words
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.moments import moment
+from kseg.segment.terminal import shown_path, visible
+from kseg.segment.values import dataclass
 
 Values = Mapping[str, Any]
+_STATES = {"delete": "marked for deletion; the broker removes it at its next start"}
 SUMS = ("partition", "log-dir")
+SORTS = ("name", "size", "time", "records", "lag")
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A topic or a partition in the table. lag, group: of the group that is farthest behind in a partition of it."""
+
+    name: str
+    state: str = ""
+    partitions: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    records: int = 0
+    earliest_ms: int | None = None
+    latest_ms: int | None = None
+    offsets: str = ""
+    lag: int | None = None
+    group: str = ""
+
+    def add(self, values: Values) -> None:
+        """Take in the row of a partition."""
+        self.partitions += 1
+        self.segments += values["segments"]
+        self.size_bytes += values["log_bytes"]  # indexes of active segments are preallocated
+        records = values.get("records")
+        self.records += (values.get("records_estimated") or 0) if records is None else records
+        for each in values.get("groups") or ():
+            if self.lag is None or each["lag"] > self.lag:
+                self.lag, self.group = each["lag"], str(each["group"])
+        earliest, latest = values.get("earliest_timestamp"), values.get("latest_timestamp")
+        if earliest is not None:
+            self.earliest_ms = earliest if self.earliest_ms is None else min(self.earliest_ms, earliest)
+        if latest is not None:
+            self.latest_ms = latest if self.latest_ms is None else max(self.latest_ms, latest)
+
+
+_SORT_KEYS: dict[str, Callable[[_Entry], Any]] = {
+    "name": lambda entry: entry.name,
+    "size": lambda entry: (-entry.size_bytes, entry.name),
+    "time": lambda entry: (-(entry.latest_ms or 0), entry.name),
+    "records": lambda entry: (-entry.records, entry.name),
+    "lag": lambda entry: (entry.lag is None, -(entry.lag or 0), entry.name),
+}
+
+
+class ListReport:
+    """A `Report` with one line for each topic (or partition), below what is said of each data directory.
+
+    by_partition: a line for each partition. sort: one of SORTS. is_counted: the records are exact. columns: of the terminal,
+    None for no limit.
+    """
+
+    streams_rows = False
+
+    def __init__(self, by_partition: bool, sort: str, is_counted: bool, columns: int | None) -> None:
+        self._by_partition = by_partition
+        self._sort = sort
+        self._is_counted = is_counted
+        self._columns = columns
+        self._groups = FindingGroups()
+        self._log_dirs: list[str] = []
+        self._entries: dict[str, _Entry] = {}
+        self._alone: list[str] = []
+        self._partitions = 0
+        self._missing: dict[str, int] = {}
+        self._others: list[str] = []
+
+    def finding(self, finding: Finding) -> None:
+        self._groups.add(finding)
+
+    def row(self, values: Values) -> None:
+        match values.get("type"):
+            case "partition":
+                self._partition(values)
+            case "log-dir":
+                self._log_dirs += _log_dir(values)
+            case "file" if values.get("partition") is None and self._partitions == 0:
+                self._others.append(_entry(values))
+
+    def opening(self, summary: RunSummary) -> Iterator[Line]:
+        yield from map(Line, self._log_dirs)
+        if self._partitions == 1 and not self._log_dirs:
+            yield from map(Line, self._alone)
+        elif self._entries:
+            yield from map(Line, self._table())
+        elif not self._log_dirs:
+            yield from map(Line, self._others)
+        for severity in (ERROR, WARNING, INFO):
+            yield from self._groups.lines(severity)
+        for what, number in self._missing.items():
+            yield Line(f"{counted(number, 'partition')} without {visible(what)} ({VERBOSE_SHOWS_ALL})")
+
+    def closing(self, summary: RunSummary) -> Iterator[Line]:
+        yield from ()
+
+    def _partition(self, values: Values) -> None:
+        self._partitions += 1
+        if self._partitions == 1:
+            self._alone = [*_partition(values)]
+        for suffix in dict.fromkeys(
+            name if name.endswith(("metadata", "checkpoint")) else "an " + name[20:]
+            for name in values["missing"]
+        ):
+            self._missing[suffix] = self._missing.get(suffix, 0) + 1
+        name = visible(str(values["partition"]))
+        state = "" if values["state"] in ("live", "unnamed") else _state_words(values)
+        is_of_topic = values["state"] == "live" and not self._by_partition
+        shown = name.rpartition("-")[0] if is_of_topic else name
+        key = str(values["directory"]) if self._by_partition else shown
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(shown, state)
+        entry.add(values)
+        if values.get("log_end_offset") is not None:
+            entry.offsets = f"{values['log_start_offset']}-{values['log_end_offset']}"
+
+    def _table(self) -> Iterator[str]:
+        entries = sorted(self._entries.values(), key=_SORT_KEYS[self._sort])
+        about = "" if self._is_counted else "~"
+        columns = [
+            TextColumn("partition" if self._by_partition else "topic", [entry.name for entry in entries]),
+            TextColumn("partitions", [f"{entry.partitions:,}" for entry in entries], right=True, dropped=2),
+            TextColumn("segments", [f"{entry.segments:,}" for entry in entries], right=True, dropped=3),
+            TextColumn("size", [size_words(entry.size_bytes) for entry in entries], right=True),
+            TextColumn("records", [f"{about}{entry.records:,}" for entry in entries], right=True),
+            TextColumn("offsets", [entry.offsets for entry in entries], dropped=5),
+            TextColumn("from (UTC)", [_minute(entry.earliest_ms) for entry in entries], dropped=4),
+            TextColumn("to (UTC)", [_minute(entry.latest_ms) for entry in entries], dropped=1),
+            TextColumn("", [entry.state for entry in entries]),
+            *self._lags(entries),
+        ]
+        unwanted = "partitions" if self._by_partition else "offsets"
+        kept = [
+            column for column in columns if column.head != unwanted and (column.head or any(column.cells))
+        ]
+        yield from aligned(kept, self._columns)
+
+    @staticmethod
+    def _lags(entries: Sequence[_Entry]) -> list[TextColumn]:
+        if all(entry.lag is None for entry in entries):
+            return []
+        lags = ["-" if entry.lag is None else f"{entry.lag:,}" for entry in entries]
+        return [
+            TextColumn("lag", lags, right=True),
+            TextColumn("of group", [visible(entry.group) for entry in entries]),
+        ]
+
+
+def _state_words(values: Values) -> str:
+    state = str(values["state"])
+    name = values.get("topic_name")
+    is_told = name is None or str(values["partition"]).startswith(f"{name}-")
+    return _STATES.get(state, state) + ("" if is_told else f" (topic {visible(str(name))})")
+
+
+def _minute(time_ms: int | None) -> str:
+    return "-" if time_ms is None else moment(time_ms)[:16].replace("T", " ")
+
+
+def with_topic_names(events: Iterator[Event], names: Mapping[str, str]) -> Iterator[Event]:
+    """The same events; rows of partitions with what the metadata log calls their topic id. names: by directory, as far as it was asked."""
+    for event in events:
+        if isinstance(event, Row) and event.values.get("type") == "partition":
+            yield Row({**event.values, "topic_name": names.get(str(event.values["directory"]))})
+        else:
+            yield event
 
 
 def sums_first(events: Iterator[Event]) -> Iterator[Event]:
@@ -48,18 +221,22 @@ def _entry(values: Values) -> str:
     when = "" if values.get("mtime") is None else moment(values["mtime"])
     state = "" if values.get("state") in (None, "live") else f" ({values['state']})"
     problem = f": {values['problem']}" if values.get("problem") else ""
-    return visible(f"  {size:>14}  {when:24}  {values['kind']}{state}  {values['file']}{problem}")
+    return visible(
+        f"  {size:>14}  {when:24}  {values['kind']}{state}  {shown_path(str(values['file']))}{problem}"
+    )
 
 
 def _partition(values: Values) -> Iterator[str]:
-    state = f", {values['state']}" if values["state"] != "live" else ""
+    state = f", {_state_words(values)}" if values["state"] != "live" else ""
     topic_id = f", topic id {values['topic_id']}" if values.get("topic_id") else ""
-    yield visible(f"{values['partition']} in {values['directory']}{state}{topic_id}")
+    yield visible(f"{values['partition']} in {shown_path(str(values['directory']))}{state}{topic_id}")
     held = [counted(values["segments"], "segment"), f"{values['log_bytes']:,} bytes of log"]
-    if values.get("records") is not None:
-        held.append(f"{counted(values['records'], 'record')} in {_batches(values['batches'])}")
+    if values.get("records") is None and values.get("records_estimated") is not None:
+        held.append(f"about {counted(values['records_estimated'], 'record')}")
+    elif values.get("records") is not None:
+        held.append(f"{counted(values['records'], 'record')} in {counted(values['batches'], 'batch')}")
     elif values.get("batches") is not None:
-        held.append(_batches(values["batches"]))
+        held.append(counted(values["batches"], "batch"))
     yield f"  {', '.join(held)}; {counted(values['files'], 'file')} of {values['bytes']:,} bytes"
     if values.get("log_end_offset") is not None:
         yield f"  {_offsets(values)}"
@@ -71,6 +248,8 @@ def _partition(values: Values) -> Iterator[str]:
             f"  open transaction of producer {transaction['producer_id']} (epoch {transaction['producer_epoch']}) "
             f"since offset {transaction['first_offset']}"
         )
+    for each in values.get("groups") or ():
+        yield visible(f"  group {each['group']} at {each['offset']:,}, {each['lag']:,} behind")
     yield from _lacks(values)
 
 
@@ -80,17 +259,19 @@ def _log_dir(values: Values) -> Iterator[str]:
         for name in ("node_id", "cluster_id", "directory_id")
         if values.get(name) is not None
     ]
-    yield visible(f"data directory {values['directory']}{': ' if known else ''}{', '.join(known)}")
+    yield visible(
+        f"data directory {shown_path(str(values['directory']))}{': ' if known else ''}{', '.join(known)}"
+    )
     stop = "shut down cleanly" if values["clean_shutdown"] else "no clean-shutdown marker"
     yield (
         f"  {counted(values['partitions'], 'partition')} of {counted(values['topics'], 'topic')}, "
-        f"{values['bytes']:,} bytes, {stop}"
+        f"{size_words(values['bytes'])}, {stop}"
     )
     yield from _lacks(values)
 
 
 def _offsets(values: Values) -> str:
-    words = [f"offsets {values['log_start_offset']} to {values['log_end_offset']}"]
+    words = [log_range_words(values["log_start_offset"], values["log_end_offset"])]
     if values.get("last_stable_offset") is not None:
         words.append(f"last stable {values['last_stable_offset']}")
     if values.get("high_watermark") is not None:
@@ -98,7 +279,9 @@ def _offsets(values: Values) -> str:
     if values.get("leader_epochs"):
         epochs = values["leader_epochs"]
         words.append(
-            f"leader epochs {epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"leader epoch {epochs[0]}"
+            f"leader epochs {epochs[0]} to {epochs[-1]}"
+            if epochs[0] != epochs[-1]
+            else f"leader epoch {epochs[0]}"
         )
     return ", ".join(words)
 
@@ -106,7 +289,8 @@ def _offsets(values: Values) -> str:
 def _times(values: Values) -> str:
     words: list[str] = []
     if values.get("earliest_timestamp") is not None:
-        words.append(f"{moment(values['earliest_timestamp'])} to {moment(values['latest_timestamp'])}")
+        earliest, latest = moment(values["earliest_timestamp"]), moment(values["latest_timestamp"])
+        words.append(earliest if earliest == latest else f"{earliest} to {latest}")
         if values.get("is_future"):
             words.append("in the future")
     words += values.get("timestamp_types") or ()
@@ -121,7 +305,3 @@ def _lacks(values: Values) -> Iterator[str]:
         yield visible(f"  missing: {', '.join(values['missing'])}")
     if values.get("unknown_files"):
         yield visible(f"  unknown: {', '.join(values['unknown_files'])}")
-
-
-def _batches(number: int) -> str:
-    return f"{number:,} batch" if number == 1 else f"{number:,} batches"

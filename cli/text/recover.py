@@ -3,14 +3,22 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.run_summary import counted
+from kseg.cli.report import GOOD, Line
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.amounts import size_words
+from kseg.cli.text.change_report import ChangeReport, incomplete_words
 from kseg.cli.text.checkpoints_of_copy import carried_words
 from kseg.cli.text.room_needed import room_words
+from kseg.cli.text.setting_sources import settings_words
+from kseg.segment.counted import counted, log_range_words
+from kseg.segment.findings import CATALOGUE, ERROR, WARNING
 from kseg.segment.terminal import shell_quoted, visible
 
 Values = Mapping[str, Any]
 
 _POLICIES = ("salvage", "kafka")
+_NAMED = 5
+_PREDICATES = ("has ", "is ", "contains ", "cannot ", "was ")
 
 
 def recover_words(values: Values) -> Iterator[str]:
@@ -27,7 +35,8 @@ def is_due(values: Values) -> bool:
     """Whether something remains to be done after this row: a plan that was not carried out, or what no plan mends."""
     if values.get("type") != "result":
         return False
-    return bool(values.get("doubt")) or (bool(values.get("steps")) and not values.get("applied"))
+    is_planned_only = bool(values.get("steps")) and not values.get("applied")
+    return bool(values.get("doubt")) or is_planned_only or bool(_lost_replicas(values))
 
 
 def is_planned(values: Values) -> bool:
@@ -35,28 +44,52 @@ def is_planned(values: Values) -> bool:
     return values.get("type") == "result" and bool(values.get("steps")) and not values.get("applied")
 
 
+def _lost_replicas(values: Values) -> list[str]:
+    """Of a data directory: the partitions that a broker would make anew, with none to fetch them from."""
+    missing = values.get("replicas_missing") or ()
+    return [str(each["partition"]) for each in missing if CATALOGUE[each["finding"]].severity == ERROR]
+
+
 def _result(values: Values) -> Iterator[str]:
     name = visible(str(values.get("partition") or values["log_dir"]))
     offsets = ""
     if "log_end_offset" in values:
         start, end = values["log_start_offset"], values["log_end_offset"]
-        offsets = f"; offsets {start} to {end} (last stable {values['last_stable_offset']})"
+        offsets = f"; {log_range_words(start, end)} (last stable {values['last_stable_offset']})"
     yield f"{name}: {_done(values)}{offsets}"
     if values.get("doubt") and "log_dir" in values:
-        yield f"  a broker would still not start: {visible(str(values['doubt']))}"
+        yield f"  a broker would still not start: {_sentence(values['doubt'])}"
     elif values.get("doubt"):
-        yield f"  still not sound: {visible(str(values['doubt']))}"
+        yield f"  still not sound: {_sentence(values['doubt'])}"
+    if lost := _lost_replicas(values):
+        yield (
+            f"  still missing: {counted(len(lost), 'replica')} ({visible(_first(lost))}); a broker makes what is missing anew, "
+            "empty, when it starts: put the directories back before that, from a copy or another log dir, or start it to give "
+            "their records up"
+        )
     costs: Mapping[str, Values] = values.get("costs") or {}
     if any(cost.get("dies_of") or any(cost.values()) for cost in costs.values()):
         for policy in _POLICIES:
             if policy in costs:
                 yield f"  policy {policy} {_cost(costs[policy])}"
+        yield from _expired(values)
         yield from _choice(costs)
     yield from carried_words(values)
     yield from room_words(values)
     for key, label in (("quarantine", "what was taken out"), ("journal", "undo with: kseg undo")):
         if values.get(key):
             yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"
+
+
+def _sentence(doubt: object) -> str:
+    """A doubt says of a partition or a data directory what it `has`, `is` or `contains`, or of a file in it what is wrong."""
+    text = visible(str(doubt))
+    return f"it {text}" if text.startswith(_PREDICATES) else text
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _done(values: Values) -> str:
@@ -66,7 +99,7 @@ def _done(values: Values) -> str:
     if values.get("output"):
         return f"copied to {visible(str(values['output']))} with {counted(steps, 'change')}"
     if not steps:
-        return "nothing to repair"
+        return "nothing that could be repaired" if values.get("doubt") else "nothing to repair"
     return f"{'repaired in' if values.get('applied') else 'a repair is due:'} {counted(steps, 'step')}"
 
 
@@ -79,14 +112,26 @@ def _cost(cost: Values) -> str:
     lost = _lost(int(offsets), cost.get("records", 0))
     if not lost_bytes and not batches:
         return f"takes out nothing; {lost}{stays}" if left or offsets else "loses nothing"
-    valid = f", {batches:,} valid {'batch' if batches == 1 else 'batches'} among them" if batches else ""
+    valid = f", {counted(batches, 'valid batch')} among them" if batches else ""
     return f"takes out {counted(int(lost_bytes), 'byte')}{valid}; {lost}{stays}"
+
+
+def _expired(values: Values) -> Iterator[str]:
+    """That retention is part of the price, and by which limit."""
+    segments = int(values["costs"].get("kafka", {}).get("expired_segments") or 0)
+    if segments:
+        its = "its time index is" if segments == 1 else "their time indexes are"
+        yield f"  a broker's retention would delete {counted(segments, 'segment')} because {its} wrong"
+        yield from settings_words(values, ("cleanup.policy", "retention.ms"))
 
 
 def _lost(offsets: int, records: int | None) -> str:
     """What consumers do not get any more."""
     if records is None:
-        return f"records in {counted(offsets, 'offset')} lost, nobody can tell how many"
+        return (
+            f"records in {counted(offsets, 'offset')} lost; how many is not known, as the damaged headers do not say it and not "
+            "every offset of this log is a record"
+        )
     among = "" if records == offsets or not offsets else f" ({counted(offsets, 'offset')})"
     return f"{counted(records, 'record')} lost{among}" if records or offsets else "no record lost"
 
@@ -110,3 +155,140 @@ def _choice(costs: Mapping[str, Values]) -> Iterator[str]:
         yield "  both lose the same; policy kafka leaves the damage, and consumers stop there"
     else:
         yield "  both policies lose the same"
+
+
+class RecoverReport(ChangeReport):
+    """Totals over both policies, and a line for each partition that loses something or stays damaged."""
+
+    def __init__(self) -> None:
+        super().__init__(recover_words)
+        self._policy = _POLICIES[0]
+        self._to_repair = self._steps = self._applied = self._not_sound = self._room_bytes = 0
+        self._has_room = True
+        self._lost = dict.fromkeys(_POLICIES, 0)  # records, as far as they are known
+        self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions whose loss nobody can tell in records
+        self._crashes = dict.fromkeys(_POLICIES, 0)
+        self._is_start_doubtful = self._is_own_due = False
+        self._replicas_lost = 0
+
+    def row(self, values: Values) -> None:
+        if values.get("type") == "result" and "log_dir" in values:
+            self._is_start_doubtful |= bool(values.get("doubt"))
+            self._is_own_due |= is_planned(values)
+            self._replicas_lost += len(_lost_replicas(values))
+        super().row(values)
+
+    def total(self, values: Values) -> None:
+        self._policy = values.get("policy") or self._policy
+        steps = int(values.get("steps") or 0)
+        self._steps += steps
+        self._to_repair += bool(steps)
+        self._applied += bool(steps and values.get("applied"))
+        self._not_sound += bool(values.get("doubt"))
+        for room in values.get("room") or ():
+            self._room_bytes += room["needed"]
+            self._has_room = self._has_room and room["fits"]
+        for policy, cost in (values.get("costs") or {}).items():
+            if cost.get("dies_of"):
+                self._crashes[policy] += 1
+            elif cost["records"] is None:
+                self._unknown[policy] += 1
+            else:
+                self._lost[policy] += cost["records"]
+
+    def line(self, values: Values) -> str:
+        costs: Mapping[str, Values] = values.get("costs") or {}
+        is_costly = any(cost.get("dies_of") or any(cost.values()) for cost in costs.values())
+        if not is_costly and not values.get("doubt"):
+            return ""
+        words = [_outcome(values)]
+        if is_costly:
+            told = {policy: _short(costs[policy]) for policy in _POLICIES if policy in costs}
+            if len(set(told.values())) == 1:
+                words.append(f"either policy {next(iter(told.values()))}")
+            else:
+                words += [f"policy {policy} {cost}" for policy, cost in told.items()]
+        if values.get("doubt"):
+            words.append(f"still not sound: {_sentence(values['doubt'])}")
+        return "; ".join(words)
+
+    def alike(self, values: Values) -> str:
+        return f"{_outcome(values)}, no record lost" if values.get("steps") else _outcome(values)
+
+    def is_unchanged(self, values: Values) -> bool:
+        return not values.get("steps")
+
+    def verdict(self, summary: RunSummary) -> Line:
+        all_of_them = counted(self.partitions, "partition")
+        if summary.failures:
+            words = self._changes(all_of_them) if self.partitions else ""
+            return Line(incomplete_words(summary, words), ERROR)
+        if self._not_sound or self._is_start_doubtful or self._replicas_lost:
+            return Line(f"NOT SOUND: {self._changes(all_of_them)}", ERROR)
+        if self._to_repair > self._applied or self._is_own_due:
+            return Line(f"DUE: {self._changes(all_of_them)}", WARNING)
+        return Line(
+            f"REPAIRED: {self._changes(all_of_them)}"
+            if self._applied
+            else f"SOUND: nothing to repair in {all_of_them}",
+            GOOD,
+        )
+
+    def totals(self) -> Iterator[str]:
+        from kseg.change.apply.keeping import BESIDE
+        from kseg.change.apply.room import advice
+
+        if not self._to_repair:
+            return
+        for policy in _POLICIES:
+            words = [f"{counted(self._lost[policy], 'record')} lost"]
+            if self._unknown[policy]:
+                where = counted(self._unknown[policy], "partition")
+                if self._lost[policy]:
+                    words.append(f"an unknown number in {where}")
+                else:
+                    words = [f"an unknown number of records lost in {where}"]
+            if self._crashes[policy]:
+                words.append(f"{counted(self._crashes[policy], 'partition')} cannot be loaded")
+            chosen = ""
+            if policy == self._policy:
+                chosen = " (this run)" if self._applied else " (this plan)"
+            yield f"policy {policy}{chosen}: {', '.join(words)}"
+        if self._room_bytes and not self._applied:
+            short = "" if self._has_room else ", and there is not enough"
+            yield f"needs up to {size_words(self._room_bytes)} of room{short}"
+            if short:
+                yield advice(BESIDE)
+
+    def _changes(self, all_of_them: str) -> str:
+        if not self._to_repair:
+            words = f"nothing to repair in {all_of_them}"
+        else:
+            verb = "were repaired" if self._applied == self._to_repair else "are to be repaired"
+            words = f"{self._to_repair:,} of {all_of_them} {verb}, {counted(self._steps, 'step')}"
+        if self._is_own_due and not self._to_repair:
+            words += ", but in the data directory's own files"
+        if self._not_sound:
+            words += f"; {self._not_sound:,} still not sound"
+        if self._replicas_lost:
+            words += f"; {counted(self._replicas_lost, 'replica')} missing"
+        return words + ("; a broker would still not start" if self._is_start_doubtful else "")
+
+
+def _short(cost: Values) -> str:
+    if cost.get("dies_of"):
+        return f"cannot load it ({cost['dies_of']})"
+    records, offsets = cost.get("records", 0), int(cost.get("offsets", 0))
+    left = cost.get("damaged_bytes_left", 0)
+    stays = f", leaves {counted(int(left), 'damaged byte')}" if left else ""
+    if records is None:
+        return f"loses an unknown number of records in {counted(offsets, 'offset')}{stays}"
+    return f"loses {counted(records, 'record') if records else 'nothing'}{stays}"
+
+
+def _outcome(values: Values) -> str:
+    """The same as `_done` in words that many partitions share."""
+    if values.get("output") and values.get("whole") is not False:
+        steps = int(values.get("steps") or 0)
+        return f"copied with {counted(steps, 'change')}" if steps else "copied as it is"
+    return _done(values)

@@ -1,11 +1,16 @@
 """What `retain` says to people: each segment with its verdict, what other limits would free, and the result."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kseg.cli.run_summary import counted
+from kseg.cli.report import GOOD, Line
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.amounts import size_words
+from kseg.cli.text.change_report import ChangeReport, incomplete_words
 from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
+from kseg.segment.counted import counted, log_range_words
+from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.terminal import shell_quoted, visible
 
 Values = Mapping[str, Any]
@@ -66,31 +71,40 @@ def is_due(values: Values) -> bool:
 
 
 def _result(values: Values) -> Iterator[str]:
-    name = visible(str(values["partition"]))
+    yield f"{visible(str(values['partition']))}: {_goes(values)}{_offset_words(values)}"
+    yield from settings_words(values, _SETTINGS)
+    yield from room_words(values)
+    if values["rolled"]:
+        yield "  nothing else would be left, so an empty segment is begun at the log end"
+    yield from _undo_for(values)
+
+
+def _bytes_words(size_bytes: int) -> str:
+    return counted(size_bytes, "byte")
+
+
+def _goes(values: Values, size: Callable[[int], str] = _bytes_words) -> str:
+    """What goes of a partition. size: how bytes are told."""
     applied = values["applied"]
     words = []
     if values["deleted"]:
         verb = "marked for deletion" if applied else "to be deleted"
-        words.append(
-            f"{counted(len(values['deleted']), 'segment')} of {counted(values['bytes_freed'], 'byte')} {verb}"
-        )
+        words.append(f"{counted(len(values['deleted']), 'segment')} of {size(values['bytes_freed'])} {verb}")
     if values["unmarked"]:
         verb = "taken back" if applied else "can be taken back"
         words.append(f"{counted(len(values['unmarked']), 'segment')} {verb}")
     if values["purged"]:
         verb = "purged" if applied else "to be purged"
         words.append(
-            f"{counted(len(values['purged']), 'marked file')} of {counted(values['bytes_purged'], 'byte')} {verb}"
+            f"{counted(len(values['purged']), 'marked file')} of {size(values['bytes_purged'])} {verb}"
         )
-    offsets = ""
-    if values["log_end_offset"] is not None:
-        offsets = f"; offsets {values['log_start_offset']} to {values['log_end_offset']}"
-    yield f"{name}: {', '.join(words) or 'nothing goes'}{offsets}"
-    yield from settings_words(values, _SETTINGS)
-    yield from room_words(values)
-    if values["rolled"]:
-        yield "  nothing else would be left, so an empty segment is begun at the log end"
-    yield from _way_back(values)
+    return ", ".join(words) or "nothing goes"
+
+
+def _offset_words(values: Values) -> str:
+    if values["log_end_offset"] is None:
+        return ""
+    return f"; {log_range_words(values['log_start_offset'], values['log_end_offset'])}"
 
 
 def _log_dir(values: Values) -> Iterator[str]:
@@ -99,10 +113,10 @@ def _log_dir(values: Values) -> Iterator[str]:
         for partition, at in values["log_start_offsets"].items()
     )
     yield f"{visible(str(values['log_dir']))}: log start offsets{': ' + starts if starts else ' as they were'}"
-    yield from _way_back(values)
+    yield from _undo_for(values)
 
 
-def _way_back(values: Values) -> Iterator[str]:
+def _undo_for(values: Values) -> Iterator[str]:
     if values["journal"]:
         yield f"  undo with: kseg undo {shell_quoted(str(values['journal']))}"
 
@@ -145,3 +159,56 @@ def _free(values: Values) -> Iterator[str]:
             "  marked files free nothing until they are purged (--purge does both, and nothing brings back what is purged); "
             f"the file system has {counted(values['available'], 'byte')} free"
         )
+
+
+class RetainReport(ChangeReport):
+    """Totals of what goes, and a line for each partition that loses segments or marked files."""
+
+    def __init__(self) -> None:
+        super().__init__(retain_words)
+        self._due = self._applied = 0
+        self._segments = self._bytes_freed = self._files_purged = self._bytes_purged = self._taken_back = 0
+
+    def is_answer(self, values: Values) -> bool:
+        return values.get("type") in ("what_if", "free", "free_topic")
+
+    def total(self, values: Values) -> None:
+        if any(values[name] for name in CHANGES):
+            self._due += 1
+            self._applied += bool(values["applied"])
+        self._segments += len(values["deleted"])
+        self._taken_back += len(values["unmarked"])
+        self._files_purged += len(values["purged"])
+        self._bytes_freed += values["bytes_freed"]
+        self._bytes_purged += values["bytes_purged"]
+
+    def line(self, values: Values) -> str:
+        if not any(values[name] for name in CHANGES):
+            return ""
+        return f"{_goes(values, size_words)}{_offset_words(values)}"
+
+    def alike(self, _values: Values) -> str:
+        return "nothing goes"
+
+    def is_unchanged(self, values: Values) -> bool:
+        return not any(values[name] for name in CHANGES)
+
+    def settings(self, values: Values) -> str:
+        return "".join(settings_words(values, _SETTINGS)).strip()
+
+    def verdict(self, summary: RunSummary) -> Line:
+        partitions = counted(self.partitions, "partition")
+        words = []
+        if self._segments:
+            words.append(f"{counted(self._segments, 'segment')} of {size_words(self._bytes_freed)}")
+        if self._files_purged:
+            words.append(f"{counted(self._files_purged, 'marked file')} of {size_words(self._bytes_purged)}")
+        if self._taken_back:
+            words.append(f"{counted(self._taken_back, 'segment')} taken back")
+        what = f"{self._due:,} of {partitions}{': ' + ', '.join(words) if words else ''}"
+        if summary.failures:
+            others = f"{'done' if self._applied else 'due'} in {what}" if self.partitions else ""
+            return Line(incomplete_words(summary, others), ERROR)
+        if not self._due:
+            return Line(f"NOTHING GOES in {partitions}", GOOD)
+        return Line(f"DONE in {what}", GOOD) if self._applied else Line(f"DUE in {what}", WARNING)

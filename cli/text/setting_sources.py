@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kseg.cli.text.amounts import duration_words, size_words
 from kseg.segment.partition.topic_settings import Source
 from kseg.segment.terminal import visible
 
@@ -11,9 +12,19 @@ def settings_words(values: Mapping[str, Any], names: Sequence[str]) -> Iterator[
     """The line that names each setting with its source; nothing for a run that asked nobody. names: which of them matter."""
     settings = values.get("settings") or {}
     said = [
-        f"{name} {visible(str(settings[name]['value']))} ({Source(settings[name]['source']).words})"
+        f"{name} {visible(_amount(name, settings[name]['value']))} ({Source(settings[name]['source']).words})"
         for name in names
         if name in settings
     ]
     if said:
         yield f"  by {', '.join(said)}"
+
+
+def _amount(name: str, value: object) -> str:
+    """Durations and sizes as people write them; -1 and what is no number as it stands."""
+    text = str(value)
+    if not text.isdigit():
+        return text
+    if name.endswith(".ms"):
+        return duration_words(int(text))
+    return size_words(int(text)) if name.endswith(".bytes") else text

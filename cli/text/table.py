@@ -2,7 +2,8 @@
 
 A table can be long, so it is laid out by its first rows: `LAID_OUT_BY` rows of one type wait, fix the columns and
 their widths, and from then on each row is written as it comes (a longer cell pushes its line, nothing is cut).
-A new table begins when the type of the rows changes.
+A new table begins when the type of the rows changes. On a terminal a line is cut at its width, so the last column is the one that
+may be long.
 """
 
 from collections.abc import Mapping
@@ -19,8 +20,9 @@ Values = Mapping[str, object]
 class Table:
     """Writes rows to `out`; `end` must be called after the last one."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: Output, most_width: int | None = None) -> None:
         self._out = out
+        self._most_width = most_width
         self._type: object = None
         self._waiting: list[Values] = []
         self._widths: dict[str, int] = {}
@@ -71,7 +73,10 @@ class Table:
             text.rjust(self._widths[name]) if name in self._right else text.ljust(self._widths[name])
             for name, text in cells.items()
         )
-        return GAP.join(padded).rstrip()
+        line = GAP.join(padded).rstrip()
+        if self._most_width is not None and len(line) > self._most_width:
+            return line[: self._most_width - 1] + "…"
+        return line
 
 
 def cell(value: object) -> str:

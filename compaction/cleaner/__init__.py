@@ -1,1 +1,1 @@
-"""What the broker's log cleaner would do (Kafka 4.3: Cleaner, LogCleanerManager), planned and carried out offline."""
+"""Offline log cleaner (Kafka 4.3: Cleaner, LogCleanerManager): plan a compaction and apply it."""

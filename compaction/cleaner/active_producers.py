@@ -1,4 +1,4 @@
-"""The newest batch of each active producer, which must stay so that its sequence is remembered (fact sheet §8.6)."""
+"""The last batch of each active producer, which must stay so that its sequence survives (fact sheet §8.6)."""
 
 from kseg.segment.state.producer import ProducerState
 from kseg.segment.values import dataclass
@@ -7,13 +7,13 @@ from kseg.segment.values import dataclass
 @dataclass(frozen=True, slots=True)
 class LastRecords:
     """data_offsets: (last offset, producer id) of the newest data batch of each producer that has one. marker_epochs:
-    epoch by producer id of those of whom only a marker is known."""
+    epoch by producer id of producers of which only a marker is known."""
 
     data_offsets: tuple[tuple[int, int], ...] = ()
     marker_epochs: dict[int, int] | None = None
 
     def is_last_marker(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether a control batch is what a broker remembers a producer by."""
+        """Whether a control batch is the last batch that a broker keeps for a producer."""
         return self.marker_epochs is not None and self.marker_epochs.get(producer_id) == producer_epoch
 
 

@@ -1,4 +1,4 @@
-"""Between which offsets a cleaner would clean a log now (Kafka: LogCleanerManager, LogToClean; fact sheet §8.1)."""
+"""The cleanable range of a log (Kafka: LogCleanerManager, LogToClean; fact sheet §8.1)."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -9,7 +9,7 @@ from kseg.segment.values import dataclass
 
 
 class Bound(StrEnum):
-    """What keeps the rest of a log from being cleaned."""
+    """What limits the cleanable range."""
 
     ACTIVE = "active segment"
     UNSTABLE = "last stable offset"
@@ -18,21 +18,21 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """What the rules go by. segments: the last one is the active one. noted_dirty_offset: of the cleaner checkpoint or
-    the user, None when neither says; first_batch_timestamps are asked only for max.compaction.lag.ms."""
+    """Input of the rules. segments: the last one is the active one. last_clean_offset: from the cleaner checkpoint or
+    the user, None when neither gives one; first_batch_timestamps are asked only for max.compaction.lag.ms."""
 
     segments: Sequence[CleanerSegment]
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
-    noted_dirty_offset: int | None
+    last_clean_offset: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
     """first_dirty_offset <= offset < first_uncleanable_offset is cleaned, the latter being the base of a segment.
-    clean_bytes, dirty_bytes: of the logs, by whole segments. bound: what ends the range. is_reset: the noted dirty
-    offset lay outside of the log, so the log start counts."""
+    clean_bytes, dirty_bytes: of the logs, by whole segments. bound: what ends the range. is_reset: the checkpointed
+    offset is outside the log, so cleaning starts at the log start offset."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -54,22 +54,22 @@ class Cleanable:
         return is_overdue or self.dirty_ratio > settings.min_cleanable_dirty_ratio
 
 
-def cleanable(standing: LogToClean, settings: CleanSettings) -> Cleanable:
-    """Needs one segment at least."""
-    first_dirty, is_reset = _first_dirty(standing)
-    active = standing.segments[-1]
-    bounds = [(standing.last_stable_offset, Bound.UNSTABLE), (active.base_offset, Bound.ACTIVE)]
-    lagging = _lagging(standing, settings, first_dirty)
+def cleanable(log: LogToClean, settings: CleanSettings) -> Cleanable:
+    """The log must have at least one segment."""
+    first_dirty, is_reset = _first_dirty(log)
+    active = log.segments[-1]
+    bounds = [(log.last_stable_offset, Bound.UNSTABLE), (active.base_offset, Bound.ACTIVE)]
+    lagging = _lagging(log, settings, first_dirty)
     if lagging is not None:
         bounds.append((lagging, Bound.LAG))
     uncleanable, bound = min(bounds)
     if uncleanable == active.base_offset:
         bound = Bound.ACTIVE
     uncleanable = max(first_dirty, uncleanable)
-    inactive = between(standing.segments, uncleanable, active.base_offset)
+    inactive = between(log.segments, uncleanable, active.base_offset)
     first_uncleanable = (inactive[0] if inactive else active).base_offset
-    clean = between(standing.segments, 0, first_dirty)
-    dirty = between(standing.segments, min(first_dirty, first_uncleanable), first_uncleanable)
+    clean = between(log.segments, 0, first_dirty)
+    dirty = between(log.segments, min(first_dirty, first_uncleanable), first_uncleanable)
     return Cleanable(
         first_dirty,
         first_uncleanable,
@@ -80,21 +80,21 @@ def cleanable(standing: LogToClean, settings: CleanSettings) -> Cleanable:
     )
 
 
-def _first_dirty(standing: LogToClean) -> tuple[int, bool]:
-    noted = standing.noted_dirty_offset
-    if noted is None:
-        return standing.log_start_offset, False
-    if standing.log_start_offset <= noted <= standing.log_end_offset:
-        return noted, False
-    return standing.log_start_offset, True
+def _first_dirty(log: LogToClean) -> tuple[int, bool]:
+    last_clean = log.last_clean_offset
+    if last_clean is None:
+        return log.log_start_offset, False
+    if log.log_start_offset <= last_clean <= log.log_end_offset:
+        return last_clean, False
+    return log.log_start_offset, True
 
 
-def _lagging(standing: LogToClean, settings: CleanSettings, first_dirty: int) -> int | None:
+def _lagging(log: LogToClean, settings: CleanSettings, first_dirty: int) -> int | None:
     if settings.min_compaction_lag_ms <= 0:
         return None
     youngest_ms = settings.now_ms - settings.min_compaction_lag_ms
-    active = standing.segments[-1].base_offset
-    for segment in between(standing.segments, first_dirty, active):
+    active = log.segments[-1].base_offset
+    for segment in between(log.segments, first_dirty, active):
         if segment.largest_timestamp_ms > youngest_ms:
             return segment.base_offset
     return None

@@ -1,4 +1,4 @@
-"""Transactions while a pass goes over the batches: which data was aborted, and which markers nobody needs any more.
+"""Transaction state while the cleaner reads batches: which data was aborted, and which markers can be discarded.
 
 (Kafka: CleanedTransactionMetadata; fact sheet §8.5.)
 
@@ -10,7 +10,7 @@
    so is the entry of the transaction index. A COMMIT marker is needed when committed data of its producer were seen since
    the last one. A control batch without records is not needed; control records of other kinds are.
 
-Batches outside of transactions change nothing here, so the caller need not tell of them.
+Non-transactional batches do not change the state; the caller may omit them.
 """
 
 import heapq
@@ -32,14 +32,14 @@ class _Ongoing:
 
 @dataclass(frozen=True, slots=True)
 class MarkerVerdict:
-    """is_needless: the marker may go once its delete horizon has passed. kept_entry: for the new transaction index."""
+    """can_discard: the marker may go once its delete horizon has passed. kept_entry: for the new transaction index."""
 
-    is_needless: bool
+    can_discard: bool
     kept_entry: AbortedTxn | None = None
 
 
 class Transactions:
-    """The state of one pass; groups of segments share it."""
+    """The state of one pass, shared by all groups of segments."""
 
     __slots__ = ("_committed", "_ongoing", "_waiting")
 
@@ -49,12 +49,12 @@ class Transactions:
         self._committed: set[int] = set()
 
     def add(self, aborted: Iterable[AbortedTxn]) -> None:
-        """Transactions known to be aborted; ones that are known already do no harm."""
+        """Add aborted transactions. Duplicates are ignored."""
         for entry in aborted:
             heapq.heappush(self._waiting, (entry.first_offset, entry))
 
-    def as_met_below(self, offset: int) -> "Transactions":
-        """A copy for whoever goes on alone with batches that end below `offset`."""
+    def copy_below(self, offset: int) -> "Transactions":
+        """A copy for a reader that continues separately with batches that end below `offset`."""
         copy = Transactions()
         copy._waiting = [waiting for waiting in self._waiting if waiting[0] < offset]
         heapq.heapify(copy._waiting)
@@ -64,18 +64,18 @@ class Transactions:
 
     @property
     def next_offset(self) -> int:
-        """Batches that end below this meet no further aborted transaction."""
+        """No further aborted transaction starts at or before a batch that ends below this offset."""
         return self._waiting[0][0] if self._waiting else L.INT64_MAX
 
-    def pass_to(self, last_offset: int) -> None:
-        """A batch that ends at `last_offset` was met."""
+    def advance_to(self, last_offset: int) -> None:
+        """Advance past a batch that ends at `last_offset`."""
         while self._waiting and self._waiting[0][0] <= last_offset:
             entry = heapq.heappop(self._waiting)[1]
             self._ongoing.setdefault(entry.producer_id, _Ongoing(entry))
 
     def is_aborted(self, producer_id: int, last_offset: int) -> bool:
-        """A transactional data batch: whether it goes."""
-        self.pass_to(last_offset)
+        """Whether a transactional data batch is to be removed."""
+        self.advance_to(last_offset)
         ongoing = self._ongoing.get(producer_id)
         if ongoing is None:
             self._committed.add(producer_id)
@@ -83,9 +83,9 @@ class Transactions:
         ongoing.was_seen = True
         return True
 
-    def judge_marker(self, producer_id: int, last_offset: int, kind: int | None) -> MarkerVerdict:
-        """A control batch. kind: of its first record, None when it has none."""
-        self.pass_to(last_offset)
+    def on_control_batch(self, producer_id: int, last_offset: int, kind: int | None) -> MarkerVerdict:
+        """Process a control batch. kind: type of its first record, None when it has no record."""
+        self.advance_to(last_offset)
         if kind is None:
             return MarkerVerdict(True)
         if kind == ABORT:

@@ -1,4 +1,4 @@
-"""What a second pass has done, as numbers that add up: of a whole log, or of the groups of segments one by one."""
+"""Counters of a second pass. They add up, so groups of segments can be cleaned separately."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """totals: of judged records (`keyjudge.J_…`). counts: of new segments (`rewrite.S_…`). records_read: as the headers
-    declare. aborted_records: data of aborted transactions, which nobody judges. horizons: tombstones that stay by when they may go."""
+class PassTotals:
+    """totals: of filtered records (`keyjudge.J_…`). counts: of new segments (`rewrite.S_…`). records_read: as the headers
+    declare. aborted_records: data of aborted transactions, which are not looked up in the map. horizons: number of retained tombstones by delete horizon."""
 
     totals: tuple[int, ...] = (0,) * K.J_WIDTH
     counts: tuple[int, ...] = (0,) * W.S_WIDTH
@@ -23,8 +23,8 @@ class Sums:
     markers_stamped: int = 0
     horizons: Counter[int] = field(default_factory=Counter)
 
-    def __add__(self, other: "Sums") -> "Sums":
-        return Sums(
+    def __add__(self, other: "PassTotals") -> "PassTotals":
+        return PassTotals(
             _added(self.totals, other.totals),
             _added(self.counts, other.counts),
             self.records_read + other.records_read,

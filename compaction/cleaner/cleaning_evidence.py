@@ -1,8 +1,8 @@
-"""What a partition is before it is cleaned: its segments, the offsets of the log, its producers.
+"""State of a partition before cleaning: its segments, the offsets of the log, its producers.
 
 With `include_active` the last segment is rolled first, as the broker would by segment.ms: a new, empty one begins at
-the log end, with a snapshot of the producers. One with damage is not rolled: where its log ends, and which producers it
-has, only the damaged bytes would tell.
+the log end, with a snapshot of the producers. A damaged segment is not rolled, because its end offset and its
+producers depend on the damaged bytes.
 """
 
 import os
@@ -23,7 +23,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.derived_state import producer_state
 from kseg.segment.partition.largest_timestamp import Loaded, largest_timestamp
-from kseg.segment.partition.log_dir_state import Surroundings, surroundings
+from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import SEGMENT_ROLES, FileState, Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
@@ -46,63 +46,63 @@ class Roll:
 
 @dataclass(frozen=True, slots=True)
 class CleaningEvidence:
-    """log: opened, the caller closes it. standing.segments: with the rolled one, which is not on disk yet. unrolled: the
-    damage because of which the active segment stays as it is, although it was to be rolled."""
+    """log: opened, the caller closes it. log_to_clean.segments: with the rolled one, which is not on disk yet. roll_damage: the
+    damage that prevents the active segment from being rolled."""
 
     log: PartitionLog
     inputs: tuple[FileIdentity, ...]
-    standing: LogToClean
+    log_to_clean: LogToClean
     last_records: LastRecords
     roll: Roll | None
-    unrolled: tuple[Finding, ...] = ()
+    roll_damage: tuple[Finding, ...] = ()
 
     @property
     def segments(self) -> Sequence[CleanerSegment]:
-        return self.standing.segments
+        return self.log_to_clean.segments
 
 
-def open_log(target: PartitionTarget, options: CompactOptions) -> tuple[PartitionLog, Surroundings | None]:
-    """The log, and what its data directory says. Raises UnreadableInput."""
-    around = None if target.log_dir is None else surroundings(target.log_dir)
+def open_log(target: PartitionTarget, options: CompactOptions) -> tuple[PartitionLog, LogDirState | None]:
+    """Open the log and read the checkpoints of its log dir. Raises UnreadableInput."""
+    dir_state = None if target.log_dir is None else read_log_dir_state(target.log_dir)
     log = PartitionLog(target)
     start = options.log_start_offset
     if start is None:
-        start = _noted(log, around, Role.LOG_START_OFFSETS) or 0
-    return PartitionLog(target, log_start_offset=start), around
+        start = _checkpoint_value(log, dir_state, Role.LOG_START_OFFSETS) or 0
+    return PartitionLog(target, log_start_offset=start), dir_state
 
 
 def gather(
     log: PartitionLog,
-    around: Surroundings | None,
+    dir_state: LogDirState | None,
     inputs: tuple[FileIdentity, ...],
     options: CompactOptions,
 ) -> CleaningEvidence:
-    """Everything the rules need. Raises Refused where a broker would first do something else to the log (finish a swap,
+    """Collect everything that the rules need. Raises Refused where a broker would first do something else to the log (finish a swap,
     empty it), UnreadableInput."""
-    _refuse_unfinished(log.directory, inputs)
+    _refuse_unfinished_swap(log.directory, inputs)
     by_name = {file.name: file for file in inputs}
-    segments = [_segment(log, segment, by_name, around, options) for segment in log.segments]
+    segments = [_segment(log, segment, by_name, dir_state, options) for segment in log.segments]
     end = log.end_offset
     if log.start_offset > end:
         raise Refused(
-            f"{log.directory} starts at {log.start_offset} and ends at {end}: a broker deletes all of it when it "
-            "starts; `kseg recover` shows what is left then"
+            f"{log.directory} starts at {log.start_offset} and ends at {end}: a broker discards the whole log "
+            "at startup; `kseg recover` shows what remains"
         )
     state = producer_state(log)
-    high_watermark = _high_watermark(log, around, options)
+    high_watermark = _high_watermark(log, dir_state, options)
     stable = state.last_stable_offset(high_watermark, log.start_offset)
     state.expire(options.settings.now_ms, options.settings.producer_id_expiration_ms)
     state.end_offset = end
     roll = None
-    unrolled: tuple[Finding, ...] = ()
+    roll_damage: tuple[Finding, ...] = ()
     if options.include_active and segments and segments[-1].size_bytes:
-        unrolled = tuple(_damage(segments[-1]))
-        if not unrolled:
+        roll_damage = tuple(_damage(segments[-1]))
+        if not roll_damage:
             roll = Roll(end, encode_snapshot(state.snapshot()))
             segments.append(_empty(end, segments[-1]))
-    noted = _noted_dirty(log, around, options)
-    standing = LogToClean(segments, log.start_offset, end, stable, noted)
-    return CleaningEvidence(log, inputs, standing, last_records(state), roll, unrolled)
+    last_clean = _last_clean_offset(log, dir_state, options)
+    log_to_clean = LogToClean(segments, log.start_offset, end, stable, last_clean)
+    return CleaningEvidence(log, inputs, log_to_clean, last_records(state), roll, roll_damage)
 
 
 def _damage(segment: CleanerSegment) -> list[Finding]:
@@ -129,33 +129,35 @@ def _first_row(table: Columns) -> range:
     return range(min(1, len(table.column(C.POSITION))))
 
 
-def _refuse_unfinished(directory: str, inputs: Sequence[FileIdentity]) -> None:
+def _refuse_unfinished_swap(directory: str, inputs: Sequence[FileIdentity]) -> None:
     for file in inputs:
         name = parse_file_name(file.name)
         if name.state is FileState.SWAP and name.role in SEGMENT_ROLES:
             raise Refused(
-                f"{os.path.join(directory, file.name)} was not swapped in yet, which a broker does first; "
-                "`kseg recover --policy kafka` does it"
+                f"{os.path.join(directory, file.name)} has not been swapped in yet, which a broker does first; "
+                "run `kseg recover --policy kafka`"
             )
 
 
-def _noted(log: PartitionLog, around: Surroundings | None, role: Role) -> int | None:
-    if around is None or log.name is None:
+def _checkpoint_value(log: PartitionLog, dir_state: LogDirState | None, role: Role) -> int | None:
+    if dir_state is None or log.name is None:
         return None
-    return around.offset(role, log.name.topic, log.name.partition)
+    return dir_state.offset(role, log.name.topic, log.name.partition)
 
 
-def _high_watermark(log: PartitionLog, around: Surroundings | None, options: CompactOptions) -> int:
-    """Within the log, as a broker keeps it; the log end when nobody says."""
+def _high_watermark(log: PartitionLog, dir_state: LogDirState | None, options: CompactOptions) -> int:
+    """The high watermark, bounded by the log as in a broker; the log end offset when it is unknown."""
     known = options.high_watermark
     if known is None:
-        known = _noted(log, around, Role.HIGH_WATERMARKS)
+        known = _checkpoint_value(log, dir_state, Role.HIGH_WATERMARKS)
     return log.end_offset if known is None else min(max(known, log.start_offset), log.end_offset)
 
 
-def _noted_dirty(log: PartitionLog, around: Surroundings | None, options: CompactOptions) -> int | None:
+def _last_clean_offset(
+    log: PartitionLog, dir_state: LogDirState | None, options: CompactOptions
+) -> int | None:
     if options.from_checkpoint:
-        return _noted(log, around, Role.CLEANER_OFFSETS)
+        return _checkpoint_value(log, dir_state, Role.CLEANER_OFFSETS)
     return options.first_dirty_offset
 
 
@@ -163,18 +165,18 @@ def _segment(
     log: PartitionLog,
     segment: LogSegment,
     by_name: Mapping[str, FileIdentity],
-    around: Surroundings | None,
+    dir_state: LogDirState | None,
     options: CompactOptions,
 ) -> CleanerSegment:
     paths = segment.paths
     names = tuple(os.path.basename(paths[role]) for role in _FILES if role in paths)
     of_log = by_name.get(names[0])
     if of_log is None:
-        raise Refused(f"{paths[Role.LOG]} came while the directory was looked at, or is no regular file")
+        raise Refused(f"{paths[Role.LOG]} appeared while the directory was read, or is not a regular file")
     mtime_ms = of_log.mtime_ns // 1_000_000
     largest = -1
     if options.settings.min_compaction_lag_ms > 0:
-        largest = largest_timestamp(segment, of_log.size_bytes, _loaded(around)).timestamp_ms
+        largest = largest_timestamp(segment, of_log.size_bytes, _loaded(dir_state)).timestamp_ms
     snapshot = log.snapshots.get(segment.base_offset)
     txn_path = paths.get(Role.TXN_INDEX)
     aborted = () if txn_path is None else tuple(TxnIndex(read_small(txn_path), segment.base_offset))
@@ -198,10 +200,10 @@ def _segment(
     )
 
 
-def _loaded(around: Surroundings | None) -> Loaded:
-    if around is None:
+def _loaded(dir_state: LogDirState | None) -> Loaded:
+    if dir_state is None:
         return Loaded.UNKNOWN
-    return Loaded.AT_REST if around.is_clean else Loaded.RECOVERED
+    return Loaded.AT_REST if dir_state.is_clean else Loaded.RECOVERED
 
 
 def _used_bytes(path: str | None, kind: type[OffsetIndex] | type[TimeIndex], slot_bytes: int) -> int:
@@ -215,7 +217,7 @@ def _used_bytes(path: str | None, kind: type[OffsetIndex] | type[TimeIndex], slo
 
 
 def _empty(base_offset: int, like: CleanerSegment) -> CleanerSegment:
-    """The segment that a roll makes."""
+    """The segment that a roll creates."""
     return CleanerSegment(
         base_offset=base_offset,
         path="",

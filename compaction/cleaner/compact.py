@@ -1,7 +1,7 @@
-"""The work of `compact` on one partition: `compact(target, CompactOptions) -> Iterator[Event]`.
+"""`compact` for one partition: `compact(target, CompactOptions) -> Iterator[Event]`.
 
-1. A half-done change of `compact` is brought to its end first (--apply); without --apply it is in the way.
-2. What lies there (`cleaning_evidence`), and between which offsets a cleaner would clean it now (`cleanable`).
+1. With --apply an unfinished change of `compact` is completed first; without --apply it is refused.
+2. Collect the state of the partition (`cleaning_evidence`) and the range that a cleaner would clean now (`cleanable`).
 3. The rounds (`rounds`). With --apply or --output new logs are written as they come, to files without names; a plan alone
    counts.
 4. The steps that put the new segments into place (`swapping`), carried out by the executor.
@@ -18,7 +18,7 @@ from itertools import pairwise
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan, step_rows
 from kseg.change.run.pipeline import LogTarget, TargetGroup, work_together
-from kseg.change.run.prepared import Prepared, carried_out, copy_path, settle_before
+from kseg.change.run.prepared import Prepared, carried_out, complete_or_refuse, copy_path
 from kseg.compaction.cleaner import rows
 from kseg.compaction.cleaner.cleanable import Cleanable, cleanable, is_overdue
 from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence, first_timestamps, gather, open_log
@@ -26,15 +26,16 @@ from kseg.compaction.cleaner.header_order import OFFSETS, contradictions
 from kseg.compaction.cleaner.options import CompactOptions, Damaged
 from kseg.compaction.cleaner.passes import LocalPasses, MakePasses
 from kseg.compaction.cleaner.rounds import Cleaned, Rounds
-from kseg.compaction.cleaner.rows import COMMAND
+from kseg.compaction.cleaner.rows import COMMAND, CompactResult
 from kseg.compaction.cleaner.segment_reader import DamagedSegment, survey
 from kseg.compaction.cleaner.segments import between
 from kseg.compaction.cleaner.settings_file import configured
 from kseg.compaction.cleaner.swapping import swap_steps
-from kseg.compaction.known_settings import as_config, settings_for, unknown_policy, with_settings
+from kseg.compaction.known_settings import as_config, settings_for, unknown_policy
 from kseg.compaction.retention.options import RetentionPolicy, policies_of
 from kseg.jobs import events
 from kseg.jobs.events import Event, Failure
+from kseg.segment.counted import counted
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
@@ -53,21 +54,21 @@ def compact(target: LogTarget, options: CompactOptions) -> Iterator[Event]:
 
 
 def compact_group(group: TargetGroup, options: CompactOptions) -> Iterator[Event]:
-    """`compact` for each target of the group; what one raises becomes its Failure and stops no other."""
-    yield from work_together(group, options, prepare, carry_out)
+    """`compact` for each target of the group; an exception becomes the Failure of its target and does not stop the others."""
+    yield from work_together(group, options, prepare, carry_out, CompactResult)
 
 
 def prepare(
     target: LogTarget, options: CompactOptions, passes: MakePasses = LocalPasses
-) -> Generator[Event, None, Prepared | None]:
-    """The first half: yields what is found and the steps; None for a log that a cleaner leaves alone.
+) -> Generator[Event, None, Prepared[CompactResult] | None]:
+    """Plan: yields findings and steps; None for a log that a cleaner does not clean.
 
-    passes: who does the passes of the cleaning."""
+    passes: runs the passes of the cleaning."""
     if isinstance(target, FileTarget):
         raise UsageError(f"{target.path} is one file of a log; name its partition directory to compact it")
-    untouched = _untouched(target)
-    if untouched is not None:
-        yield untouched
+    not_cleaned = _not_cleaned(target)
+    if not_cleaned is not None:
+        yield not_cleaned
         return None
     known = settings_for(target, options.topics)
     if known is not None:
@@ -79,18 +80,18 @@ def prepare(
             UsageError
         ) as error:  # a value that no broker takes: what the topic is meant to be nobody knows
             known = replace(known, unknown=str(error))
-        not_compacted = _not_compacted(target, known)
-        if not_compacted is not None:
-            yield not_compacted
+        excluded = _policy_excludes_compaction(target, known)
+        if excluded is not None:
+            yield excluded
             return None
-    settle_before(target.path, COMMAND, options)
+    complete_or_refuse(target.path, COMMAND, options)
     inputs = inputs_of(target.path)
-    log, around = open_log(target, options)
+    log, dir_state = open_log(target, options)
     with log:
         if not log.segments:
-            yield Finding("not-compacted", target.path, "there is no segment")
+            yield Finding("not-compacted", target.path, "the partition has no segments")
             return None
-        evidence = gather(log, around, inputs, options)
+        evidence = gather(log, dir_state, inputs, options)
         try:
             return (yield from _planned(target, evidence, options, passes, known))
         except DamagedSegment as damaged:
@@ -98,27 +99,28 @@ def prepare(
             return None
 
 
-def carry_out(prepared: Prepared | None, options: CompactOptions) -> Iterator[Event]:
-    """The second half: the result, once the files are as planned. Raises Refused."""
+def carry_out(prepared: Prepared[CompactResult] | None, options: CompactOptions) -> Iterator[Event]:
+    """Apply the plan and yield the result. Raises Refused."""
     if prepared is not None:
-        yield events.Row(prepared.result | carried_out(prepared, options))
+        result = prepared.result.with_outcome(carried_out(prepared, options))
+        yield events.Row(result.as_row(), result)
 
 
-def _untouched(target: PartitionTarget) -> Finding | None:
-    """Why a broker's cleaner does not come to a directory."""
+def _not_cleaned(target: PartitionTarget) -> Finding | None:
+    """Why a broker's cleaner would not clean a directory, None when it would."""
     name = own_partition_name(target.path)
     why = ""
     if name is not None and name.is_metadata_log:
-        why = "the metadata log is shortened by its snapshots, not by compaction"
+        why = "snapshots trim the metadata log, not compaction"
     elif name is not None and name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
-        why = f"the directory was set aside ({name.state}), so a broker's cleaner does not come to it"
-    elif Role.ANCIENT_LOG in {parse_file_name(entry).role for entry in os.listdir(target.path)}:
-        why = "Kafka 0.7 knows neither keys nor compaction"
+        why = f"the directory was set aside ({name.state}), so a broker does not clean it"
+    elif Role.KAFKA07_LOG in {parse_file_name(entry).role for entry in os.listdir(target.path)}:
+        why = "Kafka 0.7 has neither keys nor compaction"
     return Finding("not-compacted", target.path, why) if why else None
 
 
-def _not_compacted(target: PartitionTarget, known: TopicSettings) -> Finding | None:
-    """That a topic is not one that a cleaner comes to, or that nobody knows."""
+def _policy_excludes_compaction(target: PartitionTarget, known: TopicSettings) -> Finding | None:
+    """A finding when the cleanup.policy excludes compaction or is unknown."""
     unknown = unknown_policy(target, known)
     if unknown is not None or RetentionPolicy.COMPACT in known.policies:
         return unknown
@@ -128,7 +130,7 @@ def _not_compacted(target: PartitionTarget, known: TopicSettings) -> Finding | N
 
 
 def _name(target: PartitionTarget) -> str:
-    """`topic-partition`, or the path of a directory that is named otherwise."""
+    """`topic-partition`, or the path of a directory with any other name."""
     name = own_partition_name(target.path)
     return target.path if name is None else name.text
 
@@ -139,34 +141,35 @@ def _planned(
     options: CompactOptions,
     passes: MakePasses,
     known: TopicSettings | None,
-) -> Generator[Event, None, Prepared]:
+) -> Generator[Event, None, Prepared[CompactResult]]:
     yield from evidence.log.findings
-    if evidence.unrolled and options.damaged is Damaged.REFUSE:
-        raise DamagedSegment(evidence.segments[-1], evidence.unrolled)
-    yield from evidence.unrolled
-    range_ = cleanable(evidence.standing, options.settings)
+    if evidence.roll_damage and options.damaged is Damaged.REFUSE:
+        raise DamagedSegment(evidence.segments[-1], evidence.roll_damage)
+    yield from evidence.roll_damage
+    range_ = cleanable(evidence.log_to_clean, options.settings)
     if range_.is_reset:
-        noted = evidence.standing.noted_dirty_offset
-        message = f"the first dirty offset {noted} lies outside of the log; the log start counts"
-        yield Finding("dirty-offset-reset", target.path, message, first_offset=noted)
-    result = with_settings(rows.result_row(_name(target), target.path, evidence, range_), known)
+        last_clean = evidence.log_to_clean.last_clean_offset
+        message = (
+            f"the first dirty offset {last_clean} is outside the log; cleaning starts at the log start offset"
+        )
+        yield Finding("dirty-offset-reset", target.path, message, first_offset=last_clean)
+    result = rows.compact_result(_name(target), target.path, evidence, range_, known)
     cleaned = None
     is_due = range_.is_due(options.settings, _is_overdue(evidence, range_, options))
     if is_due and (yield from _is_in_order(target, evidence, range_, options)):
         cleaned = _cleaned(target, evidence, range_, options, passes)
         yield from _findings(target, cleaned)
-        result |= rows.cleaned_row(evidence, cleaned)
+        result = rows.with_cleaned(result, cleaned)
         for row in rows.detail_rows(_name(target), cleaned, options.settings.now_ms):
             yield events.Row(row)
     segments = evidence.segments if cleaned is None else cleaned.segments
     steps = swap_steps(evidence, segments, marks=options.output is None)
     plan = Plan(command=COMMAND, directory=target.path, inputs=evidence.inputs, steps=steps)
-    result["steps"] = len(steps)
     for row in step_rows(_name(target), plan):
         yield events.Row(row)
     return Prepared(
         plan=plan,
-        result=result,
+        result=replace(result, steps=len(steps)),
         copy=None if options.output is None else copy_path(options.output, target.path),
         hard_link=options.hard_link,
         sources=tuple(segment.log for segment in segments if cleaned and segment.log is not None),
@@ -191,9 +194,7 @@ def _is_in_order(
         segment.is_damaged = True
         is_in_order &= not any(finding.id == OFFSETS for finding in found)
     if not is_in_order:
-        message = (
-            "offsets contradict each other, so nobody can tell the newest record of a key: all stays as it is"
-        )
+        message = "offsets contradict each other, so the latest record of a key cannot be determined; nothing is cleaned"
         yield Finding("group-left-alone", target.path, message)
     return is_in_order
 
@@ -207,7 +208,7 @@ def _is_overdue(evidence: CleaningEvidence, range_: Cleanable, options: CompactO
 
 
 def scratch_directory(target: PartitionTarget, options: CompactOptions) -> str | None:
-    """On whose file system new logs are written while they are planned; None when they are only counted."""
+    """The directory on whose file system new logs are written during planning; None to count only."""
     if not options.writes:
         return None
     return target.path if options.output is None else _existing(options.output)
@@ -223,10 +224,10 @@ def _cleaned(
     rounds = Rounds(
         evidence.segments,
         options.settings,
-        evidence.standing.log_start_offset,
+        evidence.log_to_clean.log_start_offset,
         evidence.last_records,
         scratch_directory=scratch_directory(target, options),
-        skips=options.damaged is Damaged.SKIP,
+        skip_damaged=options.damaged is Damaged.SKIP,
         top_keys=0 if options.writes else options.top_keys,
         passes=passes,
     )
@@ -234,7 +235,7 @@ def _cleaned(
 
 
 def _existing(path: str) -> str:
-    """The directory itself, or the nearest one above it that is there."""
+    """The directory itself, or its nearest existing parent."""
     path = os.path.abspath(path)
     while not os.path.isdir(path):
         path = os.path.dirname(path)
@@ -246,17 +247,19 @@ def _findings(target: PartitionTarget, cleaned: Cleaned) -> Iterator[Finding]:
     tally = cleaned.tally
     if tally.legacy_emptied:
         count = tally.legacy_emptied
-        message = f"{count} batch of magic 0 or 1 lost all its records and ends the round; its offsets stay"
+        message = (
+            f"{count} batch of magic 0 or 1 lost all its records but ends the round, so its offsets are kept"
+        )
         yield Finding("legacy-batch-emptied", target.path, message, numbers={"batches": count})
     if tally.groups_skipped:
         count = tally.groups_skipped
-        groups = "1 group" if count == 1 else f"{count} groups"
-        message = f"segments with damage, and what would be joined with them, stay as they are: {groups}"
+        groups = counted(count, "group")
+        message = f"damaged segments, and segments grouped with them, are left unchanged: {groups}"
         yield Finding("group-left-alone", target.path, message, numbers={"groups": tally.groups_skipped})
 
 
 def _refusal(target: PartitionTarget, evidence: CleaningEvidence, damaged: DamagedSegment) -> Iterator[Event]:
-    """All damage in the closed segments, and the command that mends it."""
+    """All damage in the closed segments, and the command that repairs it."""
     found = list(damaged.findings)
     known = {(finding.path, finding.position) for finding in found}
     for segment in evidence.segments[:-1]:
@@ -265,7 +268,7 @@ def _refusal(target: PartitionTarget, evidence: CleaningEvidence, damaged: Damag
     yield from found
     yield Failure(
         target.path,
-        f"{target.path} is damaged and was not compacted; `kseg recover {target.path}` says what can be saved, "
-        "--damaged skip leaves the segments alone that would be joined with damaged ones",
+        f"{target.path} is damaged and was not compacted; `kseg recover {target.path}` shows what can be saved, "
+        "--damaged skip leaves damaged segments, and those grouped with them, unchanged",
         Refused.exit_status,
     )

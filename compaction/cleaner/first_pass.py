@@ -1,4 +1,4 @@
-"""The first pass of a round: the keys of the dirty range into the offset map (rules: `offset_map`)."""
+"""First pass of a cleaning round: put the keys of the dirty range into the offset map (rules: `offset_map`)."""
 
 from array import array
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from kseg.segment.kernel import keymap as K
 from kseg.segment.kernel.batch_runs import packed_stop, plain_stop, same_transaction
 from kseg.segment.kernel.batch_walk import plain_run, walk
 from kseg.segment.scanning.decode import Decoder, Problem
-from kseg.segment.scanning.decompressed_runs import PackedBodies, PackedRun
+from kseg.segment.scanning.decompressed_runs import DecompressedRun, DecompressionBuffer
 from kseg.segment.sidecar.index import OffsetIndex
 
 _NO_BOUNDS = memoryview(array("q"))
 
 
-class Mapping:
-    """One pass. segments: of the whole log. found: takes damage and goes on; None makes damage an exception."""
+class OffsetMapBuilder:
+    """One pass. segments: of the whole log. found: collects damage and continues; None: damage raises."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class Mapping:
         self._log_start = log_start_offset
         self._found = found
         self._transactions = Transactions()
-        self._bodies = PackedBodies()
+        self._bodies = DecompressionBuffer()
         self._start = 0
 
     def run(self, start_offset: int, end_offset: int) -> None:
-        """Fill the map with start_offset <= offset < end_offset, as far as it takes them. Raises DamagedSegment."""
+        """Fill the map with start_offset <= offset < end_offset, until the map is full. Raises DamagedSegment."""
         self._map.begin(start_offset)
         self._start = start_offset
         dirty = between(self._segments, start_offset, end_offset)
@@ -52,7 +52,7 @@ class Mapping:
                 is_full = self._segment(segment, view)
             if is_full:
                 return
-            self._map.reach(bound - 1)
+            self._map.update_latest_offset(bound - 1)
 
     def _segment(self, segment: CleanerSegment, view: memoryview) -> bool:
         """Whether the map is full."""
@@ -64,7 +64,7 @@ class Mapping:
                 return True
             last = table.at(C.LAST_OFFSET, table.count - 1)
             if last >= self._start:
-                self._map.reach(last)
+                self._map.update_latest_offset(last)
         return False
 
     def _table(self, segment: CleanerSegment, view: memoryview, decoder: Decoder, table: Columns) -> bool:
@@ -83,14 +83,14 @@ class Mapping:
                 except DamagedSegment as damaged:
                     self._report(damaged)
                 else:
-                    state.judge_marker(producer, last, kind)
+                    state.on_control_batch(producer, last, kind)
                 row += 1
                 continue
             is_aborted = state.is_aborted(producer, last)
             stop = same_transaction(table.cells, table.capacity, row, table.count, state.next_offset)
             stop = max(stop, row + 1)
             if is_aborted:
-                self._map.pass_over(table.at(C.BASE_OFFSET, row), table.at(C.LAST_OFFSET, stop - 1))
+                self._map.skip(table.at(C.BASE_OFFSET, row), table.at(C.LAST_OFFSET, stop - 1))
             elif self._rows(segment, decoder, table, row, stop):
                 return True
             row = stop
@@ -110,7 +110,7 @@ class Mapping:
                 end = max(end, row + 1)  # one without records
             else:
                 end = plain_run(table.cells, table.capacity, row, stop)
-                if self._put(segment, decoder, table, PackedRun(row, end, decoder.view, _NO_BOUNDS)):
+                if self._put(segment, decoder, table, DecompressedRun(row, end, decoder.view, _NO_BOUNDS)):
                     return True
             row = end
         return False
@@ -125,22 +125,24 @@ class Mapping:
                 return True
         return False
 
-    def _put(self, segment: CleanerSegment, decoder: Decoder, table: Columns, run: PackedRun) -> bool:
+    def _put(self, segment: CleanerSegment, decoder: Decoder, table: Columns, run: DecompressedRun) -> bool:
         row = run.first
         while row < run.stop:
-            said = self._map.map_rows(run, table, row, self._start)
-            if said == K.MAPPED:
+            status = self._map.map_rows(run, table, row, self._start)
+            if status == K.MAPPED:
                 return False
-            if said == K.FULL:
-                self._reach_into(table, self._map.stopped)
+            if status == K.FULL:
+                self._update_latest_offset(table, self._map.stopped)
                 return True
             row = self._map.stopped
-            self._tell(segment, decoder, table, row)
+            self._report_undecodable(segment, decoder, table, row)
             row += 1
         return False
 
-    def _tell(self, segment: CleanerSegment, decoder: Decoder, table: Columns, row: int) -> None:
-        """What is wrong with a batch whose records cannot be walked over."""
+    def _report_undecodable(
+        self, segment: CleanerSegment, decoder: Decoder, table: Columns, row: int
+    ) -> None:
+        """Report a batch whose records cannot be decoded."""
         for chunk in decoder.chunks(table, row, row + 1):
             if chunk.problem is not None:
                 self._report(problem_of(segment, table, chunk.problem))
@@ -157,17 +159,17 @@ class Mapping:
                     continue
             full = self._map.put(chunk, self._start)
             if full is not None:
-                self._reach_into(table, batch_row(chunk, full.record))
+                self._update_latest_offset(table, batch_row(chunk, full.record))
                 return True
         return False
 
-    def _reach_into(self, table: Columns, row: int) -> None:
-        """The map was full in batch `row`: where it reaches to."""
-        last_put = self._map.last_put_in(row)
+    def _update_latest_offset(self, table: Columns, row: int) -> None:
+        """The map became full in batch `row`: set its latest offset."""
+        last_put = self._map.last_put_offset(row)
         if last_put is not None:
-            self._map.reach(last_put)
+            self._map.update_latest_offset(last_put)
         elif row and table.at(C.LAST_OFFSET, row - 1) >= self._start:
-            self._map.reach(table.at(C.LAST_OFFSET, row - 1))
+            self._map.update_latest_offset(table.at(C.LAST_OFFSET, row - 1))
 
     def _report(self, damaged: DamagedSegment) -> None:
         if self._found is None:
@@ -177,7 +179,7 @@ class Mapping:
 
 
 def start_position(segment: CleanerSegment, view: memoryview, offset: int) -> int:
-    """Where the pass begins in a segment: a broker believes the index, so do we when a batch begins there."""
+    """Where the pass begins in a segment: a broker trusts the index; we do when a batch starts there."""
     if offset <= segment.base_offset or not len(view):
         return 0
     position = _indexed_position(segment, offset)

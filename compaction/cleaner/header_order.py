@@ -1,7 +1,7 @@
-"""Batches whose base offset or leader epoch contradicts its neighbours: damage that no checksum shows.
+"""Find batches whose base offset or leader epoch contradicts adjacent batches: damage that the CRC does not cover.
 
-Both fields stand outside the checksum. A base offset that was altered upwards would be the newest one of every key in
-its batch, and a cleaning would take the true newest records for superseded. So before anything is cleaned:
+The CRC covers neither field. A base offset that was altered upwards would be the latest one of every key in its batch,
+and the cleaner would remove the true latest records as superseded. So before anything is cleaned:
 
 1. The headers of each segment are walked over, checksums left alone: offsets rise from the base offset to below the next
    segment's, and leader epochs do not sink. Nearly always that is all.
@@ -19,11 +19,13 @@ from typing import NamedTuple
 from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.counted import offsets_words
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
 from kseg.segment.kernel.batch_walk import FULL, walk
-from kseg.segment.scanning.scan import Damage, Scanner, rows_for
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.scan import Scanner, rows_for
 
 OFFSETS = "offset-not-monotonic"
 EPOCH = "altered-leader-epoch"
@@ -38,18 +40,18 @@ class _Header(NamedTuple):
 
 
 def contradictions(segment: CleanerSegment, next_base_offset: int | None) -> list[Finding]:
-    """The batches of one segment that contradict their neighbours, the first of each kind.
+    """Findings for the batches of one segment that contradict adjacent batches, the first of each kind.
 
     next_base_offset: of the segment behind it, None when there is none.
     """
     with segment.opened() as view:
-        if not _is_suspicious(view, segment.base_offset, next_base_offset):
+        if not _needs_scan(view, segment.base_offset, next_base_offset):
             return []
         headers = [*_headers(view, segment)]
     return [*_offsets(segment, headers, next_base_offset), *_epochs(segment, headers)]
 
 
-def _is_suspicious(view: memoryview, base_offset: int, next_base_offset: int | None) -> bool:
+def _needs_scan(view: memoryview, base_offset: int, next_base_offset: int | None) -> bool:
     table = Columns(C.BATCH_WIDTH, rows_for(len(view)))
     state = memoryview(array("q", [0, 0]))
     seen = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
@@ -78,7 +80,7 @@ def _is_suspicious(view: memoryview, base_offset: int, next_base_offset: int | N
 
 
 def _headers(view: memoryview, segment: CleanerSegment) -> Iterator[_Header]:
-    """Of the batches with a right checksum."""
+    """Headers of the batches with a valid CRC."""
     for block in Scanner(view, segment.base_offset, file=segment.file).blocks():
         if isinstance(block, Damage):
             continue
@@ -101,13 +103,13 @@ def _offsets(
     for header in headers:
         first, last = header.first_offset, header.last_offset
         if first <= before or last < first:
-            what = f"does not start above offset {before}, which comes before it"
+            what = f"does not start above the preceding offset {before}"
         elif next_base_offset is not None and last >= next_base_offset:
-            what = f"reaches into the segment that begins at offset {next_base_offset}"
+            what = f"overlaps the next segment, which starts at offset {next_base_offset}"
         else:
             before = last
             continue
-        message = f"the batch at position {header.position} (offsets {first} to {last}) {what}"
+        message = f"the batch at position {header.position} ({offsets_words(first, last)}) {what}"
         yield Finding(OFFSETS, segment.path, message, header.position, header.size_bytes, first, last)
         return
 
@@ -115,25 +117,25 @@ def _offsets(
 def _epochs(segment: CleanerSegment, headers: list[_Header]) -> Iterator[Finding]:
     known = [header for header in headers if header.leader_epoch != L.NO_LEADER_EPOCH]
     epochs = [header.leader_epoch for header in known]
-    sinking = sum(former > following for former, following in pairwise(epochs))
+    decreases = sum(former > following for former, following in pairwise(epochs))
     for at, header in enumerate(known):
-        if header.leader_epoch >= 0 and not (sinking and _is_altered(epochs, at, sinking)):
+        if header.leader_epoch >= 0 and not (decreases and _is_altered(epochs, at, decreases)):
             continue
         message = (
-            f"the batch at position {header.position} is of leader epoch {header.leader_epoch}, "
-            "which those around it contradict"
+            f"the batch at position {header.position} has leader epoch {header.leader_epoch}, "
+            "which contradicts the batches before and after it"
         )
         offsets = header.first_offset, header.last_offset
         yield Finding(EPOCH, segment.path, message, header.position + L.ENTRY_OVERHEAD, 4, *offsets)
         return
 
 
-def _is_altered(epochs: list[int], at: int, sinking: int) -> bool:
+def _is_altered(epochs: list[int], at: int, decreases: int) -> bool:
     """Whether no epoch sinks without this one. The first and the last batch have one neighbour only; there a single
-    bit has to be all that differs. sinking: how many epochs are lower than the one before."""
-    around = epochs[max(0, at - 1) : at + 2]
-    if sum(former > following for former, following in pairwise(around)) != sinking:
+    bit has to be all that differs. decreases: how many epochs are lower than the one before."""
+    neighbours = epochs[max(0, at - 1) : at + 2]
+    if sum(former > following for former, following in pairwise(neighbours)) != decreases:
         return False
     if 0 < at < len(epochs) - 1:
-        return around[0] <= around[2]
+        return neighbours[0] <= neighbours[2]
     return len(epochs) > 1 and (epochs[at] ^ epochs[at - 1 if at else 1]).bit_count() == 1

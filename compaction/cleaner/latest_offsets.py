@@ -1,4 +1,4 @@
-"""What a full map says, as a bit for each offset: faster to ask than the map, where that knows the whole log.
+"""A bitmap of the offsets in a full offset map: cheaper to query than the map when the map covers the whole log.
 
 A record of the range that went into the map is of today when the map has its very offset. So after the first pass the
 offsets in the map are cleared among bits that are all set, once, from one end of the map to the other; and the second
@@ -13,25 +13,25 @@ costs more than it gains.
 from array import array
 from bisect import bisect_left
 
-from kseg.compaction.cleaner.offset_map import KeyJudge, OffsetMap
+from kseg.compaction.cleaner.offset_map import KeyLookup, OffsetMap
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.files import PrivateMemory
 from kseg.segment.kernel import key_exchange as R
+from kseg.segment.memory import PrivateMemory
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
 
-_MOST_BITS_BYTES = 32 << 20
-_LEAST_SHARE = 16  # of the slots, one in so many is taken
+_MAX_BITMAP_BYTES = 32 << 20
+_MIN_SHARE = 16  # of the slots, one in so many is taken
 
 
-def quicker(offset_map: OffsetMap, first_offset: int) -> "KeyJudge | LatestOffsets":
-    """Who is best asked about records from `first_offset` on: the map, or bits made of it."""
+def fastest_lookup(offset_map: OffsetMap, first_offset: int) -> "KeyLookup | LatestOffsets":
+    """The faster lookup for records from `first_offset` on: the map itself, or a bitmap built from it."""
     span_bytes = (offset_map.latest_offset - offset_map.start_offset) // 8 + 1
     if (
         offset_map.start_offset > first_offset
         or not offset_map.is_ordered
-        or span_bytes > _MOST_BITS_BYTES
-        or offset_map.size * _LEAST_SHARE < offset_map.slot_count
+        or span_bytes > _MAX_BITMAP_BYTES
+        or offset_map.size * _MIN_SHARE < offset_map.slot_count
     ):
         return offset_map
     bits = PrivateMemory(span_bytes)
@@ -44,13 +44,13 @@ def quicker(offset_map: OffsetMap, first_offset: int) -> "KeyJudge | LatestOffse
 
 
 class LatestOffsets:
-    """A `KeyJudge` that asks bits where they know, else the map. bits: from the start offset of the map on."""
+    """A `KeyLookup` that uses a bitmap where it covers the offsets, else the map. bits: from the map's start offset on."""
 
     def __init__(self, offset_map: OffsetMap, bits: PrivateMemory) -> None:
         self._map = offset_map
         self._memory = bits
         self._base = offset_map.start_offset
-        self._passed_over = [last for _, last in offset_map.passed_over]
+        self._skipped = [last for _, last in offset_map.skipped_ranges]
         self._words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
         self._two_slots = memoryview(array("q", [0, 0, 0, R.LATER, 0, L.INT64_MAX]))
         self.latest_offset = offset_map.latest_offset
@@ -59,18 +59,18 @@ class LatestOffsets:
     def hash(self, chunk: Chunk) -> bool:
         records = chunk.records
         cells, capacity, count = records.cells, records.capacity, records.count
-        if count and self._is_passed_over(records.at(C.R_OFFSET, 0), records.at(C.R_OFFSET, count - 1)):
-            asked = self._map
-            self.words, self.slots, self.slot_count = asked.words, asked.slots, asked.slot_count
-            return asked.hash(chunk)
+        if count and self._is_skipped(records.at(C.R_OFFSET, 0), records.at(C.R_OFFSET, count - 1)):
+            probed = self._map
+            self.words, self.slots, self.slot_count = probed.words, probed.slots, probed.slot_count
+            return probed.hash(chunk)
         self.words, self.slots, self.slot_count = self._words, self._two_slots, 2
         size = memoryview(chunk.body).nbytes
         return R.look_up(size, cells, capacity, count, self._base, self._memory.view, self.words) == count
 
-    def _is_passed_over(self, first_offset: int, last_offset: int) -> bool:
-        at = bisect_left(self._passed_over, first_offset)
-        return at < len(self._passed_over) and self._map.passed_over[at][0] <= last_offset
+    def _is_skipped(self, first_offset: int, last_offset: int) -> bool:
+        at = bisect_left(self._skipped, first_offset)
+        return at < len(self._skipped) and self._map.skipped_ranges[at][0] <= last_offset
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._memory.close()

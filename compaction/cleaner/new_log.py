@@ -1,11 +1,11 @@
-"""The log of a new segment while a pass writes it: batches as they lie, and new ones, through one buffer.
+"""Write the log of a new segment during a pass: copied batches and rebuilt ones go through one buffer.
 
 1. The kernel (`filter_batches`) puts new batches and short spans of old ones into the buffer, and says when it needs help.
 2. A full buffer: the checksums of its new batches are computed, then their index entries, then it goes to the scratch file.
 3. A long span goes there straight from the old file, without passing through this process.
 4. New compressed batches: their records stand in the buffer, they are compressed and put back.
 
-Without a scratch file everything is done but for the writing: that is how a plan counts.
+Without a scratch file everything except the writing is done; a plan counts this way.
 """
 
 from array import array
@@ -27,13 +27,13 @@ from kseg.segment.values import dataclass
 _OUT_BYTES = 1 << 20
 _SHORT_SPAN_BYTES = 128 << 10
 _ROWS = 4096
-_MOST_PACKS = 256
+_MAX_PACKS = 256
 _NO_RECORDS = Columns(C.RECORD_WIDTH, 0)
 _NO_FLAGS = bytearray()
 
 
 class NotWritable(Exception):
-    """A batch that the new segment cannot hold. refusal: of its index."""
+    """A batch that does not fit into the new segment. refusal: the reason from its index."""
 
     def __init__(self, refusal: IndexRefusal) -> None:
         super().__init__(refusal.sentence)
@@ -42,7 +42,7 @@ class NotWritable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What decides beside the map. upper_offset: behind the last batch of the round, which must stay. new_horizon_ms:
+    """Retention rules besides the map. upper_offset: after the last batch of the round, which must stay. new_horizon_ms:
     for tombstones and markers that have none. protected: (last offset, producer) of batches that must stay."""
 
     upper_offset: int
@@ -51,7 +51,7 @@ class Rules:
 
 
 class Buffers:
-    """What one pass needs for writing, used for segment after segment."""
+    """Write buffers of one pass, reused for every segment."""
 
     def __init__(self, rules: Rules) -> None:
         self.out = bytearray(_OUT_BYTES)
@@ -60,8 +60,8 @@ class Buffers:
         self.params = memoryview(
             array("q", [rules.upper_offset, rules.new_horizon_ms, _SHORT_SPAN_BYTES, len(pairs)])
         )
-        self.packs = memoryview(array("q", bytes(8 * W.PACK_WIDTH * _MOST_PACKS)))
-        self.ends = memoryview(array("q", bytes(8 * _MOST_PACKS)))
+        self.packs = memoryview(array("q", bytes(8 * W.PACK_WIDTH * _MAX_PACKS)))
+        self.ends = memoryview(array("q", bytes(8 * _MAX_PACKS)))
         self.protected = memoryview(array("q", [number for pair in pairs for number in pair]))
         self.castagnoli = crc_tables()[0]
 
@@ -88,24 +88,24 @@ class NewLog:
     # --- batches of an old segment
 
     def begin(self, path: str, view: memoryview) -> None:
-        """Batches come from this file now."""
+        """Start reading batches from this file."""
         self._path, self._view = path, view
         self.state[W.S_SPAN_START] = self.state[W.S_SPAN_END] = 0
 
     def emit(self, chunk: Chunk, flags: bytearray, table: Columns, tallies: memoryview) -> None:
-        """What becomes of the batches of a chunk whose records were all judged."""
+        """Write the batches of a chunk whose records were all filtered."""
         self._rewrite(W.JUDGED, table, tallies, chunk.first_row, chunk.last_row + 1, chunk, flags)
 
     def take(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
-        """Batches that stay as they are."""
+        """Copy batches unchanged."""
         self._rewrite(W.TAKEN, table, tallies, row, stop)
 
     def drop(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
-        """Batches whose records go; those that are needed stay as headers."""
+        """Remove batches; those that must be retained stay as empty batches."""
         self._rewrite(W.NOT_NEEDED, table, tallies, row, stop)
 
     def empty(self, table: Columns, tallies: memoryview, row: int) -> None:
-        """A batch of which the header stays."""
+        """Retain a batch as an empty batch."""
         self._rewrite(W.EMPTIED, table, tallies, row, row + 1)
 
     def _rewrite(
@@ -196,7 +196,7 @@ class NewLog:
             out.extend(bytes(len(out)))
 
     def end(self) -> None:
-        """No more batches of the old file."""
+        """Finish the old file."""
         self._flush()
         self._flush_span()
         self._view = memoryview(b"")

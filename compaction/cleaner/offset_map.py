@@ -1,4 +1,4 @@
-"""The map of one round: the highest offset of each key in the dirty range (Kafka: SkimpyOffsetMap, buildOffsetMap).
+"""The offset map of one round: the highest offset of each key in the dirty range (Kafka: SkimpyOffsetMap, buildOffsetMap).
 
 1. Segments of the range in order, from the dirty offset on. Control batches and aborted transactions are passed over,
    records without a key too; a later offset replaces an earlier one.
@@ -16,28 +16,28 @@ from typing import Protocol
 
 from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
 from kseg.segment import header_tables as C
-from kseg.segment.files import PrivateMemory
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import keymap as K
+from kseg.segment.memory import PrivateMemory
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
-from kseg.segment.scanning.decompressed_runs import PackedRun
+from kseg.segment.scanning.decompressed_runs import DecompressedRun
 from kseg.segment.values import dataclass
 
-_NOTHING_PUT = -1
+_NO_OFFSET_PUT = -1
 _LARGE_BYTES = 64 << 20
 _FIRST_SLOTS, _GROWTH = 4096, 8
-_MOST_TWICE_BYTES = 128 << 20  # maps up to this may be there beside the one that they grow from, and to
+_MAX_DOUBLING_BYTES = 128 << 20  # maps up to this may be there beside the one that they grow from, and to
 
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """The map took no more. record: row of the first record left out, in the chunk."""
+    """The map is full. record: row in the chunk of the first record that was not put."""
 
     record: int
 
 
-class KeyJudge(Protocol):
-    """What a second pass asks about a table of records, and the kernel (`key_verdicts.judge_rows`) about each record of it.
+class KeyLookup(Protocol):
+    """The lookup that a second pass uses for a table of records, and the kernel (`key_verdicts.judge_rows`) for each record.
 
     words: by which they are looked up in `slots`; where that is the map itself, the hashes of their keys.
     latest_offset: records above it are not judged.
@@ -55,7 +55,7 @@ class KeyJudge(Protocol):
 class OffsetMap:
     """A map for one partition, used for round after round.
 
-    dirty_bytes: of the log that will go into it. passed_over: ranges of offsets that were not put, in order.
+    dirty_bytes: of the log that will go into it. skipped_ranges: ranges of offsets that were not put, in order.
     """
 
     def __init__(self, settings: CleanSettings, dirty_bytes: int) -> None:
@@ -69,7 +69,7 @@ class OffsetMap:
         self._state = memoryview(array("q", bytes(8 * K.P_WIDTH)))
         self.latest_offset = -1
         self.start_offset = 0
-        self.passed_over: list[tuple[int, int]] = []
+        self.skipped_ranges: list[tuple[int, int]] = []
 
     def _take_memory(self, slot_count: int) -> None:
         self.slot_count = slot_count
@@ -79,13 +79,13 @@ class OffsetMap:
         self.slots = self._memory.view.cast("q")
 
     def _grow(self) -> bool:
-        """Whether there is more room now."""
-        most, former = self._settings.map_slots, self.slot_count
-        if former == most:
+        """Grow the map; False at the limit."""
+        max_slots, former = self._settings.map_slots, self.slot_count
+        if former == max_slots:
             return False
         slots, memory = self.slots, self._memory
-        is_far = former * _GROWTH * SLOT_BYTES > _MOST_TWICE_BYTES
-        self._take_memory(most if is_far else min(most, former * _GROWTH))
+        is_near_limit = former * _GROWTH * SLOT_BYTES > _MAX_DOUBLING_BYTES
+        self._take_memory(max_slots if is_near_limit else min(max_slots, former * _GROWTH))
         K.move_slots(slots, former, self.slots, self.slot_count)
         slots.release()
         memory.close()
@@ -93,32 +93,32 @@ class OffsetMap:
 
     @property
     def size(self) -> int:
-        """Keys in it."""
+        """Number of keys."""
         return int(self._state[K.P_SIZE])
 
     @property
     def is_ordered(self) -> bool:
-        """Whether offsets were put in the order of their size."""
+        """Whether offsets were put in ascending order."""
         return not self._state[K.P_TURNS]
 
     def begin(self, start_offset: int) -> None:
-        """Forget everything, for a round from this offset on."""
+        """Clear the map for a round that starts at this offset."""
         if self.size:
             self._memory.forget()
         self._state[K.P_SIZE] = self._state[K.P_TURNS] = 0
-        self._state[K.P_OFFSET] = _NOTHING_PUT
+        self._state[K.P_OFFSET] = _NO_OFFSET_PUT
         self.latest_offset = -1
         self.start_offset = start_offset
-        self.passed_over.clear()
+        self.skipped_ranges.clear()
 
     def begin_table(self) -> None:
         """A new table of batches: rows of the one before mean nothing any more."""
-        self._state[K.P_ROW] = _NOTHING_PUT
+        self._state[K.P_ROW] = _NO_OFFSET_PUT
 
     def hash(self, chunk: Chunk) -> bool:
         """The hashes of a chunk's keys into `hashes`; False when a key or value lies outside of the body."""
         records = chunk.records
-        done = K.hash_rows(
+        is_hashed = K.hash_rows(
             chunk.body,
             records.cells,
             records.capacity,
@@ -127,7 +127,7 @@ class OffsetMap:
             self._second,
             self.hashes,
         )
-        return done == records.count
+        return is_hashed == records.count
 
     def put(self, chunk: Chunk, start_offset: int) -> Full | None:
         """Put the hashed records of a chunk into the map; where it was full."""
@@ -150,11 +150,11 @@ class OffsetMap:
             if not self._grow():
                 return Full(stopped)
 
-    def map_rows(self, run: PackedRun, table: Columns, row: int, start_offset: int) -> int:
+    def map_rows(self, run: DecompressedRun, table: Columns, row: int, start_offset: int) -> int:
         """Put the records of batches of magic 2 into the map, from `row` of a run on. MAPPED, FULL or BAD of the kernel;
         `stopped` says where. A run without bounds has the file for its body, in which the batches lie as they are."""
         while True:
-            said = K.map_rows(
+            status = K.map_rows(
                 run.body,
                 run.bounds,
                 run.first,
@@ -171,8 +171,8 @@ class OffsetMap:
                 self._pending,
                 self._state,
             )
-            if said != K.FULL or not self._grow():
-                return said
+            if status != K.FULL or not self._grow():
+                return status
             row = self.stopped  # what was put of that batch is put once more, which changes nothing
             self._state[K.P_OFFSET] = table.at(C.BASE_OFFSET, row) - 1
 
@@ -181,20 +181,20 @@ class OffsetMap:
         """The row of the batch at which `map_rows` stopped."""
         return int(self._state[K.P_STOPPED])
 
-    def last_put_in(self, row: int) -> int | None:
+    def last_put_offset(self, row: int) -> int | None:
         """The last offset put, when that was a record of batch `row` of the table at work."""
         return int(self._state[K.P_OFFSET]) if self._state[K.P_ROW] == row else None
 
-    def pass_over(self, first_offset: int, last_offset: int) -> None:
-        """These offsets were not put, because their transaction was aborted."""
-        self.passed_over.append((first_offset, last_offset))
+    def skip(self, first_offset: int, last_offset: int) -> None:
+        """Record offsets that were not put because their transaction was aborted."""
+        self.skipped_ranges.append((first_offset, last_offset))
 
-    def reach(self, offset: int) -> None:
-        """The map says what is known up to `offset`."""
+    def update_latest_offset(self, offset: int) -> None:
+        """The map covers the log up to `offset` (Kafka: updateLatestOffset)."""
         self.latest_offset = offset
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self.slots.release()
         self._memory.close()
 

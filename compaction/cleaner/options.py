@@ -1,4 +1,4 @@
-"""What `compact` was asked for: the settings of topic and broker that decide what goes, and what to do."""
+"""Options of `compact`: the topic and broker settings that decide what is removed, and what to do with the result."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Self
 
 from kseg.change.apply.keeping import BESIDE, Keeping
-from kseg.change.run.shared_run import Shared
+from kseg.change.run.shared_run import SharedRun
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.topic_settings import SettingsByPath
@@ -47,10 +47,10 @@ class CleanSettings:
         a least lag above the greatest (Kafka: LogConfig.validateValues)."""
         if self.map_keys < 1 or self.map_keys >= self.map_slots:
             raise UsageError(
-                f"a map of {self.map_bytes} bytes holds no key; give it {3 * SLOT_BYTES} at least"
+                f"an offset map of {self.map_bytes} bytes cannot hold a single key; it needs at least {3 * SLOT_BYTES} bytes"
             )
         if self.map_slots > L.INT32_MAX:
-            raise UsageError(f"a map cannot have {self.map_bytes} bytes")
+            raise UsageError(f"the offset map cannot be {self.map_bytes} bytes")
         most_ms = self.max_compaction_lag_ms
         if most_ms is not None and self.min_compaction_lag_ms > most_ms:
             raise UsageError(
@@ -94,7 +94,7 @@ class CompactOptions:
     hard_link: bool = False
     keeping: Keeping = BESIDE
     top_keys: int = 10
-    shared: Shared | None = None
+    shared: SharedRun | None = None
     accept_unreadable: bool = False
 
     @property

@@ -1,6 +1,6 @@
-"""The two passes of a round, here: the keys of the range into one map, then group after group by what the map says.
+"""Run both passes of a round in this process: build the offset map, then rewrite group after group with it.
 
-Somebody else may do them elsewhere (`Passes`): `rounds` asks for a first pass, then for a second one over all segments
+Another implementation (`Passes`) may run them elsewhere: `rounds` asks for a first pass, then for a second one over all segments
 below where the first one came to.
 """
 
@@ -10,13 +10,13 @@ from typing import Protocol
 
 from kseg.change.apply.scratch_file import ScratchFile
 from kseg.compaction.cleaner.active_producers import LastRecords
-from kseg.compaction.cleaner.cleaner_totals import Sums
-from kseg.compaction.cleaner.first_pass import Mapping
-from kseg.compaction.cleaner.latest_offsets import LatestOffsets, quicker
+from kseg.compaction.cleaner.cleaner_totals import PassTotals
+from kseg.compaction.cleaner.first_pass import OffsetMapBuilder
+from kseg.compaction.cleaner.latest_offsets import LatestOffsets, fastest_lookup
 from kseg.compaction.cleaner.offset_map import OffsetMap
 from kseg.compaction.cleaner.options import CleanSettings
-from kseg.compaction.cleaner.rewrite_group import clean_group, pass_over
-from kseg.compaction.cleaner.second_pass import Cleaning
+from kseg.compaction.cleaner.rewrite_group import clean_group, skip_group
+from kseg.compaction.cleaner.second_pass import SegmentCleaner
 from kseg.compaction.cleaner.segment_groups import groups
 from kseg.compaction.cleaner.segment_reader import survey
 from kseg.compaction.cleaner.segments import CleanerSegment, aborted_in, floor_at
@@ -27,7 +27,7 @@ from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class LogAtWork:
+class LogBeingCleaned:
     """A log between two passes. segments: all of it. records: of its producers."""
 
     segments: Sequence[CleanerSegment]
@@ -36,14 +36,14 @@ class LogAtWork:
     settings: CleanSettings
 
     def aborted_in(self, segment: CleanerSegment) -> list[AbortedTxn]:
-        """What a second pass knows of a segment that is not the active one before it reads it."""
-        behind = self.segments[floor_at(self.segments, segment.base_offset) + 1].base_offset
-        return aborted_in(self.segments, self.start_offset, segment.base_offset, behind)
+        """Aborted transactions of a segment that a second pass knows before reading it."""
+        following = self.segments[floor_at(self.segments, segment.base_offset) + 1].base_offset
+        return aborted_in(self.segments, self.start_offset, segment.base_offset, following)
 
 
 @dataclass(frozen=True, slots=True)
-class SecondPass:
-    """What a second pass is to do. end_offset: segments that begin below it are cleaned; upper_offset: of the whole
+class SecondPassRequest:
+    """Parameters of a second pass. end_offset: segments that begin below it are cleaned; upper_offset: of the whole
     range. directory: where new logs are written, None where the system keeps temporary files; is_written: False when
     it is enough to count. top_keys: how many to name."""
 
@@ -54,34 +54,36 @@ class SecondPass:
     is_written: bool
     top_keys: int
 
-    def groups(self, log: LogAtWork) -> list[list[CleanerSegment]]:
-        """The segments that are cleaned, each group becoming one."""
-        work = [segment for segment in log.segments if segment.base_offset < self.end_offset]
-        return groups(work, log.settings, self.upper_offset)
+    def groups(self, log: LogBeingCleaned) -> list[list[CleanerSegment]]:
+        """The segments to clean, in groups that each become one segment."""
+        to_clean = [segment for segment in log.segments if segment.base_offset < self.end_offset]
+        return groups(to_clean, log.settings, self.upper_offset)
 
 
 @dataclass(slots=True)
-class Second:
+class SecondPassResult:
     """What a second pass has made: the segments in the place of those that it was to clean. groups_skipped: left alone
     because of damage."""
 
     segments: list[CleanerSegment] = field(default_factory=list)
-    sums: Sums = field(default_factory=Sums)
+    pass_totals: PassTotals = field(default_factory=PassTotals)
     groups_skipped: int = 0
     top_keys: list[TopKey] = field(default_factory=list)
 
 
 class Passes(Protocol):
-    """Who does the passes of one log, round after round. map_keys: that the last first pass has found."""
+    """Runs the passes of one log, round after round. map_keys: keys found by the last first pass."""
 
     @property
     def map_keys(self) -> int: ...
 
-    def first(self, log: LogAtWork, start_offset: int, end_offset: int, found: list[Finding] | None) -> int:
+    def first(
+        self, log: LogBeingCleaned, start_offset: int, end_offset: int, found: list[Finding] | None
+    ) -> int:
         """Learn the latest offset of each key of start_offset <= offset < end_offset; the offset that it came to, beyond
         which nothing is known. found: takes damage; None makes it an exception. Raises DamagedSegment."""
 
-    def second(self, log: LogAtWork, work: SecondPass) -> Second:
+    def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
         """Make new segments by what the first pass has learned. Segments marked as damaged, and those that would be
         joined with them, are left alone. Raises DamagedSegment, Overflowed; then nothing is kept."""
 
@@ -89,7 +91,7 @@ class Passes(Protocol):
         """All damage of these segments, which are marked."""
 
     def close(self) -> None:
-        """Let go of everything but the segments that were made."""
+        """Release everything except the new segments."""
 
 
 MakePasses = Callable[[CleanSettings, int], Passes]
@@ -105,43 +107,52 @@ class LocalPasses:
     def map_keys(self) -> int:
         return self._map.size
 
-    def first(self, log: LogAtWork, start_offset: int, end_offset: int, found: list[Finding] | None) -> int:
-        Mapping(log.segments, self._map, log.start_offset, found).run(start_offset, end_offset)
+    def first(
+        self, log: LogBeingCleaned, start_offset: int, end_offset: int, found: list[Finding] | None
+    ) -> int:
+        OffsetMapBuilder(log.segments, self._map, log.start_offset, found).run(start_offset, end_offset)
         return self._map.latest_offset + 1
 
-    def second(self, log: LogAtWork, work: SecondPass) -> Second:
-        sketch = KeySketch() if work.top_keys else None
-        horizon_ms = work.legacy_horizon_ms
-        judge = quicker(self._map, log.segments[0].base_offset)
-        cleaning = Cleaning(judge, log.settings, log.records, work.upper_offset, horizon_ms, sketch)
-        done = Second()
+    def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
+        sketch = KeySketch() if request.top_keys else None
+        horizon_ms = request.legacy_horizon_ms
+        key_lookup = fastest_lookup(self._map, log.segments[0].base_offset)
+        segment_cleaner = SegmentCleaner(
+            key_lookup, log.settings, log.records, request.upper_offset, horizon_ms, sketch
+        )
+        done = SecondPassResult()
         cleaned: list[CleanerSegment] = []
         try:
-            for group in work.groups(log):
+            for group in request.groups(log):
                 cleaned += group
-                done.segments += self._group(cleaning, group, log, work, done)
+                done.segments += self._group(segment_cleaner, group, log, request, done)
         except BaseException:
             discard(done.segments, cleaned)
             raise
         finally:
-            if isinstance(judge, LatestOffsets):
-                judge.close()
-        done.sums = cleaning.sums
+            if isinstance(key_lookup, LatestOffsets):
+                key_lookup.close()
+        done.pass_totals = segment_cleaner.pass_totals
         if sketch is not None:
-            done.top_keys = list(sketch.top(work.top_keys, cleaned))
+            done.top_keys = list(sketch.top(request.top_keys, cleaned))
         return done
 
     def _group(
-        self, cleaning: Cleaning, group: list[CleanerSegment], log: LogAtWork, work: SecondPass, done: Second
+        self,
+        segment_cleaner: SegmentCleaner,
+        group: list[CleanerSegment],
+        log: LogBeingCleaned,
+        request: SecondPassRequest,
+        done: SecondPassResult,
     ) -> list[CleanerSegment]:
-        """The new segment; the old ones when they are left alone, or nothing would be different."""
+        """The new segment; the old ones when they are skipped or nothing would change."""
         aborted = [log.aborted_in(segment) for segment in group]
         if any(segment.is_damaged for segment in group):
             done.groups_skipped += 1
-            pass_over(cleaning, group, aborted)
+            skip_group(segment_cleaner, group, aborted)
             return group
-        scratch = ScratchFile(work.directory) if work.is_written else None
-        made = clean_group(cleaning, group, aborted, log.settings.index_interval_bytes, scratch)
+        scratch = ScratchFile(request.directory) if request.is_written else None
+        made = clean_group(segment_cleaner, group, aborted, log.settings.index_interval_bytes, scratch)
         return group if made is None else [made]
 
     def survey(self, segments: Sequence[CleanerSegment]) -> list[Finding]:
@@ -152,7 +163,7 @@ class LocalPasses:
 
 
 def discard(segments: Sequence[CleanerSegment], kept: Sequence[CleanerSegment]) -> None:
-    """Let go of scratch files that nobody will read."""
+    """Close scratch files that are no longer needed."""
     still = {id(segment) for segment in kept}
     for segment in segments:
         if segment.log is not None and id(segment) not in still:

@@ -1,12 +1,12 @@
-"""One group of segments becomes one new segment: the part of a second pass that can be done apart from all others."""
+"""Rewrite one group of segments into one new segment: the part of a second pass that is independent of all others."""
 
 from collections.abc import Sequence
 
 from kseg.change.apply.scratch_file import ScratchFile
 from kseg.compaction.cleaner.new_log import NewLog, NotWritable
-from kseg.compaction.cleaner.second_pass import Cleaning
+from kseg.compaction.cleaner.second_pass import SegmentCleaner
 from kseg.compaction.cleaner.segment_reader import DamagedSegment
-from kseg.compaction.cleaner.segment_splitting import Overflowed
+from kseg.compaction.cleaner.segment_splitting import SegmentOverflow
 from kseg.compaction.cleaner.segments import CleanerSegment, SideFiles
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import filter_batches as W
@@ -15,59 +15,59 @@ from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 
 
 def clean_group(
-    cleaning: Cleaning,
+    segment_cleaner: SegmentCleaner,
     group: Sequence[CleanerSegment],
     aborted: Sequence[Sequence[AbortedTxn]],
     interval_bytes: int,
     log: ScratchFile | None,
 ) -> CleanerSegment | None:
-    """The new segment; None when it would be the old one, byte for byte.
+    """The new segment; None when it would equal the old one byte for byte.
 
     aborted: what is known of each segment of the group before it is read. log: where it is written, None to count only;
     it is closed unless the new segment has it. Raises DamagedSegment, Overflowed.
     """
-    new = NewLog(cleaning.buffers, group[0].base_offset, interval_bytes, log)
+    new = NewLog(segment_cleaner.buffers, group[0].base_offset, interval_bytes, log)
     entries: list[AbortedTxn] = []
     try:
         for segment, known in zip(group, aborted, strict=True):
-            cleaning.transactions.add(known)
+            segment_cleaner.transactions.add(known)
             try:
-                cleaning.into(new, segment, entries)
+                segment_cleaner.clean_into(new, segment, entries)
             except NotWritable as refused:
-                raise _meaning(refused, segment) from refused
+                raise _refusal_finding(refused, segment) from refused
         new.indexes.finish()
-        cleaning.add_counts(new)
+        segment_cleaner.add_counts(new)
     except BaseException:
         if log is not None:
             log.close()
         raise
-    made = _made(new, group, entries, log)
-    if len(group) == 1 and _is_same(new, group[0], made):
+    new_segment = _new_segment(new, group, entries, log)
+    if len(group) == 1 and _is_same(new, group[0], new_segment):
         if log is not None:
             log.close()
         return None
     if log is not None:
-        log.let_go()
-    return made
+        log.release()
+    return new_segment
 
 
-def pass_over(
-    cleaning: Cleaning, group: Sequence[CleanerSegment], aborted: Sequence[Sequence[AbortedTxn]]
+def skip_group(
+    segment_cleaner: SegmentCleaner, group: Sequence[CleanerSegment], aborted: Sequence[Sequence[AbortedTxn]]
 ) -> None:
-    """Let the transactions see a group that is left alone."""
+    """Track the transactions of a group that is skipped."""
     for segment, known in zip(group, aborted, strict=True):
-        cleaning.transactions.add(known)
-        cleaning.pass_over(segment)
+        segment_cleaner.transactions.add(known)
+        segment_cleaner.skip(segment)
 
 
-def _meaning(refused: NotWritable, segment: CleanerSegment) -> Exception:
+def _refusal_finding(refused: NotWritable, segment: CleanerSegment) -> Exception:
     if refused.refusal.kafka_exception == OVERFLOW:
-        return Overflowed(segment)
+        return SegmentOverflow(segment)
     finding = Finding("offset-not-monotonic", segment.path, refused.refusal.sentence)
     return DamagedSegment(segment, (finding,))
 
 
-def _made(
+def _new_segment(
     new: NewLog, group: Sequence[CleanerSegment], entries: Sequence[AbortedTxn], log: ScratchFile | None
 ) -> CleanerSegment:
     first, last = group[0], group[-1]
@@ -94,9 +94,9 @@ def _made(
     )
 
 
-def _is_same(new: NewLog, old: CleanerSegment, made: CleanerSegment) -> bool:
-    """Whether the new segment is the old one, byte for byte."""
+def _is_same(new: NewLog, old: CleanerSegment, new_segment: CleanerSegment) -> bool:
+    """Whether the new segment equals the old one byte for byte."""
     changes = (W.S_REBUILT, W.S_EMPTIED, W.S_DROPPED)
     if new.size_bytes != old.size_bytes or any(new.state[count] for count in changes):
         return False
-    return made.side_files == old.stored_side_files()
+    return new_segment.side_files == old.stored_side_files()

@@ -1,11 +1,11 @@
-"""Rounds of cleaning, one behind the other, until the whole range is clean (Kafka: Cleaner.doClean, again and again).
+"""Run cleaning rounds until the whole range is clean (Kafka: Cleaner.doClean, repeatedly).
 
 1. A round fills the map from the dirty offset on (`first_pass`), as far as it takes keys.
 2. It then goes over *all* segments below the offset that the map reaches to, in groups (`segment_groups`): each group becomes
    one new segment (`second_pass`). A group that comes out as it went in stays the segment it was.
 3. The next round begins where the map ended. What the first round made is what the second one reads.
 
-Damage: without `skips` the first one ends everything. With it, segments with damage are found first, then the groups that
+Damage: without `skip_damaged` the first one ends everything. With it, segments with damage are found first, then the groups that
 they are in are left alone, and the rest is cleaned. The first of them ends what counts as clean: old values behind it are
 for a later cleaner, when the damage is gone. Damage in records below the dirty offset is seen only by the second
 pass, which then begins again.
@@ -21,15 +21,15 @@ from kseg.compaction.cleaner.active_producers import LastRecords
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.passes import (
     LocalPasses,
-    LogAtWork,
+    LogBeingCleaned,
     MakePasses,
     Passes,
-    Second,
-    SecondPass,
+    SecondPassRequest,
+    SecondPassResult,
     discard,
 )
 from kseg.compaction.cleaner.segment_reader import DamagedSegment
-from kseg.compaction.cleaner.segment_splitting import Overflowed, split
+from kseg.compaction.cleaner.segment_splitting import SegmentOverflow, split
 from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.compaction.cleaner.top_keys import TopKey
 from kseg.segment.findings import Finding
@@ -40,7 +40,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(slots=True)
 class CleanerTally:
-    """What one round or several did. Bytes are of logs; records of what was read and what stays of it."""
+    """Counters of one or more rounds. Bytes are of logs; records are those read and those retained."""
 
     rounds: int = 0
     records_before: int = 0
@@ -74,8 +74,8 @@ class CleanerTally:
 
 @dataclass(slots=True)
 class Cleaned:
-    """The log after all rounds. next_dirty_offset: what the cleaner checkpoint says then. horizons: tombstones that
-    stay by when they may go. top_keys: those whose old values took most room, when that was asked for."""
+    """The log after all rounds. next_dirty_offset: what the cleaner checkpoint says then. horizons: retained
+    tombstones by delete horizon. top_keys: those whose old values took most room, when that was asked for."""
 
     segments: list[CleanerSegment]
     next_dirty_offset: int
@@ -88,7 +88,7 @@ class Cleaned:
 class Rounds:
     """The cleaning of one log. segments: all of it, the active one last. scratch_directory: where new logs are written;
     None for a plan: then they are only counted, and where a later round has to read them they go where the system keeps
-    temporary files. skips: damage is left alone. top_keys: how many keys to name, of the first round. passes: who does the
+    temporary files. skip_damaged: damage is left alone. top_keys: how many keys to name, of the first round. passes: who does the
     passes."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Rounds:
         records: LastRecords,
         *,
         scratch_directory: str | None,
-        skips: bool,
+        skip_damaged: bool,
         top_keys: int = 0,
         passes: MakePasses = LocalPasses,
     ) -> None:
@@ -109,8 +109,8 @@ class Rounds:
         self._log_start = log_start_offset
         self._records = records
         self._directory = scratch_directory
-        self._skips = skips
-        self._wanted_keys = top_keys
+        self._skip_damaged = skip_damaged
+        self._requested_keys = top_keys
         self._top_keys: list[TopKey] = []
         self._horizons: Counter[int] = Counter()
         self._findings: list[Finding] = []
@@ -124,7 +124,7 @@ class Rounds:
             while True:
                 try:
                     return self._all_rounds(passes, first_dirty_offset, upper_offset)
-                except Overflowed as overflowed:
+                except SegmentOverflow as overflowed:
                     self._split(overflowed.segment)
         finally:
             passes.close()
@@ -141,36 +141,38 @@ class Rounds:
     def _round(self, passes: Passes, first_dirty: int, upper: int) -> int:
         clean = [segment for segment in self._segments if segment.base_offset < first_dirty]
         retention_ms = self._settings.delete_retention_ms
-        found = self._findings if self._skips else None
-        log = LogAtWork(self._segments, self._log_start, self._records, self._settings)
+        found = self._findings if self._skip_damaged else None
+        log = LogBeingCleaned(self._segments, self._log_start, self._records, self._settings)
         end = passes.first(log, first_dirty, upper, found)
         end = min(end, upper)  # a batch may claim to reach beyond its segment
         is_first = not self._tally.rounds
-        work = SecondPass(
+        request = SecondPassRequest(
             end_offset=end,
             upper_offset=upper,
             legacy_horizon_ms=clean[-1].mtime_ms - retention_ms if clean and first_dirty > 0 else 0,
             directory=self._directory,
             is_written=self._directory is not None or end < upper,
-            top_keys=self._wanted_keys if is_first else 0,
+            top_keys=self._requested_keys if is_first else 0,
         )
-        done = self._second_pass(passes, log, work)
+        done = self._second_pass(passes, log, request)
         if is_first:
             self._top_keys = done.top_keys
         self._count(done, passes.map_keys)
         return end
 
-    def _second_pass(self, passes: Passes, log: LogAtWork, work: SecondPass) -> Second:
-        old = [segment for segment in self._segments if segment.base_offset < work.end_offset]
+    def _second_pass(
+        self, passes: Passes, log: LogBeingCleaned, request: SecondPassRequest
+    ) -> SecondPassResult:
+        old = [segment for segment in self._segments if segment.base_offset < request.end_offset]
         while True:
             try:
-                done = passes.second(log, work)
+                done = passes.second(log, request)
                 break
             except DamagedSegment as damaged:
-                if not self._skips:
+                if not self._skip_damaged:
                     raise
                 self._survey(passes, damaged, old)
-        self._note_skipped(work.groups(log))
+        self._note_skipped(request.groups(log))
         discard(old, done.segments)
         self._segments[: len(old)] = done.segments
         return done
@@ -181,33 +183,33 @@ class Rounds:
                 base = group[0].base_offset
                 self._first_skipped = base if self._first_skipped is None else min(base, self._first_skipped)
 
-    def _survey(self, passes: Passes, damaged: DamagedSegment, work: Sequence[CleanerSegment]) -> None:
-        """Find all damage there is: the second pass begins again just once."""
+    def _survey(self, passes: Passes, damaged: DamagedSegment, segments: Sequence[CleanerSegment]) -> None:
+        """Find all damage, so that the second pass restarts only once."""
         damaged.segment.is_damaged = True
         known = {(finding.path, finding.position) for finding in self._findings}
-        for finding in (*damaged.findings, *passes.survey(work)):
+        for finding in (*damaged.findings, *passes.survey(segments)):
             if (finding.path, finding.position) not in known:
                 known.add((finding.path, finding.position))
                 self._findings.append(finding)
 
-    def _count(self, done: Second, map_keys: int) -> None:
-        tally, sums = self._tally, done.sums
-        totals, counts = sums.totals, sums.counts
-        self._horizons = sums.horizons
+    def _count(self, done: SecondPassResult, map_keys: int) -> None:
+        tally, pass_totals = self._tally, done.pass_totals
+        totals, counts = pass_totals.totals, pass_totals.counts
+        self._horizons = pass_totals.horizons
         tally.rounds += 1
         # A later round reads what the one before it left, and segments that none has read.
-        tally.records_before += sums.records_read - tally.records_after
+        tally.records_before += pass_totals.records_read - tally.records_after
         tally.map_keys += map_keys
         tally.live_keys = totals[K.J_LIVE]
         tally.superseded += totals[K.J_SUPERSEDED]
         tally.superseded_bytes += totals[K.J_SUPERSEDED_BYTES]
         tally.invalid_records += totals[K.J_INVALID]
-        tally.aborted_records += sums.aborted_records
+        tally.aborted_records += pass_totals.aborted_records
         tally.tombstones_kept = totals[K.J_TOMBSTONES_KEPT]
         tally.tombstones_removed += totals[K.J_TOMBSTONES_REMOVED]
-        tally.markers_kept = sums.markers_kept
-        tally.markers_removed += sums.markers_removed
-        tally.markers_stamped += sums.markers_stamped
+        tally.markers_kept = pass_totals.markers_kept
+        tally.markers_removed += pass_totals.markers_removed
+        tally.markers_stamped += pass_totals.markers_stamped
         tally.records_after = counts[W.S_RECORDS]
         tally.batches_kept = counts[W.S_TAKEN]
         tally.batches_rebuilt += counts[W.S_REBUILT]
@@ -223,18 +225,18 @@ class Rounds:
         parts = split(segment, self._settings, self._directory)
         if not _are_ascending(parts):
             discard(parts, ())
-            self._leave_unsplit(segment)
+            self._report_unsplittable(segment)
             return
         bases = ", ".join(str(part.base_offset) for part in parts)
-        message = f"{segment.name} is split into segments at the offsets {bases}"
+        message = f"{segment.name} is split into segments at offsets {bases}"
         self._findings.append(Finding("offset-overflow", segment.path, message))
         self._segments[at : at + 1] = parts
 
-    def _leave_unsplit(self, segment: CleanerSegment) -> None:
+    def _report_unsplittable(self, segment: CleanerSegment) -> None:
         """Kafka: LogSegment.hasOverflow is false, and the split dies of it. Raises DamagedSegment unless it is skipped."""
-        message = "its batches go back below its first offset, so it can be neither cleaned nor split"
+        message = "it contains batches below its first offset, so it can be neither cleaned nor split"
         finding = Finding("offset-not-monotonic", segment.path, message)
-        if not self._skips:
+        if not self._skip_damaged:
             raise DamagedSegment(segment, (finding,))
         segment.is_damaged = True
         self._findings.append(finding)

@@ -1,111 +1,139 @@
-"""What `compact` says: a row for each step, each delete horizon and each key worth naming, and one result (docs/json.md)."""
+"""What `compact` yields: a row per delete horizon and per top key, and one result (docs/json.md)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import ClassVar, Self
 
+from kseg.change.run.results import ChangeOutcome, ChangeResult, Rows
 from kseg.compaction.cleaner.cleanable import Cleanable
 from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence
 from kseg.compaction.cleaner.rounds import Cleaned
+from kseg.compaction.known_settings import as_values
 from kseg.compaction.retention.units import duration_words
 from kseg.segment.json_rows import show_bytes
+from kseg.segment.partition.topic_settings import TopicSettings
+from kseg.segment.values import dataclass
 
 Row = dict[str, object]
 
 COMMAND = "compact"
 _MOST_HORIZONS = 100
+# fields of the result that have the name of their total
+_COUNTED = (
+    *("records_before", "records_after", "live_keys", "superseded_bytes"),
+    *("tombstones_kept", "tombstones_removed", "tombstones_expired"),
+    *("markers_kept", "markers_removed", "markers_stamped", "invalid_records", "aborted_records"),
+    *("batches_kept", "batches_rebuilt", "batches_emptied", "batches_removed", "groups_skipped"),
+)
 
 
-def result_row(partition: str, directory: str, evidence: CleaningEvidence, range_: Cleanable | None) -> Row:
-    """The line `{"type":"result","command":"compact", …}` of a log of which nothing is cleaned."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactResult(ChangeResult):
+    """What `compact` makes of one partition: the line `{"type":"result","command":"compact", …}` of docs/json.md.
+
+    Records are those of the cleaned segments; bytes and segments those of the log.
+    """
+
+    command: ClassVar[str] = COMMAND
+    optional: ClassVar[tuple[str, ...]] = ("room",)
+
+    partition: str
+    directory: str
+    applied: bool = False
+    steps: int = 0
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    first_dirty_offset: int | None = None
+    first_uncleanable_offset: int | None = None
+    next_dirty_offset: int | None = None
+    held_by: str | None = None
+    clean_bytes: int = 0
+    dirty_bytes: int = 0
+    dirty_ratio: float = 0.0
+    passes: int = 0
+    map_keys: int = 0
+    rolled: bool
+    segments_before: int
+    segments_after: int
+    bytes_before: int
+    bytes_after: int
+    records_before: int = 0
+    records_after: int = 0
+    live_keys: int = 0
+    superseded_records: int = 0
+    superseded_bytes: int = 0
+    tombstones_kept: int = 0
+    tombstones_removed: int = 0
+    tombstones_expired: int = 0
+    markers_kept: int = 0
+    markers_removed: int = 0
+    markers_stamped: int = 0
+    invalid_records: int = 0
+    aborted_records: int = 0
+    batches_kept: int = 0
+    batches_rebuilt: int = 0
+    batches_emptied: int = 0
+    batches_removed: int = 0
+    groups_skipped: int = 0
+    output: str | None = None
+    journal: str | None = None
+    quarantine: str | None = None
+    settings: Mapping[str, object]
+    room: Rows | None = None
+
+    def with_outcome(self, outcome: ChangeOutcome) -> Self:
+        return replace(
+            self,
+            applied=outcome.applied,
+            output=outcome.output,
+            journal=outcome.journal,
+            quarantine=outcome.quarantine,
+            room=outcome.rooms,
+        )
+
+
+def compact_result(
+    partition: str, directory: str, evidence: CleaningEvidence, range_: Cleanable, known: TopicSettings | None
+) -> CompactResult:
+    """The result for a log of which nothing is cleaned. known: the topic's settings."""
     segments = evidence.segments
     size_bytes = sum(segment.size_bytes for segment in segments)
-    row: Row = {
-        "type": "result",
-        "command": COMMAND,
-        "partition": partition,
-        "directory": directory,
-        "applied": False,
-        "steps": 0,
-        "log_start_offset": evidence.standing.log_start_offset,
-        "log_end_offset": evidence.standing.log_end_offset,
-        "last_stable_offset": evidence.standing.last_stable_offset,
-        "first_dirty_offset": None,
-        "first_uncleanable_offset": None,
-        "next_dirty_offset": None,
-        "held_by": None,
-        "clean_bytes": 0,
-        "dirty_bytes": 0,
-        "dirty_ratio": 0.0,
-        "passes": 0,
-        "map_keys": 0,
-        "rolled": evidence.roll is not None,
-        "segments_before": len(segments),
-        "segments_after": len(segments),
-        "bytes_before": size_bytes,
-        "bytes_after": size_bytes,
-    }
-    for name in (
-        "records_before",
-        "records_after",
-        "live_keys",
-        "superseded_records",
-        "superseded_bytes",
-        "tombstones_kept",
-        "tombstones_removed",
-        "tombstones_expired",
-        "markers_kept",
-        "markers_removed",
-        "markers_stamped",
-        "invalid_records",
-        "aborted_records",
-        "batches_kept",
-        "batches_rebuilt",
-        "batches_emptied",
-        "batches_removed",
-        "groups_skipped",
-    ):
-        row[name] = 0
-    row |= {"output": None, "journal": None, "quarantine": None}
-    if range_ is not None:
-        row |= {
-            "first_dirty_offset": range_.first_dirty_offset,
-            "first_uncleanable_offset": range_.first_uncleanable_offset,
-            "next_dirty_offset": range_.first_dirty_offset,
-            "held_by": range_.bound.value,
-            "clean_bytes": range_.clean_bytes,
-            "dirty_bytes": range_.dirty_bytes,
-            "dirty_ratio": round(range_.dirty_ratio, 4),
-        }
-    return row
+    return CompactResult(
+        partition=partition,
+        directory=directory,
+        log_start_offset=evidence.log_to_clean.log_start_offset,
+        log_end_offset=evidence.log_to_clean.log_end_offset,
+        last_stable_offset=evidence.log_to_clean.last_stable_offset,
+        first_dirty_offset=range_.first_dirty_offset,
+        first_uncleanable_offset=range_.first_uncleanable_offset,
+        next_dirty_offset=range_.first_dirty_offset,
+        held_by=range_.bound.value,
+        clean_bytes=range_.clean_bytes,
+        dirty_bytes=range_.dirty_bytes,
+        dirty_ratio=round(range_.dirty_ratio, 4),
+        rolled=evidence.roll is not None,
+        segments_before=len(segments),
+        segments_after=len(segments),
+        bytes_before=size_bytes,
+        bytes_after=size_bytes,
+        settings=as_values(known),
+    )
 
 
-def cleaned_row(evidence: CleaningEvidence, cleaned: Cleaned) -> Row:
-    """What cleaning changes in the result. Records are those of the cleaned segments; bytes and segments of the log."""
+def with_cleaned(result: CompactResult, cleaned: Cleaned) -> CompactResult:
+    """The result once the log was cleaned."""
     tally = cleaned.tally
-    return {
-        "next_dirty_offset": cleaned.next_dirty_offset,
-        "passes": tally.rounds,
-        "map_keys": tally.map_keys,
-        "segments_after": len(cleaned.segments),
-        "bytes_after": sum(segment.size_bytes for segment in cleaned.segments),
-        "records_before": tally.records_before,
-        "records_after": tally.records_after,
-        "live_keys": tally.live_keys,
-        "superseded_records": tally.superseded,
-        "superseded_bytes": tally.superseded_bytes,
-        "tombstones_kept": tally.tombstones_kept,
-        "tombstones_removed": tally.tombstones_removed,
-        "tombstones_expired": tally.tombstones_expired,
-        "markers_kept": tally.markers_kept,
-        "markers_removed": tally.markers_removed,
-        "markers_stamped": tally.markers_stamped,
-        "invalid_records": tally.invalid_records,
-        "aborted_records": tally.aborted_records,
-        "batches_kept": tally.batches_kept,
-        "batches_rebuilt": tally.batches_rebuilt,
-        "batches_emptied": tally.batches_emptied,
-        "batches_removed": tally.batches_removed,
-        "groups_skipped": tally.groups_skipped,
-    }
+    return replace(
+        result,
+        next_dirty_offset=cleaned.next_dirty_offset,
+        passes=tally.rounds,
+        map_keys=tally.map_keys,
+        segments_after=len(cleaned.segments),
+        bytes_after=sum(segment.size_bytes for segment in cleaned.segments),
+        superseded_records=tally.superseded,
+        **{name: getattr(tally, name) for name in _COUNTED},
+    )
 
 
 def detail_rows(partition: str, cleaned: Cleaned, now_ms: int) -> Iterator[Row]:
@@ -130,7 +158,7 @@ def detail_rows(partition: str, cleaned: Cleaned, now_ms: int) -> Iterator[Row]:
             "key": key,
             "key_encoding": encoding,
             "bytes": top.bytes_superseded,
-            "records": top.values,
+            "records": top.records,
         }
 
 

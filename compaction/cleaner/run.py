@@ -5,26 +5,26 @@ Until that is written the offset there is too low, and a cleaner does again what
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from kseg.change.run.copied_checkpoints import carried_row, carry, entries_of
 from kseg.change.run.prepared import copies_of, copy_path
 from kseg.compaction.checkpoint_run import CheckpointRun, Entries, Values
 from kseg.compaction.cleaner.options import CompactOptions
-from kseg.compaction.cleaner.rows import COMMAND, log_dir_row
+from kseg.compaction.cleaner.rows import COMMAND, CompactResult, log_dir_row
 from kseg.jobs.events import Event, Row
 from kseg.segment.partition.directory import is_log_directory, own_partition_name
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
 from kseg.segment.partition.targets import Target, directory_of
 
 
-class CompactRun(CheckpointRun[CompactOptions]):
+class CompactRun(CheckpointRun[CompactOptions, CompactResult]):
     """One run of `compact` over many targets."""
 
     command = COMMAND
     role = Role.CLEANER_OFFSETS
-    why = "first dirty offsets as the logs are"
+    result_type = CompactResult
+    why = "first dirty offsets of the logs"
 
     def __init__(self, options: CompactOptions) -> None:
         super().__init__(options)
@@ -35,10 +35,10 @@ class CompactRun(CheckpointRun[CompactOptions]):
     def log_dirs_of(self, targets: Sequence[Target]) -> list[str]:
         return [] if self.options.output is not None else super().log_dirs_of(targets)
 
-    def beside(self) -> Sequence[str]:
+    def partial_log_dirs(self) -> Sequence[str]:
         return list(self._copied) if self.options.output is not None else ()
 
-    def close_beside(self, log_dir: str) -> Iterator[Event]:
+    def close_partial_log_dir(self, log_dir: str) -> Iterator[Event]:
         output, offsets = str(self.options.output), self._copied[log_dir]
         carried = entries_of(log_dir, offsets)
         cleaned = {key: offset for key, offset in offsets.items() if offset is not None}
@@ -49,29 +49,31 @@ class CompactRun(CheckpointRun[CompactOptions]):
 
     def note(self, event: Event) -> None:
         super().note(event)
-        if isinstance(event, Row) and event.values.get("type") == "result" and event.values.get("output"):
-            self._note_copy(event.values)
+        if isinstance(event, Row) and isinstance(event.result, CompactResult) and event.result.output:
+            self._note_copy(event.result)
 
-    def _note_copy(self, result: Mapping[str, Any]) -> None:
+    def _note_copy(self, result: CompactResult) -> None:
         """What a partition's data directory says of it goes with the copy."""
-        directory = str(result["directory"])
+        directory = result.directory
         name, log_dir = own_partition_name(directory), os.path.dirname(directory) or os.curdir
         if name is None or not is_log_directory(log_dir):
             return
-        is_said, offset = self.entry_of(result, name)
-        self._copied.setdefault(log_dir, {})[name.topic, name.partition] = offset if is_said else None
+        is_stated, offset = self.checkpoint_entry(result, name)
+        self._copied.setdefault(log_dir, {})[name.topic, name.partition] = offset if is_stated else None
 
     def copy_of(self, target: Target) -> str | None:
         output = self.options.output
         return None if output is None else copy_path(output, directory_of(target))
 
-    def is_left(self, result: Mapping[str, Any]) -> bool:
-        return bool(result["steps"])
+    def is_pending(self, result: CompactResult) -> bool:
+        return bool(result.steps)
 
-    def entry_of(self, result: Mapping[str, Any], name: PartitionName) -> tuple[bool, int | None]:
-        is_said = bool(result["passes"]) and name.state is PartitionState.LIVE
-        return is_said, result["next_dirty_offset"]
+    def checkpoint_entry(self, result: CompactResult, name: PartitionName) -> tuple[bool, int | None]:
+        is_stated = bool(result.passes) and name.state is PartitionState.LIVE
+        return is_stated, result.next_dirty_offset
 
     def row_of(self, log_dir: str, entries: Entries, done: Values) -> Values:
-        noted = {f"{topic}-{number}": at for (topic, number), at in entries.items() if at is not None}
-        return log_dir_row(log_dir, noted, done)
+        offsets_by_topic = {
+            f"{topic}-{number}": at for (topic, number), at in entries.items() if at is not None
+        }
+        return log_dir_row(log_dir, offsets_by_topic, done)

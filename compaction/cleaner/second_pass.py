@@ -1,4 +1,4 @@
-"""The second pass of a round: segments into new segments (Kafka: Cleaner.cleanInto; fact sheet §8.4 to §8.7).
+"""Second pass of a cleaning round: rewrite segments into new segments (Kafka: Cleaner.cleanInto; fact sheet §8.4 to §8.7).
 
 For each batch, in this order:
 
@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 from kseg.compaction.cleaner.active_producers import LastRecords
 from kseg.compaction.cleaner.cleaned_transactions import Transactions
-from kseg.compaction.cleaner.cleaner_totals import Sums
+from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.new_log import Buffers, NewLog, Rules
-from kseg.compaction.cleaner.offset_map import KeyJudge
+from kseg.compaction.cleaner.offset_map import KeyLookup
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.segment_reader import DamagedSegment, control_kind, outside, problem_of, tables
 from kseg.compaction.cleaner.segments import CleanerSegment
@@ -32,13 +32,13 @@ from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
 from kseg.segment.sidecar.txn_index import AbortedTxn
 
 
-class Cleaning:
-    """One second pass, or the part of one that a group is. sketch: is told what is superseded. `sums` says what was
+class SegmentCleaner:
+    """One second pass, or the part of one that a group is. sketch: is told what is superseded. `pass_totals` says what was
     done."""
 
     def __init__(
         self,
-        offset_map: KeyJudge,
+        offset_map: KeyLookup,
         settings: CleanSettings,
         last_records: LastRecords,
         upper_offset: int,
@@ -60,7 +60,7 @@ class Cleaning:
         self.markers_kept = self.markers_removed = self.markers_stamped = 0
         self._sketch = sketch
         self._runs = memoryview(array("q"))
-        self._again = memoryview(array("q", bytes(8 * K.J_WIDTH)))
+        self._refilter_tallies = memoryview(array("q", bytes(8 * K.J_WIDTH)))
         self._flags = bytearray(RECORDS_PER_TABLE)
         self._keeps_legacy = True
         self._segment: CleanerSegment
@@ -69,7 +69,7 @@ class Cleaning:
         self._new: NewLog
         self._entries: list[AbortedTxn] = []
 
-    def into(self, new: NewLog, segment: CleanerSegment, entries: list[AbortedTxn]) -> None:
+    def clean_into(self, new: NewLog, segment: CleanerSegment, entries: list[AbortedTxn]) -> None:
         """Clean one segment. entries: takes what the new transaction index keeps. Raises DamagedSegment."""
         self._segment, self._new, self._entries = segment, new, entries
         self._keeps_legacy = segment.mtime_ms > self._legacy_horizon_ms
@@ -83,9 +83,9 @@ class Cleaning:
             del self._decoder
 
     @property
-    def sums(self) -> Sums:
-        """What was done so far."""
-        return Sums(
+    def pass_totals(self) -> PassTotals:
+        """Counters so far."""
+        return PassTotals(
             tuple(self.totals),
             tuple(self.counts),
             self.records_read,
@@ -97,20 +97,20 @@ class Cleaning:
         )
 
     def add_counts(self, new: NewLog) -> None:
-        """A new segment is complete."""
+        """Add the counts of a complete new segment."""
         self.counts = [sum(pair) for pair in zip(self.counts, new.state, strict=True)]
 
-    def pass_over(self, segment: CleanerSegment) -> None:
-        """Let the transactions see a segment that is left alone."""
+    def skip(self, segment: CleanerSegment) -> None:
+        """Track the transactions of a segment that is skipped."""
         with segment.opened() as view:
             decoder = Decoder(view)
             for table in tables(segment, view, 0, []):
                 row = 0
                 while (row := B.plain_stop(table.cells, table.capacity, row, table.count)) < table.count:
-                    self._see(segment, view, decoder, table, row)
+                    self._track_transactions(segment, view, decoder, table, row)
                     row += 1
 
-    def _see(
+    def _track_transactions(
         self, segment: CleanerSegment, view: memoryview, decoder: Decoder, table: Columns, row: int
     ) -> None:
         producer, last = table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row)
@@ -121,7 +121,7 @@ class Cleaning:
             kind = control_kind(segment, view, decoder, table, row)
         except DamagedSegment:
             return
-        self.transactions.judge_marker(producer, last, kind)
+        self.transactions.on_control_batch(producer, last, kind)
 
     # --- a table of batches
 
@@ -132,7 +132,7 @@ class Cleaning:
         row, state = 0, self.transactions
         while row < table.count:
             stop = B.plain_stop(table.cells, table.capacity, row, table.count)
-            self._judge(table, tallies, row, stop)
+            self._filter_batches(table, tallies, row, stop)
             row = stop
             if row >= table.count:
                 break
@@ -147,24 +147,24 @@ class Cleaning:
                 self.aborted_records += B.declared_records(table.cells, table.capacity, row, stop)
                 self._new.drop(table, tallies, row, stop)
             else:
-                self._judge(table, tallies, row, stop)
+                self._filter_batches(table, tallies, row, stop)
             row = stop
-        state.pass_to(table.at(C.LAST_OFFSET, table.count - 1))
+        state.advance_to(table.at(C.LAST_OFFSET, table.count - 1))
 
     def _tallies(self, table: Columns) -> memoryview:
         if len(self._room) < K.T_WIDTH * table.capacity:
             self._room = _tallies_of(table)
         return self._room
 
-    def _judge(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
-        """Batches whose records the map decides on."""
-        most = self._decoder.records.capacity
+    def _filter_batches(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
+        """Filter batches whose records are looked up in the map."""
+        max_rows = self._decoder.records.capacity
         while row < stop:
-            end = B.fitting_run(table.cells, table.capacity, row, stop, most)
+            end = B.fitting_run(table.cells, table.capacity, row, stop, max_rows)
             if end > row:
                 tombstones = self.totals[K.J_TOMBSTONES_KEPT]
                 for chunk in self._decoder.chunks(table, row, end):
-                    self._judge_chunk(table, tallies, chunk, self.totals)
+                    self._filter_chunk(table, tallies, chunk, self.totals)
                     self._new.emit(chunk, self._flags, table, tallies)
                 if self.totals[K.J_TOMBSTONES_KEPT] > tombstones:
                     self._note_horizons(table, tallies, row, end)
@@ -174,7 +174,7 @@ class Cleaning:
                 self._note_horizons(table, tallies, row, row + 1)
                 row += 1
 
-    def _judge_chunk(self, table: Columns, tallies: memoryview, chunk: Chunk, totals: memoryview) -> None:
+    def _filter_chunk(self, table: Columns, tallies: memoryview, chunk: Chunk, totals: memoryview) -> None:
         if chunk.problem is not None or not self._map.hash(chunk):
             raise problem_of(self._segment, table, chunk.problem or outside(chunk.last_row))
         records = chunk.records
@@ -210,7 +210,7 @@ class Cleaning:
         """One batch that may have more records than a table: judged as a whole, then decoded once more if need be."""
         declared = table.at(C.COUNT, row)
         for chunk in self._decoder.chunks(table, row, row + 1):
-            self._judge_chunk(table, tallies, chunk, self.totals)
+            self._filter_chunk(table, tallies, chunk, self.totals)
             if declared < 0:
                 self.records_read += chunk.records.count
             if chunk.complete and tallies[K.T_RECORDS * table.capacity + row] == chunk.records.count:
@@ -223,17 +223,17 @@ class Cleaning:
         elif not is_legacy and kept == declared and not self._is_horizon_due(table, tallies, row):
             self._new.take(table, tallies, row, row + 1)
         else:
-            self._new.rebuild(table, tallies, row, self._judged_again(table, row))
+            self._new.rebuild(table, tallies, row, self._refiltered(table, row))
 
     @staticmethod
     def _is_horizon_due(table: Columns, tallies: memoryview, row: int) -> bool:
-        has_one = table.at(C.ATTRIBUTES, row) & L.DELETE_HORIZON_BIT
-        return not has_one and tallies[K.T_TOMBSTONES * table.capacity + row] > 0
+        has_horizon = table.at(C.ATTRIBUTES, row) & L.DELETE_HORIZON_BIT
+        return not has_horizon and tallies[K.T_TOMBSTONES * table.capacity + row] > 0
 
-    def _judged_again(self, table: Columns, row: int) -> Iterator[tuple[Chunk, bytearray]]:
+    def _refiltered(self, table: Columns, row: int) -> Iterator[tuple[Chunk, bytearray]]:
         tallies = _tallies_of(table)
         for chunk in self._decoder.chunks(table, row, row + 1):
-            self._judge_chunk(table, tallies, chunk, self._again)
+            self._filter_chunk(table, tallies, chunk, self._refilter_tallies)
             yield chunk, self._flags
 
     # --- control batches
@@ -241,18 +241,18 @@ class Cleaning:
     def _control(self, table: Columns, tallies: memoryview, row: int) -> None:
         producer, last = table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row)
         kind = control_kind(self._segment, self._view, self._decoder, table, row)
-        verdict = self.transactions.judge_marker(producer, last, kind)
+        verdict = self.transactions.on_control_batch(producer, last, kind)
         if verdict.kept_entry is not None:
             self._entries.append(verdict.kept_entry)
         has_horizon = bool(table.at(C.ATTRIBUTES, row) & L.DELETE_HORIZON_BIT)
         has_passed = has_horizon and table.at(C.BASE_TIMESTAMP, row) <= self._now_ms
-        if kind is None or (verdict.is_needless and has_passed):
+        if kind is None or (verdict.can_discard and has_passed):
             self.markers_removed += kind is not None
             if self._last_records.is_last_marker(producer, table.at(C.PRODUCER_EPOCH, row)):
                 self._new.empty(table, tallies, row)
             else:
                 self._new.drop(table, tallies, row, row + 1)
-        elif verdict.is_needless and not has_horizon:
+        elif verdict.can_discard and not has_horizon:
             self.markers_kept += 1
             self.markers_stamped += 1
             self._stamp(table, tallies, row)
@@ -261,7 +261,7 @@ class Cleaning:
             self._new.take(table, tallies, row, row + 1)
 
     def _stamp(self, table: Columns, tallies: memoryview, row: int) -> None:
-        """Write a marker anew with a delete horizon; all of its records stay."""
+        """Rewrite a marker with a delete horizon; all of its records stay."""
         capacity = table.capacity
         for chunk in self._decoder.chunks(table, row, row + 1):
             if chunk.problem is not None or not chunk.complete:

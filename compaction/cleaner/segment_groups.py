@@ -1,4 +1,4 @@
-"""Which neighbours become one segment (Kafka: Cleaner.groupSegmentsBySize; fact sheet §8.3)."""
+"""Group adjacent segments that fit into one new segment (Kafka: Cleaner.groupSegmentsBySize; fact sheet §8.3)."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def groups(
     found: list[list[CleanerSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0
     for number, segment in enumerate(segments):
-        behind = segments[number + 1].base_offset if number + 1 < len(segments) else upper_offset
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else upper_offset
         log_bytes += segment.size_bytes
         index_bytes += segment.index_bytes
         time_index_bytes += segment.time_index_bytes
@@ -26,7 +26,7 @@ def groups(
             bool(found)
             and log_bytes <= settings.segment_bytes
             and max(index_bytes, time_index_bytes) <= settings.segment_index_bytes
-            and (not segment.size_bytes or behind - 1 - found[-1][0].base_offset <= L.INT32_MAX)
+            and (not segment.size_bytes or following - 1 - found[-1][0].base_offset <= L.INT32_MAX)
         )
         if fits:
             found[-1].append(segment)

@@ -1,6 +1,6 @@
-"""The batches of a segment, a table at a time, and what stands in control batches; damage ends the pass.
+"""Read a segment batch table by batch table, and decode control batches. Damage ends the pass.
 
-A segment whose checksums were judged in this run is only walked over again.
+A segment whose CRCs were checked in this run is not checked again.
 """
 
 from array import array
@@ -13,15 +13,16 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel.batch_walk import FULL, walk
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, undecodable
 from kseg.segment.scanning.decode import Decoder, Problem
-from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Damage, Scanner
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner
 
 _LEAST_CONTROL_KEY = 4
 
 
 class DamagedSegment(Exception):
-    """A pass came to bytes that no cleaner may touch."""
+    """A pass reached damaged bytes, which a cleaner must not touch."""
 
     def __init__(self, segment: CleanerSegment, findings: tuple[Finding, ...]) -> None:
         super().__init__(segment.path)
@@ -34,7 +35,7 @@ def tables(
 ) -> Iterator[Columns]:
     """The batches from `position` on; a table is valid until the next.
 
-    found: takes the damage that is met, and the walk goes on behind it. Raises DamagedSegment when it is None.
+    found: collects damage, and reading continues after it. Raises DamagedSegment when it is None.
     """
     if segment.is_whole:
         yield from _walked(view, position)
@@ -85,14 +86,14 @@ def problem_of(segment: CleanerSegment, table: Columns, problem: Problem) -> Dam
 
 
 def outside(row: int) -> Problem:
-    """What is wrong with a legacy message whose fields leave it."""
+    """The error for a legacy message whose fields exceed its size."""
     return Problem(row, None, "a message is shorter than its key or value")
 
 
 def control_kind(
     segment: CleanerSegment, view: memoryview, decoder: Decoder, table: Columns, row: int
 ) -> int | None:
-    """The type that the first record of a control batch has in its key; None when there is no record.
+    """The type in the key of a control batch's first record; None when there is no record.
 
     Raises DamagedSegment when there is no telling (Kafka: ControlRecordType.parse throws).
     """

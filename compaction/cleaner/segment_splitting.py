@@ -1,4 +1,4 @@
-"""A segment whose offsets do not all fit its index becomes several (fact sheet §6.4; Kafka: splitOverflowedSegment).
+"""Split a segment whose offsets overflow its index (fact sheet §6.4; Kafka: splitOverflowedSegment).
 
 A part is named by the first offset of its first batch and takes batches while their last offsets fit.
 """
@@ -15,7 +15,7 @@ from kseg.segment.sidecar.txn_index import encode_txn_index
 from kseg.segment.values import dataclass
 
 
-class Overflowed(Exception):
+class SegmentOverflow(Exception):
     """A segment must be split before it can be cleaned."""
 
     def __init__(self, segment: CleanerSegment) -> None:
@@ -67,7 +67,7 @@ def _segment(
     part.indexes.finish()
     log = ScratchFile(directory)
     log.copy(old.path, view, part.position, part.end - part.position)
-    log.let_go()
+    log.release()
     # a broker's split loses the transaction index; here each part gets the aborts whose markers it has
     aborted = tuple(
         entry for entry in old.aborted if _is_in(entry.last_offset, part, bound, is_first=is_first)

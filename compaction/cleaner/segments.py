@@ -1,4 +1,4 @@
-"""The segments of a log while rounds of cleaning go over them: as found on disk, or made by the round before.
+"""Segments of a log during cleaning: as found on disk, or written by the previous round.
 
 A segment that a round made stands for the found ones whose place it takes (`origins`); its log lies in a scratch file,
 its indexes are few bytes and are held. What a broker knows of a segment without reading it is here as well: sizes of

@@ -1,4 +1,4 @@
-"""The settings of the cleaner from a file of properties: the topic's name for each first, then the broker's.
+"""Read cleaner settings from a properties file: the topic's property takes precedence over the broker's.
 
 Sources: Kafka's TopicConfig, ServerTopicConfigSynonyms, CleanerConfig. What stands there and does not matter to the
 result is told by `notes_on`: the cleaner packs a batch with the codec it had, whatever compression.type says, and grows its
@@ -11,7 +11,7 @@ from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.config import TopicConfig
 from kseg.segment.errors import UsageError
 
-_WHOLE = {
+_INTEGERS = {
     "delete_retention_ms": ("delete.retention.ms", "log.cleaner.delete.retention.ms"),
     "min_compaction_lag_ms": ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
     "max_compaction_lag_ms": ("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
@@ -21,29 +21,29 @@ _WHOLE = {
     "map_bytes": ("log.cleaner.dedupe.buffer.size",),
     "producer_id_expiration_ms": ("producer.id.expiration.ms",),
 }
-_LEAST = {"max_compaction_lag_ms": 1}  # where that is not 0
+_MINIMUM = {"max_compaction_lag_ms": 1}  # where that is not 0
 _RATIO = ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio")
 _POLICY = ("cleanup.policy", "log.cleanup.policy")
-_WITHOUT_EFFECT = ("compression.type", "compression.", "max.message.bytes", "message.max.bytes")
-_ALL_NAMES = (*(name for names in _WHOLE.values() for name in names), *_RATIO, *_POLICY, *_WITHOUT_EFFECT)
+_IGNORED = ("compression.type", "compression.", "max.message.bytes", "message.max.bytes")
+_ALL_NAMES = (*(name for names in _INTEGERS.values() for name in names), *_RATIO, *_POLICY, *_IGNORED)
 
 
 def configured(config: TopicConfig, settings: CleanSettings) -> CleanSettings:
     """The settings with what the file says. Raises UsageError for values that Kafka would not take."""
-    for field, names in _WHOLE.items():
+    for field, names in _INTEGERS.items():
         for name in names:
             value = config.integer(name)
             if value is not None:
-                least = _LEAST.get(field, 0)
-                if value < least:
-                    raise UsageError(f"{config.path}: {name} is {value}, and cannot be less than {least}")
+                minimum = _MINIMUM.get(field, 0)
+                if value < minimum:
+                    raise UsageError(f"{config.path}: {name} is {value}, and cannot be less than {minimum}")
                 settings = replace(settings, **{field: value})
                 break
     for name in _RATIO:
         ratio = config.number(name)
         if ratio is not None:
             if not 0 <= ratio <= 1:
-                raise UsageError(f"{config.path}: {name} lies between 0 and 1")
+                raise UsageError(f"{config.path}: {name} must be between 0 and 1")
             return replace(settings, min_cleanable_dirty_ratio=ratio)
     return settings
 
@@ -52,10 +52,10 @@ def notes_on(config: TopicConfig) -> tuple[str, ...]:
     """What a file says that the cleaner does not go by."""
     notes = []
     if not config.named(*_ALL_NAMES):
-        notes.append(f"{config.path}: names no property that compact goes by")
-    ignored = config.named(*_WITHOUT_EFFECT)
+        notes.append(f"{config.path}: contains no property that compact uses")
+    ignored = config.named(*_IGNORED)
     if ignored:
         notes.append(
-            f"{config.path}: {', '.join(ignored)}: without effect, as in a broker's cleaner: a batch keeps its codec"
+            f"{config.path}: {', '.join(ignored)}: no effect, as in a broker's cleaner: a batch keeps its codec"
         )
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""From the log as it would be to the steps that make it so, in Kafka's order (LocalLog.replaceSegments; fact sheet §8.9).
+"""Plan the steps that replace the old segments, in Kafka's order (LocalLog.replaceSegments; fact sheet §8.9).
 
 A broker that opens the directory between any two steps finds the old segments, or finishes the swap:
 
@@ -62,15 +62,15 @@ def _leftovers(evidence: CleaningEvidence) -> Iterator[Step]:
     for file in evidence.inputs:
         name = parse_file_name(file.name)
         if name.state is FileState.CLEANED and name.role in SEGMENT_ROLES:
-            yield Remove(file.name, "left by a cleaning that was never finished; a broker deletes it")
+            yield Remove(file.name, "left over from an unfinished cleaning; a broker deletes it")
 
 
 def _roll_steps(roll: Roll, like: str) -> list[Step]:
-    why = "the active segment is rolled, a new one begins at the log end"
+    why = "the active segment is rolled; a new one starts at the log end offset"
     names = [segment_file_name(roll.base_offset, suffix) for suffix in _SUFFIXES[:3]]
     snapshot = segment_file_name(roll.base_offset, L.SNAPSHOT_SUFFIX)
     return [
-        Write(snapshot, content_of([Fresh(roll.snapshot)]), "the producers at the roll"),
+        Write(snapshot, content_of([Fresh(roll.snapshot)]), "producer state at the roll"),
         *(Write(name, (), why) for name in names),
     ]
 
@@ -79,7 +79,7 @@ def _set_steps(new: Sequence[CleanerSegment], kept_bases: set[int], *, marks: bo
     contents = [_files(segment) for segment in new]
     for segment, files in zip(new, contents, strict=True):
         for name, content in files:
-            why = f"what stays of {_listed(segment)}"
+            why = f"the records kept from {_listed(segment)}"
             like = None if name.endswith(L.TXN_INDEX_SUFFIX) else segment.like
             yield Write(f"{name}{L.CLEANED_SUFFIX}", content, why, like)
     for files in reversed(contents):
@@ -90,17 +90,17 @@ def _set_steps(new: Sequence[CleanerSegment], kept_bases: set[int], *, marks: bo
     for segment in new:
         for origin in segment.origins:
             for name in origin.names:
-                yield _away(name, "its place is taken by the compacted segment", marks=marks)
+                yield _removal(name, "replaced by the compacted segment", marks=marks)
     for files in contents:
         for name, _ in files:
             yield Rename(f"{name}{L.SWAP_SUFFIX}", name, "the compacted segment")
     for segment in new:
         for origin in segment.origins:
             if origin.snapshot is not None and origin.base_offset not in kept_bases:
-                yield _away(origin.snapshot, "no segment begins there any more", marks=marks)
+                yield _removal(origin.snapshot, "no segment starts at this offset any more", marks=marks)
 
 
-def _away(name: str, why: str, *, marks: bool) -> Step:
+def _removal(name: str, why: str, *, marks: bool) -> Step:
     return Rename(name, f"{name}{L.DELETED_SUFFIX}", why) if marks else Remove(name, why)
 
 

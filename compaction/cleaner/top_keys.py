@@ -1,4 +1,4 @@
-"""The keys whose old values take most room: found in one pass, named afterwards.
+"""Find the keys whose superseded values take most space: estimated during the pass, looked up afterwards.
 
 A sketch of fixed size keeps one key a place (`key_verdicts.tally_keys`); so a key that shares its place with a weightier one is not
 named, and what a key had before it held its place is not counted: the figures are at least what they say. The name is
@@ -32,7 +32,7 @@ class TopKey:
 
     key: bytes
     bytes_superseded: int
-    values: int
+    records: int
 
 
 class KeySketch:
@@ -59,7 +59,7 @@ class KeySketch:
             _PLACES,
         )
 
-    def top(self, most: int, segments: Sequence[CleanerSegment]) -> Iterator[TopKey]:
+    def top(self, limit: int, segments: Sequence[CleanerSegment]) -> Iterator[TopKey]:
         """The weightiest first. segments: those that were counted, as they were."""
         weights = self._column(_BYTES)
         by_base = {segment.base_offset: segment for segment in segments}
@@ -71,7 +71,7 @@ class KeySketch:
             return -weights[at], *(column[at] for column in first)
 
         heaviest = sorted((at for at in range(_PLACES) if weights[at]), key=rank)
-        for at in heaviest[:most]:
+        for at in heaviest[:limit]:
             segment = by_base[self._column(_SEGMENT)[at]]
             key = _key_at(segment, self._column(_POSITION)[at], self._column(_OFFSET)[at])
             if key is not None:

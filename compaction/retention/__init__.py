@@ -1,1 +1,1 @@
-"""`retain`: which segments a broker's retention would delete, and why; marking them, purging what is marked."""
+"""`retain`: decide which segments a broker's retention would delete and why, mark them, and purge marked files."""

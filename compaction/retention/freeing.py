@@ -1,4 +1,4 @@
-"""Which segments go so that a file system gets a number of bytes back (`retain --free`).
+"""Choose the segments to delete so that a file system gets back a number of bytes (`retain --free`).
 
 1. Survey each partition: the segments that may go are a prefix of its log. Never the active one, nothing that reaches above the high
    watermark, only of topics whose cleanup.policy is known to have `delete`, none of the topics that a broker makes itself.
@@ -12,11 +12,11 @@ changes a file: the choice is an offset for each partition, below which `work` m
 """
 
 import heapq
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 
+from kseg.change.apply.room import file_system_of
 from kseg.compaction.retention.rules import Threshold
 from kseg.segment.errors import Refused
 from kseg.segment.values import dataclass
@@ -66,7 +66,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class TopicShare:
-    """What goes of one topic, and the limits that this amounts to: the greatest that delete all of it."""
+    """What is deleted from one topic, and the equivalent limits: the largest ones that delete all of it."""
 
     topic: str
     partitions: int
@@ -119,9 +119,9 @@ def choose(surveys: Sequence[Survey], wanted_bytes: int) -> Choice:
         by_device.setdefault(survey.device, []).append(survey)
     file_systems: list[FileSystemChoice] = []
     cuts: dict[str, int] = {}
-    for on_one in by_device.values():
-        taken = _oldest(on_one, wanted_bytes - sum(survey.marked_bytes for survey in on_one))
-        file_systems.append(_summed_up(on_one, taken, wanted_bytes))
+    for in_file_system in by_device.values():
+        taken = _oldest(in_file_system, wanted_bytes - sum(survey.marked_bytes for survey in in_file_system))
+        file_systems.append(_summed_up(in_file_system, taken, wanted_bytes))
         cuts |= {path: pieces[-1].upper_bound for path, pieces in taken.items()}
     return Choice(tuple(file_systems), cuts)
 
@@ -130,18 +130,18 @@ def refuse_unreached(choice: Choice) -> None:
     """Raises Refused when a file system does not get its bytes: deleting all that may go would free too little."""
     for each in choice.file_systems:
         if not each.is_reached:
-            can = (
-                f"{each.freeable_bytes:,} can (--free {each.freeable_bytes})"
+            attainable = (
+                f"at most {each.freeable_bytes:,} can (--free {each.freeable_bytes})"
                 if each.freeable_bytes
                 else "none can"
             )
             raise Refused(
-                f"{', '.join(each.log_dirs)}: {each.wanted_bytes:,} bytes cannot be freed, {can}; nothing was changed"
+                f"{', '.join(each.log_dirs)}: {each.wanted_bytes:,} bytes cannot be freed, {attainable}; nothing was changed"
             )
 
 
 def _oldest(surveys: Iterable[Survey], needed_bytes: int) -> dict[str, list[Freeable]]:
-    """By partition what goes. Ties go to the partition that comes first."""
+    """The segments to delete, by partition. On a tie the first partition wins."""
     heap = [
         _Head(survey.pieces[0], number, 0, survey) for number, survey in enumerate(surveys) if survey.pieces
     ]
@@ -184,10 +184,11 @@ def _summed_up(
         for hold, size_bytes in survey.held.items():
             held[hold] = held.get(hold, 0) + size_bytes
     marked_bytes = sum(survey.marked_bytes for survey in surveys)
+    on = file_system_of(surveys[0].path)
     return FileSystemChoice(
         log_dirs=tuple(dict.fromkeys(survey.log_dir for survey in surveys)),
         wanted_bytes=wanted_bytes,
-        available_bytes=_available_bytes(surveys[0].path),
+        available_bytes=0 if on is None else on.free_bytes,
         marked_bytes=marked_bytes,
         chosen_bytes=sum(piece.size_bytes for pieces in taken.values() for piece in pieces),
         freeable_bytes=marked_bytes + sum(piece.size_bytes for each in surveys for piece in each.pieces),
@@ -208,21 +209,13 @@ def _shares(surveys: Sequence[Survey], taken: Mapping[str, Sequence[Freeable]]) 
             partitions=len(parts),
             segments=sum(map(len, parts)),
             size_bytes=sum(piece.size_bytes for pieces in parts for piece in pieces),
-            retention_ms=_least(last.retention_ms for last in lasts),
-            retention_bytes=_least(last.retention_bytes for last in lasts),
+            retention_ms=_smallest(last.retention_ms for last in lasts),
+            retention_bytes=_smallest(last.retention_bytes for last in lasts),
         )
 
 
-def _least(limits: Iterable[int | None]) -> int | None:
+def _smallest(limits: Iterable[int | None]) -> int | None:
     """None where one partition would need something else than a limit."""
     found = list(limits)
     known = [limit for limit in found if limit is not None]
     return min(known) if len(known) == len(found) else None
-
-
-def _available_bytes(path: str) -> int:
-    try:
-        status = os.statvfs(path)
-    except OSError:
-        return 0
-    return status.f_bavail * status.f_frsize

@@ -1,4 +1,4 @@
-"""The files that change when segments go, in an order in which a broker may find them at any moment.
+"""Plan the file changes that delete segments, in an order that a broker can read after every step.
 
 1. The new empty segment at the log end, when nothing else would be left: a log without segments begins anew at its
    checkpointed start, with offsets that were given out before. Its producers come with it, as a snapshot.
@@ -30,29 +30,31 @@ _EPOCHS = NAME_BY_ROLE[Role.LEADER_EPOCHS]
 def marking_steps(
     evidence: RetentionEvidence, decision: Decision, reasons: Sequence[str]
 ) -> tuple[Step, ...]:
-    """By the plan above. reasons: of each segment that goes. Raises Refused when nobody can tell where the new
+    """Steps in the order above. reasons: one for each deleted segment. Raises Refused when it is uncertain where the new
     segment would begin."""
     steps: list[Step] = []
     if decision.rolls:
         steps += _rolled(evidence)
     for aged, reason in zip(evidence.segments, reasons, strict=False):
         steps += [Rename(name, name + L.DELETED_SUFFIX, reason) for name in aged.names]
-    if decision.log_start_offset > evidence.start_before:
+    if decision.log_start_offset > evidence.previous_start:
         steps += _epochs(evidence.log, decision.log_start_offset)
     return tuple(steps)
 
 
 def _rolled(evidence: RetentionEvidence) -> Iterator[Step]:
-    log, end = evidence.log, evidence.standing.log_end_offset
+    log, end = evidence.log, evidence.log_to_retain.log_end_offset
     damage = next((finding for finding in log.findings if finding.severity == ERROR), None)
     if damage is not None:
         raise Refused(
-            f"everything would go, and where the log ends is in doubt: {damage.path}: {damage.message}; "
-            "`kseg recover` first"
+            f"every segment would be deleted, but the log end offset is uncertain: {damage.path}: {damage.message}; "
+            "run `kseg recover` first"
         )
     if end <= evidence.segments[-1].segment.base_offset:
-        raise Refused(f"{log.directory}: the last segment holds bytes and no batch; `kseg recover` first")
-    why = f"nothing else would be left, and the log goes on at {end}"
+        raise Refused(
+            f"{log.directory}: the last segment contains bytes but no batch; run `kseg recover` first"
+        )
+    why = f"no other segment would remain, and the log continues at offset {end}"
     stale = segment_file_name(end, L.TXN_INDEX_SUFFIX)
     if stale in evidence.inputs:
         yield Remove(stale, "it belongs to no segment")
@@ -60,9 +62,9 @@ def _rolled(evidence: RetentionEvidence) -> Iterator[Step]:
         yield Write(segment_file_name(end, suffix), (), why)
     if end not in log.snapshots:
         state = producer_state(log)
-        state.expire(evidence.standing.now_ms)
+        state.expire(evidence.log_to_retain.now_ms)
         snapshot = content_of([Fresh(encode_snapshot(state.snapshot()))])
-        yield Write(segment_file_name(end, L.SNAPSHOT_SUFFIX), snapshot, f"the producers up to offset {end}")
+        yield Write(segment_file_name(end, L.SNAPSHOT_SUFFIX), snapshot, f"producer state up to offset {end}")
 
 
 def _epochs(log: PartitionLog, start_offset: int) -> Iterator[Step]:
@@ -73,7 +75,7 @@ def _epochs(log: PartitionLog, start_offset: int) -> Iterator[Step]:
     try:
         history = EpochHistory(decode_leader_epochs(data))
     except FormatError as error:
-        log.report(Finding("leader-epoch-file-corrupt", path, f"it stays as it is: {error}"))
+        log.report(Finding("leader-epoch-file-corrupt", path, f"left unchanged: {error}"))
         return
     if history.truncate_from_start(start_offset):
         content = content_of([Fresh(encode_leader_epochs(history.entries))])

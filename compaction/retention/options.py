@@ -1,4 +1,4 @@
-"""What `retain` was asked for: limits, what the broker would know, and what to do."""
+"""Options of `retain`: the retention limits, the broker state that they depend on, and what to do with the result."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Self
 
 from kseg.change.apply.keeping import BESIDE, Keeping
-from kseg.change.run.shared_run import Shared
+from kseg.change.run.shared_run import SharedRun
 from kseg.compaction.config import TopicConfig
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.names import (
@@ -111,7 +111,7 @@ class RetainOptions:
     unmark: bool = False
     file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
     what_if: bool = False
-    shared: Shared | None = None
+    shared: SharedRun | None = None
     accept_unreadable: bool = False
     keeping: Keeping = BESIDE
 
@@ -186,9 +186,9 @@ def notes_on(config: TopicConfig) -> tuple[str, ...]:
     notes = []
     ignored = () if config.words("remote.storage.enable") == ("false",) else config.named(*_OF_TIERS)
     if not ignored and not config.named(*_HEEDED):
-        notes.append(f"{config.path}: names no property that retain goes by")
+        notes.append(f"{config.path}: contains no property that retain uses")
     if ignored:
         notes.append(
-            f"{config.path}: {', '.join(ignored)} ignored: no tier is asked, what lies here is all there is to the log"
+            f"{config.path}: {', '.join(ignored)} ignored: remote storage is not consulted; only local segments count"
         )
     return tuple(notes)

@@ -1,6 +1,6 @@
-"""Deleting marked files for good (Kafka: the `delete-file` task, `file.delete.delay.ms` after the mark).
+"""Delete marked files permanently (Kafka: the `delete-file` task, `file.delete.delay.ms` after the mark).
 
-A file goes when it was marked at least the delay ago (`segment/partition/deletion_marks` says how that is known). The files are
+A file is deleted when it was marked at least the delay ago (`segment/partition/deletion_marks` says how that is known). The files are
 unlinked one after another and nothing is written, so that a disk without a free byte can be freed; killed on the way, the
 next purge deletes the rest.
 
@@ -16,16 +16,10 @@ from dataclasses import dataclass, replace
 
 from kseg.change.apply.disk import DISK, Disk, remove_quietly
 from kseg.change.apply.executor import apply_plan
-from kseg.change.apply.journal import (
-    Journal,
-    JournalPlace,
-    JournalState,
-    as_pointed,
-    discard,
-    place_for,
-    read_journal,
-)
+from kseg.change.apply.journal import Journal, JournalState, read_journal
+from kseg.change.apply.journal_location import JournalLocation, as_pointed, location_for
 from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.journal_writer import discard
 from kseg.change.apply.lock import claimed, claimed_by_command
 from kseg.change.apply.recorded_change import clear_the_way
 from kseg.change.apply.staging import check_inputs
@@ -36,32 +30,32 @@ from kseg.compaction.retention.rows import COMMAND
 from kseg.compaction.retention.units import duration_words
 from kseg.segment.errors import Refused
 from kseg.segment.layout import DELETED_SUFFIX
-from kseg.segment.partition.deletion_marks import Mark, marks_in
+from kseg.segment.partition.deletion_marks import DeletionMark, marks_in
 from kseg.segment.partition.names import FileState, parse_file_name
 
 _ID_SUFFIX = "-purge"
 
 
 @dataclass(frozen=True, slots=True)
-class Ripeness:
-    """Whether a mark is old enough, and why."""
+class PurgeVerdict:
+    """Whether a marked file is due for deletion, and why."""
 
-    mark: Mark
-    is_ripe: bool
+    mark: DeletionMark
+    is_due: bool
     reason: str
 
 
-def ripeness(directory: str, options: RetainOptions) -> tuple[Ripeness, ...]:
-    """Of every mark in a directory. Raises UnreadableInput."""
-    return tuple(_ripeness(mark, options) for mark in marks_in(directory))
+def purge_verdicts(directory: str, options: RetainOptions) -> tuple[PurgeVerdict, ...]:
+    """One verdict per marked file in a directory. Raises UnreadableInput."""
+    return tuple(_purge_verdict(mark, options) for mark in marks_in(directory))
 
 
-def _ripeness(mark: Mark, options: RetainOptions) -> Ripeness:
+def _purge_verdict(mark: DeletionMark, options: RetainOptions) -> PurgeVerdict:
     delay_ms = options.file_delete_delay_ms
     age_ms = options.now_ms - mark.marked_at_ms
-    is_ripe = age_ms >= delay_ms or not delay_ms
-    words = f"marked {duration_words(max(0, age_ms))} ago, the delay is {duration_words(delay_ms)}"
-    return Ripeness(mark, is_ripe, words)
+    is_due = age_ms >= delay_ms or not delay_ms
+    age_text = f"marked {duration_words(max(0, age_ms))} ago, the delay is {duration_words(delay_ms)}"
+    return PurgeVerdict(mark, is_due, age_text)
 
 
 def purge(
@@ -72,7 +66,7 @@ def purge(
     *,
     told: Mapping[str, object] | None = None,
 ) -> None:
-    """Delete these marked files. told: for later attempts at the same. Raises Refused."""
+    """Delete these marked files. told: note in the journal for later attempts. Raises Refused."""
     if options.shared is None:
         _delete(directory, names, disk)
         free_purged(directory, options, disk)
@@ -92,7 +86,7 @@ def purge(
 
 
 def _delete(directory: str, names: Sequence[str], disk: Disk) -> None:
-    """One after another, without a journal: it could bring nothing back, and a full disk has no room for it."""
+    """Delete one by one without a journal: it could restore nothing, and a full disk has no room for it."""
     if not names:
         return
     with claimed(directory):
@@ -104,12 +98,12 @@ def _delete(directory: str, names: Sequence[str], disk: Disk) -> None:
         except OSError as error:
             where = directory if error.filename is None else error.filename
             raise Refused(
-                f"cannot delete {where}: {error.strerror}; the same command deletes what is still marked"
+                f"cannot delete {where}: {error.strerror}; run the same command again to delete the remaining files"
             ) from error
 
 
 def mark_at_once(plan: Plan, disk: Disk) -> tuple[Plan, list[FileIdentity]]:
-    """Mark what a plan marks, without a journal, since all of it is about to be deleted; what is left of the plan. A plan that
+    """DeletionMark what a plan marks, without a journal, since all of it is about to be deleted; what is left of the plan. A plan that
     makes files first (a log of which nothing else would be left) stays as it is: what it deletes must not go before.
 
     Where the name for a mark does not fit into a full directory, the file itself goes: these are given too. Raises Refused."""
@@ -128,15 +122,15 @@ def mark_at_once(plan: Plan, disk: Disk) -> tuple[Plan, list[FileIdentity]]:
             disk.sync_directory(plan.directory)
         except OSError as error:
             raise Refused(
-                f"cannot mark {path}: {error.strerror}; the same command goes on with what is still due"
+                f"cannot mark {path}: {error.strerror}; run the same command again to continue"
             ) from error
     names = {step.name for step in marks}
-    rest = replace(
+    remaining = replace(
         plan,
         inputs=tuple(file for file in plan.inputs if file.name not in names),
         steps=tuple(step for step in plan.steps if step not in marks),
     )
-    return rest, [file for file in plan.inputs if file.name in deleted]
+    return remaining, [file for file in plan.inputs if file.name in deleted]
 
 
 def _is_mark(step: Step) -> bool:
@@ -155,7 +149,7 @@ def _was_marked(path: str, disk: Disk) -> bool:
 
 
 def purge_id(run_id: str) -> str:
-    """Of the journal of a run's purge."""
+    """The journal id of a run's purge."""
     return f"{run_id}{_ID_SUFFIX}"
 
 
@@ -164,14 +158,14 @@ def free_purged(directory: str, options: RetainOptions, disk: Disk = DISK) -> No
     Refused when that cannot be."""
     kept = None if options.shared is None else purge_id(options.run_id)
     for journal in journals_in(directory, disk):
-        if journal.place.id.endswith(_ID_SUFFIX) and journal.state is JournalState.DONE:
+        if journal.location.id.endswith(_ID_SUFFIX) and journal.state is JournalState.DONE:
             _check(journal, disk)
-            _drop(journal.place, disk, with_journal=journal.place.id != kept)
+            _drop(journal.location, disk, with_journal=journal.location.id != kept)
 
 
 def drop_purge(directory: str, run_id: str, disk: Disk = DISK) -> None:
-    """Nobody will look for the journal of a run's purge any more. Raises Refused."""
-    place = as_pointed(place_for(directory, purge_id(run_id)), disk)
+    """Discard the journal of a run's purge, which is no longer needed. Raises Refused."""
+    place = as_pointed(location_for(directory, purge_id(run_id)), disk)
     journal = read_journal(place, disk)
     if journal.state is JournalState.DONE:
         _check(journal, disk)
@@ -180,7 +174,7 @@ def drop_purge(directory: str, run_id: str, disk: Disk = DISK) -> None:
 
 def _check(journal: Journal, disk: Disk) -> None:
     """Raises Refused for a journal that keeps something else than files that were marked for deletion: no purge made it."""
-    place = journal.place
+    place = journal.location
     marked = {
         place.old(str(step["file"]))
         for step in journal.header.get("steps", ())
@@ -190,10 +184,10 @@ def _check(journal: Journal, disk: Disk) -> None:
         status = disk.status(path)
         is_ours = path in marked or path == place.journal
         if not is_ours or status is None or not stat.S_ISREG(status.st_mode):
-            raise Refused(f"{path} was kept by no purge; look at it, then move it away")
+            raise Refused(f"{path} was not put there by a purge; inspect it, then move it away")
 
 
-def _drop(place: JournalPlace, disk: Disk, *, with_journal: bool) -> None:
+def _drop(place: JournalLocation, disk: Disk, *, with_journal: bool) -> None:
     try:
         if with_journal:
             discard(place, disk)
@@ -202,4 +196,4 @@ def _drop(place: JournalPlace, disk: Disk, *, with_journal: bool) -> None:
                 if path != place.journal:
                     disk.unlink(path)
     except OSError as error:
-        raise Refused(f"cannot clear away {place.journal}: {error.strerror}") from error
+        raise Refused(f"cannot remove {place.journal}: {error.strerror}") from error

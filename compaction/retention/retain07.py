@@ -1,6 +1,6 @@
 """Retention of a Kafka 0.7 partition (0.7.2: LogManager.cleanupLogs, Log.markDeletedWhile; fact sheet §7.1).
 
-1. Two passes, time before size. Each begins at the oldest file and stops at the first that stays.
+1. Two passes, time before size. Each starts at the oldest file and stops at the first one that is kept.
        time    now − modification time > retention.ms; 0.7 has no timestamps
        size    of all bytes above the limit at least this file's are still to go
 2. There is no high watermark, no log start offset and no policy. The last file may go too: then an empty one is
@@ -22,16 +22,16 @@ from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class AncientEvidence:
+class Kafka07Evidence:
     """names: of the `.kafka` files, oldest first, as the candidates of the standing."""
 
     names: tuple[str, ...]
-    standing: LogToRetain
+    log_to_retain: LogToRetain
 
 
-def gather_ancient(
+def gather_kafka07(
     directory: str, inputs: tuple[FileIdentity, ...], options: RetainOptions
-) -> AncientEvidence:
+) -> Kafka07Evidence:
     """Raises UsageError for what 0.7 does not know, UnreadableInput for a directory without a log."""
     if options.log_start_offset is not None or options.high_watermark is not None:
         raise UsageError(
@@ -41,25 +41,26 @@ def gather_ancient(
     if not files:
         raise UnreadableInput(f"cannot read {directory}: no .kafka file in it")
     candidates = tuple(
-        Candidate(number, file.size_bytes, file.mtime_ns // 1_000_000) for number, file in files
+        Candidate(segment_number, file.size_bytes, file.mtime_ns // 1_000_000)
+        for segment_number, file in files
     )
     end = candidates[-1].base_offset + candidates[-1].size_bytes
-    standing = LogToRetain(candidates, candidates[0].base_offset, end, end, options.now_ms)
-    return AncientEvidence(tuple(file.name for _, file in files), standing)
+    log_to_retain = LogToRetain(candidates, candidates[0].base_offset, end, end, options.now_ms)
+    return Kafka07Evidence(tuple(file.name for _, file in files), log_to_retain)
 
 
 def _numbered(inputs: tuple[FileIdentity, ...]) -> Iterator[tuple[int, FileIdentity]]:
     for file in inputs:
         name = parse_file_name(file.name)
-        if name.role is Role.ANCIENT_LOG and name.is_live and name.base_offset is not None:
+        if name.role is Role.KAFKA07_LOG and name.is_live and name.base_offset is not None:
             yield name.base_offset, file
 
 
-def decide_ancient(standing: LogToRetain, limits: Limits) -> Decision:
-    """What goes, by the plan above."""
-    candidates = standing.candidates
+def decide_kafka07(log_to_retain: LogToRetain, limits: Limits) -> Decision:
+    """Decide which files are deleted, by the rules above."""
+    candidates = log_to_retain.candidates
     count = 0
-    while count < len(candidates) and is_expired(standing, limits, candidates[count]):
+    while count < len(candidates) and is_expired(log_to_retain, limits, candidates[count]):
         count += 1
     rules = [Rule.TIME] * count
     excess = excess_bytes(candidates[count:], limits)
@@ -68,17 +69,17 @@ def decide_ancient(standing: LogToRetain, limits: Limits) -> Decision:
         rules.append(Rule.SIZE)
     if len(rules) == len(candidates) and not candidates[-1].size_bytes:
         rules.pop()
-    first = standing.upper_bound(len(rules) - 1) if rules else standing.log_start_offset
+    first = log_to_retain.upper_bound(len(rules) - 1) if rules else log_to_retain.log_start_offset
     return Decision(tuple(rules), bool(rules) and len(rules) == len(candidates), first)
 
 
-def ancient_steps(evidence: AncientEvidence, decision: Decision, reasons: Sequence[str]) -> tuple[Step, ...]:
+def kafka07_steps(evidence: Kafka07Evidence, decision: Decision, reasons: Sequence[str]) -> tuple[Step, ...]:
     """The new file first, then the marks from the oldest on."""
     steps: list[Step] = []
     if decision.rolls:
-        end = evidence.standing.log_end_offset
-        why = f"nothing else would be left, and the log goes on at {end}"
-        steps.append(Write(segment_file_name(end, L.ANCIENT_SUFFIX), (), why))
+        end = evidence.log_to_retain.log_end_offset
+        why = f"no other segment would remain, and the log continues at offset {end}"
+        steps.append(Write(segment_file_name(end, L.KAFKA07_SUFFIX), (), why))
     for name, reason in zip(evidence.names, reasons, strict=False):
         steps.append(Rename(name, name + L.DELETED_SUFFIX, reason))
     return tuple(steps)

@@ -1,4 +1,4 @@
-"""What a partition is before retention looks at it: its segments with size and age, and the offsets of the log.
+"""State of a partition before retention: its segments with size and age, and the offsets of the log.
 
 Files are judged by their names and by one look at the directory; of a segment that has gone cold only the last entry
 of its time index is read. The last segment alone is opened, for the log end.
@@ -14,7 +14,7 @@ from kseg.segment import layout as L
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.largest_timestamp import LargestTimestamp, Loaded, largest_timestamp
-from kseg.segment.partition.log_dir_state import Surroundings, surroundings
+from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import SEGMENT_ROLES, PartitionName, Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
@@ -23,7 +23,7 @@ from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Aged:
+class AgedSegment:
     """One segment. names: of its files, the log first. mtime_ms: of the `.log`."""
 
     segment: LogSegment
@@ -41,35 +41,31 @@ class Aged:
 
 @dataclass(frozen=True, slots=True)
 class RetentionEvidence:
-    """log: opened, the caller closes it. start_before: where the log started before --log-start-offset."""
+    """log: opened, the caller closes it. previous_start: where the log started before --log-start-offset."""
 
     log: PartitionLog
     inputs: Mapping[str, FileIdentity]
-    segments: tuple[Aged, ...]
-    start_before: int
-    standing: LogToRetain
+    segments: tuple[AgedSegment, ...]
+    previous_start: int
+    log_to_retain: LogToRetain
 
 
-def open_log(target: PartitionTarget) -> tuple[PartitionLog, Surroundings | None]:
+def open_log(target: PartitionTarget) -> tuple[PartitionLog, LogDirState | None]:
     """The log with the start that its data directory notes, and what that directory says. Raises UnreadableInput."""
-    around = None if target.log_dir is None else surroundings(target.log_dir)
-    return PartitionLog(target, log_start_offset=_start_noted(target, around) or 0), around
+    dir_state = None if target.log_dir is None else read_log_dir_state(target.log_dir)
+    return PartitionLog(target, log_start_offset=checkpointed_start(target, dir_state) or 0), dir_state
 
 
-def noted_start(target: PartitionTarget) -> int | None:
-    """Where the log starts as its data directory notes it; None when it does not. Raises UnreadableInput."""
-    return _start_noted(target, None if target.log_dir is None else surroundings(target.log_dir))
-
-
-def _start_noted(target: PartitionTarget, around: Surroundings | None) -> int | None:
-    if around is None:
+def checkpointed_start(target: PartitionTarget, dir_state: LogDirState | None) -> int | None:
+    """Where the log starts as its data directory notes it; None when it does not."""
+    if dir_state is None:
         return None
-    return _noted(around, Role.LOG_START_OFFSETS, own_partition_name(target.path))
+    return _checkpoint_value(dir_state, Role.LOG_START_OFFSETS, own_partition_name(target.path))
 
 
 def gather(
     log: PartitionLog,
-    around: Surroundings | None,
+    dir_state: LogDirState | None,
     inputs: tuple[FileIdentity, ...],
     options: RetainOptions,
 ) -> RetentionEvidence:
@@ -78,43 +74,43 @@ def gather(
     Raises Refused where a broker would first do something else to the log (finish a swap, empty it), UsageError for a
     log start offset above the high watermark, UnreadableInput.
     """
-    _refuse_unfinished(log.directory, inputs)
+    _refuse_unfinished_swap(log.directory, inputs)
     by_name = {file.name: file for file in inputs}
-    recovered_from = _recovered_from(log, around)
-    segments = tuple(_aged(log, segment, by_name, around, recovered_from) for segment in log.segments)
+    recovered_from = _recovered_from(log, dir_state)
+    segments = tuple(_aged(log, segment, by_name, dir_state, recovered_from) for segment in log.segments)
     end = log.end_offset
     if log.start_offset > end:
         raise Refused(
             f"{log.directory} starts at {log.start_offset} by its checkpoint and ends at {end}: a broker deletes all "
             f"of it when it starts; `kseg recover` shows what is left then"
         )
-    high_watermark = _high_watermark(log, around, options)
-    start = _wished_start(log, options, high_watermark)
-    standing = LogToRetain(
+    high_watermark = _high_watermark(log, dir_state, options)
+    start = _requested_start(log, options, high_watermark)
+    log_to_retain = LogToRetain(
         tuple(aged.candidate for aged in segments), start, end, max(high_watermark, start), options.now_ms
     )
-    return RetentionEvidence(log, by_name, segments, log.start_offset, standing)
+    return RetentionEvidence(log, by_name, segments, log.start_offset, log_to_retain)
 
 
-def _refuse_unfinished(directory: str, inputs: tuple[FileIdentity, ...]) -> None:
+def _refuse_unfinished_swap(directory: str, inputs: tuple[FileIdentity, ...]) -> None:
     for file in inputs:
         if file.name.endswith(L.SWAP_SUFFIX) and parse_file_name(file.name).role in SEGMENT_ROLES:
             raise Refused(
-                f"{os.path.join(directory, file.name)} was not swapped in yet, which a broker does first; "
-                "`kseg recover --policy kafka` does it"
+                f"{os.path.join(directory, file.name)} has not been swapped in yet, which a broker does first; "
+                "run `kseg recover --policy kafka`"
             )
 
 
-def _noted(around: Surroundings, role: Role, name: PartitionName | None) -> int | None:
-    return None if name is None else around.offset(role, name.topic, name.partition)
+def _checkpoint_value(dir_state: LogDirState, role: Role, name: PartitionName | None) -> int | None:
+    return None if name is None else dir_state.offset(role, name.topic, name.partition)
 
 
-def _recovered_from(log: PartitionLog, around: Surroundings | None) -> int | None:
+def _recovered_from(log: PartitionLog, dir_state: LogDirState | None) -> int | None:
     """From which base offset on a broker recovers segments at its next start; None when it recovers none, or nobody
     knows (LogLoader: from the segment that holds the recovery point)."""
-    if around is None or around.is_clean or not log.segments:
+    if dir_state is None or dir_state.is_clean or not log.segments:
         return None
-    point = _noted(around, Role.RECOVERY_POINTS, log.name) or 0
+    point = _checkpoint_value(dir_state, Role.RECOVERY_POINTS, log.name) or 0
     return log.segments[max(0, log.floor_index(point))].base_offset
 
 
@@ -122,17 +118,19 @@ def _aged(
     log: PartitionLog,
     segment: LogSegment,
     by_name: Mapping[str, FileIdentity],
-    around: Surroundings | None,
+    dir_state: LogDirState | None,
     recovered_from: int | None,
-) -> Aged:
+) -> AgedSegment:
     names = {role: path.rpartition(os.sep)[2] for role, path in segment.paths.items()}
     files = [by_name[names[role]] for role in SEGMENT_ROLES if names.get(role) in by_name]
-    loaded = Loaded.UNKNOWN if around is None else Loaded.AT_REST
+    loaded = Loaded.UNKNOWN if dir_state is None else Loaded.AT_REST
     if recovered_from is not None and segment.base_offset >= recovered_from:
         loaded = Loaded.RECOVERED
     of_log = by_name.get(names[Role.LOG])
     size_bytes = 0 if of_log is None else of_log.size_bytes
-    return Aged(
+    if segment is log.segments[-1]:
+        size_bytes = max(0, size_bytes - log.unwritten_bytes)
+    return AgedSegment(
         segment,
         tuple(file.name for file in files),
         size_bytes,
@@ -142,21 +140,21 @@ def _aged(
     )
 
 
-def _high_watermark(log: PartitionLog, around: Surroundings | None, options: RetainOptions) -> int:
+def _high_watermark(log: PartitionLog, dir_state: LogDirState | None, options: RetainOptions) -> int:
     """Within the log, as a broker keeps it (UnifiedLog.updateHighWatermark)."""
     known = options.high_watermark
-    if known is None and around is not None:
-        known = _noted(around, Role.HIGH_WATERMARKS, log.name)
+    if known is None and dir_state is not None:
+        known = _checkpoint_value(dir_state, Role.HIGH_WATERMARKS, log.name)
     return log.end_offset if known is None else min(max(known, log.start_offset), log.end_offset)
 
 
-def _wished_start(log: PartitionLog, options: RetainOptions, high_watermark: int) -> int:
+def _requested_start(log: PartitionLog, options: RetainOptions, high_watermark: int) -> int:
     """The log start offset only rises (UnifiedLog.maybeIncrementLogStartOffset)."""
-    wished = options.log_start_offset
-    if wished is None or wished <= log.start_offset:
+    requested = options.log_start_offset
+    if requested is None or requested <= log.start_offset:
         return log.start_offset
-    if wished > high_watermark:
+    if requested > high_watermark:
         raise UsageError(
-            f"{log.directory} cannot start at {wished}: that is above its high watermark {high_watermark}"
+            f"{log.directory} cannot start at {requested}: that is above its high watermark {high_watermark}"
         )
-    return wished
+    return requested

@@ -1,12 +1,17 @@
-"""What `retain` says: a row for each segment, each marked file, each other limit, and one result (docs/json.md)."""
+"""What `retain` yields: a row per segment, per marked file and per simulated limit, and one result (docs/json.md)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Self
 
+from kseg.change.run.results import ChangeResult, Rows
+from kseg.compaction.known_settings import as_values
 from kseg.compaction.retention.freeing import Choice
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rules import Rule, Threshold, WhatIf
 from kseg.compaction.retention.units import bytes_words, duration_words
 from kseg.compaction.retention.verdicts import HeldBy, Verdict
+from kseg.segment.partition.topic_settings import TopicSettings
+from kseg.segment.values import dataclass
 
 Row = dict[str, object]
 
@@ -62,35 +67,71 @@ def what_if_rows(partition: str, ladder: tuple[WhatIf, ...]) -> Iterator[Row]:
         }
 
 
-def result_row(partition: str, directory: str, options: RetainOptions) -> Row:
-    """The line `{"type":"result","command":"retain", …}` before anything is known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainResult(ChangeResult):
+    """What `retain` makes of one partition: the line `{"type":"result","command":"retain", …}` of docs/json.md."""
+
+    command: ClassVar[str] = COMMAND
+    optional: ClassVar[tuple[str, ...]] = ("room",)
+
+    partition: str
+    directory: str
+    applied: bool = False
+    limits: Row
+    deleted: tuple[int, ...] = ()
+    unmarked: tuple[int, ...] = ()
+    purged: tuple[str, ...] = ()
+    segments: int = 0
+    first_base_offset: int | None = None
+    log_start_offset: int | None = None
+    log_start_moved: bool = False
+    log_end_offset: int | None = None
+    high_watermark: int | None = None
+    rolled: bool = False
+    bytes_freed: int = 0
+    files_bytes: int = 0
+    bytes_purged: int = 0
+    journal: str | None = None
+    settings: Mapping[str, object]
+    room: Rows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """Marked files that were deleted: names and bytes."""
+
+    names: tuple[str, ...]
+    size_bytes: int
+
+    def as_row(self) -> Row:
+        return {"purged": list(self.names), "bytes_purged": self.size_bytes}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, object]) -> Self:
+        """Read back what `as_row` gave. Raises TypeError when it is anything else."""
+        match row:
+            case {"purged": list(names), "bytes_purged": int(size_bytes)}:
+                texts = tuple(name for name in names if isinstance(name, str))
+                if len(texts) == len(names):
+                    return cls(texts, size_bytes)
+        raise TypeError(f"{row!r} does not say what was purged")
+
+
+def retain_result(
+    partition: str, directory: str, options: RetainOptions, known: TopicSettings | None
+) -> RetainResult:
+    """The result before anything is known of the log. known: the topic's settings."""
     limits = options.limits
-    return {
-        "type": "result",
-        "command": COMMAND,
-        "partition": partition,
-        "directory": directory,
-        "applied": False,
-        "limits": {
+    return RetainResult(
+        partition=partition,
+        directory=directory,
+        limits={
             "retention_ms": limits.retention_ms,
             "retention_bytes": limits.retention_bytes,
             "cleanup_policy": limits.policy_text,
         },
-        "deleted": [],
-        "unmarked": [],
-        "purged": [],
-        "segments": 0,
-        "first_base_offset": None,
-        "log_start_offset": None,
-        "log_start_moved": False,
-        "log_end_offset": None,
-        "high_watermark": None,
-        "rolled": False,
-        "bytes_freed": 0,
-        "files_bytes": 0,
-        "bytes_purged": 0,
-        "journal": None,
-    }
+        settings=as_values(known),
+    )
 
 
 def mark_row(partition: str, file: str, size_bytes: int, marked_at_ms: int, verdict: str, reason: str) -> Row:
@@ -108,7 +149,7 @@ def mark_row(partition: str, file: str, size_bytes: int, marked_at_ms: int, verd
 
 
 def free_rows(choice: Choice, options: RetainOptions) -> Iterator[Row]:
-    """Of each file system what goes of each topic, and what that comes to."""
+    """One row per file system: what is deleted from each topic, and the total."""
     for each in choice.file_systems:
         for share in each.topics:
             yield {

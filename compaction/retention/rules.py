@@ -1,17 +1,17 @@
 """Which segments a broker's retention deletes (Kafka: UnifiedLog.deleteOldSegments; fact sheet §7).
 
 1. With `delete` in cleanup.policy three passes follow each other: log start offset, size, time. Otherwise only the first.
-2. A pass begins at the oldest segment that is left and stops at the first one that stays. A segment goes when
+2. A pass starts at the oldest remaining segment and stops at the first one that is kept. A segment is deleted when
    a. the high watermark has reached its upper bound: the next segment's base, of the last segment the log end;
    b. the rule of the pass is breached:
           log start   there is a next segment, and it begins at or below the log start offset
           size        of all bytes in `.log` files above the limit at least this segment's are still to go
           time        now − its greatest timestamp (or the file's modification time) > retention.ms
    c. it is not an empty last segment.
-3. When nothing would be left, an empty segment is begun at the log end first.
+3. When no segment would remain, an empty segment is created at the log end first.
 4. The log start offset becomes the base of the first segment left, if that is greater.
 
-Of Kafka 0.7 (module ancient) only the two rules of size and time are the same, in the other order.
+Kafka 0.7 (`retain07`) has only the rules of size and time, in reverse order.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from kseg.segment.values import dataclass
 
 
 class Rule(StrEnum):
-    """By which a segment goes; the value is the word in the rows."""
+    """The rule that deletes a segment; the value appears in the rows."""
 
     LOG_START = "log-start-offset"
     SIZE = "retention.bytes"
@@ -33,7 +33,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What the rules look at. stamp_ms: the greatest timestamp, or the modification time where there is none."""
+    """Input of the rules. stamp_ms: the greatest timestamp, or the modification time where there is none."""
 
     base_offset: int
     size_bytes: int
@@ -51,7 +51,7 @@ class LogToRetain:
     now_ms: int
 
     def upper_bound(self, index: int) -> int:
-        """What the high watermark must have reached for a segment to go."""
+        """The offset that the high watermark must have reached before a segment may be deleted."""
         if index + 1 < len(self.candidates):
             return self.candidates[index + 1].base_offset
         return self.log_end_offset
@@ -69,7 +69,7 @@ class LogToRetain:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """rules: by which each deleted segment goes, oldest first; the others stay. rolls: an empty segment is begun
+    """rules: the rule that deletes each segment, oldest first; the others are kept. rolls: an empty segment is created
     at the log end. log_start_offset: afterwards."""
 
     rules: tuple[Rule, ...]
@@ -77,47 +77,47 @@ class Decision:
     log_start_offset: int
 
 
-def decide(standing: LogToRetain, limits: Limits) -> Decision:
-    """What goes, by the plan above."""
-    rules = [Rule.LOG_START] * _breached_by_start(standing)
+def decide(log_to_retain: LogToRetain, limits: Limits) -> Decision:
+    """Decide which segments are deleted, by the rules above."""
+    rules = [Rule.LOG_START] * _breached_by_start(log_to_retain)
     if limits.deletes:
-        rules += [Rule.SIZE] * _breached_by_size(standing, limits, len(rules))
-        rules += [Rule.TIME] * _breached_by_time(standing, limits, len(rules))
+        rules += [Rule.SIZE] * _breached_by_size(log_to_retain, limits, len(rules))
+        rules += [Rule.TIME] * _breached_by_time(log_to_retain, limits, len(rules))
     if not rules:
-        return Decision((), rolls=False, log_start_offset=standing.log_start_offset)
-    rolls = len(rules) == len(standing.candidates)
-    first = standing.upper_bound(len(rules) - 1)
-    return Decision(tuple(rules), rolls, max(first, standing.log_start_offset))
+        return Decision((), rolls=False, log_start_offset=log_to_retain.log_start_offset)
+    rolls = len(rules) == len(log_to_retain.candidates)
+    first = log_to_retain.upper_bound(len(rules) - 1)
+    return Decision(tuple(rules), rolls, max(first, log_to_retain.log_start_offset))
 
 
-def decide_to_free(standing: LogToRetain, due: Decision, cut: int | None) -> Decision:
-    """What goes of the oldest segments below the offset `cut`, None for nothing. due: what the topic's own limits delete, which gives
-    those their rule. The last segment stays, and so does what reaches above the high watermark."""
+def decide_to_free(log_to_retain: LogToRetain, due: Decision, cut: int | None) -> Decision:
+    """Delete the oldest segments below the offset `cut`, None for none. due: what the topic's own limits delete, which gives
+    those their rule. The last segment is kept, and so are segments that end above the high watermark."""
     rules: list[Rule] = []
     while (
         cut is not None
-        and (index := len(rules)) + 1 < len(standing.candidates)
-        and standing.upper_bound(index) <= cut
-        and may_go(standing, index)
+        and (index := len(rules)) + 1 < len(log_to_retain.candidates)
+        and log_to_retain.upper_bound(index) <= cut
+        and is_deletable(log_to_retain, index)
     ):
         rules.append(due.rules[index] if index < len(due.rules) else Rule.FREE)
     if not rules:
-        return Decision((), rolls=False, log_start_offset=standing.log_start_offset)
-    first = standing.upper_bound(len(rules) - 1)
-    return Decision(tuple(rules), False, max(first, standing.log_start_offset))
+        return Decision((), rolls=False, log_start_offset=log_to_retain.log_start_offset)
+    first = log_to_retain.upper_bound(len(rules) - 1)
+    return Decision(tuple(rules), False, max(first, log_to_retain.log_start_offset))
 
 
-def may_go(standing: LogToRetain, index: int) -> bool:
-    """Whether nothing but its age or the size of the log keeps a segment."""
-    return standing.is_below_high_watermark(index) and not standing.is_empty_last(index)
+def is_deletable(log_to_retain: LogToRetain, index: int) -> bool:
+    """Whether a segment may be deleted, apart from retention limits."""
+    return log_to_retain.is_below_high_watermark(index) and not log_to_retain.is_empty_last(index)
 
 
-def _breached_by_start(standing: LogToRetain) -> int:
+def _breached_by_start(log_to_retain: LogToRetain) -> int:
     count = 0
     while (
-        count + 1 < len(standing.candidates)
-        and standing.upper_bound(count) <= standing.log_start_offset
-        and may_go(standing, count)
+        count + 1 < len(log_to_retain.candidates)
+        and log_to_retain.upper_bound(count) <= log_to_retain.log_start_offset
+        and is_deletable(log_to_retain, count)
     ):
         count += 1
     return count
@@ -131,32 +131,32 @@ def excess_bytes(candidates: Sequence[Candidate], limits: Limits) -> int:
     )
 
 
-def _breached_by_size(standing: LogToRetain, limits: Limits, start: int) -> int:
-    excess = excess_bytes(standing.candidates[start:], limits)
+def _breached_by_size(log_to_retain: LogToRetain, limits: Limits, start: int) -> int:
+    excess = excess_bytes(log_to_retain.candidates[start:], limits)
     if excess < 0:
         return 0
     index = start
-    while index < len(standing.candidates) and may_go(standing, index):
-        excess -= standing.candidates[index].size_bytes
+    while index < len(log_to_retain.candidates) and is_deletable(log_to_retain, index):
+        excess -= log_to_retain.candidates[index].size_bytes
         if excess < 0:
             break
         index += 1
     return index - start
 
 
-def is_expired(standing: LogToRetain, limits: Limits, candidate: Candidate) -> bool:
+def is_expired(log_to_retain: LogToRetain, limits: Limits, candidate: Candidate) -> bool:
     """Strictly older than the limit."""
     if not limits.has_time or limits.retention_ms is None:
         return False
-    return standing.now_ms - candidate.stamp_ms > limits.retention_ms
+    return log_to_retain.now_ms - candidate.stamp_ms > limits.retention_ms
 
 
-def _breached_by_time(standing: LogToRetain, limits: Limits, start: int) -> int:
+def _breached_by_time(log_to_retain: LogToRetain, limits: Limits, start: int) -> int:
     index = start
     while (
-        index < len(standing.candidates)
-        and may_go(standing, index)
-        and is_expired(standing, limits, standing.candidates[index])
+        index < len(log_to_retain.candidates)
+        and is_deletable(log_to_retain, index)
+        and is_expired(log_to_retain, limits, log_to_retain.candidates[index])
     ):
         index += 1
     return index - start
@@ -173,18 +173,23 @@ class Threshold:
     retention_bytes: int | None
 
 
-def thresholds(standing: LogToRetain) -> tuple[Threshold, ...]:
+def thresholds(log_to_retain: LogToRetain) -> tuple[Threshold, ...]:
     """For each segment. Linear in their number."""
     found = []
     youngest_ms: int | None = None
-    rest_bytes = standing.size_bytes
-    can_go = True
-    for index, candidate in enumerate(standing.candidates):
-        can_go = can_go and may_go(standing, index)
+    remaining_bytes = log_to_retain.size_bytes
+    can_delete = True
+    for index, candidate in enumerate(log_to_retain.candidates):
+        can_delete = can_delete and is_deletable(log_to_retain, index)
         youngest_ms = candidate.stamp_ms if youngest_ms is None else max(youngest_ms, candidate.stamp_ms)
-        rest_bytes -= candidate.size_bytes
-        age_ms = standing.now_ms - youngest_ms - 1
-        found.append(Threshold(age_ms if can_go and age_ms >= 0 else None, rest_bytes if can_go else None))
+        remaining_bytes -= candidate.size_bytes
+        age_ms = log_to_retain.now_ms - youngest_ms - 1
+        found.append(
+            Threshold(
+                age_ms if can_delete and age_ms >= 0 else None,
+                remaining_bytes if can_delete else None,
+            )
+        )
     return tuple(found)
 
 
@@ -205,20 +210,20 @@ _LADDER_MS = tuple(
 _LADDER_PERCENT = (0, 10, 25, 50, 75, 90)
 
 
-def what_if(standing: LogToRetain, limits: Limits) -> tuple[WhatIf, ...]:
+def what_if(log_to_retain: LogToRetain, limits: Limits) -> tuple[WhatIf, ...]:
     """A ladder of ages from an hour to a year, and of shares of what is there now."""
     ladder = [(Rule.TIME, value) for value in _LADDER_MS]
-    ladder += [(Rule.SIZE, standing.size_bytes * percent // 100) for percent in _LADDER_PERCENT]
-    return tuple(_if(standing, limits, rule, value) for rule, value in ladder)
+    ladder += [(Rule.SIZE, log_to_retain.size_bytes * percent // 100) for percent in _LADDER_PERCENT]
+    return tuple(_simulated(log_to_retain, limits, rule, value) for rule, value in ladder)
 
 
-def _if(standing: LogToRetain, limits: Limits, rule: Rule, value: int) -> WhatIf:
-    alone = replace(
+def _simulated(log_to_retain: LogToRetain, limits: Limits, rule: Rule, value: int) -> WhatIf:
+    only_this = replace(
         limits,
         retention_ms=value if rule is Rule.TIME else None,
         retention_bytes=value if rule is Rule.SIZE else None,
     )
-    decision = decide(standing, alone)
-    gone = len(decision.rules)
-    freed = sum(candidate.size_bytes for candidate in standing.candidates[:gone])
-    return WhatIf(rule, value, gone, freed, decision.log_start_offset)
+    decision = decide(log_to_retain, only_this)
+    deleted = len(decision.rules)
+    freed = sum(candidate.size_bytes for candidate in log_to_retain.candidates[:deleted])
+    return WhatIf(rule, value, deleted, freed, decision.log_start_offset)

@@ -1,4 +1,4 @@
-"""What a run of `retain` does around the partitions (`checkpoint_run`): it keeps log-start-offset-checkpoint in line.
+"""Keep log-start-offset-checkpoint up to date during a run of `retain` (`checkpoint_run`).
 
 As a broker has it, a log has an entry only when it starts inside its first segment (LogManager.
 checkpointLogStartOffsets). Until this is written an entry may be too low, which a broker mends when it loads the log.
@@ -6,31 +6,30 @@ checkpointLogStartOffsets). Until this is written an entry may be too low, which
 Where attempts may be made again, the journals of purges stay until all is done: they tell what has gone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kseg.compaction.checkpoint_run import CheckpointRun, Entries, Values
 from kseg.compaction.retention import rows
 from kseg.compaction.retention.freeing import Choice, choose, refuse_unreached
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.purge import drop_purge
-from kseg.compaction.retention.rows import COMMAND
+from kseg.compaction.retention.rows import COMMAND, RetainResult
 from kseg.compaction.retention.survey import survey
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError
-from kseg.segment.partition.names import PartitionName, Role
+from kseg.segment.partition.names import PartitionName, PartitionState, Role
 from kseg.segment.partition.targets import PartitionTarget, Target
 
-_CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")
 
-
-class RetainRun(CheckpointRun[RetainOptions]):
+class RetainRun(CheckpointRun[RetainOptions, RetainResult]):
     """One run of `retain` over many targets."""
 
     command = COMMAND
     role = Role.LOG_START_OFFSETS
-    why = "log start offsets as the logs are"
+    result_type = RetainResult
+    why = "log start offsets of the logs"
 
     def __init__(self, options: RetainOptions) -> None:
         super().__init__(options)
@@ -41,11 +40,19 @@ class RetainRun(CheckpointRun[RetainOptions]):
         """Choose over all partitions, where bytes are to be freed."""
         if self.options.free_bytes is None:
             return
-        surveys = [survey(target, self.options) for target in targets if isinstance(target, PartitionTarget)]
+        partitions = [target for target in targets if isinstance(target, PartitionTarget)]
+        surveys = [survey(target, self.options) for target in (*partitions, *self._deleted())]
         self.choice = choose(surveys, self.options.free_bytes)
         if self.options.apply:
             refuse_unreached(self.choice)
         self.options = replace(self.options, cuts=self.choice.cuts)
+
+    def _deleted(self) -> Iterator[PartitionTarget]:
+        """Directories of deleted topics, which hold bytes and are no targets."""
+        for log_dir in self.whole:
+            for name in sorted(os.listdir(log_dir)):
+                if name.endswith(f"-{PartitionState.DELETE}"):
+                    yield PartitionTarget(os.path.join(log_dir, name), log_dir)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         yield from super().through(events)
@@ -66,20 +73,22 @@ class RetainRun(CheckpointRun[RetainOptions]):
             options.apply
             and options.shared is not None
             and isinstance(event, Row)
-            and event.values.get("purged")
+            and isinstance(event.result, RetainResult)
+            and event.result.purged
         ):
-            self._purged.append(str(event.values["directory"]))
+            self._purged.append(event.result.directory)
 
-    def is_left(self, result: Mapping[str, Any]) -> bool:
-        return any(result[name] for name in _CHANGES)
+    def is_pending(self, result: RetainResult) -> bool:
+        return bool(result.deleted or result.unmarked or result.purged or result.log_start_moved)
 
-    def is_concerned(self, result: Mapping[str, Any]) -> bool:
-        return result["first_base_offset"] is not None
+    def is_concerned(self, result: RetainResult) -> bool:
+        return result.first_base_offset is not None
 
-    def entry_of(self, result: Mapping[str, Any], name: PartitionName) -> tuple[bool, int | None]:
-        is_said = bool(result["log_start_moved"] or result["deleted"])
-        start, first = result["log_start_offset"], result["first_base_offset"]
-        return is_said, start if is_said and start > first else None
+    def checkpoint_entry(self, result: RetainResult, name: PartitionName) -> tuple[bool, int | None]:
+        start, first = result.log_start_offset, result.first_base_offset
+        if start is None or first is None or not (result.log_start_moved or result.deleted):
+            return False, None
+        return True, start if start > first else None
 
     def row_of(self, log_dir: str, entries: Entries, done: Values) -> Values:
         return {

@@ -1,4 +1,4 @@
-"""What of a partition directory retention could free, for a choice over all of them (`freeing`)."""
+"""Find what retention could free in a partition directory, as input for a choice over all of them (`freeing`)."""
 
 import os
 import stat
@@ -8,10 +8,10 @@ from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import FileIdentity
 from kseg.compaction.retention.freeing import Freeable, Hold, Survey
 from kseg.compaction.retention.options import RetainOptions
-from kseg.compaction.retention.retain import configured, is_ancient, known_for, untouched
-from kseg.compaction.retention.retain07 import decide_ancient, gather_ancient
+from kseg.compaction.retention.retain07 import decide_kafka07, gather_kafka07
 from kseg.compaction.retention.retention_evidence import gather, open_log
-from kseg.compaction.retention.rules import LogToRetain, decide, may_go, thresholds
+from kseg.compaction.retention.rules import LogToRetain, decide, is_deletable, thresholds
+from kseg.compaction.retention.topic_limits import configured, exempted, is_kafka07, known_for
 from kseg.segment import layout as L
 from kseg.segment.errors import KsegError, UnreadableInput, cannot_read
 from kseg.segment.partition.deletion_marks import marks_in
@@ -62,7 +62,7 @@ def _hold(
     name = own_partition_name(target.path)
     if name is not None and name.state is PartitionState.DELETE:
         return Hold.DELETED
-    if untouched(target) is not None:
+    if exempted(target) is not None:
         return Hold.SET_ASIDE
     if topic in INTERNAL_TOPICS:
         return Hold.INTERNAL
@@ -77,34 +77,36 @@ def _pieces(
 ) -> tuple[tuple[Freeable, ...], dict[Hold, int]]:
     """What may go, oldest first, and what holds the rest of the partition."""
     options, _ = configured(target, known_for(target, inputs, options), options)
-    if is_ancient(inputs):
-        ancient = gather_ancient(target.path, inputs, options)
-        due = len(decide_ancient(ancient.standing, options.limits).rules)
-        return _judged(target.path, ancient.standing, [(name,) for name in ancient.names], due)
-    log, around = open_log(target)
+    if is_kafka07(inputs):
+        kafka07 = gather_kafka07(target.path, inputs, options)
+        due = len(decide_kafka07(kafka07.log_to_retain, options.limits).rules)
+        return _freeable_pieces(target.path, kafka07.log_to_retain, [(name,) for name in kafka07.names], due)
+    log, dir_state = open_log(target)
     with log:
-        evidence = gather(log, around, inputs, options)
-        due = len(decide(evidence.standing, options.limits).rules)
-        return _judged(target.path, evidence.standing, [segment.names for segment in evidence.segments], due)
+        evidence = gather(log, dir_state, inputs, options)
+        due = len(decide(evidence.log_to_retain, options.limits).rules)
+        return _freeable_pieces(
+            target.path, evidence.log_to_retain, [segment.names for segment in evidence.segments], due
+        )
 
 
-def _judged(
-    directory: str, standing: LogToRetain, names: list[tuple[str, ...]], due: int
+def _freeable_pieces(
+    directory: str, log_to_retain: LogToRetain, names: list[tuple[str, ...]], due: int
 ) -> tuple[tuple[Freeable, ...], dict[Hold, int]]:
     pieces: list[Freeable] = []
     held: dict[Hold, int] = {}
-    limits = thresholds(standing)
-    stamp_ms = standing.candidates[0].stamp_ms if standing.candidates else 0
-    last = len(standing.candidates) - 1
-    for index, candidate in enumerate(standing.candidates):
+    limits = thresholds(log_to_retain)
+    stamp_ms = log_to_retain.candidates[0].stamp_ms if log_to_retain.candidates else 0
+    last = len(log_to_retain.candidates) - 1
+    for index, candidate in enumerate(log_to_retain.candidates):
         occupied = _occupied(directory, names[index])
         if index == last:
             _add(held, Hold.ACTIVE, occupied)
-        elif len(pieces) < index or not may_go(standing, index):
+        elif len(pieces) < index or not is_deletable(log_to_retain, index):
             _add(held, Hold.HIGH_WATERMARK, occupied)
         else:
             stamp_ms = max(stamp_ms, candidate.stamp_ms)
-            upper_bound = standing.upper_bound(index)
+            upper_bound = log_to_retain.upper_bound(index)
             pieces.append(Freeable(upper_bound, occupied, stamp_ms, index < due, limits[index]))
             _add(held, Hold.HARD_LINK, _linked(directory, names[index]))
     return tuple(pieces), held

@@ -1,4 +1,4 @@
-"""Lengths of time and numbers of bytes in the words of a reason."""
+"""Format durations and sizes for the reason of a verdict."""
 
 from functools import lru_cache
 

@@ -1,14 +1,14 @@
-"""Taking marks back, as long as the files are there.
+"""Restore segments that are marked for deletion, while their files still exist.
 
-Retention takes from the front of a log. So what it marked lies before the first live segment:
+Retention deletes from the start of a log, so what it marked precedes the first live segment:
 
-1. A marked segment comes back when it begins below the first segment that is there by then, and ends at or before it.
-   Others were marked by the cleaner (their records live on in another segment) or by a truncation: they stay.
+1. A marked segment is restored when it starts below the first segment of the log at that point, and ends at or before it.
+   Others were marked by the cleaner (their records are in another segment) or by a truncation: they stay marked.
 2. The newest comes first, of each its side files before its log: a broker that starts in between finds a log that is
    whole. (It would also delete every mark that is left.)
-3. The leader epochs of the batches that are back are put before those that the checkpoint has.
-4. The log starts at the first segment that is back, unless the caller wants it to start later; the data directory's
-   entry, which would hide it, goes.
+3. The leader epochs of the restored batches are put before those in the checkpoint.
+4. The log starts at the first restored segment, unless the caller wants it to start later; the entry in the log dir's
+   checkpoint, which would hide it, is removed.
 
 What `kseg undo` of the journal restores is the same and more: the former checkpoints too.
 """
@@ -20,7 +20,7 @@ from kseg.change.plan.content import Fresh, content_of
 from kseg.change.plan.steps import Rename, Step, Write
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
-from kseg.segment.partition.deletion_marks import Mark, marks_in
+from kseg.segment.partition.deletion_marks import DeletionMark, marks_in
 from kseg.segment.partition.derived_state import epochs_of_batches, first_batch
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
@@ -31,76 +31,80 @@ from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.values import dataclass
 
 _EPOCHS = NAME_BY_ROLE[Role.LEADER_EPOCHS]
-_WHY = "its mark for deletion is taken back"
+_WHY = "its deletion mark is removed"
 
 
 @dataclass(frozen=True, slots=True)
 class MarkVerdict:
-    """A marked file, whether it comes back, and why not."""
+    """A marked file, whether it is restored, and why not."""
 
-    mark: Mark
-    comes_back: bool
+    mark: DeletionMark
+    is_restored: bool
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
-    """What comes back. bases: of the segments, ascending. bytes: of their logs."""
+class Unmarking:
+    """The plan to restore files. bases: of the segments, ascending. bytes_restored: of their logs."""
 
-    judged: tuple[MarkVerdict, ...]
+    outcomes: tuple[MarkVerdict, ...]
     bases: tuple[int, ...]
-    bytes_back: int
+    bytes_restored: int
     steps: tuple[Step, ...]
 
 
-def take_back(directory: str, log: PartitionLog | None, names: frozenset[str], first: int | None) -> Return:
+def plan_unmark(
+    directory: str, log: PartitionLog | None, names: frozenset[str], first: int | None
+) -> Unmarking:
     """The plan above for one partition.
 
     log: None for a 0.7 partition, whose files join without a gap. names: of all files there. first: number of the
     first live segment, None when there is none. Raises UnreadableInput.
     """
     marks = marks_in(directory)
-    role = Role.ANCIENT_LOG if log is None else Role.LOG
+    role = Role.KAFKA07_LOG if log is None else Role.LOG
     logs = [mark for mark in marks if mark.name.role is role and mark.name.base_offset is not None]
-    back: list[Mark] = []
+    restored: list[DeletionMark] = []
     reasons: dict[int, str] = {}
     for mark in sorted(logs, key=lambda mark: -_base(mark)):
-        reason = _objection(directory, mark, names, first, is_ancient=log is None)
+        reason = _reason_to_keep(directory, mark, names, first, is_kafka07=log is None)
         reasons[_base(mark)] = reason
         if not reason:
-            back.append(mark)
+            restored.append(mark)
             first = _base(mark)
     steps: list[Step] = []
     renamed: set[str] = set()
-    for mark in back:
+    for mark in restored:
         for file in (*_beside(marks, mark, names), mark):
             steps.append(Rename(file.name.name, file.name.stem, _WHY))
             renamed.add(file.name.name)
-    if log is not None and back:
-        steps += _epochs(directory, log, sorted(back, key=_base))
-    judged = tuple(
+    if log is not None and restored:
+        steps += _epochs(directory, log, sorted(restored, key=_base))
+    outcomes = tuple(
         MarkVerdict(mark, mark.name.name in renamed, reasons.get(_base(mark)) or _reason(mark, renamed))
         for mark in marks
     )
-    return Return(judged, tuple(sorted(map(_base, back))), sum(m.size_bytes for m in back), tuple(steps))
-
-
-def _base(mark: Mark) -> int:
-    return -1 if mark.name.base_offset is None else mark.name.base_offset
-
-
-def _reason(mark: Mark, renamed: set[str]) -> str:
-    return (
-        "it comes back"
-        if mark.name.name in renamed
-        else "its segment does not come back, or it has a successor"
+    return Unmarking(
+        outcomes, tuple(sorted(map(_base, restored))), sum(m.size_bytes for m in restored), tuple(steps)
     )
 
 
-def _objection(
-    directory: str, mark: Mark, names: frozenset[str], first: int | None, *, is_ancient: bool
+def _base(mark: DeletionMark) -> int:
+    return -1 if mark.name.base_offset is None else mark.name.base_offset
+
+
+def _reason(mark: DeletionMark, renamed: set[str]) -> str:
+    return (
+        "it is restored"
+        if mark.name.name in renamed
+        else "its segment is not restored, or a newer file replaces it"
+    )
+
+
+def _reason_to_keep(
+    directory: str, mark: DeletionMark, names: frozenset[str], first: int | None, *, is_kafka07: bool
 ) -> str:
-    """Why a marked log stays marked; empty when it comes back."""
+    """Why a marked log stays marked; empty when it is restored."""
     if mark.name.stem in names:
         return f"there is a live {mark.name.stem}"
     if mark.name.stem + L.DELETED_SUFFIX != mark.name.name:
@@ -108,16 +112,18 @@ def _objection(
     if first is None:
         return ""
     if _base(mark) >= first:
-        return f"the log begins at {first}, before it: not retention marked it"
-    if is_ancient:
+        return f"the log starts at {first}, before this segment, so retention did not mark it"
+    if is_kafka07:
         end = _base(mark) + mark.size_bytes
-        return "" if end == first else f"it ends at {end}, and the log begins at {first}"
-    with PartitionLog(FileTarget(os.path.join(directory, mark.name.name))) as alone:
-        end = alone.end_offset
-    return "" if end <= first else f"it ends at {end}, and the log has offsets from {first} on"
+        return "" if end == first else f"it ends at {end}, but the log starts at {first}"
+    with PartitionLog(FileTarget(os.path.join(directory, mark.name.name))) as single:
+        end = single.end_offset
+    return "" if end <= first else f"it ends at {end}, but the log already has offsets from {first}"
 
 
-def _beside(marks: tuple[Mark, ...], log: Mark, names: frozenset[str]) -> Iterator[Mark]:
+def _beside(
+    marks: tuple[DeletionMark, ...], log: DeletionMark, names: frozenset[str]
+) -> Iterator[DeletionMark]:
     """The marked side files of a marked log whose names are free."""
     for mark in marks:
         is_beside = _base(mark) == _base(log) and mark.name.role is not log.name.role
@@ -125,7 +131,7 @@ def _beside(marks: tuple[Mark, ...], log: Mark, names: frozenset[str]) -> Iterat
             yield mark
 
 
-def _epochs(directory: str, log: PartitionLog, back: list[Mark]) -> Iterator[Step]:
+def _epochs(directory: str, log: PartitionLog, restored: list[DeletionMark]) -> Iterator[Step]:
     data = log.read_side_file(Role.LEADER_EPOCHS)
     if data is None:
         return
@@ -133,7 +139,7 @@ def _epochs(directory: str, log: PartitionLog, back: list[Mark]) -> Iterator[Ste
         known = decode_leader_epochs(data)
     except FormatError:
         return
-    segments = [_segment_of(directory, mark) for mark in back]
+    segments = [_segment_of(directory, mark) for mark in restored]
     following = first_batch(log.segments[0]) if log.segments else None
     history = epochs_of_batches(segments, following)
     before = EpochHistory(known).entries
@@ -144,5 +150,5 @@ def _epochs(directory: str, log: PartitionLog, back: list[Mark]) -> Iterator[Ste
         yield Write(_EPOCHS, content, "the log starts earlier again", _EPOCHS)
 
 
-def _segment_of(directory: str, mark: Mark) -> LogSegment:
+def _segment_of(directory: str, mark: DeletionMark) -> LogSegment:
     return PartitionLog(FileTarget(os.path.join(directory, mark.name.name))).segments[0]

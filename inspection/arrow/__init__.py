@@ -1,1 +1,1 @@
-"""Records as Arrow has them: kernel columns become record batches. The only room of `segment` that knows pyarrow."""
+"""Records as Arrow record batches, built from kernel columns. Imports pyarrow."""

@@ -1,4 +1,4 @@
-"""The columns of one Arrow batch while they fill: each knows how to take rows of a chunk and what array they make.
+"""Column builders of one Arrow batch: each appends rows of a chunk and returns an array.
 
 Buffers are allocated for the most rows a batch may have and given to Arrow as they are; what stays unused is never
 touched, so it is no memory. A column whose values are the same for a whole file is an array that was made once, of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchOrigin:
-    """What all records of a file share. path: as it is shown, topic: as the directory names it."""
+    """What all records of a file share. path: as shown, topic: as the directory names it."""
 
     path: str
     topic: str
@@ -42,13 +42,13 @@ class Rows:
 
     @property
     def records(self) -> tuple[memoryview, int, int, int]:
-        """As the kernel wants to be told of records."""
+        """Kernel arguments for records."""
         records = self.chunk.records
         return records.cells, records.capacity, self.first, self.stop
 
     @property
-    def both(self) -> tuple[memoryview, int, memoryview, int, int, int]:
-        """As the kernel wants to be told of batches and their records."""
+    def batches_and_records(self) -> tuple[memoryview, int, memoryview, int, int, int]:
+        """Kernel arguments for batches and their records."""
         return self.table.cells, self.table.capacity, *self.records
 
 
@@ -61,99 +61,101 @@ class Column(ABC):
     """One column of a batch. `capacity`: the most rows it will be asked to hold."""
 
     @abstractmethod
-    def start(self, capacity: int, byte_room: int) -> None:
-        """Begin a new batch. byte_room: the most bytes of keys and values together."""
+    def start(self, capacity: int, max_value_bytes: int) -> None:
+        """Begin a new batch. max_value_bytes: the most bytes of keys and values together."""
 
     @abstractmethod
-    def take(self, rows: Rows, at: int) -> None:
-        """Append rows behind the `at` that are there."""
+    def append_rows(self, rows: Rows, at: int) -> None:
+        """Append rows after the first `at` rows."""
 
     @abstractmethod
     def array(self, count: int) -> pa.Array:
-        """The first `count` rows, which are all."""
+        """The array of all `count` rows."""
 
 
-def room_for(size_bytes: int) -> tuple[pa.Buffer, memoryview]:
-    """New memory that Arrow can have later, and a view to fill it."""
+def allocate(size_bytes: int) -> tuple[pa.Buffer, memoryview]:
+    """Allocate an Arrow buffer, and return a view to fill it."""
     buffer = pa.allocate_buffer(size_bytes)
     return buffer, memoryview(buffer).cast("B")
 
 
-def zeros_for(size_bytes: int) -> tuple[pa.Buffer, memoryview]:
-    buffer, view = room_for(size_bytes)
+def allocate_zeroed(size_bytes: int) -> tuple[pa.Buffer, memoryview]:
+    buffer, view = allocate(size_bytes)
     view[:] = bytes(size_bytes)
     return buffer, view
 
 
-class Same(Column):
-    """One value for all rows of a file."""
+class ConstantColumn(Column):
+    """A constant value for all rows of a file."""
 
-    def __init__(self, kind: pa.DataType, value: object) -> None:
-        self._kind = kind
+    def __init__(self, arrow_type: pa.DataType, value: object) -> None:
+        self._kind = arrow_type
         self._value = value
-        self._all = pa.array([], kind)
+        self._repeated = pa.array([], arrow_type)
 
-    def start(self, capacity: int, byte_room: int) -> None:
+    def start(self, capacity: int, max_value_bytes: int) -> None:
         pass
 
-    def take(self, rows: Rows, at: int) -> None:
+    def append_rows(self, rows: Rows, at: int) -> None:
         pass
 
     def array(self, count: int) -> pa.Array:
-        if count > len(self._all):
-            self._all = pa.repeat(pa.scalar(self._value, self._kind), count)
-        return self._all.slice(0, count)
+        if count > len(self._repeated):
+            self._repeated = pa.repeat(pa.scalar(self._value, self._kind), count)
+        return self._repeated.slice(0, count)
 
 
-class Numbers(Column):
+class NumberColumn(Column):
     """Numbers of one width that a kernel lays side by side. fill: takes the rows, the view and where to go on."""
 
-    def __init__(self, kind: pa.DataType, code: Code, fill: Fill) -> None:
-        self._kind = kind
+    def __init__(self, arrow_type: pa.DataType, code: Code, fill: Fill) -> None:
+        self._kind = arrow_type
         self._code: Code = code
         self._fill = fill
         self._width = calcsize(code)
 
-    def start(self, capacity: int, byte_room: int) -> None:
-        self._buffer, view = room_for(self._width * capacity)
+    def start(self, capacity: int, max_value_bytes: int) -> None:
+        self._buffer, view = allocate(self._width * capacity)
         self._view = view.cast(self._code)
 
-    def take(self, rows: Rows, at: int) -> None:
+    def append_rows(self, rows: Rows, at: int) -> None:
         self._fill(rows, self._view, at)
 
     def array(self, count: int) -> pa.Array:
         return pa.Array.from_buffers(self._kind, count, [None, self._buffer.slice(0, self._width * count)], 0)
 
 
-class Flags(Column):
-    """Truth values, a bit each."""
+class BooleanColumn(Column):
+    """Booleans, one bit each."""
 
     def __init__(self, fill: Fill) -> None:
         self._fill = fill
 
-    def start(self, capacity: int, byte_room: int) -> None:
-        self._buffer, self._view = zeros_for((capacity + 7) // 8)
+    def start(self, capacity: int, max_value_bytes: int) -> None:
+        self._buffer, self._view = allocate_zeroed((capacity + 7) // 8)
 
-    def take(self, rows: Rows, at: int) -> None:
+    def append_rows(self, rows: Rows, at: int) -> None:
         self._fill(rows, self._view, at)
 
     def array(self, count: int) -> pa.Array:
         return pa.Array.from_buffers(pa.bool_(), count, [None, self._buffer], 0)
 
 
-class Codecs(Column):
-    """The names of codecs. Most batches know one of them only."""
+class CodecColumn(Column):
+    """Codec names. Most batches have only one."""
 
     def __init__(self) -> None:
-        self._numbers = Numbers(pa.uint8(), "B", lambda rows, out, at: G.spread_codecs(*rows.both, out, at))
+        self._numbers = NumberColumn(
+            pa.uint8(), "B", lambda rows, out, at: G.spread_codecs(*rows.batches_and_records, out, at)
+        )
         self._names = pa.array([L.codec_name(codec) for codec in range(L.CODEC_MASK + 1)])
-        self._same = [Same(pa.string(), name) for name in self._names.to_pylist()]
+        self._same = [ConstantColumn(pa.string(), name) for name in self._names.to_pylist()]
 
-    def start(self, capacity: int, byte_room: int) -> None:
-        self._numbers.start(capacity, byte_room)
+    def start(self, capacity: int, max_value_bytes: int) -> None:
+        self._numbers.start(capacity, max_value_bytes)
 
-    def take(self, rows: Rows, at: int) -> None:
-        self._numbers.take(rows, at)
+    def append_rows(self, rows: Rows, at: int) -> None:
+        self._numbers.append_rows(rows, at)
 
     def array(self, count: int) -> pa.Array:
         numbers = self._numbers.array(count)
@@ -163,21 +165,21 @@ class Codecs(Column):
         return pa.DictionaryArray.from_arrays(numbers, self._names).dictionary_decode()
 
 
-class Bytes(Column):
+class BytesColumn(Column):
     """Keys or values. field: the column of the table of records that says where they begin."""
 
     def __init__(self, field: int) -> None:
         self._field = field
 
-    def start(self, capacity: int, byte_room: int) -> None:
+    def start(self, capacity: int, max_value_bytes: int) -> None:
         self._filled = 0
-        self._data, self._view = room_for(byte_room)
-        self._flags, self._flag_view = zeros_for((capacity + 7) // 8)
-        self._ends, ends = room_for(4 * (capacity + 1))
+        self._data, self._view = allocate(max_value_bytes)
+        self._flags, self._flag_view = allocate_zeroed((capacity + 7) // 8)
+        self._ends, ends = allocate(4 * (capacity + 1))
         self._end_view = ends.cast("i")
         self._end_view[0] = 0
 
-    def take(self, rows: Rows, at: int) -> None:
+    def append_rows(self, rows: Rows, at: int) -> None:
         self._filled = G.gather_bytes(
             rows.chunk.body,
             *rows.records,
@@ -197,41 +199,51 @@ class Bytes(Column):
 # --- how the kernel fills them
 
 
-def of_records(field: int, kind: pa.DataType) -> Numbers:
-    """A number of each record."""
-    is_long = kind == pa.int64()
+def of_records(field: int, arrow_type: pa.DataType) -> NumberColumn:
+    """A column with one number per record."""
+    is_long = arrow_type == pa.int64()
     gather = G.gather_longs if is_long else G.gather_ints
-    return Numbers(kind, "q" if is_long else "i", lambda rows, out, at: gather(*rows.records, field, out, at))
+    return NumberColumn(
+        arrow_type, "q" if is_long else "i", lambda rows, out, at: gather(*rows.records, field, out, at)
+    )
 
 
-def of_batches(field: int, kind: pa.DataType) -> Numbers:
-    """A number that all records of a batch share."""
-    is_long = kind == pa.int64()
+def of_batches(field: int, arrow_type: pa.DataType) -> NumberColumn:
+    """A column with one number per batch, repeated for its records."""
+    is_long = arrow_type == pa.int64()
     spread = G.spread_longs if is_long else G.spread_ints
-    return Numbers(kind, "q" if is_long else "i", lambda rows, out, at: spread(*rows.both, field, out, at))
+    return NumberColumn(
+        arrow_type,
+        "q" if is_long else "i",
+        lambda rows, out, at: spread(*rows.batches_and_records, field, out, at),
+    )
 
 
-def times(kind: pa.DataType) -> Numbers:
-    return Numbers(kind, "q", lambda rows, out, at: G.gather_times(*rows.records, out, at))
+def times(arrow_type: pa.DataType) -> NumberColumn:
+    return NumberColumn(arrow_type, "q", lambda rows, out, at: G.gather_times(*rows.records, out, at))
 
 
-def time_types() -> Numbers:
-    return Numbers(pa.int32(), "i", lambda rows, out, at: G.spread_time_types(*rows.both, out, at))
+def time_types() -> NumberColumn:
+    return NumberColumn(
+        pa.int32(), "i", lambda rows, out, at: G.spread_time_types(*rows.batches_and_records, out, at)
+    )
 
 
-def checksums() -> Numbers:
-    return Numbers(pa.int64(), "q", lambda rows, out, at: G.spread_checksums(*rows.both, out, at))
+def checksums() -> NumberColumn:
+    return NumberColumn(
+        pa.int64(), "q", lambda rows, out, at: G.spread_checksums(*rows.batches_and_records, out, at)
+    )
 
 
-def attribute(bit: int) -> Flags:
-    return Flags(lambda rows, out, at: G.spread_flags(*rows.both, bit, out, at))
+def attribute(bit: int) -> BooleanColumn:
+    return BooleanColumn(lambda rows, out, at: G.spread_flags(*rows.batches_and_records, bit, out, at))
 
 
-def validity() -> Flags:
-    return Flags(lambda rows, out, at: G.spread_validity(*rows.both, out, at))
+def validity() -> BooleanColumn:
+    return BooleanColumn(lambda rows, out, at: G.spread_validity(*rows.batches_and_records, out, at))
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """A path or name as text that can be written as UTF-8, whatever bytes the file system had for it."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -239,7 +251,7 @@ def shown(text: str) -> str:
 def meta_column(name: str, origin: BatchOrigin) -> Column:
     """The member `name` of `_meta`."""
     makers: dict[str, Callable[[], Column]] = {
-        "file": lambda: Same(pa.string(), shown(origin.path)),
+        "file": lambda: ConstantColumn(pa.string(), printable(origin.path)),
         "position": lambda: of_batches(C.POSITION, pa.int64()),
         "base_offset": lambda: of_batches(C.BASE_OFFSET, pa.int64()),
         "leader_epoch": lambda: of_batches(C.LEADER_EPOCH, pa.int32()),
@@ -248,7 +260,7 @@ def meta_column(name: str, origin: BatchOrigin) -> Column:
         "sequence": lambda: of_records(C.R_SEQUENCE, pa.int32()),
         "transactional": lambda: attribute(L.TRANSACTIONAL_BIT),
         "control": lambda: attribute(L.CONTROL_BIT),
-        "codec": Codecs,
+        "codec": CodecColumn,
         "crc": checksums,
         "valid": validity,
     }

@@ -1,9 +1,9 @@
-"""Chunks of records become Arrow batches, bounded in rows and in bytes.
+"""Build Arrow batches from chunks of records, bounded in rows and in bytes.
 
 1. Rows of chunks are appended to the columns that are asked for, chunk after chunk, so that a batch holds many small
    compressed batches of Kafka's.
-2. Before rows are appended the kernel counts how many still fit. When none does, the batch is given out and the next
-   begins. A record larger than the bound gets a batch of its own, as large as it needs.
+2. Before rows are appended the kernel counts how many still fit. When none fits, the batch is emitted and the next
+   one starts. A record larger than the bound gets a batch of its own, as large as it needs.
 """
 
 from array import array
@@ -16,7 +16,7 @@ import pyarrow as pa
 from kseg.inspection.arrow import batch_columns as A
 from kseg.inspection.arrow.arrow_schema import META
 from kseg.inspection.arrow.batch_columns import BatchOrigin, Column, Rows
-from kseg.inspection.arrow.header_columns import Headers
+from kseg.inspection.arrow.header_columns import HeadersColumn
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import arrow_gather as G
 from kseg.segment.layout import INT32_MAX
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
 class BatchBuilder:
     """Makes batches of one file's records. schema: columns of RECORD_SCHEMA, `_meta` with any of its members.
 
-    most_rows, most_bytes: of a batch; the bytes are those of keys and values, and again those of headers.
+    max_rows, max_bytes: of a batch; the bytes are those of keys and values, and again those of headers.
     """
 
-    def __init__(self, schema: pa.Schema, origin: BatchOrigin, most_rows: int, most_bytes: int) -> None:
+    def __init__(self, schema: pa.Schema, origin: BatchOrigin, max_rows: int, max_bytes: int) -> None:
         self.schema = schema
-        self._most_rows = most_rows
-        self._most_bytes = min(most_bytes, INT32_MAX)
+        self._max_rows = max_rows
+        self._max_bytes = min(max_bytes, INT32_MAX)
         self._columns = [_column(field, origin) for field in schema]
         self._with_key = schema.get_field_index("key") >= 0
         self._with_value = schema.get_field_index("value") >= 0
-        self._headers = next((column for column in self._columns if isinstance(column, Headers)), None)
+        self._headers = next((column for column in self._columns if isinstance(column, HeadersColumn)), None)
         self._count = 0
-        self._has_begun = False
-        self._left_bytes = memoryview(array("q", [0]))
+        self._has_started = False
+        self._remaining_bytes = memoryview(array("q", [0]))
 
-    def take(self, chunk: "Chunk", table: "Columns", count: int) -> Iterator[pa.RecordBatch]:
-        """Append the first `count` rows of a chunk, whose batches are rows of `table`; batches that got full."""
+    def append_rows(self, chunk: "Chunk", table: "Columns", count: int) -> Iterator[pa.RecordBatch]:
+        """Append the first `count` rows of a chunk, whose batches are rows of `table`; yields full batches."""
         records = chunk.records
         first = 0
         while first < count:
-            if not self._has_begun:
-                self._start(self._most_bytes)
-            stop = min(count, first + self._most_rows - self._count)
+            if not self._has_started:
+                self._start(self._max_bytes)
+            stop = min(count, first + self._max_rows - self._count)
             stop = self._within(Rows(chunk, table, first, stop))
             if stop == first:
                 if self._count:
@@ -64,24 +64,24 @@ class BatchBuilder:
                 continue
             self._append(Rows(chunk, table, first, stop))
             first = stop
-            if self._count == self._most_rows:
+            if self._count == self._max_rows:
                 yield self._finished()
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        """What has been taken and not given out."""
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """The last batch, if any rows remain."""
         if self._count:
             yield self._finished()
 
     def _start(self, room_bytes: int) -> None:
         for column in self._columns:
-            column.start(self._most_rows, room_bytes)
-        self._count, self._has_begun = 0, True
-        self._left_bytes[0] = room_bytes
+            column.start(self._max_rows, room_bytes)
+        self._count, self._has_started = 0, True
+        self._remaining_bytes[0] = room_bytes
 
     def _within(self, rows: Rows) -> int:
         if self._headers is not None:
             rows = replace(rows, stop=self._headers.within(rows))
-        return G.rows_within(*rows.records, self._with_key, self._with_value, self._left_bytes)
+        return G.rows_within(*rows.records, self._with_key, self._with_value, self._remaining_bytes)
 
     def _size_of(self, records: "Columns", row: int) -> int:
         key = max(0, records.at(C.R_KEY_LENGTH, row)) if self._with_key else 0
@@ -90,30 +90,30 @@ class BatchBuilder:
 
     def _append(self, rows: Rows) -> None:
         for column in self._columns:
-            column.take(rows, self._count)
+            column.append_rows(rows, self._count)
         self._count += rows.stop - rows.first
 
     def _finished(self) -> pa.RecordBatch:
         arrays = [column.array(self._count) for column in self._columns]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        self._count, self._has_begun = 0, False
+        self._count, self._has_started = 0, False
         return batch
 
 
-class Members(Column):
+class StructColumn(Column):
     """`_meta`: a struct of columns, never null."""
 
     def __init__(self, fields: Sequence[pa.Field], columns: Sequence[Column]) -> None:
         self._fields = list(fields)
         self._columns = columns
 
-    def start(self, capacity: int, byte_room: int) -> None:
+    def start(self, capacity: int, max_value_bytes: int) -> None:
         for column in self._columns:
             column.start(capacity, 0)
 
-    def take(self, rows: Rows, at: int) -> None:
+    def append_rows(self, rows: Rows, at: int) -> None:
         for column in self._columns:
-            column.take(rows, at)
+            column.append_rows(rows, at)
 
     def array(self, count: int) -> pa.Array:
         arrays = [column.array(count) for column in self._columns]
@@ -123,13 +123,13 @@ class Members(Column):
 def _column(field: pa.Field, origin: BatchOrigin) -> Column:
     match field.name:
         case "key":
-            return A.Bytes(C.R_KEY_START)
+            return A.BytesColumn(C.R_KEY_START)
         case "value":
-            return A.Bytes(C.R_VALUE_START)
+            return A.BytesColumn(C.R_VALUE_START)
         case "topic":
-            return A.Same(pa.string(), A.shown(origin.topic))
+            return A.ConstantColumn(pa.string(), A.printable(origin.topic))
         case "partition":
-            return A.Same(pa.int32(), origin.partition)
+            return A.ConstantColumn(pa.int32(), origin.partition)
         case "offset":
             return A.of_records(C.R_OFFSET, pa.int64())
         case "timestamp":
@@ -137,8 +137,8 @@ def _column(field: pa.Field, origin: BatchOrigin) -> Column:
         case "timestampType":
             return A.time_types()
         case "headers":
-            return Headers()
+            return HeadersColumn()
         case name if name == META:
             members = list(field.type)
-            return Members(members, [A.meta_column(member.name, origin) for member in members])
-    raise ValueError(f"there is no column {field.name}")
+            return StructColumn(members, [A.meta_column(member.name, origin) for member in members])
+    raise ValueError(f"unknown column: {field.name}")

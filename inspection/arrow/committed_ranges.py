@@ -1,4 +1,4 @@
-"""Which batches a reader of committed data is not given, and whether log and transaction indexes agree on it.
+"""Find the batches that read_committed hides, and check that the log and its transaction indexes agree on them.
 
 From the log (`from_log`): the batch headers of all segments are replayed (`dump.committed`). An index entry counts only
 where the log has nothing to say: its marker lies in bytes that are no valid batch, or was compacted away. Without it the
@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 from kseg.inspection.arrow.log_ranges import Aborted, LogPiece
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.layout import INT64_MAX
 from kseg.segment.partition.bounds import Bounds
-from kseg.segment.partition.committed import undecided
+from kseg.segment.partition.committed import transactions_around
 from kseg.segment.partition.derived_state import aborted_transactions, last_stable_offset
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.decode import Decoder
@@ -29,14 +30,15 @@ from kseg.segment.state.replay import marker_of
 
 
 def from_log(log: PartitionLog) -> tuple[list[Aborted], int]:
-    """The aborted transactions, and the offset from which on nothing is decided."""
-    replayed, first_open = undecided(log.segments[0].path)
+    """The aborted transactions, and the last stable offset."""
+    replayed, first_open = transactions_around(log.segments[0].path)
     stable_offset = INT64_MAX if first_open is None else first_open
     known = {(each.producer_id, each.last_offset) for each in replayed}
     unseen = [
         each
         for each in _entries(log)
-        if (each.producer_id, each.last_offset) not in known and not _holds(log, each.last_offset)
+        if (each.producer_id, each.last_offset) not in known
+        and not _has_valid_batch_at(log, each.last_offset)
     ]
     if any(each.first_offset <= stable_offset <= each.last_offset for each in unseen):
         stable_offset = last_stable_offset(log)  # what was open was decided by a marker that is lost
@@ -62,8 +64,8 @@ def _entries(log: PartitionLog) -> Sequence[AbortedTxn]:
         return ()  # the log does without
 
 
-def _holds(log: PartitionLog, offset: int) -> bool:
-    """Whether a valid batch of the log has that offset."""
+def _has_valid_batch_at(log: PartitionLog, offset: int) -> bool:
+    """Whether a valid batch of the log contains the offset."""
     at = log.floor_index(offset)
     if at < 0:
         return False
@@ -92,7 +94,7 @@ class MarkerCheck:
         self._replayed: set[tuple[int, int]] | None = None
 
     def table(self, table: Columns) -> Iterator[Finding]:
-        """What is wrong with the index, as far as the batches of a table tell."""
+        """Findings about the index from the batches of a table."""
         magics, attributes = table.column(C.MAGIC), table.column(C.ATTRIBUTES)
         ended: set[tuple[int, int]] = set()
         for row in range(table.count):
@@ -103,7 +105,7 @@ class MarkerCheck:
                     continue
                 yield from self._marker(table, row, producer_id, offset, ended)
         if table.count:
-            yield from self._elsewhere(table, ended)
+            yield from self._misplaced_entries(table, ended)
 
     def _marker(
         self, table: Columns, row: int, producer_id: int, offset: int, ended: set[tuple[int, int]]
@@ -119,23 +121,23 @@ class MarkerCheck:
         entry = self._by_marker.get((producer_id, offset))
         if not marker.is_abort:
             if entry is not None:
-                yield self._wrong(entry, f"it was committed at offset {offset}")
+                yield self._finding(entry, f"it was committed at offset {offset}")
             return
         if entry is None:
             if first is not None or self._is_of_a_transaction(producer_id, offset):
                 yield self._missing(producer_id, offset, first)
         elif first is not None and first < entry.first_offset:
-            yield self._wrong(entry, f"the log has it begin at offset {first}")
+            yield self._finding(entry, f"the log has it begin at offset {first}")
 
     def _is_of_a_transaction(self, producer_id: int, offset: int) -> bool:
         """Whether an abort marker without an entry ends one whose batches lie before the piece: without any there is none."""
         if self._replayed is None:
-            replayed, _ = undecided(self._piece.path)
+            replayed, _ = transactions_around(self._piece.path)
             self._replayed = {(each.producer_id, each.last_offset) for each in replayed}
         return (producer_id, offset) in self._replayed
 
-    def _elsewhere(self, table: Columns, ended: set[tuple[int, int]]) -> Iterator[Finding]:
-        """Entries that end where something else lies."""
+    def _misplaced_entries(self, table: Columns, ended: set[tuple[int, int]]) -> Iterator[Finding]:
+        """Findings for entries whose marker offset holds something else."""
         bases, ends = table.column(C.BASE_OFFSET), table.column(C.LAST_OFFSET)
         low = bisect_left(self._markers, bases[0])
         for offset in self._markers[low : bisect_left(self._markers, ends[-1] + 1)]:
@@ -144,12 +146,12 @@ class MarkerCheck:
                 continue  # the cleaner removes markers
             for entry in self._piece.aborted:
                 if entry.marker_offset == offset and (entry.producer_id, offset) not in ended:
-                    yield self._wrong(entry, f"no transaction of this producer ends at offset {offset}")
+                    yield self._finding(entry, f"no transaction of this producer ends at offset {offset}")
 
-    def _wrong(self, entry: Aborted, why: str) -> Finding:
+    def _finding(self, entry: Aborted, why: str) -> Finding:
         message = (
-            f"the transaction index says that producer {entry.producer_id} aborted offsets {entry.first_offset} to "
-            f"{entry.marker_offset}, but {why}; transactions=log asks the log"
+            f"the transaction index says that producer {entry.producer_id} aborted "
+            f"{offsets_words(entry.first_offset, entry.marker_offset)}, but {why}; use transactions=log to read them from the log"
         )
         return Finding(
             "txn-index-wrong-entry",
@@ -163,7 +165,7 @@ class MarkerCheck:
     def _missing(self, producer_id: int, offset: int, first: int | None) -> Finding:
         message = (
             f"the transaction of producer {producer_id} that was aborted at offset {offset} is not in the transaction "
-            "index; transactions=log asks the log"
+            "index; use transactions=log to read them from the log"
         )
         return Finding(
             "txn-index-missing-entry",

@@ -1,4 +1,4 @@
-"""Headers as a column: a list of (name, value) for each record, null where a record has none.
+"""Record headers as an Arrow column: a list of (name, value) per record, null for a record without headers.
 
 Names are text for Arrow, and bytes for Kafka's format. What is no UTF-8 is read as Java's decoder reads it, with a
 sign in place of what it cannot tell; such names are rare enough to be mended one by one.
@@ -9,42 +9,42 @@ from array import array
 import pyarrow as pa
 
 from kseg.inspection.arrow.arrow_schema import HEADERS_TYPE
-from kseg.inspection.arrow.batch_columns import Column, Rows, room_for, zeros_for
+from kseg.inspection.arrow.batch_columns import Column, Rows, allocate, allocate_zeroed
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import arrow_gather as G
 from kseg.segment.layout import INT64_MAX
 
 
-class Headers(Column):
+class HeadersColumn(Column):
     """The headers of the rows of a batch, an array for each chunk that they came from."""
 
     def __init__(self) -> None:
         self._sums = memoryview(array("q", [0, 0, 0]))
         self._measured = 0, 0  # the rows that they are of
 
-    def start(self, capacity: int, byte_room: int) -> None:
+    def start(self, capacity: int, max_value_bytes: int) -> None:
         self._parts: list[pa.Array] = []
-        self._left_bytes = byte_room
+        self._remaining_bytes = max_value_bytes
 
     def within(self, rows: Rows) -> int:
         """The end of those of the rows whose headers still have room. They are taken next, as far as others fit."""
-        return self._measure(rows, self._left_bytes)
+        return self._measure(rows, self._remaining_bytes)
 
-    def take(self, rows: Rows, at: int) -> None:
+    def append_rows(self, rows: Rows, at: int) -> None:
         body = rows.chunk.body
         if self._measured != (rows.first, rows.stop):
             self._measure(rows, INT64_MAX)
         count, name_bytes, value_bytes = self._sums
-        self._left_bytes -= name_bytes + value_bytes
+        self._remaining_bytes -= name_bytes + value_bytes
         if not count:
             self._parts.append(pa.nulls(rows.stop - rows.first, HEADERS_TYPE))
             return
-        ends, end_view = room_for(4 * (rows.stop - rows.first + 1))
-        names, name_view = room_for(name_bytes)
-        name_ends, name_end_view = room_for(4 * (count + 1))
-        values, value_view = room_for(value_bytes)
-        value_ends, value_end_view = room_for(4 * (count + 1))
-        value_flags, value_flag_view = zeros_for((count + 7) // 8)
+        ends, end_view = allocate(4 * (rows.stop - rows.first + 1))
+        names, name_view = allocate(name_bytes)
+        name_ends, name_end_view = allocate(4 * (count + 1))
+        values, value_view = allocate(value_bytes)
+        value_ends, value_end_view = allocate(4 * (count + 1))
+        value_flags, value_flag_view = allocate_zeroed((count + 7) // 8)
         G.gather_headers(
             body,
             *rows.records,
@@ -66,8 +66,8 @@ class Headers(Column):
             )
         )
 
-    def _measure(self, rows: Rows, most_bytes: int) -> int:
-        stop = G.measure_headers(rows.chunk.body, *rows.records, most_bytes, self._sums)
+    def _measure(self, rows: Rows, max_bytes: int) -> int:
+        stop = G.measure_headers(rows.chunk.body, *rows.records, max_bytes, self._sums)
         self._measured = rows.first, stop
         return stop
 

@@ -1,4 +1,4 @@
-"""What is read of a log at a time, and by which bounds: plain values that travel to whoever reads.
+"""Byte ranges of a log to read, and their bounds: plain values that can be sent to another process.
 
 A piece is a stretch of one file between two batch boundaries. Bounds are those of offsets and timestamps of records;
 which batches a reader of committed data leaves out comes with the piece, because one segment alone cannot tell.
@@ -23,7 +23,7 @@ class Aborted:
 class LogPiece:
     """A stretch of a `.log`, or a whole `.kafka` file. path: as shown. base_offset: from its name. start, stop: batch
     boundaries in bytes, stop None for the end of the file. size_bytes: from one to the other when it was planned.
-    aborted: those that may overlap it. asks_markers: they come from transaction indexes, and are compared with the log."""
+    aborted: those that may overlap it. checks_markers: they come from transaction indexes, and are compared with the log."""
 
     path: str
     topic: str
@@ -34,8 +34,8 @@ class LogPiece:
     stop: int | None = None
     size_bytes: int = 0
     aborted: tuple[Aborted, ...] = ()
-    is_ancient: bool = False
-    asks_markers: bool = False
+    is_kafka07: bool = False
+    checks_markers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

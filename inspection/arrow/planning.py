@@ -1,4 +1,4 @@
-"""From a partition and bounds to the pieces of files that must be read, and to nothing else.
+"""Plan which byte ranges of which files must be read for a partition and bounds.
 
 1. By name: a segment whose successor begins at or below the lowest offset, or that begins at or above the highest, is
    left out. No file is opened for that.
@@ -19,31 +19,31 @@ from dataclasses import replace
 
 from kseg.inspection.arrow.committed_ranges import from_indexes, from_log
 from kseg.inspection.arrow.log_ranges import Aborted, LogPiece
-from kseg.inspection.lookup.by_time import last_claim
+from kseg.inspection.lookup.by_time import last_time_entry
 from kseg.segment import header_tables as C
 from kseg.segment.errors import cannot_read
 from kseg.segment.header_tables import Columns
-from kseg.segment.kafka07.log07 import AncientLog
+from kseg.segment.kafka07.log07 import Log07
 from kseg.segment.layout import INT64_MAX, MAGIC_V2
 from kseg.segment.partition.bounds import INT64_MIN, Bounds
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
-from kseg.segment.scanning.scan import Damage
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.values import dataclass
 
 SMALLEST_PART_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ReadPlanOptions:
     """read_committed: leave out what a reader of committed data is not given. trust_transactions: believe the
-    transaction indexes and snapshots. asks_markers: tell where those and the log disagree. use_indexes: ask offset and time
+    transaction indexes and snapshots. checks_markers: tell where those and the log disagree. use_indexes: ask offset and time
     indexes."""
 
     read_committed: bool = False
     trust_transactions: bool = False
-    asks_markers: bool = True
+    checks_markers: bool = True
     use_indexes: bool = True
 
 
@@ -58,41 +58,43 @@ class SegmentRead:
         """Pieces of about `part_bytes`. Raises UnreadableInput."""
         return _cut(self.segment, self.piece, part_bytes, use_indexes) if self.segment else [self.piece]
 
-    def cut_by_offsets(self, most: int) -> list[LogPiece]:
-        """Pieces of at most `most` offsets; one that was compacted away counts, as in Spark's own source."""
-        return list(_cut_by_offsets(self.segment, self.piece, most)) if self.segment else [self.piece]
+    def cut_by_offsets(self, max_offsets: int) -> list[LogPiece]:
+        """Pieces of at most `max_offsets` offsets; one that was compacted away counts, as in Spark's own source."""
+        return list(_cut_by_offsets(self.segment, self.piece, max_offsets)) if self.segment else [self.piece]
 
 
-def stretches_of(
-    log: PartitionLog, topic: str, partition: int, bounds: Bounds, wish: Wish
+def segment_reads(
+    log: PartitionLog, topic: str, partition: int, bounds: Bounds, plan_options: ReadPlanOptions
 ) -> list[SegmentRead]:
-    """What must be read of a log for what is within `bounds`, in order. Raises UnreadableInput."""
+    """The ranges to read for everything within `bounds`, in order. Raises UnreadableInput."""
     if bounds.is_empty:
         return []
-    if log.is_ancient:
-        return [SegmentRead(None, piece) for piece in _ancient_pieces(log, topic, partition, bounds)]
+    if log.is_kafka07:
+        return [SegmentRead(None, piece) for piece in _kafka07_pieces(log, topic, partition, bounds)]
     aborted: Sequence[Aborted] = ()
-    if wish.read_committed:
-        aborted, stable_offset = _transactions(log, bounds, wish)
+    if plan_options.read_committed:
+        aborted, stable_offset = _transactions(log, bounds, plan_options)
         bounds = replace(bounds, to_offset=min(bounds.to_offset, stable_offset))
-    stretches: list[SegmentRead] = []
-    for segment in _within(log, bounds, wish):
-        whole = LogPiece(
+    reads: list[SegmentRead] = []
+    for segment in _segments_within(log, bounds, plan_options):
+        whole_piece = LogPiece(
             segment.path,
             topic,
             partition,
             segment.base_offset,
             bounds,
-            asks_markers=wish.read_committed and wish.trust_transactions and wish.asks_markers,
+            checks_markers=plan_options.read_committed
+            and plan_options.trust_transactions
+            and plan_options.checks_markers,
         )
-        for piece in _trimmed(segment, whole, wish.use_indexes):
-            stretches.append(SegmentRead(segment, _with_aborted(piece, segment, aborted)))
+        for piece in _trimmed(segment, whole_piece, plan_options.use_indexes):
+            reads.append(SegmentRead(segment, _with_aborted(piece, segment, aborted)))
         segment.close()
-    return stretches
+    return reads
 
 
-def _ancient_pieces(log: PartitionLog, topic: str, partition: int, bounds: Bounds) -> list[LogPiece]:
-    with AncientLog(PartitionTarget(log.directory)) as ancient:
+def _kafka07_pieces(log: PartitionLog, topic: str, partition: int, bounds: Bounds) -> list[LogPiece]:
+    with Log07(PartitionTarget(log.directory)) as kafka07_files:
         return [
             LogPiece(
                 file.path,
@@ -101,9 +103,9 @@ def _ancient_pieces(log: PartitionLog, topic: str, partition: int, bounds: Bound
                 file.base_offset,
                 bounds,
                 size_bytes=file.size_bytes,
-                is_ancient=True,
+                is_kafka07=True,
             )
-            for file in ancient.files
+            for file in kafka07_files.files
             if file.end_offset > bounds.from_offset and file.base_offset < bounds.to_offset
         ]
 
@@ -111,17 +113,19 @@ def _ancient_pieces(log: PartitionLog, topic: str, partition: int, bounds: Bound
 # --- which segments
 
 
-def _within(log: PartitionLog, bounds: Bounds, wish: Wish) -> Iterator[LogSegment]:
+def _segments_within(
+    log: PartitionLog, bounds: Bounds, plan_options: ReadPlanOptions
+) -> Iterator[LogSegment]:
     greatest_ms = INT64_MIN
     for segment in log.segments[max(0, log.floor_index(bounds.from_offset)) :]:
         if segment.base_offset >= bounds.to_offset:
             return
         following = segment.next_base_offset
-        if following is not None and bounds.from_ms > INT64_MIN and wish.use_indexes:
-            claim = last_claim(log, segment)
-            covers = claim is not None and claim.offset == following - 1
-            if claim is not None and covers and greatest_ms <= claim.timestamp_ms < bounds.from_ms:
-                greatest_ms = claim.timestamp_ms
+        if following is not None and bounds.from_ms > INT64_MIN and plan_options.use_indexes:
+            last_entry = last_time_entry(log, segment)
+            covers = last_entry is not None and last_entry.offset == following - 1
+            if last_entry is not None and covers and greatest_ms <= last_entry.timestamp_ms < bounds.from_ms:
+                greatest_ms = last_entry.timestamp_ms
                 continue
         yield segment
 
@@ -129,9 +133,9 @@ def _within(log: PartitionLog, bounds: Bounds, wish: Wish) -> Iterator[LogSegmen
 # --- which bytes of a segment
 
 
-def _trimmed(segment: LogSegment, whole: LogPiece, use_indexes: bool) -> Iterator[LogPiece]:
-    """The stretch that holds what is within the bounds; nothing of an empty file."""
-    bounds = whole.bounds
+def _trimmed(segment: LogSegment, whole_piece: LogPiece, use_indexes: bool) -> Iterator[LogPiece]:
+    """The range that contains everything within the bounds; nothing for an empty file."""
+    bounds = whole_piece.bounds
     size_bytes = _size_of(segment)
     if not size_bytes:
         return
@@ -143,7 +147,7 @@ def _trimmed(segment: LogSegment, whole: LogPiece, use_indexes: bool) -> Iterato
         if bounds.to_offset < INT64_MAX and (following is None or following > bounds.to_offset):
             stop = _stop_for(segment, bounds.to_offset, start)
     end = size_bytes if stop is None else stop
-    yield replace(whole, start=start, stop=stop, size_bytes=end - start)
+    yield replace(whole_piece, start=start, stop=stop, size_bytes=end - start)
 
 
 def _stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
@@ -164,44 +168,46 @@ def _stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
     return None
 
 
-def _cut(segment: LogSegment, whole: LogPiece, part_bytes: int, use_indexes: bool) -> list[LogPiece]:
+def _cut(segment: LogSegment, whole_piece: LogPiece, part_bytes: int, use_indexes: bool) -> list[LogPiece]:
     part_bytes = max(SMALLEST_PART_BYTES, part_bytes)
-    end = whole.start + whole.size_bytes
-    edges = [whole.start]
-    if whole.size_bytes >= 2 * part_bytes:
-        edges += _boundaries(segment, whole.start, end, part_bytes, use_indexes)
+    end = whole_piece.start + whole_piece.size_bytes
+    edges = [whole_piece.start]
+    if whole_piece.size_bytes >= 2 * part_bytes:
+        edges += _boundaries(segment, whole_piece.start, end, part_bytes, use_indexes)
         segment.close()
     pieces = []
     for edge, following in zip(edges, [*edges[1:], None], strict=True):
-        stop = whole.stop if following is None else following
+        stop = whole_piece.stop if following is None else following
         size_bytes = (end if following is None else following) - edge
-        pieces.append(replace(whole, start=edge, stop=stop, size_bytes=size_bytes))
+        pieces.append(replace(whole_piece, start=edge, stop=stop, size_bytes=size_bytes))
     return pieces
 
 
-def _cut_by_offsets(segment: LogSegment, whole: LogPiece, most: int) -> Iterator[LogPiece]:
+def _cut_by_offsets(segment: LogSegment, whole_piece: LogPiece, max_offsets: int) -> Iterator[LogPiece]:
     last = segment.next_base_offset
     if last is None:
         tail = segment.walk.last(segment.start_for(INT64_MAX))
         last = segment.base_offset if tail is None else tail.last_offset + 1
-    low = max(segment.base_offset, whole.bounds.from_offset)
-    high = min(last, whole.bounds.to_offset)
-    end = whole.start + whole.size_bytes
+    low = max(segment.base_offset, whole_piece.bounds.from_offset)
+    high = min(last, whole_piece.bounds.to_offset)
+    end = whole_piece.start + whole_piece.size_bytes
     # more offsets than bytes: a log has few of them then, and a number in a name or a header must not make pieces
-    is_sparse = high - low > whole.size_bytes
+    is_sparse = high - low > whole_piece.size_bytes
     while low < high:
-        following = min(low + most, high)
+        following = min(low + max_offsets, high)
         is_last = following == high
-        start = max(whole.start, segment.start_for(low) if low > segment.base_offset else 0)
-        stop = whole.stop if is_last else _stop_for(segment, following, start)
+        start = max(whole_piece.start, segment.start_for(low) if low > segment.base_offset else 0)
+        stop = whole_piece.stop if is_last else _stop_for(segment, following, start)
         bounds = replace(
-            whole.bounds, from_offset=low, to_offset=whole.bounds.to_offset if is_last else following
+            whole_piece.bounds,
+            from_offset=low,
+            to_offset=whole_piece.bounds.to_offset if is_last else following,
         )
         size_bytes = (end if stop is None else stop) - start
-        yield replace(whole, bounds=bounds, start=start, stop=stop, size_bytes=size_bytes)
+        yield replace(whole_piece, bounds=bounds, start=start, stop=stop, size_bytes=size_bytes)
         low = following
         if is_sparse and not is_last:
-            low += _gap_behind(segment, low, high - 1) // most * most
+            low += _gap_behind(segment, low, high - 1) // max_offsets * max_offsets
     segment.close()
 
 
@@ -250,7 +256,7 @@ def _indexed_boundaries(segment: LogSegment, start: int, end: int, part_bytes: i
         slot += 1
         if not last < entry.position < end:
             return
-        batch = segment.walk.sound_batch_at(entry.position)
+        batch = segment.walk.valid_batch_at(entry.position)
         if batch is not None and batch.base_offset <= entry.offset <= batch.last_offset:
             last = entry.position
             yield last
@@ -263,7 +269,7 @@ def _walked_boundaries(segment: LogSegment, start: int, end: int, part_bytes: in
             continue
         for position in block.column(C.POSITION):
             if position - last >= part_bytes and end - position >= part_bytes:
-                if segment.walk.sound_batch_at(position) is None:
+                if segment.walk.valid_batch_at(position) is None:
                     continue
                 last = position
                 yield last
@@ -274,11 +280,13 @@ def _walked_boundaries(segment: LogSegment, start: int, end: int, part_bytes: in
 # --- transactions
 
 
-def _transactions(log: PartitionLog, bounds: Bounds, wish: Wish) -> tuple[Sequence[Aborted], int]:
-    """The aborted transactions, and the offset from which on nothing is decided."""
+def _transactions(
+    log: PartitionLog, bounds: Bounds, plan_options: ReadPlanOptions
+) -> tuple[Sequence[Aborted], int]:
+    """The aborted transactions, and the last stable offset."""
     if not log.segments:
         return [], INT64_MAX
-    return from_indexes(log, bounds) if wish.trust_transactions else from_log(log)
+    return from_indexes(log, bounds) if plan_options.trust_transactions else from_log(log)
 
 
 def _with_aborted(piece: LogPiece, segment: LogSegment, aborted: Sequence[Aborted]) -> LogPiece:

@@ -1,4 +1,4 @@
-"""The records of a piece of a log as Arrow batches, and what could not be read of it as findings, in file order.
+"""Read a range of a log as Arrow batches, with findings for what cannot be read, in file order.
 
 1. The scanner gives tables of sound batches and damage spans, from the piece's start up to its stop.
 2. Of a table the kernel picks runs of batches in which something is wanted; batches of aborted transactions are taken
@@ -26,10 +26,11 @@ from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import arrow_gather as G
 from kseg.segment.partition.bounds import Bounds
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, undecodable
 from kseg.segment.scanning.decode import Chunk, Decoder
-from kseg.segment.scanning.prevalidated import Trust
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.prevalidated import SkippableSpans
+from kseg.segment.scanning.scan import Scanner
 
 if TYPE_CHECKING:
     from kseg.segment.header_tables import Columns
@@ -38,29 +39,34 @@ _NO_BOUNDS = Bounds()
 
 
 def read_piece(
-    piece: LogPiece, reading: Reading, schema: pa.Schema, judged: ValidatedRanges | None = None
+    piece: LogPiece, reading: Reading, schema: pa.Schema, validated: ValidatedRanges | None = None
 ) -> Iterator[pa.RecordBatch | Finding]:
     """Batches with the columns of `schema` (see `BatchBuilder`) and findings. Raises UnreadableInput."""
     if piece.bounds.is_empty:
         return
-    if piece.is_ancient:
-        from kseg.inspection.arrow.tables07 import read_ancient
+    if piece.is_kafka07:
+        from kseg.inspection.arrow.tables07 import read_kafka07
 
-        yield from read_ancient(piece, reading, schema)
+        yield from read_kafka07(piece, reading, schema)
         return
     with MappedFile(piece.path) as file:
-        yield from _Reader(piece, reading, schema, file, judged or ValidatedRanges()).results()
+        yield from _Reader(piece, reading, schema, file, validated or ValidatedRanges()).results()
 
 
 class _Reader:
     def __init__(
-        self, piece: LogPiece, reading: Reading, schema: pa.Schema, file: MappedFile, judged: ValidatedRanges
+        self,
+        piece: LogPiece,
+        reading: Reading,
+        schema: pa.Schema,
+        file: MappedFile,
+        validated: ValidatedRanges,
     ) -> None:
         self.piece = piece
         self.reading = reading
-        self.misplaced = judged.misplaced
-        trust = Trust(judged.spans) if judged.spans else None
-        self.scanner = Scanner.over(file, piece.base_offset, trust=trust)
+        self.misplaced = validated.misplaced
+        skippable = SkippableSpans(validated.spans) if validated.spans else None
+        self.scanner = Scanner.over(file, piece.base_offset, skippable=skippable)
         self.decoder = Decoder(file.view)
         origin = BatchOrigin(piece.path, piece.topic, piece.partition)
         self.builder = BatchBuilder(schema, origin, reading.records_per_batch, reading.bytes_per_batch)
@@ -70,7 +76,7 @@ class _Reader:
         self.bounds = memoryview(
             array("q", [bounds.from_offset, bounds.to_offset, bounds.from_ms, control, bounds.to_ms])
         )
-        self.markers = MarkerCheck(piece, file.view) if piece.asks_markers else None
+        self.markers = MarkerCheck(piece, file.view) if piece.checks_markers else None
         self.aborted: dict[int, list[Aborted]] = {}
         for each in piece.aborted:
             self.aborted.setdefault(each.producer_id, []).append(each)
@@ -86,7 +92,7 @@ class _Reader:
                 yield from self._table(block)
                 if self._is_behind(block):
                     break
-        yield from self.builder.rest()
+        yield from self.builder.finish()
 
     def _is_behind(self, table: "Columns") -> bool:
         # a whole table behind the bound, not one batch: a damaged base offset shall not end the reading
@@ -96,11 +102,11 @@ class _Reader:
     # --- batches
 
     def _table(self, table: "Columns") -> Iterator[pa.RecordBatch | Finding]:
-        for first, stop in self._placed(table):
+        for first, stop in self._well_placed(table):
             for chunk in self.decoder.chunks(table, first, stop):
                 yield from self._chunk(table, chunk)
 
-    def _placed(self, table: "Columns") -> Iterator[tuple[int, int]]:
+    def _well_placed(self, table: "Columns") -> Iterator[tuple[int, int]]:
         """The runs in which something is wanted, without batches whose offsets are not theirs; where those are wanted
         too, they are told as invalid."""
         if not self.misplaced:
@@ -151,15 +157,15 @@ class _Reader:
     def _chunk(self, table: "Columns", chunk: Chunk) -> Iterator[pa.RecordBatch | Finding]:
         records = chunk.records
         if not self.reading.include_invalid and table.at(C.MAGIC, chunk.first_row) < L.MAGIC_V2:
-            yield from self._old_messages(table, chunk)
+            yield from self._legacy_messages(table, chunk)
         if self.cuts or chunk.problem is not None or table.at(C.MAGIC, chunk.first_row) < L.MAGIC_V2:
             records.count = G.keep_rows(records.cells, records.capacity, records.count, self.bounds)
-        yield from self.builder.take(chunk, table, records.count)
+        yield from self.builder.append_rows(chunk, table, records.count)
         if chunk.problem is not None:
-            yield from self.builder.rest()
+            yield from self.builder.finish()
             yield undecodable(self.piece.path, table, chunk.problem)
 
-    def _old_messages(self, table: "Columns", chunk: Chunk) -> Iterator[Finding]:
+    def _legacy_messages(self, table: "Columns", chunk: Chunk) -> Iterator[Finding]:
         """Messages inside of a wrapper have checksums of their own: what is wrong goes, and is told."""
         records = chunk.records
         verdicts = records.column(C.R_VALID)
@@ -185,9 +191,9 @@ class _Reader:
     # --- damage
 
     def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch | Finding]:
-        if not self._concerns(damage):
+        if not self._may_concern_request(damage):
             return
-        yield from self.builder.rest()
+        yield from self.builder.finish()
         yield damage_finding(self.piece.path, damage)
         if damage.kind == "bad-crc" and self.reading.include_invalid:
             self.scanner.fill(damage.position, damage.position + damage.length)
@@ -196,7 +202,7 @@ class _Reader:
                 table.count = 1
                 yield from self._table(table)
 
-    def _concerns(self, damage: Damage) -> bool:
+    def _may_concern_request(self, damage: Damage) -> bool:
         """Whether a record that is wanted may have been lost here."""
         bounds = self.piece.bounds
         first = self.piece.base_offset if damage.next_offset is None else damage.next_offset

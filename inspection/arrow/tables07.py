@@ -1,4 +1,4 @@
-"""The messages of a Kafka 0.7 file as Arrow batches: a value, and the offset of the entry that holds it.
+"""Read the messages of a Kafka 0.7 file as Arrow batches: the value, and the offset of its entry.
 
 A 0.7 message has no key, no time and no offset of its own: an offset is a byte. All messages of a compressed set have
 that of their entry, and their timestamps are −1 of no type, as those of magic 0. Made value by value: nobody has
@@ -10,18 +10,18 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from kseg.inspection.arrow.arrow_schema import META
-from kseg.inspection.arrow.batch_columns import shown
+from kseg.inspection.arrow.batch_columns import printable
 from kseg.inspection.arrow.log_ranges import LogPiece, Reading
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
-from kseg.segment.kafka07.messages07 import AncientDamage, AncientEntry, AncientMessage, messages, walk
+from kseg.segment.kafka07.messages07 import Damage07, Entry07, Message07, messages, walk
 
-Line = tuple[AncientEntry, AncientMessage]
+Line = tuple[Entry07, Message07]
 
 
-def read_ancient(piece: LogPiece, reading: Reading, schema: pa.Schema) -> Iterator[pa.RecordBatch | Finding]:
+def read_kafka07(piece: LogPiece, reading: Reading, schema: pa.Schema) -> Iterator[pa.RecordBatch | Finding]:
     """As `record_batches.read_piece`, of a whole `.kafka` file. Raises UnreadableInput."""
     bounds = piece.bounds
     if not bounds.from_ms <= L.NO_TIMESTAMP < bounds.to_ms:
@@ -51,7 +51,7 @@ def _items(piece: LogPiece, file: MappedFile) -> Iterator[Line | Finding]:
     bounds, view = piece.bounds, file.view
     for item in walk(view, extents=file.extents):
         first = piece.base_offset + item.position
-        if isinstance(item, AncientDamage):
+        if isinstance(item, Damage07):
             if first < bounds.to_offset and first + item.length > bounds.from_offset:
                 words = f"{item.length} bytes at position {item.position} are no message"
                 yield _finding(item.kind, piece, words, item.position, item.length)
@@ -59,7 +59,7 @@ def _items(piece: LogPiece, file: MappedFile) -> Iterator[Line | Finding]:
             yield from _messages(piece, view, item)
 
 
-def _messages(piece: LogPiece, view: memoryview, entry: AncientEntry) -> Iterator[Line | Finding]:
+def _messages(piece: LogPiece, view: memoryview, entry: Entry07) -> Iterator[Line | Finding]:
     where = f"at position {entry.position}"
     if not entry.crc_valid:
         words = f"the message of {entry.size_bytes} bytes {where} does not match its checksum"
@@ -98,7 +98,7 @@ def _array(field: pa.Field, piece: LogPiece, lines: list[Line]) -> pa.Array:
         return pa.array([1000 * L.NO_TIMESTAMP] * len(lines), pa.int64()).cast(field.type)
     same: dict[str, object] = {
         "key": None,
-        "topic": shown(piece.topic),
+        "topic": printable(piece.topic),
         "partition": piece.partition,
         "timestampType": -1,
         "headers": None,
@@ -110,9 +110,9 @@ def _array(field: pa.Field, piece: LogPiece, lines: list[Line]) -> pa.Array:
     return pa.array([same[field.name]] * len(lines), field.type)
 
 
-def _meta(piece: LogPiece, entry: AncientEntry, message: AncientMessage) -> dict[str, object]:
+def _meta(piece: LogPiece, entry: Entry07, message: Message07) -> dict[str, object]:
     return {
-        "file": shown(piece.path),
+        "file": printable(piece.path),
         "position": entry.position,
         "base_offset": message.offset,
         "leader_epoch": L.NO_LEADER_EPOCH,

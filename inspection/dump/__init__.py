@@ -1,1 +1,1 @@
-"""`dump`: what lies in a file, as Kafka's own tool prints it, as JSON lines, or as a table."""
+"""`dump`: print a file as Kafka's dump tool does, as JSON lines, or as a table."""

@@ -1,4 +1,4 @@
-"""Applying a `Selection` to tables of batches and records, cheapest test first.
+"""Apply a `Selection` to tables of batches and records, cheapest test first.
 
 1. Batches are dropped by their headers alone, without decompression, where no record of theirs can be selected.
 2. Records are tested one by one only in batches that remain and only when some record-level bound is set.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kseg.segment.sidecar.txn_index import AbortedTxn
 
 
-class Narrowing:
+class BatchFilter:
     """Keeps what a selection selects and counts it against the limit.
 
     aborted, stable_offset: needed for `read_committed`: the aborted transactions that touch the file, and the last
@@ -38,7 +38,7 @@ class Narrowing:
         self.selection = selection
         self.everything = selection.selects_everything
         self.exhausted = selection.limit == 0
-        self._left = selection.limit
+        self._remaining = selection.limit
         self._aborted: dict[int, list[AbortedTxn]] = {}
         for transaction in aborted:
             self._aborted.setdefault(transaction.producer_id, []).append(transaction)
@@ -67,24 +67,24 @@ class Narrowing:
         return bound is not None and table.count > 1 and min(table.column(C.BASE_OFFSET)) >= bound
 
     def _batch_selected(self, table: Columns, row: int) -> bool:
-        want, at = self.selection, table.at
+        selection, at = self.selection, table.at
         magic, attributes = at(C.MAGIC, row), at(C.ATTRIBUTES, row)
         batch = magic >= L.MAGIC_V2
-        if want.from_offset is not None and at(C.LAST_OFFSET, row) < want.from_offset:
+        if selection.from_offset is not None and at(C.LAST_OFFSET, row) < selection.from_offset:
             return False
         # the base offset of a legacy wrapper is not in its header
-        if want.to_offset is not None and batch and at(C.BASE_OFFSET, row) >= want.to_offset:
+        if selection.to_offset is not None and batch and at(C.BASE_OFFSET, row) >= selection.to_offset:
             return False
-        if want.from_time_ms is not None and at(C.MAX_TIMESTAMP, row) < want.from_time_ms:
+        if selection.from_time_ms is not None and at(C.MAX_TIMESTAMP, row) < selection.from_time_ms:
             return False
-        if want.producer_id is not None and at(C.PRODUCER_ID, row) != want.producer_id:
+        if selection.producer_id is not None and at(C.PRODUCER_ID, row) != selection.producer_id:
             return False
-        if want.leader_epoch is not None and at(C.LEADER_EPOCH, row) != want.leader_epoch:
+        if selection.leader_epoch is not None and at(C.LEADER_EPOCH, row) != selection.leader_epoch:
             return False
         control = batch and bool(attributes & L.CONTROL_BIT)
-        if want.control is not None and control != want.control:
+        if selection.control is not None and control != selection.control:
             return False
-        return not want.read_committed or self._committed(table, row, control)
+        return not selection.read_committed or self._committed(table, row, control)
 
     def _committed(self, table: Columns, row: int, control: bool) -> bool:
         base = table.at(C.BASE_OFFSET, row)
@@ -109,23 +109,23 @@ class Narrowing:
         return chosen[: self._take(len(chosen))]
 
     def _take(self, wanted: int) -> int:
-        if self._left is None:
+        if self._remaining is None:
             return wanted
-        taken = min(wanted, self._left)
-        self._left -= taken
-        self.exhausted = self._left == 0
+        taken = min(wanted, self._remaining)
+        self._remaining -= taken
+        self.exhausted = self._remaining == 0
         return taken
 
     def _record_selected(self, chunk: "Chunk", at: int) -> bool:
-        want, cell = self.selection, chunk.records.at
+        selection, cell = self.selection, chunk.records.at
         offset, timestamp = cell(C.R_OFFSET, at), cell(C.R_TIMESTAMP, at)
-        if want.from_offset is not None and offset < want.from_offset:
+        if selection.from_offset is not None and offset < selection.from_offset:
             return False
-        if want.to_offset is not None and offset >= want.to_offset:
+        if selection.to_offset is not None and offset >= selection.to_offset:
             return False
-        if want.from_time_ms is not None and timestamp < want.from_time_ms:
+        if selection.from_time_ms is not None and timestamp < selection.from_time_ms:
             return False
-        if want.to_time_ms is not None and timestamp >= want.to_time_ms:
+        if selection.to_time_ms is not None and timestamp >= selection.to_time_ms:
             return False
         return not self.needs_records or self._key_selected(chunk, at)
 

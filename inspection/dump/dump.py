@@ -1,4 +1,4 @@
-"""The work of `dump` on one file: `dump(FileTarget, DumpOptions) -> Iterator[Event]`.
+"""`dump` for one file: `dump(FileTarget, DumpOptions) -> Iterator[Event]`.
 
 Dispatch is by what stands behind the last dot, as in Kafka's tool; suffixed files (`.deleted`, `.swap`,
 `.cleaned`) are dumped as what they were, and the other files of a data directory as text lines of our own.
@@ -8,20 +8,22 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kseg.inspection.dump.batch_filter import Narrowing
+from kseg.inspection.dump.batch_filter import BatchFilter
 from kseg.inspection.dump.formats import as_java_shows, as_json, dumper, heading
-from kseg.inspection.dump.open_log import Desk, scanner_of
+from kseg.inspection.dump.open_log import OpenLogCache, scanner_of
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Event, Failure, Row, Text
+from kseg.segment.counted import counted
 from kseg.segment.errors import KsegError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.layout import INT32_MAX, LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
 from kseg.segment.partition.names import FileName, Role, parse_given_name
 from kseg.segment.partition.targets import FileTarget
+from kseg.segment.scanning.batches import scan
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import unnumbered
-from kseg.segment.scanning.scan import Damage, scan
-from kseg.segment.scanning.steadiness import Steadiness
+from kseg.segment.scanning.header_continuity import HeaderContinuity
 
 if TYPE_CHECKING:
     from kseg.inspection.dump.log_rows import LogRows
@@ -43,7 +45,7 @@ class Dump:
     """
 
     def __init__(self) -> None:
-        self._desk = Desk()
+        self._open_logs = OpenLogCache()
 
     def __reduce__(self) -> tuple[type["Dump"], tuple[()]]:
         return Dump, ()  # what lies open stays in its process
@@ -62,7 +64,7 @@ class Dump:
 
         if start == 0 and stop is None:
             return self(target, options)
-        return piece(target.path, options, self._desk, start, stop)
+        return piece(target.path, options, self._open_logs, start, stop)
 
     def __call__(self, target: FileTarget, options: DumpOptions) -> Iterator[Event]:
         path = as_java_shows(target.path)
@@ -70,18 +72,18 @@ class Dump:
         try:
             if options.format == "kafka":
                 title = f"Dumping {options.shown(path)}\n".encode(errors="surrogateescape")
-                yield from _entitled(title, _file(path, name, options, self._desk))
+                yield from _with_title(title, _file(path, name, options, self._open_logs))
                 return
-            for event in _file(path, name, options, self._desk):
+            for event in _file(path, name, options, self._open_logs):
                 yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
         except KsegError as error:
             yield Failure(path, str(error), error.exit_status)
         finally:
             if options.drop_cache:
-                self._desk.clear()
+                self._open_logs.clear()
 
 
-def _entitled(title: bytes, events: Iterator[Event]) -> Iterator[Event]:
+def _with_title(title: bytes, events: Iterator[Event]) -> Iterator[Event]:
     """The events behind a title, which travels with what follows it."""
     try:
         first = next(events, None)
@@ -97,57 +99,57 @@ def _entitled(title: bytes, events: Iterator[Event]) -> Iterator[Event]:
     yield from events
 
 
-def _file(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
+def _file(path: str, name: FileName, options: DumpOptions, open_logs: OpenLogCache) -> Iterator[Event]:
     match name.role:
         case Role.LOG | Role.METADATA_SNAPSHOT | Role.BOOTSTRAP_SNAPSHOT:
-            yield from _log(path, name, options, desk)
-        case Role.ANCIENT_LOG:
-            from kseg.inspection.dump.dump07 import dump_ancient
+            yield from _log(path, name, options, open_logs)
+        case Role.KAFKA07_LOG:
+            from kseg.inspection.dump.dump07 import dump_kafka07
 
-            yield from dump_ancient(path, name.base_offset or 0, options)
+            yield from dump_kafka07(path, name.base_offset or 0, options)
         case _:
             from kseg.inspection.dump.side_dump import dump_side_file
 
-            yield from dump_side_file(path, name, options, desk)
+            yield from dump_side_file(path, name, options, open_logs)
 
 
 # --- logs
 
 
-def _log(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
+def _log(path: str, name: FileName, options: DumpOptions, open_logs: OpenLogCache) -> Iterator[Event]:
     title = heading(name)
     if options.format == "kafka":
         if title is None:
             yield unnumbered(path)
         else:
             yield Text(title.encode() + b"\n")
-    narrowing = _narrowing(path, options)
+    batch_filter = _batch_filter(path, options)
     base = name.base_offset or 0
-    log = desk.open(path, base, options.drop_cache)
-    seen = desk.seen = Steadiness()
+    log = open_logs.open(path, base, options.drop_cache)
+    seen = open_logs.seen = HeaderContinuity()
     if log.file.size_bytes > MAX_SEGMENT_BYTES:
         yield _oversized(path, log.file.size_bytes)
-    if options.jobs > 1 and narrowing.everything and options.max_bytes == INT32_MAX:
-        yield from _by_many(path, log.file, base, options, narrowing, seen)
+    if options.jobs > 1 and batch_filter.everything and options.max_bytes == INT32_MAX:
+        yield from _in_parallel(path, log.file, base, options, batch_filter, seen)
         return
     start = _first_position(path, base, log.file, options.selection.from_offset)
-    lines = dumper(options.format)(path, log.scanner, options, narrowing)
+    lines = dumper(options.format)(path, log.scanner, options, batch_filter)
     lines.seen = seen
     yield from lines.events(start)
 
 
-def _by_many(
+def _in_parallel(
     path: str,
     log: MappedFile,
     base_offset: int,
     options: DumpOptions,
-    narrowing: Narrowing,
-    seen: Steadiness,
+    batch_filter: BatchFilter,
+    seen: HeaderContinuity,
 ) -> Iterator[Event]:
     from kseg.inspection.dump.parallel import in_parts
 
     def make() -> "LogText | LogRows":
-        return dumper(options.format)(path, scanner_of(path, log, base_offset), options, narrowing)
+        return dumper(options.format)(path, scanner_of(path, log, base_offset), options, batch_filter)
 
     of_parts = make()
 
@@ -161,13 +163,14 @@ def _by_many(
         for event in lines.events(start):
             yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
 
-    yield from in_parts(log.view, dump_range, options.jobs, plain_too=options.format != "kafka", seen=seen)
+    makes_more_of_it = options.format != "kafka" or options.decoder is not None
+    yield from in_parts(log.view, dump_range, options.jobs, include_uncompressed=makes_more_of_it, seen=seen)
 
 
 def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: int | None) -> int:
     """Where a dump from an offset may begin: by the `.index` beside the log when what it says is true, else at 0.
 
-    True means that a valid batch begins there at or below the offset; so nothing that is asked for lies before it.
+    True means that a valid batch starts there at or below the offset, so no requested record precedes it.
     """
     index_path = path.removesuffix(LOG_SUFFIX) + OFFSET_INDEX_SUFFIX
     if from_offset is None or not path.endswith(LOG_SUFFIX) or not os.path.isfile(index_path):
@@ -187,16 +190,16 @@ def _oversized(path: str, size_bytes: int) -> Finding:
     return Finding(
         "oversized-segment",
         path,
-        f"the file has {size_bytes} bytes; brokers and Kafka's own dump tool refuse more than {MAX_SEGMENT_BYTES}",
+        f"the file has {counted(size_bytes, 'byte')}; brokers and Kafka's own dump tool refuse more than {MAX_SEGMENT_BYTES}",
         length=size_bytes,
         numbers={"limit_bytes": MAX_SEGMENT_BYTES},
     )
 
 
-def _narrowing(path: str, options: DumpOptions) -> Narrowing:
+def _batch_filter(path: str, options: DumpOptions) -> BatchFilter:
     if not options.selection.read_committed:
-        return Narrowing(options.selection)
-    from kseg.segment.partition.committed import undecided
+        return BatchFilter(options.selection)
+    from kseg.segment.partition.committed import transactions_around
 
-    aborted, stable_offset = undecided(path)
-    return Narrowing(options.selection, aborted, stable_offset)
+    aborted, stable_offset = transactions_around(path)
+    return BatchFilter(options.selection, aborted, stable_offset)

@@ -1,4 +1,4 @@
-"""A Kafka 0.7 `.kafka` file in a dump: the lines of 0.7's own DumpLogSegments, or rows.
+"""Dump a Kafka 0.7 `.kafka` file: the lines of 0.7's own DumpLogSegments, or rows.
 
     Starting offset: 0
     offset: 94 isvalid: true payloadsize: 23 magic: 1 compresscodec: NoCompressionCodec
@@ -12,24 +12,25 @@ from collections.abc import Iterator
 
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Event, Row, Text
+from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.json_rows import show_bytes
-from kseg.segment.kafka07.messages07 import AncientDamage, AncientEntry, AncientMessage, messages, walk
+from kseg.segment.kafka07.messages07 import Damage07, Entry07, Message07, messages, walk
 from kseg.segment.layout import codec_name
 
 CODECS = {0: "NoCompressionCodec", 1: "GZIPCompressionCodec", 2: "SnappyCompressionCodec"}
 
 
-def dump_ancient(path: str, base_offset: int, options: DumpOptions) -> Iterator[Event]:
+def dump_kafka07(path: str, base_offset: int, options: DumpOptions) -> Iterator[Event]:
     """Entries (and with deep iteration the messages) of one file, on behind damage."""
     if options.format == "kafka":
         yield Text(f"Starting offset: {base_offset}\n".encode())
     with MappedFile(path, options.drop_cache) as file:
         left = options.selection.limit
         for item in walk(file.view, 0, file.unreadable, file.extents):
-            if isinstance(item, AncientDamage):
+            if isinstance(item, Damage07):
                 yield _damage(path, item)
             elif _selected(item, base_offset, options):
                 if left is not None and left <= 0:
@@ -38,30 +39,30 @@ def dump_ancient(path: str, base_offset: int, options: DumpOptions) -> Iterator[
                 yield from _entry(path, file.view, item, base_offset, options)
 
 
-def _selected(entry: AncientEntry, base_offset: int, options: DumpOptions) -> bool:
+def _selected(entry: Entry07, base_offset: int, options: DumpOptions) -> bool:
     want, offset = options.selection, base_offset + entry.position
     above = want.from_offset is None or offset >= want.from_offset
     return above and (want.to_offset is None or offset < want.to_offset)
 
 
-def _damage(path: str, damage: AncientDamage) -> Finding:
+def _damage(path: str, damage: Damage07) -> Finding:
     return Finding(
         damage.kind,
         path,
-        f"{damage.length} bytes at position {damage.position} are no message",
+        f"no valid message in the {counted(damage.length, 'byte')} at position {damage.position}",
         position=damage.position,
         length=damage.length,
     )
 
 
 def _entry(
-    path: str, view: memoryview, entry: AncientEntry, base_offset: int, options: DumpOptions
+    path: str, view: memoryview, entry: Entry07, base_offset: int, options: DumpOptions
 ) -> Iterator[Event]:
     if not entry.crc_valid:
         yield Finding(
             "bad-crc",
             path,
-            f"the message of {entry.size_bytes} bytes at position {entry.position} does not match its checksum",
+            f"the message of {counted(entry.size_bytes, 'byte')} at position {entry.position} does not match its checksum",
             position=entry.position,
             length=entry.size_bytes,
             first_offset=base_offset + entry.position,
@@ -89,7 +90,7 @@ def _entry(
         )
 
 
-def _entry_line(entry: AncientEntry, offset: int, payload: bytes | None) -> bytes:
+def _entry_line(entry: Entry07, offset: int, payload: bytes | None) -> bytes:
     valid = "true" if entry.crc_valid else "false"
     codec = CODECS.get(entry.codec, f"unknown({entry.codec})")
     line = (
@@ -99,14 +100,14 @@ def _entry_line(entry: AncientEntry, offset: int, payload: bytes | None) -> byte
     return line.encode() + (b"" if payload is None else b"payload:\t" + payload + b"\n")
 
 
-def _message_line(message: AncientMessage, with_payload: bool) -> bytes:
+def _message_line(message: Message07, with_payload: bool) -> bytes:
     valid = "true" if message.crc_valid else "false"
     line = f"| offset: {message.offset} isvalid: {valid} payloadsize: {len(message.payload)} magic: {message.magic}"
     payload = b" payload: " + bytes(message.payload) if with_payload else b""
     return line.encode() + payload + b"\n"
 
 
-def message_row(path: str, entry: AncientEntry, message: AncientMessage, mode: str) -> dict[str, object]:
+def message_row(path: str, entry: Entry07, message: Message07, mode: str) -> dict[str, object]:
     """The line `{"type":"record", …}` of a 0.7 message: no key, no timestamp, offsets that are byte positions."""
     value, encoding = show_bytes(bytes(message.payload), mode)
     return {

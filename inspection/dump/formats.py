@@ -1,4 +1,4 @@
-"""What the output formats of `dump` share: which class writes a log in each of them, and how names are shown."""
+"""Output formats of `dump`: the class that writes a log in each of them, and how names are printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka's dump tool complains of in index files, as findings (fact sheet §9.3).
+"""Report index entries that Kafka's dump tool reports as mismatches, as findings (fact sheet §9.3).
 
 The tool holds every entry against the rule of Kafka 4: an entry names the LAST offset of the batch at its
 position; a time entry names the last offset of a batch and that batch's largest record timestamp. Indexes that
@@ -8,20 +8,19 @@ only an error here when no version can have written it; otherwise it is a note.
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from kseg.inspection.dump.open_log import OpenLog
 from kseg.segment import header_tables as C
+from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records as K
 from kseg.segment.kernel.batch_walk import first_invalid
-from kseg.segment.scanning.record_validation import unsound
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.moments import moment
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.record_validation import invalid_rows
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
-
-if TYPE_CHECKING:
-    from kseg.segment.scanning.decode import Decoder
 
 
 def check_offset_index(path: str, log: OpenLog, index: OffsetIndex) -> Iterator[Finding]:
@@ -68,7 +67,7 @@ def _beyond(path: str, slot: int, offset: int, position: int, log_bytes: int) ->
     return Finding(
         "index-entry-beyond-log",
         path,
-        f"entry {slot} (offset {offset}) points at position {position} of a log of {log_bytes} bytes",
+        f"entry {slot} (offset {offset}) points at position {position} of a log of {counted(log_bytes, 'byte')}",
         position=slot * 8,
         length=8,
         first_offset=offset,
@@ -86,7 +85,7 @@ def _mismatch(path: str, slot: int, offset: int, position: int, log_offset: int 
     return Finding(
         "index-entry-mismatch",
         path,
-        f"entry {slot} says offset {offset} at position {position}, but {found}",
+        f"entry {slot} maps offset {offset} to position {position}, but {found}",
         position=slot * 8,
         length=8,
         first_offset=offset,
@@ -135,20 +134,22 @@ def _all_exact_times(scanner: Scanner, index: TimeIndex) -> bool:
     base, entries = index.base_offset, list(index.stored())
     if len(row_of) < table.count or (entries and entries[0][0] < 0):
         return False
-    return not unsound(scanner.view, table, [row_of[base + relative] for _, relative in entries])
+    look_closely = invalid_rows(scanner.view, table, [row_of[base + relative] for _, relative in entries])
+    largest = _largest_timestamps(scanner.view, table, look_closely)
+    return all(largest_ms == table.at(C.MAX_TIMESTAMP, row) for row, largest_ms in largest)
 
 
 def _time_entry(
     path: str, slot: int, timestamp_ms: int, offset: int, previous_ms: int, found: tuple[int, int] | None
 ) -> Iterator[Finding]:
-    where = {"position": slot * 12, "length": 12, "first_offset": offset, "last_offset": offset}
+    where = (slot * 12, 12, offset, offset)
     if found is None:
         yield Finding(
             "time-index-offset-not-found",
             path,
-            f"entry {slot} names offset {offset}, which no batch at or behind it holds",
+            f"entry {slot} names offset {offset}, which no batch at or after that offset contains",
+            *where,
             numbers={"index_offset": offset, "log_offset": -1},
-            **where,
         )
         return
     last_offset, largest_ms = found
@@ -157,24 +158,24 @@ def _time_entry(
             "index-entry-old-style",
             path,
             f"entry {slot} names offset {offset} where Kafka 4 would name {last_offset}",
+            *where,
             numbers={"index_offset": offset, "log_offset": last_offset},
-            **where,
         )
     elif largest_ms != timestamp_ms:
         yield Finding(
             "time-index-mismatch",
             path,
-            f"entry {slot} says timestamp {timestamp_ms}, the batch that ends at {offset} has {largest_ms}",
+            f"entry {slot} has timestamp {moment(timestamp_ms)}, but the batch that ends at offset {offset} has {moment(largest_ms)}",
+            *where,
             numbers={"index_timestamp": timestamp_ms, "log_timestamp": largest_ms},
-            **where,
         )
     if previous_ms >= timestamp_ms:
         yield Finding(
             "time-index-out-of-order",
             path,
-            f"entry {slot} has timestamp {timestamp_ms}, the one before it {previous_ms}",
+            f"entry {slot} has timestamp {moment(timestamp_ms)}, below {moment(previous_ms)} in the entry before it",
+            *where,
             numbers={"index_timestamp": timestamp_ms, "previous_timestamp": previous_ms},
-            **where,
         )
 
 
@@ -204,19 +205,24 @@ def _ends_of(view: memoryview, table: Columns, rows: Sequence[int]) -> Iterator[
     """Last offset and largest record timestamp of each row: that of the header where the records agree with it."""
     last_offsets, timestamps = table.column(C.LAST_OFFSET), table.column(C.MAX_TIMESTAMP)
     looked_at = dict.fromkeys(rows)
-    look_closely = unsound(view, table, looked_at)
     ends = {row: (last_offsets[row], max(-1, timestamps[row])) for row in looked_at}
-    if look_closely:
-        from kseg.segment.scanning.decode import Decoder  # here: most indexes are sound
-
-        decoder = Decoder(view)
-        for row in look_closely:
-            ends[row] = last_offsets[row], _largest_timestamp(decoder, table, row)
+    for row, largest_ms in _largest_timestamps(view, table, invalid_rows(view, table, looked_at)):
+        ends[row] = last_offsets[row], largest_ms
     return map(ends.__getitem__, rows)
 
 
-def _largest_timestamp(decoder: "Decoder", table: Columns, row: int) -> int:
-    largest_ms = -1
-    for chunk in decoder.chunks(table, row, row + 1):
-        largest_ms = max([largest_ms, *chunk.records.column(C.R_TIMESTAMP)])
-    return largest_ms
+def _largest_timestamps(view: memoryview, table: Columns, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Each row with the largest timestamp of its records, decoded: for control batches and what is wrong. A batch without records
+    has that of its header, which a cleaner leaves and indexes; the real tool calls such an entry wrong."""
+    empty = [row for row in rows if table.at(C.COUNT, row) == 0]
+    yield from ((row, table.at(C.MAX_TIMESTAMP, row)) for row in empty)
+    if len(empty) == len(rows):
+        return
+    from kseg.segment.scanning.decode import Decoder  # here: most indexes name data that is sound
+
+    decoder = Decoder(view)
+    for row in (row for row in rows if row not in empty):
+        largest_ms = -1
+        for chunk in decoder.chunks(table, row, row + 1):
+            largest_ms = max([largest_ms, *chunk.records.column(C.R_TIMESTAMP)])
+        yield row, largest_ms

@@ -1,4 +1,4 @@
-"""The batches and records of a `.log` as JSON lines: the rows of `log_rows`, written by the kernel.
+"""Write the batches and records of a `.log` as JSON lines in the kernel: the same rows as `log_rows`.
 
 Whole tables go through the kernel; what needs a look of its own (control records, a narrowed selection, other
 ways of showing bytes) is left to the rows, which make the same lines one at a time.
@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kseg.inspection.dump.batch_filter import Narrowing
+from kseg.inspection.dump.batch_filter import BatchFilter
 from kseg.inspection.dump.log_rows import LogRows
 from kseg.inspection.dump.options import DumpOptions
 from kseg.inspection.dump.output_block import Block
@@ -19,11 +19,12 @@ from kseg.segment.json_line import json_line
 from kseg.segment.json_rows import record_row
 from kseg.segment.kernel.dump_text import RECORD, ROW
 from kseg.segment.kernel.json_lines import AUTO, TEXT, format_json
+from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.decode import Chunk, record_at
-from kseg.segment.scanning.scan import Scanner, batch_at
+from kseg.segment.scanning.scan import Scanner
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    from kseg.segment.kernel.buffer_types import Readable
 
 MODES = {"auto": AUTO, "utf8": TEXT}
 
@@ -31,19 +32,23 @@ MODES = {"auto": AUTO, "utf8": TEXT}
 class LogJson(LogRows):
     """Yields one file's batches and records as `Text` events of JSON lines."""
 
-    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, narrowing: Narrowing) -> None:
-        super().__init__(path, scanner, options, narrowing)
+    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, batch_filter: BatchFilter) -> None:
+        super().__init__(path, scanner, options, batch_filter)
         self._file = json.dumps(path, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        self._is_plain = narrowing.everything and options.bytes_mode in MODES
+        is_shown_as_bytes = self.row_decoder is None and options.bytes_mode in MODES
+        self._is_plain = batch_filter.everything and is_shown_as_bytes
         self._block = Block()
         self._state = memoryview(array("q", [0, 0]))
 
     def events(self, start: int = 0) -> Iterator[Event]:
         for event in super().events(start):
+            if isinstance(event, Row):
+                yield from self._block.append(json_line(event.values))
+                continue
             if not isinstance(event, Text):
                 # its place is behind the lines of what comes before it in the file
                 yield from self._block.flush()
-            yield Text(json_line(event.values)) if isinstance(event, Row) else event
+            yield event
         yield from self._block.flush()
 
     def _table(self, table: Columns) -> Iterator[Event]:
@@ -69,7 +74,7 @@ class LogJson(LogRows):
             yield Row(record_row(self.path, batch, record_at(chunk, at), self.options.bytes_mode))
 
     def _lines(
-        self, body: "Buffer", table: Columns, last_row: int, records: Columns, stop: int
+        self, body: "Readable", table: Columns, last_row: int, records: Columns, stop: int
     ) -> Iterator[Event]:
         """Batch rows up to `last_row` that are not yet written, and records 0 … stop − 1 of `records`."""
         state, file, mode = self._state, self._file, MODES[self.options.bytes_mode]

@@ -1,4 +1,4 @@
-"""The batches and records of a `.log` as rows (JSON lines, table), on behind damage like the text.
+"""The batches and records of a `.log` as rows (JSON lines, table). Like the text, they continue after damage.
 
 Unlike the text, rows follow the scanner and not Kafka's trusting walk: batches with a wrong checksum whose lengths
 are corroborated (they lead exactly to the end of the damage) are rows with `"valid": false`, and so are their records as far
@@ -7,7 +7,8 @@ as they can be decoded; any other damage is a finding only. What was selected is
 
 from collections.abc import Iterator
 
-from kseg.inspection.dump.batch_filter import Narrowing
+from kseg.inspection.dump.batch_filter import BatchFilter
+from kseg.inspection.dump.open_log import catch_up
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Event, Row
 from kseg.segment import header_tables as C
@@ -15,28 +16,33 @@ from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.json_rows import batch_row, record_row
 from kseg.segment.kernel.batch_walk import FULL
+from kseg.segment.model import Batch, Record
+from kseg.segment.scanning.batches import batch_at
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, undecodable
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner, batch_at
-from kseg.segment.scanning.steadiness import Steadiness
+from kseg.segment.scanning.header_continuity import HeaderContinuity
+from kseg.segment.scanning.scan import Scanner
 
 
 class LogRows:
     """Yields one file's batches and records as `Row` events."""
 
-    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, narrowing: Narrowing) -> None:
+    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, batch_filter: BatchFilter) -> None:
         self.path = path
         self.options = options
-        self.narrowing = narrowing
-        self.seen: Steadiness | None = None  # is told of all batches that are valid
+        decoder = options.row_decoder
+        self.row_decoder = decoder if decoder is not None and decoder.concerns(path) else None
+        self.batch_filter = batch_filter
+        self.seen: HeaderContinuity | None = None  # is told of all batches that are valid
         self.scanner = scanner
         self.decoder = Decoder(scanner.view)
         self.end = self._limit = options.end_of(len(self.scanner.view))
-        self.is_deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
+        self.is_deep = options.deep_iteration or options.print_data_log or batch_filter.needs_records
 
     def catch_up(self, position: int) -> None:
         """Know of what comes before `position`, which is sound, as if its rows had been given."""
-        self.scanner.catch_up(position)
+        catch_up(self.scanner, position)
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """All rows and findings of the file from position `start` on, in the order of the file."""
@@ -50,7 +56,7 @@ class LogRows:
                 if self.seen is not None:
                     self.seen.note(block)
                 yield from self._table(block)
-            if self.narrowing.exhausted:
+            if self.batch_filter.exhausted:
                 return
 
     def _damaged_batches(self, damage: Damage) -> Iterator[Event]:
@@ -58,7 +64,7 @@ class LogRows:
         if damage.kind != "bad-crc" or not self._is_filled(damage):
             return
         position, end = damage.position, damage.position + damage.length
-        while position < end and not self.narrowing.exhausted:
+        while position < end and not self.batch_filter.exhausted:
             self.scanner.fill(position, end)
             table = self.scanner.table
             position = _end_of(table)
@@ -85,29 +91,33 @@ class LogRows:
         yield from self._rows_of(table)
 
     def _rows_of(self, table: Columns) -> Iterator[Event]:
-        rows = self.narrowing.rows(table)
+        rows = self.batch_filter.rows(table)
         if not self.is_deep:
-            for row in self.narrowing.take_batches(rows):
+            for row in self.batch_filter.take_batches(rows):
                 yield Row(batch_row(self.path, batch_at(table, row)))
             return
         for row in rows:
             yield from self._batch(table, row)
-            if self.narrowing.exhausted:
+            if self.batch_filter.exhausted:
                 return
 
     def _batch(self, table: Columns, row: int) -> Iterator[Event]:
         batch = batch_at(table, row)
-        shown = not self.narrowing.tests_records
+        shown = not self.batch_filter.tests_records
         if shown:
             yield Row(batch_row(self.path, batch))
         for chunk in self.decoder.chunks(table, row, row + 1):
-            taken = self.narrowing.take_records(chunk)
+            taken = self.batch_filter.take_records(chunk)
             if taken and not shown:
                 shown = True
                 yield Row(batch_row(self.path, batch))
             for at in taken:
-                yield Row(record_row(self.path, batch, record_at(chunk, at), self.options.bytes_mode))
+                yield Row(self._record(batch, record_at(chunk, at)))
             yield from self._problem(table, chunk)
+
+    def _record(self, batch: Batch, record: Record) -> dict[str, object]:
+        options = self.options
+        return record_row(self.path, batch, record, options.bytes_mode, self.row_decoder)
 
     def _problem(self, table: Columns, chunk: Chunk) -> Iterator[Event]:
         if chunk.problem is not None:

@@ -1,4 +1,4 @@
-"""The text of a `.log` (or KRaft snapshot), line for line what DumpLogSegments 4.3 prints, and on behind damage.
+"""Print a `.log` (or KRaft snapshot) line for line as DumpLogSegments 4.3 does, and continue after damage.
 
 1. Heading: `Log starting offset` from the file's name, or the snapshot's end offset and epoch.
 2. Batches are walked as Kafka walks them, trusting the length fields: a batch with a wrong checksum is a line that
@@ -16,7 +16,9 @@ from collections.abc import Generator, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kseg.inspection.dump.batch_filter import Narrowing
+from kseg.inspection.dump.batch_filter import BatchFilter
+from kseg.inspection.dump.decoded_records import DecodedRecords, RecordLines
+from kseg.inspection.dump.open_log import catch_up
 from kseg.inspection.dump.options import DumpOptions
 from kseg.inspection.dump.output_block import Block
 from kseg.jobs.events import Event
@@ -27,53 +29,55 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import dump_text as T
 from kseg.segment.kernel.batch_walk import END, FULL, HEADER_CUT, PARTIAL, TOO_SMALL, next_remarkable
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, official_stop, undecodable
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.scan import Scanner
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
+    from kseg.segment.kernel.buffer_types import Readable
     from kseg.segment.scanning.decode import Chunk, Decoder
-    from kseg.segment.scanning.steadiness import Steadiness
+    from kseg.segment.scanning.header_continuity import HeaderContinuity
 
 # what ends Kafka's own walk with an exception
 STOPS = {TOO_SMALL: "CorruptRecordException", HEADER_CUT: "KafkaException"}
 
 # So many in a row, each leading to the next, are believed to end where they say.
-MOST_SUSPECTS = 256
+MAX_SUSPECTS = 256
 # Going back behind lengths that were wrong is bounded, so that a hostile file is not printed again and again.
-WALK_AGAIN_ALLOWANCE_BYTES = 16 * 1024 * 1024
-WALK_AGAIN_FACTOR = 4
+REWALK_ALLOWANCE_BYTES = 16 * 1024 * 1024
+REWALK_FACTOR = 4
 _NO_RECORDS = Columns(C.RECORD_WIDTH, 1)
 
 
 class LogText:
-    """Writes one file's batches as text. path: as shown. scanner: over the whole file. narrowing: what is selected."""
+    """Writes one file's batches as text. path: as shown. scanner: over the whole file. batch_filter: what is selected."""
 
-    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, narrowing: Narrowing) -> None:
+    def __init__(self, path: str, scanner: Scanner, options: DumpOptions, batch_filter: BatchFilter) -> None:
         self.path = path
         self.options = options
-        self.narrowing = narrowing
+        self.batch_filter = batch_filter
         self.scanner = scanner
-        self.seen: Steadiness | None = None  # is told of all batches that are walked over
+        self.seen: HeaderContinuity | None = None  # is told of all batches that are walked over
         self.size_bytes = len(self.scanner.view)
         self.end = options.end_of(self.size_bytes)
-        deep = options.deep_iteration or options.print_data_log or narrowing.needs_records
+        deep = options.deep_iteration or options.print_data_log or batch_filter.needs_records
         self._flags = (
             (T.DEEP if deep else 0)
             | (T.CONTENTS if options.print_data_log else 0)
             | (T.SKIP_METADATA if options.skip_record_metadata else 0)
             | (T.ESCAPE if options.escape_control else 0)
         )
+        decodes = options.decoder is not None and deep and options.print_data_log
+        self._decoded = DecodedRecords(path, options) if decodes else None
         self._block = Block(4096 + 4 * self.size_bytes)
         self._state = memoryview(array("q", bytes(8 * T.STATE_WIDTH)))
         # the first of the batches with a wrong checksum that no valid batch has followed yet, and how many these are:
         # their lengths may be wrong too
         self._suspect: int | None = None
         self._suspects = 0
-        self._told_to = 0
-        self._walked_again_bytes = 0
-        self._walk_again_limit_bytes = WALK_AGAIN_ALLOWANCE_BYTES + WALK_AGAIN_FACTOR * self.size_bytes
+        self._reported_to = 0
+        self._rewalked_bytes = 0
+        self._rewalk_limit_bytes = REWALK_ALLOWANCE_BYTES + REWALK_FACTOR * self.size_bytes
 
     @cached_property
     def decoder(self) -> "Decoder":
@@ -83,63 +87,67 @@ class LogText:
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """All lines and findings of the file from position `start` on, where a batch begins."""
+        events = self._events(start)
+        return events if self._decoded is None else self._decoded.with_warning(events)
+
+    def _events(self, start: int) -> Iterator[Event]:
         position = start
-        while position < self.end and not self.narrowing.exhausted:
-            if self._walked_again_bytes > self._walk_again_limit_bytes:
-                yield from self._distrusting(position)
+        while position < self.end and not self.batch_filter.exhausted:
+            if self._rewalked_bytes > self._rewalk_limit_bytes:
+                yield from self._scan_rest(position)
                 break
             reason = self.scanner.fill(position, self.end)
             table = self.scanner.table
             if table.count:
                 last = table.count - 1
                 position = table.at(C.POSITION, last) + table.at(C.SIZE, last)
-                yield from self._judge(table)
+                yield from self._check_batches(table)
                 if self.seen is not None:
                     self.seen.note(table)
                 yield from self._table(table)
             if reason != FULL and position < self.end:
                 if reason in (END, PARTIAL) and self.end < self.size_bytes:
                     break  # the limit that the user set cuts a batch: no damage
-                position = yield from self._behind_the_walk(position, reason)
+                position = yield from self._after_walk_ends(position, reason)
         yield from self._settle(position)
         yield from self._block.flush()
 
     def catch_up(self, position: int) -> None:
         """Know where offsets are behind what comes before `position`, which is sound; its lines have left no trace."""
-        self.scanner.catch_up(position)
+        catch_up(self.scanner, position)
 
-    def _distrusting(self, position: int) -> Iterator[Event]:
+    def _scan_rest(self, position: int) -> Iterator[Event]:
         """The rest of a file whose lengths were wrong too often: batches with a wrong checksum are damage at once."""
         for block in self.scanner.blocks(position, self.end):
             if not isinstance(block, Damage):
-                yield from self._judge(block)
+                yield from self._check_batches(block)
                 yield from self._table(block)
             elif block.position + block.length < self.end or self.end == self.size_bytes:
                 yield damage_finding(self.path, block)
-            if self.narrowing.exhausted:
+            if self.batch_filter.exhausted:
                 return
 
-    def _behind_the_walk(self, position: int, reason: int) -> Generator[Event, None, int]:
+    def _after_walk_ends(self, position: int, reason: int) -> Generator[Event, None, int]:
         """Kafka's walk has ended before the file: say so, and return where a believable batch begins."""
         if reason not in (END, PARTIAL):
             yield official_stop(self.path, position, STOPS[reason])
-        elif self.narrowing.everything and self.options.max_bytes == L.INT32_MAX:
+        elif self.batch_filter.everything and self.options.max_bytes == L.INT32_MAX:
             name = os.path.basename(self.path)
             line = f"Found {self.end - position} invalid bytes at the end of {name}\n"
             yield from self._block.append(line.encode(errors="surrogateescape"))
         if self._suspect is not None:
-            suspect = max(self._suspect, self._told_to)
-            self._walked_again_bytes += max(0, position - suspect)
+            suspect = max(self._suspect, self._reported_to)
+            self._rewalked_bytes += max(0, position - suspect)
             position = suspect
             self._suspect, self._suspects = None, 0
             if position >= self.end or self.scanner.is_valid_at(position, self.end):
                 return position
         damage = self.scanner.resync(position, self.end)
-        self._told_to = position + damage.length
+        self._reported_to = position + damage.length
         yield damage_finding(self.path, damage)
-        return self._told_to
+        return self._reported_to
 
-    def _judge(self, table: Columns) -> Iterator[Event]:
+    def _check_batches(self, table: Columns) -> Iterator[Event]:
         """Findings of the table's batches; those a valid batch has not yet followed are held back."""
         row = next_remarkable(table.cells, table.capacity, 0, table.count)
         if row > 0:
@@ -153,7 +161,7 @@ class LogText:
                 self._suspect = position if self._suspect is None else self._suspect
                 self._suspects += 1
             following = next_remarkable(table.cells, table.capacity, row + 1, table.count)
-            if is_valid or following > row + 1 or self._suspects > MOST_SUSPECTS:
+            if is_valid or following > row + 1 or self._suspects > MAX_SUSPECTS:
                 yield from self._settle(position if is_valid else position + table.at(C.SIZE, row))
                 self.scanner.remember_offsets(table, row if is_valid else row + 1, following)
             row = following
@@ -162,39 +170,39 @@ class LogText:
         """The damage among what was held back, as everybody else names it. stop: where it ends."""
         if self._suspect is None:
             return
-        position = max(self._suspect, self._told_to)
+        position = max(self._suspect, self._reported_to)
         self._suspect, self._suspects = None, 0
         for damage in self.scanner.damage_between(position, stop, self.end):
-            self._told_to = damage.position + damage.length
+            self._reported_to = damage.position + damage.length
             yield damage_finding(self.path, damage)
 
     # --- batches and records
 
     def _table(self, table: Columns) -> Iterator[Event]:
         self._state[T.ROW] = 0
-        if not self.narrowing.everything:
-            yield from self._narrowed(table)
+        if not self.batch_filter.everything:
+            yield from self._filtered(table)
         elif self._flags & T.DEEP:
             for chunk in self.decoder.chunks(table):
                 yield from self._chunk(table, chunk)
         else:
             yield from self._batches(table, table.count - 1)
 
-    def _narrowed(self, table: Columns) -> Iterator[Event]:
-        rows = self.narrowing.rows(table)
+    def _filtered(self, table: Columns) -> Iterator[Event]:
+        rows = self.batch_filter.rows(table)
         if not self._flags & T.DEEP:
-            for row in self.narrowing.take_batches(rows):
+            for row in self.batch_filter.take_batches(rows):
                 self._state[T.ROW] = row
                 yield from self._batches(table, row)
             return
         for row in rows:
             self._state[T.ROW] = row
             for chunk in self.decoder.chunks(table, row, row + 1):
-                for at in self.narrowing.take_records(chunk):
+                for at in self.batch_filter.take_records(chunk):
                     yield from self._records(table, chunk, at, at + 1)
                 if chunk.problem is not None:
                     yield undecodable(self.path, table, chunk.problem)
-            if self.narrowing.exhausted:
+            if self.batch_filter.exhausted:
                 return
 
     def _chunk(self, table: Columns, chunk: "Chunk") -> Iterator[Event]:
@@ -214,6 +222,10 @@ class LogText:
     def _records(self, table: Columns, chunk: "Chunk", start: int, stop: int) -> Iterator[Event]:
         """Lines of a chunk's records start … stop − 1, each batch's own line before its first record."""
         last_row = chunk.last_row
+        if self._decoded is not None and not chunk.control:
+            lines = RecordLines(table, chunk, start, stop, self._flags, self._block, self._state)
+            yield from self._decoded.events(lines)
+            return
         yield from self._lines(chunk.body, table, last_row, chunk.records, start, stop, self._flags)
         if chunk.control and not self.options.skip_record_metadata:
             yield from self._control(chunk, start)
@@ -240,7 +252,7 @@ class LogText:
 
     def _lines(
         self,
-        body: "Buffer",
+        body: "Readable",
         table: Columns,
         last_row: int,
         records: Columns,

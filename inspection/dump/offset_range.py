@@ -1,8 +1,8 @@
-"""A large log, dumped piece by piece (`kseg.jobs.log_splitting`): by tasks that see the file and nothing of each other.
+"""Dump a large log in pieces (`kseg.jobs.log_splitting`), in tasks that see the file but not each other.
 
-A piece is told only when its lengths lead from its first batch exactly to its end and nothing in it is a finding: words
-may hang on what came before only where something is wrong. So the pieces of a log, one behind the other, are what one
-walk over it says, and from the first piece that was given up the rest is one walk.
+A piece is printed only when its length fields lead from its first batch exactly to its end and it has no finding: only
+damaged bytes make lines depend on what came before. So the concatenated pieces equal one walk over the log, and from
+the first piece that a task gives up the rest is one walk.
 """
 
 import os
@@ -10,12 +10,12 @@ from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 
-from kseg.inspection.dump.batch_filter import Narrowing
+from kseg.inspection.dump.batch_filter import BatchFilter
 from kseg.inspection.dump.formats import as_java_shows, as_json, dumper, heading
-from kseg.inspection.dump.open_log import Desk, scanner_of
+from kseg.inspection.dump.open_log import OpenLogCache, scanner_of
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Event, Row, Text
-from kseg.jobs.log_splitting import GivenUp, index_cuts
+from kseg.jobs.log_splitting import CannotSplit, index_cuts
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.batch_walk import FULL, walk
@@ -38,15 +38,19 @@ def cuts(path: str, options: DumpOptions, piece_bytes: int) -> list[int]:
     return [0]
 
 
-def piece(path: str, options: DumpOptions, desk: Desk, start: int, stop: int | None) -> Iterator[Event]:
-    """The events from `start` on, up to `stop` or the end. Raises GivenUp where only the whole rest can be told."""
+def piece(
+    path: str, options: DumpOptions, open_logs: OpenLogCache, start: int, stop: int | None
+) -> Iterator[Event]:
+    """The events from `start` on, up to `stop` or the end. Raises CannotSplit where only the whole rest can be printed."""
     path = as_java_shows(path)
     name = parse_given_name(os.path.basename(path))
     base = name.base_offset or 0
-    file = desk.look_up(path, base, options.drop_cache).file
+    file = open_logs.look_up(path, base, options.drop_cache).file
     if stop is not None and not _leads_to(file.view, start, stop):
-        raise GivenUp
-    lines = dumper(options.format)(path, scanner_of(path, file, base), options, Narrowing(options.selection))
+        raise CannotSplit
+    lines = dumper(options.format)(
+        path, scanner_of(path, file, base), options, BatchFilter(options.selection)
+    )
     if stop is None:
         lines.catch_up(start)
     else:
@@ -55,7 +59,7 @@ def piece(path: str, options: DumpOptions, desk: Desk, start: int, stop: int | N
         yield Text(f"Dumping {options.shown(path)}\n{heading(name)}\n".encode(errors="surrogateescape"))
     for event in lines.events(start):
         if stop is not None and not isinstance(event, Text | Row):
-            raise GivenUp
+            raise CannotSplit
         yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
 
 

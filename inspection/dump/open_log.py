@@ -1,20 +1,24 @@
-"""What lies open between the files of a dump: the log of a segment, which both of its indexes are held against.
+"""Keep the log of a segment open between files of a dump, because both of its indexes are compared with it.
 
-A directory is dumped log by log, and behind each log its indexes. So the log that was opened last stays open: its
-bytes are read once, its batches walked once, and their checksums judged once, as far as its table of batches reaches.
+A directory is dumped log by log, each followed by its indexes. So the log that was opened last stays open: its bytes
+are read once, its batches walked once, and their CRCs checked once, as far as its table of batches reaches.
 """
 
 import os
+from array import array
 from functools import partial
 
+from kseg.segment import header_tables as C
 from kseg.segment.files import MappedFile
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.partition.names import parse_file_name
-from kseg.segment.scanning.scan import Scanner
-from kseg.segment.scanning.steadiness import Steadiness
+from kseg.segment.scanning.header_continuity import HeaderContinuity
+from kseg.segment.scanning.scan import Scanner, rows_for
 
 
 class OpenLog:
-    """A log that is open. scanner: over the whole file; whoever asks finds in its table what was walked before."""
+    """An open log. scanner: over the whole file; its table keeps the batches walked last."""
 
     __slots__ = ("file", "scanner")
 
@@ -41,28 +45,42 @@ def _following_base(path: str, base_offset: int) -> int | None:
     return min((base for base in bases if base is not None and base > base_offset), default=None)
 
 
-class Desk:
-    """Holds the log that was opened last. seen: what was seen of the headers of the log that was dumped last."""
+def catch_up(scanner: Scanner, position: int) -> None:
+    """Advance a scanner's offsets over the valid batches before `position`, without computing CRCs."""
+    table, reached = Columns(C.BATCH_WIDTH, rows_for(len(scanner.view))), 0
+    state = memoryview(array("q", [0, 0]))
+    while reached < position:
+        state[0] = reached
+        walk(scanner.view, position, table.cells, table.capacity, state)
+        table.count = state[1]
+        if not table.count:
+            return
+        scanner.remember_offsets(table)
+        reached = state[0]
+
+
+class OpenLogCache:
+    """Caches the log that was opened last. seen: collected from the headers of the log that was dumped last."""
 
     def __init__(self) -> None:
         self._log: OpenLog | None = None
-        self.seen: Steadiness | None = None
+        self.seen: HeaderContinuity | None = None
 
     def open(self, path: str, base_offset: int, drop_cache: bool = False) -> OpenLog:
-        """The log at `path`, opened now; the one before it is closed. Raises UnreadableInput."""
+        """Open the log at `path` and close the previous one. Raises UnreadableInput."""
         self.clear()
         self._log = OpenLog(path, base_offset, drop_cache)
         return self._log
 
     def look_up(self, path: str, base_offset: int, drop_cache: bool = False) -> OpenLog:
-        """The log at `path`, as it lies here unless it has changed since. Raises UnreadableInput."""
+        """The log at `path`, cached unless the file has changed. Raises UnreadableInput."""
         held = self._log
         if held is not None and held.file.path == path and _is_unchanged(held.file):
             return held
         return self.open(path, base_offset, drop_cache)
 
     def clear(self) -> None:
-        """Close what is open."""
+        """Close the cached log."""
         if self._log is not None:
             file = self._log.file
             self._log = None  # the scanner looks into the map, which can only be closed without it
@@ -71,6 +89,6 @@ class Desk:
 
 def _is_unchanged(file: MappedFile) -> bool:
     try:
-        return file.is_still(os.stat(file.path))
+        return file.is_unchanged(os.stat(file.path))
     except OSError:
         return False

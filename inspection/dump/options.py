@@ -1,21 +1,27 @@
-"""What the user can ask of `dump` (the flags of DumpLogSegments 4.3 and ours)."""
+"""Options of `dump` (the flags of DumpLogSegments 4.3 and our own)."""
 
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from kseg.inspection.record_filter import Selection
 from kseg.segment.layout import INT32_MAX
+from kseg.segment.record_decoder import RecordDecoder
 from kseg.segment.terminal import visible
 from kseg.segment.values import dataclass
 
+if TYPE_CHECKING:
+    from kseg.segment.json_rows import RowDecoder
+
 FORMATS = ("kafka", "json", "table")
 BYTES_MODES = ("auto", "utf8", "hex", "base64", "size", "redacted")
-DECODERS = ("offsets", "transaction-log", "cluster-metadata", "share-group-state", "remote-log-metadata")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """format: one of FORMATS. decoder: one of DECODERS or None. bytes_mode: one of BYTES_MODES, how keys, values
-    and header values are shown. escape_control: escape control characters (stdout is a terminal). jobs: how many
+    """format: one of FORMATS. decoder: knows what keys and values mean, None
+    when they are bytes. bytes_mode: one of BYTES_MODES, how keys, values
+    and header values are shown. row_decoder: decodes keys and values in rows, None shows them as they are. escape_control: escape
+    control characters (stdout is a terminal). jobs: how many
     processes may share a large file whose records are shown."""
 
     format: str = "kafka"
@@ -26,9 +32,10 @@ class DumpOptions:
     max_message_size: int = 5 * 1024 * 1024
     verify_index_only: bool = False
     index_sanity_check: bool = False
-    decoder: str | None = None
+    decoder: RecordDecoder | None = None
     selection: Selection = field(default_factory=Selection)
     bytes_mode: str = "auto"
+    row_decoder: "RowDecoder | None" = None
     escape_control: bool = False
     drop_cache: bool = False
     jobs: int = 1

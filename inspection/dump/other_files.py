@@ -1,4 +1,4 @@
-"""The text and metadata files of a data directory in a dump: lines of our own, for Kafka's tool has none."""
+"""Dump the text and metadata files of a log dir, in a line format of our own: Kafka's tool does not print them."""
 
 from collections.abc import Callable, Iterator
 
@@ -25,7 +25,7 @@ def other_file(path: str, name: FileName, data: bytes) -> Iterator[Item]:
         elif name.role in _VALUES:
             yield _values(path, name.role, data)
         else:
-            yield Finding("unknown-file", path, "none of the file types that can be dumped")
+            yield Finding("unknown-file", path, "not a file type that dump supports")
     except FormatError as error:
         yield Finding(_CORRUPT[name.role], path, f"the file cannot be read: {error}")
 

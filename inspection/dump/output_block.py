@@ -1,4 +1,4 @@
-"""The block of output that a dump fills: kernels write lines into it, it leaves as a `Text` when it is full."""
+"""The output buffer of a dump: kernels write lines into it, and a full block is emitted as `Text`."""
 
 from collections.abc import Callable, Iterator
 
@@ -40,7 +40,7 @@ class Block:
         self._filled += len(line)
 
     def reopen_line(self) -> None:
-        """Take back the newline that was written last, so that `append` goes on with that line."""
+        """Remove the last newline, so that `append` continues that line."""
         self._filled -= 1
 
     def flush(self) -> Iterator[Text]:

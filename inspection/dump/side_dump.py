@@ -1,11 +1,11 @@
-"""The work of `dump` on everything that is no log: indexes, snapshots, checkpoints and metadata files."""
+"""`dump` for every file that is not a log: indexes, snapshots, checkpoints and metadata files."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from kseg.inspection.dump.index_mismatches import check_offset_index, check_time_index
-from kseg.inspection.dump.open_log import Desk, OpenLog
+from kseg.inspection.dump.open_log import OpenLog, OpenLogCache
 from kseg.inspection.dump.options import DumpOptions
 from kseg.inspection.dump.side_files import (
     Item,
@@ -27,11 +27,13 @@ from kseg.segment.scanning.damage_findings import unnumbered
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 
 
-def dump_side_file(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
-    """Everything in one file. desk: where the log of an index may lie open. Raises UnreadableInput."""
+def dump_side_file(
+    path: str, name: FileName, options: DumpOptions, open_logs: OpenLogCache
+) -> Iterator[Event]:
+    """Everything in one file. open_logs: where the log of an index may lie open. Raises UnreadableInput."""
     dump_index = _INDEXES.get(name.role)
     if dump_index is not None:
-        return dump_index(path, name, options, desk)
+        return dump_index(path, name, options, open_logs)
     return _shown(_items(path, name), options)
 
 
@@ -49,19 +51,21 @@ def _items(path: str, name: FileName) -> Iterator[Item]:
     return other_file(path, name, data)
 
 
-def _offset_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
+def _offset_index(
+    path: str, name: FileName, options: DumpOptions, open_logs: OpenLogCache
+) -> Iterator[Event]:
     if name.base_offset is None:
         yield unnumbered(path)
     base = name.base_offset or 0
     with MappedFile(path, options.drop_cache) as file:
         index = OffsetIndex(file.view, base, as_kafka=True)
         if not index.entries:
-            yield from _said(f"{path} is empty.", options)
+            yield from _as_event(f"{path} is empty.", options)
             return
         if options.index_sanity_check:
-            yield from _sanity(path, index.insanity(), options)
+            yield from _sanity(path, index.sanity_error(), options)
             return
-        log = _look_up(_log_beside(path, name), base, options, desk)
+        log = _look_up(_log_beside(path, name), base, options, open_logs)
         if (isinstance(log, UnreadableInput) or not log.file.size_bytes) and starts_preallocated(index):
             yield no_batch_to_compare(path)
         elif not options.verify_index_only:
@@ -72,19 +76,19 @@ def _offset_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -
             yield from check_offset_index(path, log, index.of_used_slots())
 
 
-def _time_index(path: str, name: FileName, options: DumpOptions, desk: Desk) -> Iterator[Event]:
+def _time_index(path: str, name: FileName, options: DumpOptions, open_logs: OpenLogCache) -> Iterator[Event]:
     if name.base_offset is None:
         yield unnumbered(path)
     base = name.base_offset or 0
     with MappedFile(path, options.drop_cache) as file:
         index = TimeIndex(file.view, base, as_kafka=True)
         if options.index_sanity_check:
-            yield from _sanity(path, index.insanity(), options)
+            yield from _sanity(path, index.sanity_error(), options)
             return
         if not options.verify_index_only:
             yield from _entries(time_index_lines, time_index_rows, path, index, options)
         log_path = _log_beside(path, name)
-        log = _look_up(log_path, base, options, desk)
+        log = _look_up(log_path, base, options, open_logs)
         if not isinstance(log, UnreadableInput):
             yield from check_time_index(path, log, index.of_used_slots())
         elif os.path.exists(log_path):
@@ -103,9 +107,11 @@ def _log_beside(path: str, name: FileName) -> str:
     return path.removesuffix(name.name) + log_name
 
 
-def _look_up(log_path: str, base_offset: int, options: DumpOptions, desk: Desk) -> OpenLog | UnreadableInput:
+def _look_up(
+    log_path: str, base_offset: int, options: DumpOptions, open_logs: OpenLogCache
+) -> OpenLog | UnreadableInput:
     try:
-        return desk.look_up(log_path, base_offset, options.drop_cache)
+        return open_logs.look_up(log_path, base_offset, options.drop_cache)
     except UnreadableInput as error:
         return error
 
@@ -126,15 +132,15 @@ def _entries(
         yield Text(text)
 
 
-def _sanity(path: str, insanity: tuple[str, str] | None, options: DumpOptions) -> Iterator[Event]:
-    if insanity is None:
-        yield from _said(f"{options.shown(path)} passed sanity check.", options)
+def _sanity(path: str, sanity_error: tuple[str, str] | None, options: DumpOptions) -> Iterator[Event]:
+    if sanity_error is None:
+        yield from _as_event(f"{options.shown(path)} passed sanity check.", options)
     else:
-        kind, problem = insanity
+        kind, problem = sanity_error
         yield Finding(kind, path, f"the index fails the broker's sanity check: {problem}")
 
 
-def _said(line: str, options: DumpOptions) -> Iterator[Event]:
+def _as_event(line: str, options: DumpOptions) -> Iterator[Event]:
     if options.format == "kafka":
         yield Text(f"{line}\n".encode(errors="surrogateescape"))
 

@@ -1,4 +1,4 @@
-"""Index files and snapshots in a dump: the lines of Kafka's tool, the same entries as rows, and what is wrong.
+"""Print index files and snapshots as Kafka's tool does, and return the same entries as rows with findings.
 
 Where the real tool throws (a missing or short log, a zero-tailed empty index, a corrupt entry) or writes (it
 creates a missing `.index`), this prints what is there and adds a finding. Its lines (fact sheet §9.2):
@@ -43,7 +43,7 @@ def starts_preallocated(index: OffsetIndex) -> bool:
 
 def no_batch_to_compare(path: str) -> Finding:
     """Of an index that starts preallocated beside an empty log."""
-    return _official_stop(path, "NoSuchElementException", "the index is preallocated and its log is empty")
+    return _kafka_exception(path, "NoSuchElementException", "the index is preallocated and its log is empty")
 
 
 def offset_index_lines(index: OffsetIndex) -> bytes:
@@ -86,7 +86,9 @@ def txn_index(path: str, index: "TxnIndex") -> Iterator[Item]:
     """Entries of a `.txnindex`; a version above 0 is a finding and its entry is shown all the same."""
     for slot, entry in enumerate(index):
         if entry.version_as_kafka > 0:
-            yield _official_stop(path, "KafkaException", f"entry {slot} has version {entry.version_as_kafka}")
+            yield _kafka_exception(
+                path, "KafkaException", f"entry {slot} has version {entry.version_as_kafka}"
+            )
         yield SideFileEntry(
             _txn_line(entry), {"type": "transaction_index_entry", "file": path, **_txn_values(entry)}
         )
@@ -94,7 +96,7 @@ def txn_index(path: str, index: "TxnIndex") -> Iterator[Item]:
         yield Finding(
             "txn-index-bad-size",
             path,
-            f"{index.trailing_bytes} bytes are left over behind the last whole entry",
+            f"{index.trailing_bytes} trailing bytes after the last complete entry",
             length=index.trailing_bytes,
             numbers={"trailing_bytes": index.trailing_bytes},
         )
@@ -167,10 +169,10 @@ def _producer_row(path: str, entry: ProducerSnapshotEntry) -> dict[str, object]:
     }
 
 
-def _official_stop(path: str, exception: str, why: str) -> Finding:
+def _kafka_exception(path: str, exception: str, why: str) -> Finding:
     return Finding(
         "official-tool-stops",
         path,
-        f"Kafka's own dump tool ends with {exception} here: {why}",
+        f"Kafka's dump tool fails with {exception} here: {why}",
         numbers={"exception": exception},
     )

@@ -1,10 +1,10 @@
-"""A forked process that makes text, part after part, and hands it over in memory that both sides see.
+"""A forked worker process that produces text part by part and passes it on in shared memory.
 
-    orders   pipe to the helper: the number of a part to make, or TAKEN: one more slot may be filled again
+    orders   pipe to the worker: the number of a part to make, or TAKEN: one more slot may be filled again
     reports  pipe from it: bytes in the next slot, and whether the part goes on (MORE), is over or was given up
 
 The memory is SLOTS slots, filled and emptied in turn; a part mostly fits into one, so a report mostly means that a part
-is there as a whole. A helper whose slots nobody empties waits for orders. How it is started and ended: `forked_worker`.
+is there as a whole. A worker without free slots waits for orders. How it is started and ended: `forked_worker`.
 """
 
 import mmap
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from kseg.jobs import forked_worker
-from kseg.jobs.log_splitting import GivenUp
+from kseg.jobs.log_splitting import CannotSplit
 
 SLOT_BYTES = 4 * 1024 * 1024  # room; only what a part fills is ever memory
 SLOTS = 4
@@ -27,28 +27,28 @@ MORE, OVER, GIVEN_UP = range(3)
 _ORDER = struct.Struct("<q")
 _REPORT = struct.Struct("<qq")
 
-# the text of a part by its number, in whole lines; raises GivenUp
+# the text of a part by its number, in whole lines; raises CannotSplit
 Make = Callable[[int], Iterator[bytes]]
 
 
 class TextWorker:
-    """The helper as the process sees it that started it. others: helpers that were started before.
+    """The helper as the process sees it that started it. earlier_workers: helpers that were started before.
 
     pending: how many parts were ordered and not yet received.
     Raises OSError when the system has no memory, pipe or process to give.
     """
 
-    def __init__(self, make: Make, others: "Sequence[TextWorker]") -> None:
+    def __init__(self, make: Make, earlier_workers: "Sequence[TextWorker]") -> None:
         self.pending = 0
         self._slot = 0
         self._memory = mmap.mmap(-1, SLOTS * SLOT_BYTES)
         self._process: forked_worker.ForkedWorker = forked_worker.ForkedWorker(
-            lambda orders, reports: _Desk(orders, reports, self._memory).serve(make),
-            [helper._process for helper in others],
+            lambda orders, reports: _WorkerSide(orders, reports, self._memory).serve(make),
+            [worker._process for worker in earlier_workers],
         )
 
     def order(self, part: int) -> None:
-        self._tell(part)
+        self._send(part)
         self.pending += 1
 
     def is_ready(self) -> bool:
@@ -66,26 +66,26 @@ class TextWorker:
             start = self._slot * SLOT_BYTES
             pieces += self._pieces(start, start + size_bytes)
             self._slot = (self._slot + 1) % SLOTS
-            self._tell(TAKEN)
+            self._send(TAKEN)
         return pieces if state == OVER else None
 
-    def dismiss(self) -> None:
-        self._process.dismiss()
+    def kill(self) -> None:
+        self._process.kill()
         self._memory.close()
 
     def _pieces(self, start: int, end: int) -> Iterator[bytes]:
         while start < end:
-            most = min(end, start + PIECE_BYTES)
-            stop = self._memory.rfind(b"\n", start, most) + 1 or most
+            max_bytes = min(end, start + PIECE_BYTES)
+            stop = self._memory.rfind(b"\n", start, max_bytes) + 1 or max_bytes
             yield self._memory[start:stop]
             start = stop
 
-    def _tell(self, order: int) -> None:
+    def _send(self, order: int) -> None:
         with suppress(BrokenPipeError):  # it is gone: `receive` finds out
             os.write(self._process.writes, _ORDER.pack(order))
 
 
-class _Desk:
+class _WorkerSide:
     """The helper's own side."""
 
     def __init__(self, orders: int, reports: int, memory: mmap.mmap) -> None:
@@ -106,19 +106,19 @@ class _Desk:
                 for text in make(self._parts.popleft()):
                     self._put(text)
                 self._report(OVER)
-        except GivenUp:
+        except CannotSplit:
             self._report(GIVEN_UP)
 
     def _put(self, text: bytes) -> None:
         """Text that does not fit into what is left of the slot goes into the next; into several when it must."""
         if self._filled and self._filled + len(text) > SLOT_BYTES:
             self._report(MORE)
-        rest = memoryview(text)
-        while len(rest) > SLOT_BYTES:
-            self._fill(rest[:SLOT_BYTES])
+        remaining = memoryview(text)
+        while len(remaining) > SLOT_BYTES:
+            self._fill(remaining[:SLOT_BYTES])
             self._report(MORE)
-            rest = rest[SLOT_BYTES:]
-        self._fill(rest)
+            remaining = remaining[SLOT_BYTES:]
+        self._fill(remaining)
 
     def _fill(self, text: memoryview) -> None:
         while not self._free:

@@ -1,1 +1,1 @@
-"""`export`: the records of logs as files that other tools read. pyarrow is imported by whoever writes, not by this."""
+"""`export`: write the records of logs to files for other tools. pyarrow is imported by the writers, not here."""

@@ -1,8 +1,8 @@
-"""The work of `export` on one partition: `export(target, ExportOptions) -> Iterator[Event]`.
+"""`export` for one partition: `export(target, ExportOptions) -> Iterator[Event]`.
 
 1. The live segments become pieces, read one after another as Arrow batches.
-2. The sieve keeps the records that are wanted; the writers lay them into files under the run's folder.
-3. The files are finished and synced, and told in a result row. Who started the run gives them their place (`run`).
+2. `RowFilter` keeps the requested records; the writers write them to files under the run's folder.
+3. The files are finished, synced and listed in a result row. The run then moves them into place (`run`).
 Damage is a finding, as everywhere, and reading goes on behind it.
 """
 
@@ -16,9 +16,10 @@ from kseg.inspection.arrow.log_ranges import LogPiece, Reading
 from kseg.inspection.arrow.record_batches import read_piece
 from kseg.inspection.export.export_ranges import identity, pieces_of
 from kseg.inspection.export.options import ExportOptions
-from kseg.inspection.export.row_filter import Sieve
+from kseg.inspection.export.row_filter import RowFilter
+from kseg.inspection.export.to_stdout import STDOUT, StreamWriter
 from kseg.inspection.export.writers import Writers
-from kseg.jobs.events import Advance, Event, Row
+from kseg.jobs.events import Advance, Event, Row, Text
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
@@ -28,29 +29,36 @@ _LONGEST_NAME = 120  # of a partition, in a file's name of at most 255 bytes
 
 
 def export(target: PartitionTarget | FileTarget, options: ExportOptions) -> Iterator[Event]:
-    """Findings, and one `result` row. Raises UnreadableInput, and Refused when files cannot be written."""
-    writers = Writers(options, _stem(target.path, options.run_id))
-    course = _Course(target, options, writers)
+    """Findings, and one `result` row; the records themselves where they go to stdout. Raises UnreadableInput, and Refused when files cannot be written."""
+    writers: Writers | StreamWriter
+    topic, _ = identity(directory_of(target))
+    if options.output == STDOUT:
+        writers = StreamWriter(options, topic, is_first=target.path == options.first_path)
+    else:
+        writers = Writers(options, _stem(target.path, options.run_id), topic)
+    partition_export = _PartitionExport(target, options, writers)
     try:
-        yield from course.events()
+        yield from partition_export.events()
         writers.close()
+        if data := writers.taken():
+            yield Text(data)
     except pa.ArrowException as error:
         raise UnreadableInput(f"cannot export {target.path}: {error}") from error
     finally:
         writers.abandon()
-    yield Row(course.result())
+    yield Row(partition_export.result())
 
 
-class _Course:
-    """One partition on its way."""
+class _PartitionExport:
+    """The export of one partition."""
 
     def __init__(
-        self, target: PartitionTarget | FileTarget, options: ExportOptions, writers: Writers
+        self, target: PartitionTarget | FileTarget, options: ExportOptions, writers: Writers | StreamWriter
     ) -> None:
         self._target = target
         self._options = options
         self._writers = writers
-        self._sieve = Sieve(options)
+        self._row_filter = RowFilter(options)
         selection = options.selection
         with_control = options.with_control or bool(selection.control)
         self._reading = Reading(
@@ -64,12 +72,12 @@ class _Course:
         for piece in pieces_of(self._target, self._options.selection):
             yield from self._piece(piece)
             yield Advance(self._target.path, _size_of(piece.path))
-            if self._sieve.is_exhausted:
+            if self._row_filter.is_exhausted:
                 return
 
     def _piece(self, piece: LogPiece) -> Iterator[Event]:
         damaged_to = 0  # several things can be wrong with the same bytes
-        for item in read_piece(piece, self._reading, self._sieve.schema):
+        for item in read_piece(piece, self._reading, self._row_filter.schema):
             if isinstance(item, Finding):
                 if item.severity == ERROR and item.position is not None:
                     end = item.position + (item.length or 0)
@@ -77,10 +85,12 @@ class _Course:
                     damaged_to = max(damaged_to, end)
                 yield item
                 continue
-            rows = self._sieve.sift(item)
+            rows = self._row_filter.filter_rows(item)
             self._records += rows.num_rows
             self._writers.write(rows)
-            if self._sieve.is_exhausted:
+            if data := self._writers.taken():
+                yield Text(data)
+            if self._row_filter.is_exhausted:
                 return
 
     def result(self) -> dict[str, object]:

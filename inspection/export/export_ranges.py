@@ -1,9 +1,9 @@
-"""What is read for an export: the pieces of a partition, or the one file that was named, with the selection's bounds."""
+"""The byte ranges to read for an export: those of a partition or of one given file, with the bounds of the selection."""
 
 import os
 
 from kseg.inspection.arrow.log_ranges import LogPiece
-from kseg.inspection.arrow.planning import Wish, stretches_of
+from kseg.inspection.arrow.planning import ReadPlanOptions, segment_reads
 from kseg.inspection.record_filter import Selection
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.layout import INT64_MAX
@@ -13,7 +13,7 @@ from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
 
-LOGS = (Role.LOG, Role.ANCIENT_LOG)
+LOGS = (Role.LOG, Role.KAFKA07_LOG)
 UNKNOWN_PARTITION = -1
 
 
@@ -26,19 +26,21 @@ def pieces_of(target: PartitionTarget | FileTarget, selection: Selection) -> lis
         return _planned(target, selection)
     name = parse_file_name(os.path.basename(target.path))
     if name.role not in LOGS:
-        raise UnreadableInput(f"{target.path} is no log: only records are exported")
-    is_ancient = name.role is Role.ANCIENT_LOG
-    if selection.read_committed and name.is_live and not is_ancient:
+        raise UnreadableInput(f"{target.path} is not a log; only records can be exported")
+    is_kafka07 = name.role is Role.KAFKA07_LOG
+    if selection.read_committed and name.is_live and not is_kafka07:
         found = _planned(PartitionTarget(directory), selection)
         return [piece for piece in found if os.path.basename(piece.path) == name.name]
-    return [LogPiece(target.path, topic, partition, name.base_offset or 0, bounds, is_ancient=is_ancient)]
+    return [LogPiece(target.path, topic, partition, name.base_offset or 0, bounds, is_kafka07=is_kafka07)]
 
 
 def _planned(target: PartitionTarget, selection: Selection) -> list[LogPiece]:
     topic, partition = identity(target.path)
-    wish = Wish(read_committed=selection.read_committed)
+    plan_options = ReadPlanOptions(read_committed=selection.read_committed)
     with PartitionLog(target) as log:
-        return [each.piece for each in stretches_of(log, topic, partition, bounds_of(selection), wish)]
+        return [
+            each.piece for each in segment_reads(log, topic, partition, bounds_of(selection), plan_options)
+        ]
 
 
 def identity(path: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Record batches as JSON lines, equal in content to those of Spark's JSON writer.
+"""Write record batches as JSON lines with the same content as Spark's JSON writer.
 
 An object a line; a member that is null is left out; bytes are base64 unless another way is asked for. Whole columns are
 made text at a time:
@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from kseg.inspection.export.text_columns import as_text
 from kseg.inspection.export.timestamps import times
 
+JSON_LINE = pa.large_string()  # of a column that is JSON text already; no other column has this type
+
 
 def json_lines(batch: pa.RecordBatch, bytes_mode: str) -> bytes:
     """The rows as lines of UTF-8."""
@@ -30,6 +32,8 @@ def json_values(values: pa.Array, bytes_mode: str) -> pa.Array:
     kind = values.type
     if pa.types.is_binary(kind):
         return _quoted(as_text(values, bytes_mode), is_plain=bytes_mode in ("base64", "hex"))
+    if kind == JSON_LINE:
+        return values.cast(pa.string())
     if pa.types.is_string(kind):
         return _quoted(values)
     if pa.types.is_timestamp(kind):

@@ -1,4 +1,4 @@
-"""What the user can ask of `export`, as values that are checked and travel to whoever does the work.
+"""Options of `export`, checked, as values that can be sent to another process.
 
 Forms and what they can hold:
 
@@ -21,6 +21,7 @@ from typing import Final
 from kseg.inspection.export.output_folder import Mode
 from kseg.inspection.record_filter import Selection
 from kseg.segment.errors import UsageError
+from kseg.segment.payload_table import PayloadTable
 from kseg.segment.values import dataclass
 
 
@@ -57,9 +58,10 @@ PARTITION_COLUMNS: Final = (*OF_COLUMNS, *DERIVED)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
     """form, output, mode: what, where to, and what when something lies there. partition_by: of PARTITION_COLUMNS, a
-    level of directories each; they do not stand in the files. bytes_mode: how keys, values and header values become
+    level of directories each; they do not stand in the files. first_path: of the target whose bytes come first, where all go to one
+    stream. bytes_mode: how keys, values and header values become
     text, "" where they stay bytes. compression: one of the form's. with_*: which columns; with_control: also control
-    records. fail_on_damage: the first damage ends it, and nothing is handed over.
+    records. fail_on_damage: the first damage ends it, and nothing is handed over. payloads: decodes keys and values, None leaves them as they are.
 
     folder, run_id: where this run makes its files, and what sets their names apart from those of others.
     """
@@ -70,6 +72,7 @@ class ExportOptions:
     partition_by: tuple[str, ...] = ()
     selection: Selection = field(default_factory=Selection)
     compression: str = ""
+    first_path: str = ""
     bytes_mode: str = ""
     with_key: bool = True
     with_value: bool = True
@@ -78,11 +81,12 @@ class ExportOptions:
     with_control: bool = False
     fail_on_damage: bool = False
     drop_cache: bool = False
+    payloads: PayloadTable | None = None
     folder: str = ""
     run_id: str = ""
 
     @property
-    def says_encoding(self) -> bool:
+    def has_encoding_column(self) -> bool:
         """Whether columns say how each key and each value is written."""
         return self.bytes_mode == "auto"
 
@@ -101,9 +105,9 @@ def checked_form(form: str, on_cluster: bool) -> Form:
     """Raises UsageError for one that cannot be written here, or there."""
     wanted = Form(form)
     if wanted in TABLE_FORMS and not on_cluster:
-        raise UsageError(f"--to {wanted} is written by Spark only: add --spark")
+        raise UsageError(f"--to {wanted} is written by Spark only; add --spark")
     if wanted is Form.ARROW and on_cluster:
-        raise UsageError("--to arrow is written without --spark only: Spark has no writer for it")
+        raise UsageError("--to arrow does not work with --spark: Spark has no Arrow writer")
     return wanted
 
 
@@ -113,7 +117,7 @@ def checked_compression(form: Form, compression: str | None) -> str:
     if compression is None:
         return known[0]
     if compression not in known:
-        raise UsageError(f"--compression of {form} is {' or '.join(known)}, not {compression}")
+        raise UsageError(f"--compression for {form} must be {' or '.join(known)}, not {compression}")
     return compression
 
 
@@ -121,7 +125,7 @@ def checked_bytes_mode(form: Form, mode: str | None) -> str:
     """How bytes become text, "" for a form that holds bytes. Raises UsageError."""
     if form not in TEXT_FORMS:
         if mode is not None:
-            raise UsageError(f"--bytes is for json and csv: {form} keeps keys and values as they are")
+            raise UsageError(f"--bytes applies to json and csv only; {form} stores keys and values as bytes")
         return ""
     return mode or _DEFAULT_BYTES[form]
 

@@ -1,10 +1,11 @@
-"""A directory of new files, made aside and handed over whole: nothing half-written ever has its final name.
+"""Write a directory of new files aside and rename it into place, so that no partial file ever has its final name.
 
     a new directory       is made beside its place, under a hidden name, and renamed into it: all of it or nothing
     one that replaces     the same; the old one steps aside first and is removed last. Killed between the two renames,
                           both lie there whole, and the next run puts the old one back
     more for an old one   the new files are made in a hidden directory inside of it and renamed out of there, one by
-                          one: killed on the way some of them have arrived, each of them whole
+                          one; renaming that directory says that all have arrived. Killed before, some of them have,
+                          each of them whole, and the next run takes these back
 
 Names that begin with `.` or `_` are hidden: readers of such directories (Spark, Arrow, Hive) pass over them. `_SUCCESS`,
 empty, is written last, as Spark does it. What a killed run left the next one removes.
@@ -12,6 +13,7 @@ empty, is written last, as Spark does it. What a killed run left the next one re
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,11 +27,13 @@ from kseg.segment.values import dataclass
 SUCCESS = "_SUCCESS"
 _INSIDE = "_kseg-"
 _OLD = ".old"
+_DONE = ".done"
+_RUN_ID = re.compile(r"[0-9a-f]{8}")
 _TABLE_LOGS = {"_delta_log": "a Delta table", "metadata": "an Iceberg table"}
 
 
 class Mode(StrEnum):
-    """What is done where something lies already; the words are Spark's."""
+    """What to do when the output exists; the values are Spark's."""
 
     ERROR_IF_EXISTS = "errorifexists"
     APPEND = "append"
@@ -38,18 +42,18 @@ class Mode(StrEnum):
 
 
 @dataclass(slots=True)
-class Folder:
+class OutputFolder:
     """path: where files are made, by their relative names. mode: as asked. adds: whether they join those that lie at the
-    target. is_handed_over: whether they have arrived."""
+    target. is_published: whether they have arrived."""
 
     target: str
     path: str
     mode: Mode
     adds: bool
     disk: Disk
-    is_handed_over: bool = False
+    is_published: bool = False
 
-    def hand_over(self, names: Sequence[str], is_complete: bool) -> None:
+    def publish(self, names: Sequence[str], is_complete: bool) -> None:
         """Give the files `names` (relative, each of them synced) their place; others that were made are removed.
 
         is_complete: write the marker. Raises Refused when the file system does not take them.
@@ -66,17 +70,17 @@ class Folder:
                 if is_complete:
                     disk.close(disk.create(os.path.join(self.path, SUCCESS)))
                 _sync_tree(disk, self.path)
-                self._take_place()
+                self._move_into_place()
         except OSError as error:
-            where = self.target if error.filename is None else error.filename
-            raise Refused(f"cannot write {where}: {error.strerror}; nothing was handed over") from error
-        self.is_handed_over = True
+            path = self.target if error.filename is None else error.filename
+            raise Refused(f"cannot write {path}: {error.strerror}; nothing was exported") from error
+        self.is_published = True
         with suppress(OSError):  # else the next run tries again
-            _remove_tree(disk, self.path if self.adds else self._aside)
+            _remove_tree(disk, f"{self.path}{_DONE}" if self.adds else self._old_folder)
 
     @property
-    def _aside(self) -> str:
-        """Where an old directory steps."""
+    def _old_folder(self) -> str:
+        """The name that a replaced directory gets."""
         return f"{self.path}{_OLD}"
 
     def _drop(self, name: str) -> None:
@@ -84,19 +88,19 @@ class Folder:
         while name := os.path.dirname(name):
             remove_if_empty(self.disk, os.path.join(self.path, name))
 
-    def _take_place(self) -> None:
+    def _move_into_place(self) -> None:
         disk = self.disk
         replaces = is_taken(self.target, disk)
         if replaces:
             if self.mode is not Mode.OVERWRITE:
-                raise Refused(f"{self.target} has come to be meanwhile; nothing was handed over")
+                raise Refused(f"{self.target} was created in the meantime; nothing was exported")
             check(self.target, self.mode, disk)
-            disk.rename(self.target, self._aside)
+            disk.rename(self.target, self._old_folder)
         try:
             disk.rename(self.path, self.target)
         except OSError:
             if replaces:
-                disk.rename(self._aside, self.target)
+                disk.rename(self._old_folder, self.target)
             raise
         disk.sync_directory(os.path.dirname(self.target))
 
@@ -119,6 +123,8 @@ class Folder:
                 disk.close(disk.create(marker))
             elif not is_complete:
                 remove_quietly(disk, marker)  # what it said of an earlier export is not so of the whole
+            disk.rename(self.path, f"{self.path}{_DONE}")
+            disk.sync_directory(self.target)
         except OSError:
             for goal in moved:
                 remove_quietly(disk, goal)
@@ -126,7 +132,7 @@ class Folder:
 
 
 def is_taken(target: str, disk: Disk = DISK) -> bool:
-    """Whether something lies at `target` that a new directory would be in the way of."""
+    """Whether `target` exists and a new directory cannot simply take its place."""
     status = disk.status(os.path.realpath(target))
     return status is not None and (not stat.S_ISDIR(status.st_mode) or bool(disk.names(target)))
 
@@ -139,7 +145,7 @@ def visible_files(target: str, disk: Disk = DISK) -> Iterator[str]:
 
 
 @contextmanager
-def new_folder(target: str, mode: Mode, run_id: str, disk: Disk = DISK) -> Iterator[Folder]:
+def new_folder(target: str, mode: Mode, run_id: str, disk: Disk = DISK) -> Iterator[OutputFolder]:
     """A place to make files that are to lie in `target` later; what was not handed over by the end is removed.
 
     Raises Refused when `target` is taken and `mode` does not say what to do then, or what lies there was made by
@@ -157,14 +163,14 @@ def new_folder(target: str, mode: Mode, run_id: str, disk: Disk = DISK) -> Itera
         path = os.path.join(parent, name)
         disk.make_directory(path)
     except OSError as error:
-        where = target if error.filename is None else error.filename
-        raise Refused(f"cannot write {where}: {error.strerror}") from error
-    folder = Folder(target, path, mode, parent == target, disk)
+        path = target if error.filename is None else error.filename
+        raise Refused(f"cannot write {path}: {error.strerror}") from error
+    folder = OutputFolder(target, path, mode, parent == target, disk)
     try:
         with claimed(path):
             yield folder
     finally:
-        if not folder.is_handed_over:
+        if not folder.is_published:
             with suppress(OSError):
                 _remove_tree(disk, path)
 
@@ -173,29 +179,29 @@ def new_folder(target: str, mode: Mode, run_id: str, disk: Disk = DISK) -> Itera
 
 
 def check(target: str, mode: Mode, disk: Disk = DISK) -> None:
-    """Raises Refused when something lies at `target` that `mode` does not allow to touch."""
+    """Raises Refused when `mode` does not allow writing to what exists at `target`."""
     target = os.path.realpath(target)
     status = disk.status(target)
     if status is None:
         return
     if not stat.S_ISDIR(status.st_mode):
-        raise Refused(f"{target} is there already and is no directory")
+        raise Refused(f"{target} already exists and is not a directory")
     names = disk.names(target)
     if not names:
         return
     if mode not in (Mode.APPEND, Mode.OVERWRITE):
         raise Refused(
-            f"{target} is there already and not empty (--mode append adds, --mode overwrite replaces)"
+            f"{target} already exists and is not empty (--mode append adds, --mode overwrite replaces)"
         )
     for name, what in _TABLE_LOGS.items():
         if name in names:
             raise Refused(f"{target} is {what}: its files are changed through its own log only (--to)")
-    stranger = _first_stranger(disk, target) if mode is Mode.OVERWRITE else None
-    if stranger is not None:
-        raise Refused(f"{target} is not overwritten: {stranger} in it was written by no export")
+    foreign_file = _first_foreign_file(disk, target) if mode is Mode.OVERWRITE else None
+    if foreign_file is not None:
+        raise Refused(f"{target} cannot be overwritten: no export wrote {foreign_file} in it")
 
 
-def _first_stranger(disk: Disk, target: str) -> str | None:
+def _first_foreign_file(disk: Disk, target: str) -> str | None:
     """A file that is neither hidden nor named as parts of an export are."""
     for name in visible_files(target, disk):
         head, base = os.path.split(name)
@@ -215,7 +221,7 @@ def _put_back(target: str, disk: Disk) -> None:
         return
     parent = os.path.dirname(target)
     for name in disk.names(parent):
-        if name.startswith(_beside(target)) and name.endswith(_OLD) and not _is_at_work(parent, name):
+        if name.startswith(_beside(target)) and name.endswith(_OLD) and not _is_running(parent, name):
             disk.rename(os.path.join(parent, name), target)
             disk.sync_directory(parent)
             return
@@ -225,12 +231,24 @@ def _clear_leftovers(target: str, disk: Disk) -> None:
     for parent, prefix in ((os.path.dirname(target), _beside(target)), (target, _INSIDE)):
         for name in disk.names(parent):
             path = os.path.join(parent, name)
-            if name.startswith(prefix) and not _is_at_work(parent, name):
+            if name.startswith(prefix) and not _is_running(parent, name):
                 with suppress(Refused, OSError), claimed(path):
+                    if parent == target:
+                        _take_back(target, name.removeprefix(prefix), disk)
                     _remove_tree(disk, path)
 
 
-def _is_at_work(parent: str, name: str) -> bool:
+def _take_back(target: str, run_id: str, disk: Disk) -> None:
+    """Remove what a run that was killed had moved out already; of one that was done (`_DONE` behind its id) nothing. Else the run
+    that is given again would add the same rows twice."""
+    if _RUN_ID.fullmatch(run_id):
+        for name in list(visible_files(target, disk)):
+            base = os.path.basename(name)
+            if base.startswith("part-") and re.search(f"-{run_id}\\b", base):
+                disk.unlink(os.path.join(target, name))
+
+
+def _is_running(parent: str, name: str) -> bool:
     """Whether the run is alive whose directory, or the one that stepped aside for it, has this name."""
     return is_claimed(os.path.join(parent, name.removesuffix(_OLD)))
 

@@ -1,4 +1,4 @@
-"""Directories by columns, named as Hive and Spark name them: `topic=orders/date=2024-05-01/hour=7`.
+"""Split rows into directories by column values, named as Hive and Spark name them: `topic=orders/date=2024-05-01/hour=7`.
 
 `date` and `hour` are made of the timestamp, in UTC. What could not stand in a name is escaped as Spark does it; so is what a
 terminal would obey or not show (C1 controls, Unicode's direction marks), byte by byte: names of topics come from the disk.
@@ -14,7 +14,7 @@ from kseg.inspection.export.options import DERIVED
 from kseg.inspection.export.timestamps import dates
 from kseg.segment.terminal import CONTROL, FORMAT, RAW
 
-_NOTHING = "__HIVE_DEFAULT_PARTITION__"
+_NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(rf"[{CONTROL}{FORMAT}{RAW}\"#%'*/:=?\\{{\[\]^]")
 _BETWEEN = "\x00"
 
@@ -28,15 +28,15 @@ def split(batch: pa.RecordBatch, columns: tuple[str, ...]) -> Iterator[tuple[str
         return
     texts = [_text(batch, column) for column in columns]
     keys = pc.binary_join_element_wise(
-        *texts, _BETWEEN, null_handling="replace", null_replacement=_NOTHING
+        *texts, _BETWEEN, null_handling="replace", null_replacement=_NULL_DIRECTORY
     ).dictionary_encode()
     for number, key in enumerate(keys.dictionary.to_pylist()):
         values = key.split(_BETWEEN)
         directory = "/".join(
             f"{column}={_escaped(value)}" for column, value in zip(columns, values, strict=True)
         )
-        alone = len(keys.dictionary) == 1
-        yield directory, batch if alone else batch.filter(pc.equal(keys.indices, number))
+        single = len(keys.dictionary) == 1
+        yield directory, batch if single else batch.filter(pc.equal(keys.indices, number))
 
 
 def _text(batch: pa.RecordBatch, column: str) -> pa.Array:
@@ -47,7 +47,7 @@ def _text(batch: pa.RecordBatch, column: str) -> pa.Array:
 
 
 def _escaped(value: str) -> str:
-    return _ESCAPED.sub(_percent, value) or _NOTHING
+    return _ESCAPED.sub(_percent, value) or _NULL_DIRECTORY
 
 
 def _percent(found: re.Match[str]) -> str:

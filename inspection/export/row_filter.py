@@ -1,4 +1,4 @@
-"""Which records of a log are exported: a `Selection` applied to what `inspection.arrow` reads.
+"""Filter the records to export: a `Selection` applied to what `inspection.arrow` reads.
 
 What prunes (offsets, times, transactions) goes into the pieces that are read; keys, producers, epochs and the limit
 are looked at here, batch by batch. Columns that only a test needs are read as well, and left out later.
@@ -14,27 +14,27 @@ from kseg.inspection.arrow.arrow_schema import META, META_FIELDS, RECORD_SCHEMA
 from kseg.inspection.export.options import ExportOptions
 
 
-class Sieve:
+class RowFilter:
     """The records of one partition that are wanted. schema: the columns to read. is_exhausted: nothing more is."""
 
     def __init__(self, options: ExportOptions) -> None:
         self._selection = options.selection
-        self._left = options.selection.limit
+        self._remaining = options.selection.limit
         pattern = options.selection.key_regex
         self._pattern = None if pattern is None else re.compile(pattern)
         self.schema = _schema_for(options, self._members())
 
     @property
     def is_exhausted(self) -> bool:
-        return self._left == 0
+        return self._remaining == 0
 
-    def sift(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def filter_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that are wanted, in their order, counted against the limit."""
         for mask in self._masks(batch):
             batch = batch.filter(mask)
-        if self._left is not None:
-            batch = batch.slice(0, self._left)
-            self._left -= batch.num_rows
+        if self._remaining is not None:
+            batch = batch.slice(0, self._remaining)
+            self._remaining -= batch.num_rows
         return batch
 
     def _masks(self, batch: pa.RecordBatch) -> list[pa.Array]:
@@ -70,7 +70,10 @@ def _schema_for(options: ExportOptions, members: dict[str, Any]) -> pa.Schema:
     needs_key = bool(want.keys) or want.key_regex is not None
     fields = []
     for field in RECORD_SCHEMA:
-        if options.has(field.name) or (field.name == "key" and needs_key):
+        is_needed = (field.name == "key" and needs_key) or (
+            field.name == "headers" and options.payloads is not None
+        )
+        if options.has(field.name) or is_needed:
             fields.append(field)
         elif field.name == META and members:
             kept = [member for member in META_FIELDS if member.name in members]

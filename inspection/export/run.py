@@ -1,4 +1,4 @@
-"""What a run of `export` does around the partitions: the folder its files are made in, and their handing over.
+"""Lifecycle of an `export` over many partitions: create the output folder, collect the files, move them into place.
 
 The rows of the partitions say which files are whole; those, and no others, get their place when the last partition is
 done. So an export that was killed, interrupted, or ended by --fail-on-damage leaves what was there before. Partitions
@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from kseg.inspection.export.options import ExportOptions, Form
-from kseg.inspection.export.output_folder import Folder, new_folder
+from kseg.inspection.export.output_folder import OutputFolder, new_folder
+from kseg.inspection.export.to_stdout import STDOUT
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError, Refused
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.targets import Target, refuse_inside
+from kseg.segment.payload_table import PayloadTable
 
 SUMMED = ("files", "records", "bytes", "damaged_bytes")
 
@@ -33,12 +35,21 @@ class ExportRun:
 
     def __init__(self, options: ExportOptions) -> None:
         self._options = options
-        self._folder: Folder | None = None
+        self._folder: OutputFolder | None = None
+
+    def decode(self, payloads: PayloadTable) -> ExportOptions:
+        """Decode keys and values from now on: the options with that in them."""
+        self._options = replace(self._options, payloads=payloads)
+        return self._options
 
     @contextmanager
     def held(self, targets: Sequence[Target]) -> Iterator[ExportOptions]:
         """The folder, while the targets are worked on, and the options to work with. Raises Refused."""
         options = self._options
+        if options.output == STDOUT:
+            self._options = replace(options, first_path=targets[0].path if targets else "")
+            yield self._options
+            return
         refuse_own_input(options.output, targets)
         run_id = secrets.token_hex(4)
         with new_folder(options.output, options.mode, run_id) as folder:
@@ -52,8 +63,10 @@ class ExportRun:
         sums = dict.fromkeys(SUMMED, 0)
         failures = damage = 0
         cannot_write = False
+        is_stream = self._options.output == STDOUT
         for event in events:
-            yield event
+            if not (is_stream and isinstance(event, Row)):
+                yield event
             match event:
                 case Row(values):
                     files = values["files"]
@@ -69,16 +82,17 @@ class ExportRun:
                     damage += 1
                     if self._options.fail_on_damage:
                         raise DamageFound(f"{event.path} is damaged: nothing was exported (--fail-on-damage)")
+        if is_stream:
+            yield Row({"type": "summary", **sums})
+            return
         folder = self._folder
         assert folder is not None
         if cannot_write:  # the same command can be given again, and finds nothing in its way
-            raise Refused(
-                f"nothing was handed over to {self._options.output}: not every file could be written"
-            )
+            raise Refused(f"nothing was exported to {self._options.output}: some files could not be written")
         if not names and not failures:
             names = self._empty()
         if names or not failures:
-            folder.hand_over(names, is_complete=not failures and not damage)
+            folder.publish(names, is_complete=not failures and not damage)
         yield Row({"type": "summary", **sums})
 
     def _empty(self) -> list[str]:
@@ -88,7 +102,7 @@ class ExportRun:
             return []
         from kseg.inspection.export.writers import Writers
 
-        writers = Writers(options, f"part-empty-{options.run_id}")
+        writers = Writers(options, f"part-empty-{options.run_id}", "")
         writers.begin_empty()
         writers.close()
         return writers.names
@@ -100,5 +114,5 @@ def refuse_own_input(output: str, targets: Sequence[Target]) -> None:
     for target in targets:
         path = os.path.realpath(target.path)
         if os.path.commonpath((path, goal)) == goal:
-            raise Refused(f"the output {output} holds the input {target.path}")
+            raise Refused(f"the output {output} contains the input {target.path}")
     refuse_inside(output, targets)

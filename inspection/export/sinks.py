@@ -1,17 +1,16 @@
-"""One file of an export while it is written: batches in, bytes out to the file layer.
+"""Writers of one export file: record batches in, bytes out to the file layer.
 
 Rows for a Parquet file wait until there are enough of them for a row group, or until memory is wanted for others
 (`flush`): readers skip and fetch by row groups, so they should be neither small nor more than memory bears.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from kseg.inspection.export.json_writer import json_lines
 from kseg.inspection.export.options import ExportOptions, Form
-from kseg.segment.files import NewFile
 
 ROW_GROUP_ROWS = 1 << 20
 _SUFFIXES = {"none": "", "gzip": ".gz", "bzip2": ".bz2"}
@@ -24,13 +23,22 @@ def suffix_of(form: Form, compression: str) -> str:
     return f".{form}{mark}" if form in (Form.JSON, Form.CSV) else f"{mark}.{form}"
 
 
+class ByteSink(Protocol):
+    """What takes bytes and counts them: a `NewFile`, or what stands in for one."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def write(self, data: Any) -> object: ...
+
+
 class Stream:
-    """A `NewFile` as pyarrow wants to see a file. is_abandoned: nobody wants it any more; writers that pyarrow closes
+    """A `ByteSink` with the file interface that pyarrow expects. is_abandoned: its content is discarded; writers that pyarrow closes
     by itself, when it lets go of them, write into nothing."""
 
     closed = False
 
-    def __init__(self, file: NewFile) -> None:
+    def __init__(self, file: ByteSink) -> None:
         self._file = file
         self.is_abandoned = False
 
@@ -142,11 +150,11 @@ class _Json(_Text):
 class _Csv(_Text):
     """With a line of names; quotes are doubled; null is nothing, an empty text a pair of quotes."""
 
-    def __init__(self, stream: Stream, schema: pa.Schema, compression: str) -> None:
-        from pyarrow.csv import CSVWriter
+    def __init__(self, stream: Stream, schema: pa.Schema, compression: str, has_header: bool) -> None:
+        from pyarrow.csv import CSVWriter, WriteOptions
 
         super().__init__(stream, compression)
-        self._writer = CSVWriter(self._out, schema)
+        self._writer = CSVWriter(self._out, schema, write_options=WriteOptions(include_header=has_header))
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write_batch(batch)
@@ -156,8 +164,8 @@ class _Csv(_Text):
         super().close()
 
 
-def open_sink(stream: Stream, schema: pa.Schema, options: ExportOptions) -> Sink:
-    """A sink of the form that `options` name."""
+def open_sink(stream: Stream, schema: pa.Schema, options: ExportOptions, *, has_header: bool = True) -> Sink:
+    """A sink of the form that `options` name. has_header: CSV begins with the names of the columns."""
     match options.form:
         case Form.PARQUET:
             return _Parquet(stream, schema, options.compression)
@@ -166,5 +174,5 @@ def open_sink(stream: Stream, schema: pa.Schema, options: ExportOptions) -> Sink
         case Form.JSON:
             return _Json(stream, options.compression, options.bytes_mode)
         case Form.CSV:
-            return _Csv(stream, schema, options.compression)
+            return _Csv(stream, schema, options.compression, has_header)
     raise AssertionError(f"{options.form} is written by Spark only")

@@ -1,4 +1,4 @@
-"""Bytes as text, for the forms that hold text only, column by column.
+"""Convert byte columns to text, for the formats that hold text only.
 
     base64   as Spark's JSON writer does it
     hex      lower case, two digits a byte

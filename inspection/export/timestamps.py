@@ -1,7 +1,7 @@
-"""Timestamps as text, as Spark's writers have them: ISO 8601 in UTC, a year of other than four digits with its sign.
+"""Format timestamps as Spark's writers do: ISO 8601 in UTC, with a sign on years that do not have four digits.
 
 Arrow's own formatting knows the years −32768 … 32767 only, and a producer that took microseconds for milliseconds is
-beyond them. The calendar repeats every 400 years, so whatever Arrow cannot tell is told by the same day near 1970.
+beyond them. The calendar repeats every 400 years, so a year outside Arrow's range is formatted from the same day near 1970.
 """
 
 import pyarrow as pa
@@ -26,8 +26,8 @@ def dates(values: pa.Array) -> pa.Array:
 def _shown(values: pa.Array, behind_year: str) -> pa.Array:
     millis = values.cast(_UTC_MS, safe=False)
     numbers = millis.cast(pa.int64())
-    least, most = pc.min_max(numbers).values()
-    if not least.is_valid or (least.as_py() >= _YEAR_0_MS and most.as_py() < _YEAR_10000_MS):
+    min_ms, max_ms = pc.min_max(numbers).values()
+    if not min_ms.is_valid or (min_ms.as_py() >= _YEAR_0_MS and max_ms.as_py() < _YEAR_10000_MS):
         return pc.strftime(millis, f"%Y{behind_year}")
     cycles = [None if number is None else number // _CYCLE_MS for number in numbers.to_pylist()]
     near = pc.subtract(numbers, pa.array([n and n * _CYCLE_MS for n in cycles], pa.int64())).cast(_UTC_MS)

@@ -1,6 +1,6 @@
-"""The files that the records of one partition go into: one, or with --partition-by one in each directory.
+"""Write the records of one partition to files: one file, or with --partition-by one per directory.
 
-At most MOST_OPEN of them are open, and at most WAITING_BYTES of rows wait in memory. When one more is wanted, the one
+At most MAX_OPEN_FILES of them are open, and at most WAITING_BYTES of rows wait in memory. When one more is wanted, the one
 that was written to longest ago is finished; if rows for its directory come again, a next file is begun there.
 """
 
@@ -9,18 +9,18 @@ import os
 import pyarrow as pa
 
 from kseg.inspection.export.options import ExportOptions
-from kseg.inspection.export.output_columns import Shape
+from kseg.inspection.export.output_columns import OutputColumns
 from kseg.inspection.export.partition_by import split
 from kseg.inspection.export.sinks import Sink, Stream, open_sink, suffix_of
-from kseg.segment.files import NewFile, ensure_directory
+from kseg.segment.new_files import NewFile, ensure_directory
 from kseg.segment.values import dataclass
 
-MOST_OPEN = 16
+MAX_OPEN_FILES = 16
 WAITING_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenFile:
     name: str
     file: NewFile
     stream: Stream
@@ -28,13 +28,13 @@ class _Open:
 
 
 class Writers:
-    """stem: how the names of the files begin, nobody else's in this folder. names, size_bytes: of finished files."""
+    """stem: prefix of the file names, unique in this folder. topic: whose records they are. names, size_bytes: of finished files."""
 
-    def __init__(self, options: ExportOptions, stem: str) -> None:
+    def __init__(self, options: ExportOptions, stem: str, topic: str) -> None:
         self._options = options
         self._stem = stem
-        self._shape = Shape(options)
-        self._open: dict[str, _Open] = {}  # by directory, the one written to longest ago first
+        self._output_columns = OutputColumns(options, topic)
+        self._open_files: dict[str, _OpenFile] = {}  # by directory, the one written to longest ago first
         self._begun: dict[str, int] = {}
         self.names: list[str] = []
         self.size_bytes = 0
@@ -42,32 +42,36 @@ class Writers:
     def write(self, batch: pa.RecordBatch) -> None:
         """Rows with all columns that were read."""
         for directory, rows in split(batch, self._options.partition_by):
-            place = self._open.pop(directory, None)
+            place = self._open_files.pop(directory, None)
             if place is None:
-                if len(self._open) == MOST_OPEN:
-                    self._finish(next(iter(self._open)))
+                if len(self._open_files) == MAX_OPEN_FILES:
+                    self._finish(next(iter(self._open_files)))
                 place = self._begin(directory)
-            self._open[directory] = place
-            place.sink.write(self._shape.of(rows))
-            self._relieve()
+            self._open_files[directory] = place
+            place.sink.write(self._output_columns.of(rows))
+            self._flush_largest()
+
+    def taken(self) -> bytes:
+        """Nothing: all bytes go to files."""
+        return b""
 
     def begin_empty(self) -> None:
         """One file without rows, so that the columns are known to readers."""
-        self._open[""] = self._begin("")
+        self._open_files[""] = self._begin("")
 
     def close(self) -> None:
         """Finish all files: afterwards they are whole, and on the disk."""
-        for directory in list(self._open):
+        for directory in list(self._open_files):
             self._finish(directory)
 
     def abandon(self) -> None:
-        """Close what is open; nobody will be told of it."""
-        for place in self._open.values():
+        """Close open files without reporting them."""
+        for place in self._open_files.values():
             place.stream.is_abandoned = True
             place.file.close()
-        self._open.clear()
+        self._open_files.clear()
 
-    def _begin(self, directory: str) -> _Open:
+    def _begin(self, directory: str) -> _OpenFile:
         options = self._options
         number = self._begun.get(directory, 0)
         self._begun[directory] = number + 1
@@ -79,18 +83,18 @@ class Writers:
         file = NewFile(os.path.join(folder, name), 0o666)
         relative = f"{directory}/{name}" if directory else name
         stream = Stream(file)
-        return _Open(relative, file, stream, open_sink(stream, self._shape.schema, options))
+        return _OpenFile(relative, file, stream, open_sink(stream, self._output_columns.schema, options))
 
     def _finish(self, directory: str) -> None:
-        place = self._open[directory]
+        place = self._open_files[directory]
         with place.file as file:
             place.sink.close()
             file.sync()
-        del self._open[directory]
+        del self._open_files[directory]
         self.names.append(place.name)
         self.size_bytes += place.file.size_bytes
 
-    def _relieve(self) -> None:
-        waiting = [place.sink for place in self._open.values()]
-        if sum(sink.waiting_bytes for sink in waiting) >= WAITING_BYTES:
-            max(waiting, key=lambda sink: sink.waiting_bytes).flush()
+    def _flush_largest(self) -> None:
+        buffered = [place.sink for place in self._open_files.values()]
+        if sum(sink.waiting_bytes for sink in buffered) >= WAITING_BYTES:
+            max(buffered, key=lambda sink: sink.waiting_bytes).flush()

@@ -1,4 +1,4 @@
-"""Finding one message, or one offset, in a log: the answers of a broker without a broker."""
+"""Find one message or one offset in a log: a broker's answers without a broker."""
 
 from kseg.inspection.lookup.lookup import lookup
 

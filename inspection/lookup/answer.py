@@ -1,4 +1,4 @@
-"""What a lookup found, and the JSON line of it (design §7)."""
+"""The result of a lookup, and its JSON line (design §7)."""
 
 from kseg.inspection.query import LookupQuery
 from kseg.segment import layout as L
@@ -30,7 +30,16 @@ class Answer:
     is_aborted: bool | None = None
 
 
-def nothing(reason: str) -> Answer:
+@dataclass(frozen=True, slots=True)
+class AnsweredAt:
+    """Where an answer was found, for checks of what it depends on. segment: path of the log. position: of the batch."""
+
+    segment: str | None
+    position: int | None
+    offset: int | None
+
+
+def not_found(reason: str) -> Answer:
     return Answer(found=False, reason=reason)
 
 
@@ -65,6 +74,9 @@ def lookup_row(
 ) -> dict[str, object]:
     """The same from its parts."""
     batch = answer.batch
+    producer = answer.record_batch or batch
+    if producer is not None and producer.producer_id < 0:
+        producer = None
     row: dict[str, object] = {
         "type": "lookup",
         "partition": partition,
@@ -80,9 +92,13 @@ def lookup_row(
         "bytes_read": bytes_read,
         "path": list(path),
         "record": None,
+        "producer_id": None if producer is None else producer.producer_id,
+        "producer_epoch": None if producer is None else producer.producer_epoch,
     }
     if answer.record is not None and answer.record_batch is not None and answer.record_file is not None:
-        row["record"] = record_row(answer.record_file, answer.record_batch, answer.record, query.bytes_mode)
+        row["record"] = record_row(
+            answer.record_file, answer.record_batch, answer.record, query.bytes_mode, query.row_decoder
+        )
     if answer.is_aborted is not None:
         row["aborted"] = answer.is_aborted
     if answer.reason is not None:

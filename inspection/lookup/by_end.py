@@ -1,4 +1,4 @@
-"""Lookup of a log's ends: earliest and latest as ListOffsets answers, and the end of a leader epoch.
+"""Look up the ends of a log: earliest and latest as ListOffsets answers, and the end offset of a leader epoch.
 
 The epoch beside the earliest offset is that of the first entry of the history, if that covers the log start; beside the
 latest it is the newest (Kafka: UnifiedLog.fetchOffsetByTimestamp). Neither has a timestamp (-1). An epoch's end is the
@@ -7,7 +7,7 @@ start of the next one, the newest ends at the log end (Kafka: LeaderEpochFileCac
 
 from collections.abc import Iterator
 
-from kseg.inspection.lookup.answer import Answer, nothing
+from kseg.inspection.lookup.answer import Answer, not_found
 from kseg.inspection.query import LookupQuery
 from kseg.segment import layout as L
 from kseg.segment.partition.derived_state import epoch_history, last_stable_offset
@@ -47,6 +47,6 @@ def by_leader_epoch(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     if end_offset == UNDEFINED_EPOCH_OFFSET:
         newest = history.latest
         known = "no leader epoch is known" if newest is None else f"the newest known epoch is {newest.epoch}"
-        yield nothing(f"epoch {query.leader_epoch} is not known: {known}")
+        yield not_found(f"epoch {query.leader_epoch} is not known: {known}")
         return
     yield Answer(offset=end_offset, leader_epoch=epoch)

@@ -1,4 +1,4 @@
-"""Lookup by key: the newest record of a key, or all of them. No broker answers this; nothing but the records knows it.
+"""Look up a key: its latest record, or all of them. No broker answers this; only the records themselves can.
 
 1. Segments from the newest backwards; inside one, spans that begin at sound index entries, also backwards, so that a
    recent record is found without reading the log. The last match of the first span with one is the newest.
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
 
-from kseg.inspection.lookup.answer import Answer, at_record, nothing
+from kseg.inspection.lookup.answer import Answer, at_record, not_found
 from kseg.inspection.query import LookupQuery
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -23,9 +23,11 @@ from kseg.segment.partition.derived_state import aborted_transactions, is_aborte
 from kseg.segment.partition.header_walk import BatchWalk
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.scanning.batches import batch_at
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, undecodable
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.txn_index import AbortedTxn
 
 _SPAN_BYTES = 4 * 1024 * 1024
@@ -96,7 +98,7 @@ def by_key(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
         found = True
         yield answer
     if not found:
-        yield nothing("no visible record has this key")
+        yield not_found("no visible record has this key")
 
 
 def _every(scan: _KeyScan) -> Iterator[Answer]:
@@ -126,7 +128,7 @@ def _boundaries(log: PartitionLog, segment: LogSegment) -> list[int]:
     walk: BatchWalk = segment.walk
     for entry in index or ():
         if boundaries[-1] + _SPAN_BYTES <= entry.position < size_bytes - _SPAN_BYTES // 2:
-            batch = walk.sound_batch_at(entry.position)
+            batch = walk.valid_batch_at(entry.position)
             if batch is not None and batch.base_offset <= entry.offset:
                 boundaries.append(entry.position)
     return [*boundaries, size_bytes]

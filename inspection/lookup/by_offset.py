@@ -1,4 +1,4 @@
-"""Lookup by offset: what a fetch from there would return first (Kafka: LocalLog.read, LogSegment.read; fact sheet §4.5).
+"""Look up an offset: what a fetch from there would return first (Kafka: LocalLog.read, LogSegment.read; fact sheet §4.5).
 
 1. Below the log start or behind the log end a broker answers OFFSET_OUT_OF_RANGE; at the log end, nothing.
 2. The segment is chosen by name: the greatest base offset ≤ N. In it the first batch with last offset ≥ N, from the
@@ -9,7 +9,7 @@
 from collections.abc import Generator, Iterator
 from contextlib import closing
 
-from kseg.inspection.lookup.answer import Answer, epoch_of, nothing
+from kseg.inspection.lookup.answer import Answer, epoch_of, not_found
 from kseg.inspection.query import LookupQuery
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
@@ -24,20 +24,22 @@ def by_offset(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     offset = query.offset
     assert offset is not None
     if offset < log.start_offset:
-        yield nothing(f"offset {offset} lies below the log start offset {log.start_offset}")
+        yield not_found(f"offset {offset} is below the log start offset {log.start_offset}")
         return
     stop = last_stable_offset(log) if query.read_committed else None
     if stop is not None and stop <= offset < log.end_offset:
-        yield nothing(f"offset {offset} is not below the last stable offset {stop}")
+        yield not_found(f"offset {offset} is not below the last stable offset {stop}")
         return
-    with closing(batches_reaching(log, offset)) as places:
-        place = next(places, None)
-        if place is None:
-            answer = nothing(_why_nothing(log, offset))
-        elif stop is not None and place[1].base_offset >= stop:
-            answer = nothing(f"what follows offset {offset} is not below the last stable offset {stop}")
+    with closing(batches_reaching(log, offset)) as batch_places:
+        batch_place = next(batch_places, None)
+        if batch_place is None:
+            answer = not_found(_not_found_reason(log, offset))
+        elif stop is not None and batch_place[1].base_offset >= stop:
+            answer = not_found(
+                f"the next record after offset {offset} is not below the last stable offset {stop}"
+            )
         else:
-            answer = _with_record(log, place, places, offset, stop)
+            answer = _with_record(log, batch_place, batch_places, offset, stop)
     yield answer
 
 
@@ -50,7 +52,7 @@ def batches_reaching(log: PartitionLog, offset: int) -> Generator[tuple[LogSegme
 
 def _with_record(
     log: PartitionLog,
-    place: tuple[LogSegment, Batch],
+    batch_place: tuple[LogSegment, Batch],
     others: Iterator[tuple[LogSegment, Batch]],
     offset: int,
     stop: int | None,
@@ -58,7 +60,7 @@ def _with_record(
     def is_wanted(records: Columns, at: int) -> bool:
         return records.at(C.R_OFFSET, at) >= offset
 
-    segment, batch = place
+    segment, batch = batch_place
     batch = segment.decoded(batch)
     answer = Answer(
         offset=max(offset, batch.base_offset),
@@ -92,10 +94,10 @@ def _is_aborted(log: PartitionLog, batch: Batch) -> bool:
     return is_aborted(batch, aborted)
 
 
-def _why_nothing(log: PartitionLog, offset: int) -> str:
+def _not_found_reason(log: PartitionLog, offset: int) -> str:
     end = log.end_offset
     if offset > end:
-        return f"offset {offset} lies behind the log end offset {end}"
+        return f"offset {offset} is beyond the log end offset {end}"
     if offset == end:
         return f"the log ends here: its end offset is {end}"
-    return f"no batch holds or follows offset {offset}; the log end offset is {end}"
+    return f"no batch contains or follows offset {offset}; the log end offset is {end}"

@@ -1,4 +1,4 @@
-"""Lookup by time, as ListOffsets answers it (Kafka: UnifiedLog.fetchOffsetByTimestamp; fact sheet §4.5).
+"""Look up a timestamp as ListOffsets does (Kafka: UnifiedLog.fetchOffsetByTimestamp; fact sheet §4.5).
 
 At or after a time T:
 
@@ -20,13 +20,14 @@ lies below the log start does not count.
 
 from collections.abc import Iterator
 
-from kseg.inspection.lookup.answer import Answer, at_record, nothing
+from kseg.inspection.lookup.answer import Answer, at_record, not_found
 from kseg.inspection.query import LookupQuery
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.files import read_end
 from kseg.segment.header_tables import Columns
 from kseg.segment.model import Batch, Record
+from kseg.segment.moments import moment
 from kseg.segment.partition.derived_state import last_stable_offset
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import Role
@@ -50,38 +51,42 @@ def by_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     """The one answer for `query.timestamp_ms`."""
     target = query.timestamp_ms
     assert target is not None
-    for segment, claim in _candidates(log, target):
+    for segment, last_entry in _candidates(log, target):
         search = _search(log, segment, target)
         if search.batch is not None and search.record is not None:
             yield _bounded(log, query, at_record(segment, search.batch, search.record))
             return
-        reason = _broker_stops(segment, search, claim, target)
+        reason = _broker_stops(segment, search, last_entry, target)
         if reason is not None:
-            yield nothing(reason)
+            yield not_found(reason)
             return
         segment.close()
-    yield nothing(f"no record has a timestamp at or after {target}")
+    yield not_found(f"no record has a timestamp at or after {moment(target)}")
 
 
 def _candidates(log: PartitionLog, target: int) -> Iterator[tuple[LogSegment, TimeIndexEntry | None]]:
     """The segments that must be searched, in order, each with what its time index claims to be its maximum."""
-    passed: tuple[LogSegment, TimeIndexEntry] | None = None
+    skipped: tuple[LogSegment, TimeIndexEntry] | None = None
     before = L.NO_TIMESTAMP
     for segment in log.segments:
-        claim = None
+        last_entry = None
         if segment.next_base_offset is not None:
-            claim = last_claim(log, segment)
-        if claim is not None and before <= claim.timestamp_ms < target and _covers(segment, claim):
-            passed, before = (segment, claim), claim.timestamp_ms
+            last_entry = last_time_entry(log, segment)
+        if (
+            last_entry is not None
+            and before <= last_entry.timestamp_ms < target
+            and _covers(segment, last_entry)
+        ):
+            skipped, before = (segment, last_entry), last_entry.timestamp_ms
             continue
-        if passed is not None:
-            yield passed
-        yield segment, claim
-        passed = None
-        before = before if claim is None else max(before, claim.timestamp_ms)
+        if skipped is not None:
+            yield skipped
+        yield segment, last_entry
+        skipped = None
+        before = before if last_entry is None else max(before, last_entry.timestamp_ms)
 
 
-def last_claim(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry | None:
+def last_time_entry(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry | None:
     """The last entry of a segment's time index, read without mapping the file; None when that says nothing."""
     path = segment.paths.get(Role.TIME_INDEX)
     if path is None or not log.use_index:
@@ -93,20 +98,22 @@ def last_claim(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry | None:
     return TimeIndex(tail, segment.base_offset).entry(0)
 
 
-def _covers(segment: LogSegment, claim: TimeIndexEntry) -> bool:
+def _covers(segment: LogSegment, last_entry: TimeIndexEntry) -> bool:
     """Whether nothing of the segment lies behind the entry, as its last one is written at the roll."""
     assert segment.next_base_offset is not None
-    return claim.offset == segment.next_base_offset - 1
+    return last_entry.offset == segment.next_base_offset - 1
 
 
 def _bounded(log: PartitionLog, query: LookupQuery, answer: Answer) -> Answer:
-    """A broker keeps back what lies at or above the last stable offset (Kafka: Partition.fetchOffsetForTimestamp)."""
+    """A broker does not return offsets at or above the last stable offset (Kafka: Partition.fetchOffsetForTimestamp)."""
     if not query.read_committed or answer.offset is None:
         return answer
     stop = last_stable_offset(log)
     if answer.offset < stop:
         return answer
-    return nothing(f"the record found, at offset {answer.offset}, is not below the last stable offset {stop}")
+    return not_found(
+        f"the record found, at offset {answer.offset}, is not below the last stable offset {stop}"
+    )
 
 
 # --- one segment
@@ -176,30 +183,31 @@ def _contradiction(entry: TimeIndexEntry, batch: Batch | None, target: int) -> s
     if entry.timestamp_ms > target:
         return "its entries are not in order"
     return (
-        f"it says {entry.timestamp_ms} for offset {entry.offset}, "
+        f"it has timestamp {entry.timestamp_ms} for offset {entry.offset}, "
         f"whose batch has the maximum timestamp {batch.max_timestamp_ms}"
     )
 
 
 def _broker_stops(
-    segment: LogSegment, search: _Search, claim: TimeIndexEntry | None, target: int
+    segment: LogSegment, search: _Search, last_entry: TimeIndexEntry | None, target: int
 ) -> str | None:
-    """Why a broker looks no further than this segment, None when it goes on; says where an index lied."""
+    """Why a broker stops searching at this segment, None when it continues; also reports a wrong index."""
     if search.has_reached:
         return (
-            f"{segment.path} is the first segment that reaches {target} and has no such record at or above the "
-            "log start offset; a broker looks no further"
+            f"{segment.path} is the first segment that reaches {target} but has no such record at or above the "
+            "log start offset; a broker stops searching there"
         )
     if segment.next_base_offset is None:
         return None
-    if claim is not None and claim.timestamp_ms >= target:
+    if last_entry is not None and last_entry.timestamp_ms >= target:
         segment.distrust(
-            Role.TIME_INDEX, f"it says that the segment reaches {claim.timestamp_ms}, which it does not"
+            Role.TIME_INDEX,
+            f"its last entry has timestamp {last_entry.timestamp_ms}, which no record in the segment reaches",
         )
-    elif claim is None and search.greatest_ms < 0 and segment.file.mtime_ms >= target:
+    elif last_entry is None and search.greatest_ms < 0 and segment.file.mtime_ms >= target:
         return (
-            f"{segment.path} has no timestamps, so a broker takes the file's modification time "
-            f"{segment.file.mtime_ms} and looks no further"
+            f"{segment.path} has no timestamps, so a broker uses the file's modification time "
+            f"{segment.file.mtime_ms} and stops searching there"
         )
     return None
 
@@ -210,20 +218,20 @@ def _broker_stops(
 def by_max_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     """The one answer: the first record with the greatest timestamp."""
     visible = log.segments[max(0, log.floor_index(log.start_offset)) :]
-    claims = {segment.base_offset: _greatest(log, segment) for segment in visible}
-    base_offset = max(claims, key=lambda base: (claims[base].timestamp_ms, -base))
+    last_entries = {segment.base_offset: _greatest(log, segment) for segment in visible}
+    base_offset = max(last_entries, key=lambda base: (last_entries[base].timestamp_ms, -base))
     segment = log.segments[log.floor_index(base_offset)]
-    found = _record_of_maximum(log, segment, claims[base_offset])
+    found = _record_of_maximum(log, segment, last_entries[base_offset])
     if found is None:
-        yield nothing("no record has a timestamp")
+        yield not_found("no record has a timestamp")
     else:
         yield _bounded(log, query, at_record(segment, *found))
 
 
 def _greatest(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry:
     """The greatest batch timestamp of a segment and its offset, walking on from the last index entry."""
-    is_cut = segment.base_offset < log.start_offset
-    start = 0 if is_cut else _start_for_time(log, segment, L.INT64_MAX)
+    is_truncated = segment.base_offset < log.start_offset
+    start = 0 if is_truncated else _start_for_time(log, segment, L.INT64_MAX)
     try:
         return _walked_maximum(log, segment, start)
     finally:
@@ -254,21 +262,22 @@ def _walked_maximum(log: PartitionLog, segment: LogSegment, start: int) -> TimeI
 
 
 def _record_of_maximum(
-    log: PartitionLog, segment: LogSegment, claim: TimeIndexEntry
+    log: PartitionLog, segment: LogSegment, last_entry: TimeIndexEntry
 ) -> tuple[Batch, Record] | None:
     """The first visible record that has the claimed timestamp, in a batch whose maximum it is."""
     start_offset = log.start_offset
 
     def has_it(table: Columns) -> Iterator[int]:
         times = table.column(C.MAX_TIMESTAMP)
-        return (row for row in range(table.count) if times[row] >= claim.timestamp_ms)
+        return (row for row in range(table.count) if times[row] >= last_entry.timestamp_ms)
 
     def is_it(records: Columns, at: int) -> bool:
         return (
-            records.at(C.R_TIMESTAMP, at) == claim.timestamp_ms and records.at(C.R_OFFSET, at) >= start_offset
+            records.at(C.R_TIMESTAMP, at) == last_entry.timestamp_ms
+            and records.at(C.R_OFFSET, at) >= start_offset
         )
 
-    start = segment.start_for(max(claim.offset, start_offset))
+    start = segment.start_for(max(last_entry.offset, start_offset))
     for batch in segment.walk.find(start, has_it):
         if batch.magic == L.MAGIC_V0:
             continue

@@ -1,4 +1,4 @@
-"""The work of `lookup` on one partition or file: `lookup(target, LookupQuery) -> Iterator[Event]`.
+"""`lookup` for one partition or file: `lookup(target, LookupQuery) -> Iterator[Event]`.
 
 One row for each answer (several only for the history of a key), the findings met on the way before it. What answers
 which kind of question:
@@ -12,7 +12,7 @@ Kafka 0.7 knows byte positions only: `lookup07`.
 
 from collections.abc import Callable, Iterator
 
-from kseg.inspection.lookup.answer import Answer, answer_row, nothing
+from kseg.inspection.lookup.answer import Answer, AnsweredAt, answer_row, not_found
 from kseg.inspection.query import LOOKUP_KINDS, LookupQuery
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError, UsageError
@@ -31,10 +31,10 @@ def lookup(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator
     try:
         _check(query)
         with PartitionLog(target, log_start_offset=query.log_start_offset, use_index=query.use_index) as log:
-            if log.is_ancient:
-                from kseg.inspection.lookup.lookup07 import ancient_answers
+            if log.is_kafka07:
+                from kseg.inspection.lookup.lookup07 import kafka07_answers
 
-                yield from ancient_answers(target, query)
+                yield from kafka07_answers(target, query)
                 return
             yield from _answers(log, query)
     except KsegError as error:
@@ -43,7 +43,7 @@ def lookup(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator
 
 def _check(query: LookupQuery) -> None:
     if query.kind not in LOOKUP_KINDS:
-        raise UsageError(f"there is no lookup by {query.kind}")
+        raise UsageError(f"unknown lookup: {query.kind}")
     operands = {
         "offset": query.offset,
         "timestamp": query.timestamp_ms,
@@ -52,21 +52,22 @@ def _check(query: LookupQuery) -> None:
     }
     operand = operands.get(query.kind)
     if query.kind in operands and operand is None:
-        raise UsageError(f"a lookup by {query.kind} needs to know which")
+        raise UsageError(f"a lookup by {query.kind} needs a value")
     if isinstance(operand, int) and operand < 0:
-        raise UsageError(f"a lookup by {query.kind} cannot be for {operand}")
+        raise UsageError(f"a lookup by {query.kind} does not take {operand}")
 
 
 def _answers(log: PartitionLog, query: LookupQuery) -> Iterator[Event]:
     if not log.segments:
-        log.report(Finding("no-segments", log.directory, "the partition directory holds no segment"))
-        answers = iter((nothing("the partition has no segment"),))
+        log.report(Finding("no-segments", log.directory, "the partition directory contains no segments"))
+        answers = iter((not_found("the partition has no segments"),))
     else:
         answers = _finder(query.kind)(log, query)
     for answer in answers:
         row = answer_row(log, query, answer)
         yield from _new_findings(log)
-        yield Row(row)
+        position = None if answer.batch is None else answer.batch.position
+        yield Row(row, AnsweredAt(answer.segment, position, answer.offset))
     yield from _new_findings(log)
 
 

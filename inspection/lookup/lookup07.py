@@ -1,4 +1,4 @@
-"""Lookup in a log of Kafka 0.7, which knows byte positions and nothing else.
+"""Look up an offset in a Kafka 0.7 log, where offsets are byte positions and nothing else is stored.
 
 An offset at a message boundary is proven by the message there (size, magic, checksum). Any other is looked for by
 walking its file from the start: there is no index. `position` and `batch_…` tell the entry that holds the offset,
@@ -8,21 +8,21 @@ walking its file from the start: there is no index. `position` and `batch_…` t
 from collections.abc import Iterator
 
 from kseg.inspection.dump.dump07 import message_row
-from kseg.inspection.lookup.answer import Answer, lookup_row, nothing
+from kseg.inspection.lookup.answer import Answer, lookup_row, not_found
 from kseg.inspection.query import LookupQuery
 from kseg.jobs.events import Event, Row
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
-from kseg.segment.kafka07.log07 import AncientFile, AncientLog
-from kseg.segment.kafka07.messages07 import AncientDamage, AncientEntry, entry_at, messages, walk
+from kseg.segment.kafka07.log07 import File07, Log07
+from kseg.segment.kafka07.messages07 import Damage07, Entry07, entry_at, messages, walk
 from kseg.segment.partition.log_segment import Step
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 
 
-def ancient_answers(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator[Event]:
+def kafka07_answers(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator[Event]:
     """The findings and the row for an offset, earliest or latest; raises UsageError for other questions."""
-    with AncientLog(target) as log:
+    with Log07(target) as log:
         match query.kind:
             case "offset":
                 yield from _by_offset(log, query)
@@ -31,32 +31,30 @@ def ancient_answers(target: PartitionTarget | FileTarget, query: LookupQuery) ->
             case "latest":
                 yield _row(log, query, Answer(offset=log.end_offset, segment=log.files[-1].path))
             case _:
-                raise UsageError(
-                    f"{target.path}: Kafka 0.7 keeps nothing that a lookup by {query.kind} could use"
-                )
+                raise UsageError(f"{target.path}: Kafka 0.7 logs do not support a lookup by {query.kind}")
 
 
 def _row(
-    log: AncientLog,
+    log: Log07,
     query: LookupQuery,
     answer: Answer,
     bytes_read: int = 0,
     path: list[Step] | None = None,
-    more: dict[str, object] | None = None,
+    details: dict[str, object] | None = None,
 ) -> Row:
-    return Row(lookup_row(log.name, query, answer, bytes_read, path or []) | (more or {}))
+    return Row(lookup_row(log.name, query, answer, bytes_read, path or []) | (details or {}))
 
 
-def _by_offset(log: AncientLog, query: LookupQuery) -> Iterator[Event]:
+def _by_offset(log: Log07, query: LookupQuery) -> Iterator[Event]:
     offset = query.offset
     assert offset is not None
     start = max(log.start_offset, query.log_start_offset or 0)
     if offset < start:
-        yield _row(log, query, nothing(f"offset {offset} lies below the log start offset {start}"))
+        yield _row(log, query, not_found(f"offset {offset} is below the log start offset {start}"))
         return
     if offset >= log.end_offset:
-        where = "the log ends here" if offset == log.end_offset else f"offset {offset} lies behind the log"
-        yield _row(log, query, nothing(f"{where}: its end offset is {log.end_offset}"))
+        where = "the log ends here" if offset == log.end_offset else f"offset {offset} is beyond the log"
+        yield _row(log, query, not_found(f"{where}: its end offset is {log.end_offset}"))
         return
     following = [file for file in log.files if file.end_offset > offset]
     search = _Search()
@@ -66,33 +64,33 @@ def _by_offset(log: AncientLog, query: LookupQuery) -> Iterator[Event]:
         if search.entry is not None and search.message is not None:
             break
     yield from search.findings
-    yield _row(log, query, search.answer(), search.bytes_read, search.path, search.more(query.bytes_mode))
+    yield _row(log, query, search.answer(), search.bytes_read, search.path, search.details(query.bytes_mode))
 
 
 class _Search:
     """What is known so far: the entry that holds the offset, and the first message at or behind it."""
 
     def __init__(self) -> None:
-        self.entry: tuple[AncientFile, AncientEntry] | None = None
-        self.message: tuple[AncientFile, memoryview, AncientEntry] | None = None
+        self.entry: tuple[File07, Entry07] | None = None
+        self.message: tuple[File07, memoryview, Entry07] | None = None
         self.findings: list[Finding] = []
         self.path: list[Step] = []
         self.bytes_read = 0
 
-    def look(self, file: AncientFile, opened: MappedFile, position: int) -> None:
+    def look(self, file: File07, opened: MappedFile, position: int) -> None:
         """Search one file from `position` on."""
         view = opened.view
         direct = entry_at(view, position, len(view))
-        if isinstance(direct, AncientEntry) and direct.crc_valid and direct.payload_bytes:
+        if isinstance(direct, Entry07) and direct.crc_valid and direct.payload_bytes:
             self.path.append({"step": "boundary", "file": file.path, "position": position})
             self._take(file, view, direct, position)
             return
         end = 0
         for item in walk(view, extents=opened.extents):
-            length = item.size_bytes if isinstance(item, AncientEntry) else item.length
+            length = item.size_bytes if isinstance(item, Entry07) else item.length
             self.bytes_read += length
             end = item.position + length
-            if isinstance(item, AncientDamage) or not item.crc_valid:
+            if isinstance(item, Damage07) or not item.crc_valid:
                 self._report(file, item, length)
             elif end > position:
                 self._take(file, view, item, position)
@@ -100,16 +98,16 @@ class _Search:
                     break
         self.path.append({"step": "scan", "file": file.path, "from": 0, "to": end})
 
-    def _take(self, file: AncientFile, view: memoryview, entry: AncientEntry, position: int) -> None:
+    def _take(self, file: File07, view: memoryview, entry: Entry07, position: int) -> None:
         if self.entry is None:
             self.entry = file, entry
         if entry.position >= position and self.message is None:
             self.message = file, view, entry
             self.bytes_read += entry.size_bytes
 
-    def _report(self, file: AncientFile, item: AncientEntry | AncientDamage, length: int) -> None:
-        kind = item.kind if isinstance(item, AncientDamage) else "bad-crc"
-        sentence = f"{length} bytes at position {item.position} are no valid message"
+    def _report(self, file: File07, item: Entry07 | Damage07, length: int) -> None:
+        kind = item.kind if isinstance(item, Damage07) else "bad-crc"
+        sentence = f"no valid message in the {length} bytes at position {item.position}"
         offset = file.base_offset + item.position
         self.findings.append(
             Finding(kind, file.path, sentence, item.position, length, offset, offset + length - 1)
@@ -117,26 +115,26 @@ class _Search:
 
     def answer(self) -> Answer:
         if self.entry is None:
-            return nothing("no valid message holds or follows this offset")
+            return not_found("no valid message contains or follows this offset")
         file, entry = self.entry
         return Answer(offset=file.base_offset + entry.position, segment=file.path)
 
-    def more(self, mode: str) -> dict[str, object]:
+    def details(self, mode: str) -> dict[str, object]:
         """What the row says beyond the answer: the entry's place, and the message."""
         if self.entry is None:
             return {}
         file, entry = self.entry
-        more: dict[str, object] = {
+        details: dict[str, object] = {
             "position": entry.position,
             "batch_base_offset": file.base_offset + entry.position,
             "batch_last_offset": file.base_offset + entry.end_position - 1,
         }
         if self.message is None:
-            return more
+            return details
         file, view, entry = self.message
         try:
             first = next(messages(view, entry, file.base_offset), None)
         except FormatError as error:
             sentence = f"the message set at position {entry.position} cannot be decoded: {error}"
-            return more | {"reason": sentence}
-        return more | {"record": None if first is None else message_row(file.path, entry, first, mode)}
+            return details | {"reason": sentence}
+        return details | {"record": None if first is None else message_row(file.path, entry, first, mode)}

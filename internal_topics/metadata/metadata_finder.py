@@ -4,34 +4,25 @@
 2. `__cluster_metadata-0` in the log dir itself.
 3. In another log dir of the same node: among those given, those that server.properties names, the neighbours of the log dir, and
    directories that are named alike (`/data-0/kafka-log0`, `/data-1/kafka-log1`). meta.properties of both must name the same cluster and the
-   same node. Of several the one that reaches farthest counts.
+   same node; where that of the log dir is lost, the log must place the partitions there on the node. Of several the one that reaches
+   farthest counts.
 """
 
 import os
 import re
 from collections.abc import Iterator, Sequence
 
-from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_TOPIC, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
-from kseg.segment.values import dataclass
 
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 
-_MOST_NEIGHBOURS = 1000
+_MAX_NEIGHBOURS = 1000
 _DIGITS = re.compile(r"\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """Which node a log dir belongs to, by its meta.properties; None for what is not known."""
-
-    node_id: int | None = None
-    cluster_id: str | None = None
-    directory_id: str | None = None
 
 
 class MetadataFinder:
@@ -53,10 +44,9 @@ class MetadataFinder:
     def image_for(self, log_dir: str) -> MetadataImage | None:
         """What the metadata log says to a log dir; None when there is none. Raises Refused when the one that was named
         is another cluster's."""
-        key = os.path.realpath(log_dir)
-        if key not in self._by_log_dir:
-            self._by_log_dir[key] = self._find(log_dir)
-        return self._by_log_dir[key]
+        if log_dir not in self._by_log_dir:
+            self._by_log_dir[log_dir] = self._find(log_dir)
+        return self._by_log_dir[log_dir]
 
     def node_of(self, log_dir: str) -> Node:
         """Which node a log dir belongs to; its meta.properties is read once."""
@@ -64,9 +54,26 @@ class MetadataFinder:
             self._nodes[log_dir] = node_of(log_dir)
         return self._nodes[log_dir]
 
+    def placed_node_of(self, log_dir: str) -> Node:
+        """Which node a log dir belongs to; where its meta.properties does not say it, by what the metadata log places there."""
+        node, image = self.node_of(log_dir), self.image_for(log_dir)
+        if image is None or not image.is_certain or None not in (node.node_id, node.directory_id):
+            return node
+        return self._by_placement(log_dir, image)
+
+    def _by_placement(self, log_dir: str, image: MetadataImage) -> Node:
+        from kseg.internal_topics.metadata.node_by_placement import node_by_placement
+
+        here = os.path.realpath(log_dir)
+        others = [other for other in [*self._given, *_neighbours(log_dir)] if os.path.realpath(other) != here]
+        found = [self.node_of(other).directory_id for other in others]
+        taken = {each for each in found if each is not None}
+        is_own = os.path.realpath(os.path.dirname(image.path)) == here
+        return node_by_placement(log_dir, self.node_of(log_dir), image, taken, is_own=is_own)
+
     def others_of(self, log_dir: str) -> list[str]:
         """The other log dirs of the same node, as far as they are given or found. One with the same directory id is a copy."""
-        node, seen = self.node_of(log_dir), {os.path.realpath(log_dir)}
+        node, seen = self.placed_node_of(log_dir), {os.path.realpath(log_dir)}
         found = []
         for other in [*self._given, *_neighbours(log_dir)]:
             real = os.path.realpath(other)
@@ -83,20 +90,28 @@ class MetadataFinder:
             ours, theirs = node.cluster_id, self._explicit.cluster_id
             if ours is not None and theirs is not None and ours != theirs:
                 raise Refused(
-                    f"{self._explicit.path} is of the cluster {theirs}, and {log_dir} of the cluster {ours}"
+                    f"{self._explicit.path} belongs to cluster {theirs}, but {log_dir} belongs to cluster {ours}"
                 )
             return self._explicit
         own = os.path.join(log_dir, METADATA_DIRECTORY)
         if os.path.isdir(own):
             return self._read(own)
-        if node.node_id is None or node.cluster_id is None:
-            return None
         found = [
             self._read(os.path.join(other, METADATA_DIRECTORY))
             for other in _with_metadata([*self._given, *_neighbours(log_dir)])
-            if _is_same(node, self.node_of(other))
+            if self._is_of_the_node(log_dir, node, other)
         ]
         return max(found, key=lambda image: (image.epoch, image.end_offset), default=None)
+
+    def _is_of_the_node(self, log_dir: str, node: Node, other: str) -> bool:
+        """Whether another log dir with a metadata log belongs to the same node, by meta.properties or else by what the log places."""
+        theirs = self.node_of(other)
+        if None not in (node.node_id, node.cluster_id):
+            return _is_same(node, theirs)
+        if theirs.node_id is None or node.cluster_id not in (None, theirs.cluster_id):
+            return False
+        image = self._read(os.path.join(other, METADATA_DIRECTORY))
+        return image.is_certain and self._by_placement(log_dir, image).node_id == theirs.node_id
 
     def _read(self, path: str) -> MetadataImage:
         key = os.path.realpath(path)
@@ -135,7 +150,7 @@ def _named(path: str) -> str:
             raise UnreadableInput(f"cannot read {path}: No such file or directory")
         name = parse_file_name(os.path.basename(path))
         if name.role not in (Role.METADATA_SNAPSHOT, Role.LOG):
-            raise UsageError(f"{path} is no snapshot and no segment of a metadata log")
+            raise UsageError(f"{path} is neither a snapshot nor a segment of a metadata log")
         return path
     inside = os.path.join(path, METADATA_DIRECTORY)
     if os.path.isdir(inside):
@@ -145,7 +160,7 @@ def _named(path: str) -> str:
     except OSError as error:
         raise cannot_read(path, error) from error
     if not roles & {Role.LOG, Role.METADATA_SNAPSHOT}:
-        raise UsageError(f"{path} holds no metadata log: neither {METADATA_DIRECTORY} nor its files")
+        raise UsageError(f"{path} contains no metadata log: neither {METADATA_DIRECTORY} nor its files")
     return path
 
 
@@ -176,7 +191,7 @@ def _neighbours(log_dir: str) -> Iterator[str]:
 
 def _children(directory: str) -> list[str]:
     try:
-        names = sorted(os.listdir(directory))[:_MOST_NEIGHBOURS]
+        names = sorted(os.listdir(directory))[:_MAX_NEIGHBOURS]
     except OSError:
         return []
     return [os.path.join(directory, name) for name in names]

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
+from typing import NamedTuple
 
+from kseg.internal_topics.metadata.access_image import AccessImage
 from kseg.segment.findings import Finding
 from kseg.segment.values import dataclass
 
@@ -23,9 +25,9 @@ class Resource:
     GROUP = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """replicas: node ids; directories: of the replicas, in their order (MIGRATING where the record has none)."""
+class Partition(NamedTuple):
+    """replicas: node ids; directories: of the replicas, in their order (MIGRATING where the record has none). adding, removing: of a
+    reassignment under way. elr: eligible leader replicas (KIP-966)."""
 
     number: int
     replicas: tuple[int, ...]
@@ -33,6 +35,12 @@ class Partition:
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
+    partition_epoch: int
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    is_recovering: bool = False
 
     def directory_of(self, node_id: int) -> str | None:
         """The directory id that a node's replica is assigned to; None when the node has no replica."""
@@ -53,16 +61,29 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class RemovedTopic:
-    """A topic that was deleted. offset: of the record that says so."""
+    """A topic that was deleted. offset, timestamp_ms: of the record that says so. partitions: how many it had, None when unknown."""
 
     name: str
     id: str
     offset: int
+    timestamp_ms: int = -1
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """security_protocol: Kafka's number (0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL)."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker's registration. log_dirs: the directory ids that it has registered."""
+    """A broker's registration. log_dirs: the directory ids that it has registered; cordoned: those that get no new replicas, None
+    where the record does not say."""
 
     id: int
     epoch: int
@@ -70,6 +91,28 @@ class Broker:
     log_dirs: tuple[str, ...]
     is_fenced: bool
     rack: str | None
+    listeners: tuple[Listener, ...] = ()
+    features: tuple[tuple[str, int, int], ...] = ()
+    is_shutting_down: bool = False
+    cordoned: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A controller's registration."""
+
+    id: int
+    incarnation_id: str
+    listeners: tuple[Listener, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Which node a log dir belongs to, by its meta.properties; None for what is not known."""
+
+    node_id: int | None = None
+    cluster_id: str | None = None
+    directory_id: str | None = None
 
 
 class Placement(StrEnum):
@@ -93,8 +136,9 @@ class ExpectedPartition:
 class MetadataImage:
     """path: where it was read. end_offset: the state before this offset; epoch, timestamp_ms: of the last record below it.
     cluster_id: of the node that it was read from, None if unknown. snapshot: the file that the state starts with, None for
-    none. topics: by id. configs: by resource type and name (brokers: the node id, "" for the default of all).
-    removed: topics whose deletion was seen, by id. doubts: why this may not be the state at the end of the log; with
+    none. names: of every topic that the log or the snapshot names, by id, also later than this state. topics: by id. configs: by resource type and name (brokers: the node id, "" for the default of all).
+    removed: topics whose deletion was seen, by id. controllers, access, next_producer_id: only of an image of everything.
+    leaders: the active controllers by epoch, as far as the log has them. doubts: why this may not be the state at the end of the log; with
     any of them nothing here that may have been changed later is certain. notes: what else is worth knowing.
     """
 
@@ -109,6 +153,11 @@ class MetadataImage:
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     removed: Mapping[str, RemovedTopic] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    controllers: Mapping[int, Controller] = field(default_factory=dict)
+    access: AccessImage = AccessImage()
+    next_producer_id: int | None = None
+    leaders: Mapping[int, int] = field(default_factory=dict)
     doubts: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
 

@@ -6,106 +6,127 @@
    that are gone. A snapshot behind the end of the log counts alone, as for a node.
 3. Doubts: damage, missing offsets, records that cannot be decoded, files beside the log that know offsets behind its end.
    The replay goes on behind them, so that the image is the best there is; `MetadataImage.doubts` says that it is not certain.
+4. With several voters the records behind the newest snapshot may not be committed: the high watermark of this log is in memory only,
+   and a quorum that starts again may roll them back. They count, and a note says it.
 
-Never raises for what lies in the files; a directory that cannot be listed is UnreadableInput.
+An earlier state (`metadata_place.AsOf`) begins with the newest snapshot that is not beyond it, also one that is only marked as
+deleted, and ends with its last record. The log must have all between them, from the snapshot's end, else from offset 0.
+
+Never raises for what lies in the files; a directory that cannot be listed is UnreadableInput, and so is an earlier state that
+nothing here tells.
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
-from kseg.internal_topics.metadata.metadata_replay import MetadataReplay
+from kseg.internal_topics.metadata.metadata_log_files import SnapshotFile, log_files
+from kseg.internal_topics.metadata.metadata_place import AsOf, offset_at
+from kseg.internal_topics.metadata.metadata_replay import MetadataReplay, Watch
+from kseg.internal_topics.metadata.metadata_snapshot import (
+    ReadSnapshot,
+    read_snapshot,
+    take_kraft_version,
+    voters_in,
+)
 from kseg.segment import header_tables as C
+from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.names import NAME_BY_ROLE, FileName, Role, parse_file_name
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
-from kseg.segment.sidecar.metadata_files import decode_meta_properties
+from kseg.segment.sidecar.metadata_files import decode_meta_properties, decode_quorum_state
 from kseg.segment.state.control import parse_control_record
-from kseg.segment.state.kraft_messages import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
+from kseg.segment.state.kraft_messages import LEADER_CHANGE
 from kseg.segment.values import dataclass
 
+_NO_OP = b"\x14"  # the api key of a NoOpRecord, in its second byte
 _DOUBT, _NOTE = "metadata-log-doubtful", "metadata-log-note"
-_MOST_TOLD = 10  # doubts and notes of one kind
+_MAX_REPORTED = 10  # doubts and notes of one kind
+METADATA_LOG_ROLES = (Role.METADATA_SNAPSHOT, Role.LOG, Role.BOOTSTRAP_SNAPSHOT)
 
 
-def read_metadata_log(directory: str) -> MetadataImage:
-    """The image of a `__cluster_metadata-0` directory. Raises UnreadableInput when it cannot be listed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataReading:
+    """What to read. end_offset: as if the log ended there, as after a broker has cut it; then what lies behind raises no
+    doubt. as_of: an earlier state. everything: controllers, producer ids and access too. watch: sees each record that counts,
+    from as early on as the files reach."""
+
+    end_offset: int | None = None
+    as_of: AsOf | None = None
+    everything: bool = False
+    watch: Watch | None = None
+
+
+_WHOLE_LOG = MetadataReading()
+
+
+def read_metadata_log(directory: str, reading: MetadataReading = _WHOLE_LOG) -> MetadataImage:
+    """The image of a `__cluster_metadata-0` directory. Raises UnreadableInput when it cannot be listed, or does not reach back to the
+    state that is asked for."""
     try:
         names = [parse_file_name(name) for name in sorted(os.listdir(directory))]
     except OSError as error:
         raise cannot_read(directory, error) from error
-    return _Reading(directory, names).image()
+    return _LogReader(directory, names, reading).image()
 
 
-def read_metadata_file(path: str) -> MetadataImage:
+def read_metadata_file(path: str, reading: MetadataReading = _WHOLE_LOG) -> MetadataImage:
     """The image that one snapshot, or one segment of the log, gives by itself. Raises UnreadableInput, and for a file that
     is neither FormatError."""
     name = parse_file_name(os.path.basename(path))
-    if name.role not in (Role.METADATA_SNAPSHOT, Role.LOG, Role.BOOTSTRAP_SNAPSHOT):
-        raise FormatError(f"{path} is no snapshot and no segment of a metadata log")
+    if name.role not in METADATA_LOG_ROLES:
+        raise FormatError(f"{path} is neither a snapshot nor a segment of a metadata log")
     with MappedFile(path):
         pass  # whether it can be read at all: the caller named it
-    return _Reading(os.path.dirname(path) or os.curdir, [name], path).image()
+    return _LogReader(os.path.dirname(path) or os.curdir, [name], reading, path).image()
 
 
-@dataclass(slots=True)
-class _Snapshot:
-    """What a snapshot turned out to be. problem: why it cannot be used, in words."""
-
-    path: str
-    end_offset: int
-    epoch: int
-    replay: MetadataReplay
-    timestamp_ms: int
-    problem: str = ""
-
-
-class _Reading:
-    def __init__(self, directory: str, names: list[FileName], path: str | None = None) -> None:
+class _LogReader:
+    def __init__(
+        self, directory: str, names: list[FileName], reading: MetadataReading, path: str | None = None
+    ) -> None:
+        self._reading = reading
         self._directory = directory
         self._path = directory if path is None else path
         self._is_alone = path is not None
-        live = [name for name in names if name.is_live and name.is_well_formed]
-        self._segments = sorted(
-            (name.base_offset, name.name)
-            for name in live
-            if name.role is Role.LOG and name.base_offset is not None
-        )
-        self._snapshots = sorted(
-            (
-                (name.epoch, name.base_offset, name.name)
-                for name in live
-                if name.role is Role.METADATA_SNAPSHOT
-                and name.epoch is not None
-                and name.base_offset is not None
-            ),
-            reverse=True,
-        )
-        self._known_offsets = [
-            (name.base_offset, name.name)
-            for name in live
-            if name.role is Role.PRODUCER_SNAPSHOT and name.base_offset is not None
-        ]
+        is_history = reading.as_of is not None or reading.watch is not None
+        self._files = log_files(directory, names, is_alone=self._is_alone, with_deleted=is_history)
+        self._segments = self._files.segments
+        self._stop = reading.end_offset
+        self._end_offset, self._epoch, self._timestamp_ms = 0, -1, -1
+        self._lost_reach = 0
+        self._voters: int | None = None
+        self._is_tail_said = False  # whether the log says something behind the newest snapshot
         self._doubts: list[Finding] = []
         self._notes: list[Finding] = []
 
     def image(self) -> MetadataImage:
-        snapshot = self._newest_snapshot()
-        replay = MetadataReplay() if snapshot is None else snapshot.replay
-        self._end_offset = 0 if snapshot is None else snapshot.end_offset
-        self._epoch = -1 if snapshot is None else snapshot.epoch
-        self._timestamp_ms = -1 if snapshot is None else snapshot.timestamp_ms
-        self._read_log(replay, None if snapshot is None else snapshot)
-        self._compare_with_files()
+        as_of = self._reading.as_of
+        if as_of is not None:
+            self._stop = offset_at(self._segments, as_of)
+        snapshot = self._first_snapshot() if self._reading.watch is not None else self._newest_snapshot()
+        replay = self._new_replay() if snapshot is None else snapshot.replay
+        if snapshot is not None:
+            self._end_offset, self._epoch = snapshot.end_offset, snapshot.epoch
+            self._timestamp_ms, self._voters = snapshot.timestamp_ms, snapshot.voters
+        if as_of is not None:
+            self._check_reach(as_of, snapshot)
+        replay.watch = self._reading.watch
+        self._read_log(replay, snapshot)
+        if self._stop is None or (as_of is not None and self._stop > self._end_offset):
+            self._compare_with_files()
+        self._note_tail(0 if snapshot is None else snapshot.end_offset)
         replay.finish()
-        for offset, words in replay.problems[:_MOST_TOLD]:
+        for offset, words in replay.problems[:_MAX_REPORTED]:
             self._doubt(f"the record at offset {offset} cannot be read: {words}", offset=offset)
-        for offset, words in replay.oddities[:_MOST_TOLD]:
+        for offset, words in replay.oddities[:_MAX_REPORTED]:
             self._notes.append(Finding(_NOTE, self._path, words, first_offset=offset))
         return MetadataImage(
             path=self._path,
@@ -114,14 +135,22 @@ class _Reading:
             timestamp_ms=self._timestamp_ms,
             cluster_id=_cluster_id(self._directory),
             snapshot=None if snapshot is None else snapshot.path,
+            names=replay.names,
             topics=replay.topics(),
             configs=replay.configs,
             brokers=replay.brokers,
             features=replay.features,
             removed=replay.removed,
-            doubts=tuple(self._doubts[:_MOST_TOLD]),
-            notes=tuple(self._notes[:_MOST_TOLD]),
+            controllers=replay.controllers,
+            access=replay.access.image(),
+            next_producer_id=replay.next_producer_id,
+            leaders=replay.leaders,
+            doubts=tuple(self._doubts[:_MAX_REPORTED]),
+            notes=tuple(self._notes[:_MAX_REPORTED]),
         )
+
+    def _new_replay(self) -> MetadataReplay:
+        return MetadataReplay(self._reading.everything)
 
     def _doubt(
         self, message: str, path: str | None = None, offset: int | None = None, position: int | None = None
@@ -130,51 +159,115 @@ class _Reading:
 
     # --- snapshots
 
-    def _newest_snapshot(self) -> _Snapshot | None:
-        passed_over: list[_Snapshot] = []
-        for epoch, end_offset, name in self._snapshots:
-            snapshot = _read_snapshot(os.path.join(self._directory, name), end_offset, epoch)
-            if not snapshot.problem:
-                self._tell_passed_over(passed_over)
-                return snapshot
-            passed_over.append(snapshot)
+    def _newest_snapshot(self) -> ReadSnapshot | None:
+        """The one to begin with. For an earlier state none that is beyond it."""
+        passed_over: list[ReadSnapshot] = []
+        found = None
+        for file in self._files.snapshots:
+            if self._is_beyond(file.end_offset, None):
+                continue
+            snapshot = self._read_snapshot(file)
+            if snapshot.problem:
+                passed_over.append(snapshot)
+            elif not self._is_beyond(file.end_offset, snapshot.timestamp_ms):
+                found = snapshot
+                break
         self._tell_passed_over(passed_over)
-        return None
+        return found
 
-    def _tell_passed_over(self, snapshots: list[_Snapshot]) -> None:
+    def _first_snapshot(self) -> ReadSnapshot | None:
+        """The earliest one that the log continues, for who wants to see as much of the log as there is."""
+        start = self._log_start
+        if start in (None, 0):
+            return None if self._segments else self._newest_snapshot()
+        for file in reversed(self._files.snapshots):
+            if file.end_offset >= (start or 0) and not self._is_beyond(file.end_offset, None):
+                snapshot = self._read_snapshot(file)
+                if not snapshot.problem and not self._is_beyond(file.end_offset, snapshot.timestamp_ms):
+                    return snapshot
+        return self._newest_snapshot()
+
+    def _read_snapshot(self, file: SnapshotFile) -> ReadSnapshot:
+        return read_snapshot(file.path, file.end_offset, file.epoch, self._new_replay())
+
+    def _is_beyond(self, end_offset: int, timestamp_ms: int | None) -> bool:
+        """Whether a snapshot that ends there is beyond the state that is asked for."""
+        as_of = self._reading.as_of
+        if as_of is None:
+            return False
+        if as_of.time_ms is not None and timestamp_ms is not None and timestamp_ms > as_of.time_ms:
+            return True
+        return self._stop is not None and end_offset > self._stop
+
+    def _tell_passed_over(self, snapshots: list[ReadSnapshot]) -> None:
         for snapshot in snapshots:
             words = f"the snapshot cannot be used: {snapshot.problem}"
             self._notes.append(Finding(_NOTE, snapshot.path, words))
         self._lost_reach = max((each.end_offset for each in snapshots), default=0)
 
+    @property
+    def _log_start(self) -> int | None:
+        return self._segments[0][0] if self._segments else None
+
+    def _check_reach(self, as_of: AsOf, snapshot: ReadSnapshot | None) -> None:
+        """Raises UnreadableInput when what lies between the snapshot and the wanted place is gone."""
+        begins = 0 if snapshot is None else snapshot.end_offset
+        start = self._log_start
+        if snapshot is not None and (start is None or start <= begins or self._stop == begins):
+            return
+        if snapshot is None and start == 0:
+            return
+        raise UnreadableInput(
+            f"{self._path} does not reach back to {as_of.words}: {self._reach_words(as_of, start)}"
+        )
+
+    def _reach_words(self, as_of: AsOf, start: int | None) -> str:
+        """From where on a state can be asked for."""
+        has = "there is no log" if start is None else f"the log starts at offset {start}"
+        for file in reversed(self._files.snapshots):
+            if start is not None and file.end_offset < start:
+                continue
+            snapshot = self._read_snapshot(file)
+            if not snapshot.problem:
+                since = f"the state can be asked for from offset {file.end_offset - 1} on"
+                if as_of.time_ms is not None:
+                    since += f", time {snapshot.timestamp_ms}"
+                return f"{has}, and the oldest usable snapshot ends before offset {file.end_offset}: {since}"
+        return f"{has}, and no snapshot can be used"
+
     # --- the log
 
-    def _read_log(self, replay: MetadataReplay, snapshot: _Snapshot | None) -> None:
+    def _read_log(self, replay: MetadataReplay, snapshot: ReadSnapshot | None) -> None:
         if not self._segments:
             if snapshot is None:
                 self._doubt("there is neither a snapshot that can be used nor a segment of the log")
+            return
+        if self._is_behind(self._end_offset) and self._reading.as_of is None:
             return
         start = self._segments[0][0]
         if start > self._end_offset:
             what = (
                 "no snapshot can be used" if snapshot is None else f"the snapshot ends at {self._end_offset}"
             )
-            self._doubt(f"the log starts at offset {start} and {what}", offset=self._end_offset)
+            if not self._is_behind(self._end_offset):
+                self._doubt(f"the log starts at offset {start} and {what}", offset=self._end_offset)
         expected: int | None = None
-        for base_offset, name in self._segments:
-            path = os.path.join(self._directory, name)
+        for base_offset, path in self._segments:
+            if self._is_behind(base_offset) and self._reading.as_of is None:
+                return
             if expected is not None and base_offset > expected:
                 self._missing(path, expected, base_offset)
             try:
                 with MappedFile(path) as file:
                     expected = self._read_segment(path, file.view, base_offset, replay, snapshot)
             except UnreadableInput as error:
-                self._doubt(str(error), path, base_offset)
+                if not self._is_behind(base_offset):
+                    self._doubt(str(error), path, base_offset)
                 expected = None
 
     def _missing(self, path: str, first: int, next_offset: int) -> None:
-        if next_offset > self._end_offset:
-            words = f"the offsets {first} to {next_offset - 1} of the metadata log are missing"
+        if next_offset > self._end_offset and not self._is_behind(first):
+            words = f"{offsets_words(first, next_offset - 1)} of the metadata log {'is' if next_offset == first + 1 else 'are'} missing"
             self._doubt(words, path, first)
 
     def _read_segment(
@@ -183,55 +276,107 @@ class _Reading:
         view: memoryview,
         base_offset: int,
         replay: MetadataReplay,
-        snapshot: _Snapshot | None,
+        snapshot: ReadSnapshot | None,
     ) -> int:
         """Gives the offset behind the segment's last batch."""
         state_end = 0 if snapshot is None else snapshot.end_offset
         expected = base_offset
         decoder = Decoder(view)
         for block in Scanner(view, base_offset).blocks():
+            is_behind = self._is_behind(expected)
+            if is_behind and self._reading.as_of is None:
+                return expected
             if isinstance(block, Damage):
-                words = f"{block.length} bytes of the metadata log are no valid batch ({block.kind})"
-                self._doubt(words, path, expected, block.position)
+                if not is_behind:
+                    words = f"no valid batch in {block.length} bytes of the metadata log ({block.kind})"
+                    self._doubt(words, path, expected, block.position)
                 continue
             for row in range(block.count):
-                first, last = block.at(C.BASE_OFFSET, row), block.at(C.LAST_OFFSET, row)
-                if first > expected:
-                    self._missing(path, expected, first)
-                expected = max(expected, last + 1)
-                epoch = block.at(C.LEADER_EPOCH, row)
-                if snapshot is not None and first < state_end <= last + 1 and epoch != snapshot.epoch:
-                    words = f"offset {state_end - 1} has epoch {epoch} in the log and {snapshot.epoch} in the snapshot"
-                    self._doubt(f"snapshot and log are of different histories: {words}", path, first)
-                if last + 1 > self._end_offset:
-                    self._end_offset, self._epoch = last + 1, epoch
-                    self._timestamp_ms = block.at(C.MAX_TIMESTAMP, row)
+                expected = self._note_batch(path, block, row, expected, snapshot)
             for chunk in decoder.chunks(block):
                 self._take(path, block, chunk, replay, state_end)
         return expected
 
+    def _note_batch(
+        self, path: str, block: Columns, row: int, expected: int, snapshot: ReadSnapshot | None
+    ) -> int:
+        """Gives the offset behind the batch."""
+        first, last = block.at(C.BASE_OFFSET, row), block.at(C.LAST_OFFSET, row)
+        if first > expected:
+            self._missing(path, expected, first)
+        epoch = block.at(C.LEADER_EPOCH, row)
+        if snapshot is not None and first < snapshot.end_offset <= last + 1 and epoch != snapshot.epoch:
+            at = snapshot.end_offset - 1
+            words = f"offset {at} has epoch {epoch} in the log and {snapshot.epoch} in the snapshot"
+            self._doubt(f"snapshot and log are of different histories: {words}", path, first)
+        if last + 1 > self._end_offset and not self._is_behind(first):
+            self._end_offset = last + 1 if self._stop is None else min(last + 1, self._stop)
+            self._epoch, self._timestamp_ms = epoch, block.at(C.MAX_TIMESTAMP, row)
+        return max(expected, last + 1)
+
+    def _is_behind(self, offset: int) -> bool:
+        return self._stop is not None and offset >= self._stop
+
     def _take(self, path: str, block: Columns, chunk: Chunk, replay: MetadataReplay, state_end: int) -> None:
         body, records = memoryview(chunk.body), chunk.records
-        if not chunk.control:
-            for at in range(records.count):
-                offset = records.at(C.R_OFFSET, at)
-                start, length = records.at(C.R_VALUE_START, at), records.at(C.R_VALUE_LENGTH, at)
+        stop, epochs = self._stop, block.column(C.LEADER_EPOCH)
+        if chunk.control:
+            self._take_control(chunk, replay, state_end, epochs)
+        else:
+            columns = (C.R_BATCH, C.R_OFFSET, C.R_TIMESTAMP, C.R_VALUE_START, C.R_VALUE_LENGTH)
+            for batch, offset, timestamp_ms, start, length in zip(*map(records.column, columns), strict=True):
                 value = None if length < 0 or start < 0 else bytes(body[start : start + length])
+                if stop is not None and offset >= stop:
+                    replay.note_later_name(value)
+                    continue
+                epoch = epochs[batch]
                 if offset >= state_end:
-                    replay.take(offset, value)
+                    replay.take(offset, value, timestamp_ms, epoch)
+                    self._is_tail_said = self._is_tail_said or (value or b"")[1:2] != _NO_OP
                 else:
-                    replay.note_history(offset, value)
+                    replay.note_history(offset, value, timestamp_ms, epoch)
         if chunk.problem is not None:
             position = block.at(C.POSITION, chunk.last_row)
             offset = block.at(C.BASE_OFFSET, chunk.last_row)
-            if offset >= state_end:
+            if offset >= state_end and not self._is_behind(offset):
                 self._doubt(f"a batch cannot be decoded: {chunk.problem.sentence}", path, offset, position)
+
+    def _take_control(
+        self, chunk: Chunk, replay: MetadataReplay, state_end: int, epochs: Sequence[int]
+    ) -> None:
+        for at in range(chunk.records.count):
+            record = record_at(chunk, at)
+            if self._is_behind(record.offset):
+                continue
+            with suppress(FormatError):
+                control = parse_control_record(record.key, record.value)
+                self._voters = voters_in(control) or self._voters
+                leader = control.fields.get("leaderId") if control.kind == LEADER_CHANGE else None
+                if isinstance(leader, int):
+                    replay.leaders[epochs[chunk.records.at(C.R_BATCH, at)]] = leader
+                if record.offset >= state_end:
+                    take_kraft_version(control, replay)
+
+    def _note_tail(self, committed_end: int) -> None:
+        """What of the log may be rolled back."""
+        if self._voters is None and not self._is_alone:
+            with suppress(KsegError):
+                state = decode_quorum_state(
+                    read_small(os.path.join(self._directory, NAME_BY_ROLE[Role.QUORUM_STATE]))
+                )
+                self._voters = len(state.current_voters or ()) or None
+        if self._is_tail_said and self._voters is not None and self._voters > 1:
+            words = (
+                f"the quorum has {self._voters} voters, and which records are committed is not on the disk: what the log says from "
+                f"offset {committed_end} up to {self._end_offset - 1}, settings of topics too, may be rolled back"
+            )
+            self._notes.insert(0, Finding(_NOTE, self._path, words, first_offset=committed_end))
 
     def _compare_with_files(self) -> None:
         """Files beside the log that know offsets behind its end, which nobody can read any more."""
         if self._is_alone:
             return
-        known = [(offset, name) for offset, name in self._known_offsets if offset > self._end_offset]
+        known = [(offset, name) for offset, name in self._files.known_offsets if offset > self._end_offset]
         path = os.path.join(self._directory, NAME_BY_ROLE[Role.LEADER_EPOCHS])
         with suppress(KsegError):
             entries = decode_leader_epochs(read_small(path))
@@ -243,63 +388,6 @@ class _Reading:
         if self._lost_reach > self._end_offset:
             words = f"the log ends at offset {self._end_offset}; a snapshot that cannot be used ends at {self._lost_reach}"
             self._doubt(words, offset=self._end_offset)
-
-
-def _read_snapshot(path: str, end_offset: int, epoch: int) -> _Snapshot:
-    snapshot = _Snapshot(path, end_offset, epoch, MetadataReplay(), -1)
-    frame = _Frame(snapshot)
-    try:
-        with MappedFile(path) as file:
-            decoder = Decoder(file.view)
-            for block in Scanner(file.view, 0).blocks():
-                if isinstance(block, Damage):
-                    snapshot.problem = f"bytes from {block.position} on are no valid batch ({block.kind})"
-                    return snapshot
-                for chunk in decoder.chunks(block):
-                    frame.take(chunk)
-    except UnreadableInput as error:
-        snapshot.problem = str(error)
-        return snapshot
-    snapshot.problem = snapshot.problem or frame.lacks()
-    if not snapshot.problem and snapshot.replay.problems:
-        offset, words = snapshot.replay.problems[0]
-        snapshot.problem = f"its record {offset} cannot be read: {words}"
-    return snapshot
-
-
-class _Frame:
-    """Header first, footer last; between them the records of the state. A snapshot without its footer was not finished."""
-
-    def __init__(self, snapshot: _Snapshot) -> None:
-        self._snapshot = snapshot
-        self._first: str | None = None
-        self._last = ""
-
-    def take(self, chunk: Chunk) -> None:
-        if chunk.problem is not None:
-            self._snapshot.problem = f"a batch cannot be decoded: {chunk.problem.sentence}"
-        for at in range(chunk.records.count):
-            record = record_at(chunk, at)
-            self._last = ""
-            if chunk.control:
-                self._control(record.key, record.value)
-            else:
-                self._snapshot.replay.take(record.offset, record.value)
-            if self._first is None:
-                self._first = self._last
-
-    def _control(self, key: bytes | None, value: bytes | None) -> None:
-        with suppress(FormatError):
-            control = parse_control_record(key, value)
-            self._last = control.kind
-            if control.kind == SNAPSHOT_HEADER:
-                stamp = control.fields.get("lastContainedLogTimestamp")
-                self._snapshot.timestamp_ms = stamp if isinstance(stamp, int) else -1
-
-    def lacks(self) -> str:
-        if self._first != SNAPSHOT_HEADER:
-            return "it has no header at its start"
-        return "" if self._last == SNAPSHOT_FOOTER else "it has no footer at its end"
 
 
 def _cluster_id(directory: str) -> str | None:

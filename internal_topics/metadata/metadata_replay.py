@@ -3,15 +3,21 @@
 Transactions: what lies between BeginTransaction and EndTransaction is held back, and dropped at AbortTransaction or at the end
 of the log (Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong).
 A record that contradicts the state (a change of a partition that is not there, an End without a Begin) is noted and skipped.
+
+Most readers want topics, configurations, brokers and features only; for them (`everything=False`) the other records are not even decoded.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from kseg.internal_topics.decoding import Decoded, UnknownType, decode_framed, frame_of
+from kseg.internal_topics.decoding import UnknownType, decode_framed, frame_of
+from kseg.internal_topics.metadata.access_replay import ACCESS_EFFECTS, AccessReplay
 from kseg.internal_topics.metadata.metadata_image import (
     MIGRATING,
     Broker,
+    Controller,
+    Listener,
     Partition,
     RemovedTopic,
     Resource,
@@ -23,65 +29,104 @@ _BEGIN, _END, _ABORT = 23, 24, 25
 _TOPIC, _REMOVE_TOPIC = 2, 9
 _NO_CHANGE = -2  # of a leader in a PartitionChangeRecord
 _FENCED, _UNFENCED = 1, -1
+_FENCE_BROKER = 7
+_RECOVERING, _SAME_RECOVERY = 1, -1
+
+KRAFT_VERSION_FEATURE = "kraft.version"
 
 Values = Mapping[str, Any]
 
 
+class MetadataRecord(NamedTuple):
+    """A record of the metadata log with its place. epoch: of the controller that wrote it. type, values: as decoded."""
+
+    offset: int
+    timestamp_ms: int
+    epoch: int
+    type: int
+    values: Values
+
+
+# Sees each record that counts, before it is applied; the state is None for a record below the state's beginning.
+Watch = Callable[[MetadataRecord, "MetadataReplay | None"], None]
+
+
 class MetadataReplay:
-    """The state that grows. problems: (offset, words) of records that could not be read: the state may be wrong from there on.
+    """The state that grows. everything: controllers, producer ids and access too. watch: sees each record that counts.
+    problems: (offset, words) of records that could not be read: the state may be wrong from there on.
     oddities: the same of records that were skipped or are of a newer Kafka."""
 
-    def __init__(self) -> None:
+    def __init__(self, everything: bool = False, watch: Watch | None = None) -> None:
         self.brokers: dict[int, Broker] = {}
         self.features: dict[str, int] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.removed: dict[str, RemovedTopic] = {}
         self.problems: list[tuple[int, str]] = []
         self.oddities: list[tuple[int, str]] = []
-        self._names: dict[str, str] = {}
+        self.controllers: dict[int, Controller] = {}
+        self.access = AccessReplay()
+        self.next_producer_id: int | None = None
+        self.leaders: dict[int, int] = {}  # of the quorum, by epoch
+        self.names: dict[str, str] = {}  # of every topic that was ever named
+        self.watch = watch
+        self._is_wanted = _ALL if everything else _USUAL
         self._partitions: dict[str, dict[int, Partition]] = {}
-        self._held: list[tuple[int, Decoded]] | None = None
+        self._held: list[MetadataRecord] | None = None
         self._began_at = 0
 
-    def take(self, offset: int, value: bytes | None) -> None:
+    def take(self, offset: int, value: bytes | None, timestamp_ms: int = -1, epoch: int = -1) -> None:
         """One record of the log, or of a snapshot."""
         try:
             type_id = frame_of(value)[0]
-            if type_id not in _EFFECTS and type_id not in (_BEGIN, _END, _ABORT):
-                if type_id not in _WITHOUT_EFFECT:
+            if type_id not in self._is_wanted:
+                if type_id not in _ALL and type_id not in _WITHOUT_EFFECT:
                     self.oddities.append((offset, str(UnknownType("the metadata log", type_id))))
                 return
-            record = decode_framed(value)
+            decoded = decode_framed(value)
         except FormatError as error:
             self.problems.append((offset, str(error)))
             return
-        if record.left_over_bytes:
-            words = f"{record.left_over_bytes} bytes are left over behind {record.message.name} version {record.version}"
+        if decoded.left_over_bytes:
+            words = f"{decoded.left_over_bytes} bytes are left over behind {decoded.message.name} version {decoded.version}"
             self.problems.append((offset, words))
-        elif record.is_newer:
-            words = f"{record.message.name} has version {record.version}, which is newer than Kafka 4.3.1's"
+        elif decoded.is_newer:
+            words = f"{decoded.message.name} has version {decoded.version}, which is newer than Kafka 4.3.1's"
             self.oddities.append((offset, words))
         if type_id in (_BEGIN, _END, _ABORT):
             self._transaction(offset, type_id)
-        elif self._held is not None:
-            self._held.append((offset, record))
+            return
+        record = MetadataRecord(offset, timestamp_ms, epoch, type_id, decoded.values)
+        if self._held is not None:
+            self._held.append(record)
         else:
-            self._apply(offset, record)
+            self._apply(record)
 
-    def note_history(self, offset: int, value: bytes | None) -> None:
-        """A record below the snapshot that the state starts with: only for the names of topics that are gone."""
+    def note_history(self, offset: int, value: bytes | None, timestamp_ms: int = -1, epoch: int = -1) -> None:
+        """A record below the snapshot that the state starts with: only for the names of topics that are gone, and for who watches."""
         try:
             type_id = frame_of(value)[0]
-            if type_id not in (_TOPIC, _REMOVE_TOPIC):
+            if type_id not in (_TOPIC, _REMOVE_TOPIC) and (self.watch is None or type_id not in _EFFECTS):
                 return
-            values = decode_framed(value).values
+            record = MetadataRecord(offset, timestamp_ms, epoch, type_id, decode_framed(value).values)
         except FormatError:
             return
-        topic_id = values["topicId"]
+        if self.watch is not None and type_id in _EFFECTS:
+            self.watch(record, None)
         if type_id == _TOPIC:
-            self._names.setdefault(topic_id, values["name"])
-        else:
-            self.removed[topic_id] = RemovedTopic(self._names.get(topic_id, ""), topic_id, offset)
+            self.names.setdefault(record.values["topicId"], record.values["name"])
+        elif type_id == _REMOVE_TOPIC:
+            topic_id = record.values["topicId"]
+            name = self.names.get(topic_id, "")
+            self.removed[topic_id] = RemovedTopic(name, topic_id, offset, timestamp_ms)
+
+    def note_later_name(self, value: bytes | None) -> None:
+        """A record behind the end of the state: only for the names of topics that came later."""
+        try:
+            if frame_of(value)[0] == _TOPIC:
+                values = decode_framed(value).values
+                self.names.setdefault(values["topicId"], values["name"])
+        except FormatError:
+            return
 
     def finish(self) -> None:
         """The end of the log: what an open transaction holds is not visible."""
@@ -93,9 +138,13 @@ class MetadataReplay:
     def topics(self) -> Mapping[str, Topic]:
         """By id."""
         return {
-            topic_id: Topic(self._names[topic_id], topic_id, dict(partitions))
+            topic_id: Topic(self.names[topic_id], topic_id, dict(partitions))
             for topic_id, partitions in self._partitions.items()
         }
+
+    def partitions(self, topic_id: str) -> Mapping[int, Partition] | None:
+        """The partitions of a topic as they are now; None when there is no such topic."""
+        return self._partitions.get(topic_id)
 
     # --- records
 
@@ -110,31 +159,39 @@ class MetadataReplay:
             return
         self._held = None
         if type_id == _END:
-            for at, record in held or ():
-                self._apply(at, record)
+            for record in held or ():
+                self._apply(record)
 
-    def _apply(self, offset: int, record: Decoded) -> None:
-        assert record.message.type is not None
-        _EFFECTS[record.message.type](self, record.values, offset)
+    def _apply(self, record: MetadataRecord) -> None:
+        if self.watch is not None:
+            self.watch(record, self)
+        _EFFECTS[record.type](self, record)
 
-    def _topic(self, values: Values, _offset: int) -> None:
-        self._names[values["topicId"]] = values["name"]
+    def _odd(self, record: MetadataRecord, words: str) -> None:
+        self.oddities.append((record.offset, words))
+
+    def _topic(self, record: MetadataRecord) -> None:
+        values = record.values
+        self.names[values["topicId"]] = values["name"]
         self._partitions[values["topicId"]] = {}
         self.removed.pop(values["topicId"], None)
 
-    def _remove_topic(self, values: Values, offset: int) -> None:
-        topic_id = values["topicId"]
-        name = self._names.get(topic_id, "")
-        if self._partitions.pop(topic_id, None) is None:
-            self.oddities.append((offset, f"a topic is removed that is not there: {topic_id}"))
+    def _remove_topic(self, record: MetadataRecord) -> None:
+        topic_id = record.values["topicId"]
+        name = self.names.get(topic_id, "")
+        partitions = self._partitions.pop(topic_id, None)
+        if partitions is None:
+            self._odd(record, f"a topic is removed that is not there: {topic_id}")
         else:
             self.configs.pop((Resource.TOPIC, name), None)
-        self.removed[topic_id] = RemovedTopic(name, topic_id, offset)
+        number = None if partitions is None else len(partitions)
+        self.removed[topic_id] = RemovedTopic(name, topic_id, record.offset, record.timestamp_ms, number)
 
-    def _partition(self, values: Values, offset: int) -> None:
+    def _partition(self, record: MetadataRecord) -> None:
+        values = record.values
         partitions = self._partitions.get(values["topicId"])
         if partitions is None:
-            self.oddities.append((offset, f"a partition of a topic that is not there: {values['topicId']}"))
+            self._odd(record, f"a partition of a topic that is not there: {values['topicId']}")
             return
         replicas = values["replicas"]
         number = values["partitionId"]
@@ -145,33 +202,54 @@ class MetadataReplay:
             values["isr"],
             values["leader"],
             values["leaderEpoch"],
+            values["partitionEpoch"],
+            values["addingReplicas"],
+            values["removingReplicas"],
+            values.get("eligibleLeaderReplicas") or (),
+            values.get("lastKnownElr") or (),
+            values["leaderRecoveryState"] == _RECOVERING,
         )
 
-    def _partition_change(self, values: Values, offset: int) -> None:
+    def _partition_change(self, record: MetadataRecord) -> None:
+        values = record.values
         partitions = self._partitions.get(values["topicId"], {})
         number = values["partitionId"]
         old = partitions.get(number)
         if old is None:
-            words = f"partition {number} of topic {values['topicId']} changes and is not there"
-            self.oddities.append((offset, words))
+            self._odd(record, f"partition {number} of topic {values['topicId']} changes and is not there")
             return
-        replicas = old.replicas if values["replicas"] is None else values["replicas"]
-        directories = values.get("directories")
-        if directories is None:
-            directories = old.directories
-            if len(directories) != len(replicas):
-                directories = (MIGRATING,) * len(replicas)
+        replicas = _changed(values, "replicas", old.replicas)
+        directories = _changed(values, "directories", old.directories)
+        if len(directories) != len(replicas):
+            directories = (MIGRATING,) * len(replicas)
         has_leader = values["leader"] != _NO_CHANGE
+        recovery = values["leaderRecoveryState"]
         partitions[number] = Partition(
             number,
             replicas,
             directories,
-            old.isr if values["isr"] is None else values["isr"],
+            _changed(values, "isr", old.isr),
             values["leader"] if has_leader else old.leader,
             old.leader_epoch + has_leader,
+            old.partition_epoch + 1,
+            _changed(values, "addingReplicas", old.adding),
+            _changed(values, "removingReplicas", old.removing),
+            _changed(values, "eligibleLeaderReplicas", old.elr),
+            _changed(values, "lastKnownElr", old.last_known_elr),
+            old.is_recovering if recovery == _SAME_RECOVERY else recovery == _RECOVERING,
         )
 
-    def _config(self, values: Values, _offset: int) -> None:
+    def _clear_elr(self, record: MetadataRecord) -> None:
+        name = record.values["topicName"]
+        for topic_id, partitions in self._partitions.items():
+            if name not in ("", self.names[topic_id]):
+                continue
+            for number, old in partitions.items():
+                if old.elr or old.last_known_elr:
+                    partitions[number] = old._replace(elr=(), last_known_elr=())
+
+    def _config(self, record: MetadataRecord) -> None:
+        values = record.values
         key = values["resourceType"], values["resourceName"]
         if values["value"] is not None:
             self.configs.setdefault(key, {})[values["name"]] = values["value"]
@@ -180,7 +258,8 @@ class MetadataReplay:
         if not self.configs.get(key, True):
             del self.configs[key]
 
-    def _register_broker(self, values: Values, _offset: int) -> None:
+    def _register_broker(self, record: MetadataRecord) -> None:
+        values = record.values
         self.brokers[values["brokerId"]] = Broker(
             values["brokerId"],
             values["brokerEpoch"],
@@ -188,56 +267,99 @@ class MetadataReplay:
             values.get("logDirs") or (),
             values["fenced"],
             values["rack"],
+            _listeners(values),
+            tuple(
+                (each["name"], each["minSupportedVersion"], each["maxSupportedVersion"])
+                for each in values["features"]
+            ),
+            values.get("inControlledShutdown", False),
+            values.get("cordonedLogDirs"),
         )
 
-    def _unregister_broker(self, values: Values, _offset: int) -> None:
-        self.brokers.pop(values["brokerId"], None)
+    def _unregister_broker(self, record: MetadataRecord) -> None:
+        self.brokers.pop(record.values["brokerId"], None)
 
-    def _broker_change(self, values: Values, offset: int) -> None:
-        old = self._registered(values["brokerId"], offset)
+    def _broker_change(self, record: MetadataRecord) -> None:
+        values = record.values
+        old = self._registered(values["brokerId"], record)
         if old is not None:
-            fenced = {_FENCED: True, _UNFENCED: False}.get(values["fenced"], old.is_fenced)
-            log_dirs = values.get("logDirs") or old.log_dirs
-            self.brokers[old.id] = Broker(old.id, old.epoch, old.incarnation_id, log_dirs, fenced, old.rack)
-
-    def _fence(self, values: Values, offset: int) -> None:
-        self._set_fenced(values["id"], True, offset)
-
-    def _unfence(self, values: Values, offset: int) -> None:
-        self._set_fenced(values["id"], False, offset)
-
-    def _set_fenced(self, broker_id: int, is_fenced: bool, offset: int) -> None:
-        old = self._registered(broker_id, offset)
-        if old is not None:
-            self.brokers[old.id] = Broker(
-                old.id, old.epoch, old.incarnation_id, old.log_dirs, is_fenced, old.rack
+            cordoned = values.get("cordonedLogDirs")
+            self.brokers[old.id] = replace(
+                old,
+                is_fenced={_FENCED: True, _UNFENCED: False}.get(values["fenced"], old.is_fenced),
+                log_dirs=values.get("logDirs") or old.log_dirs,
+                is_shutting_down=values.get("inControlledShutdown") == 1 or old.is_shutting_down,
+                cordoned=old.cordoned if cordoned is None else cordoned,
             )
 
-    def _registered(self, broker_id: int, offset: int) -> Broker | None:
+    def _fence(self, record: MetadataRecord) -> None:
+        old = self._registered(record.values["id"], record)
+        if old is not None:
+            self.brokers[old.id] = replace(old, is_fenced=record.type == _FENCE_BROKER)
+
+    def _registered(self, broker_id: int, record: MetadataRecord) -> Broker | None:
         old = self.brokers.get(broker_id)
         if old is None:
-            self.oddities.append((offset, f"broker {broker_id} changes and is not registered"))
+            self._odd(record, f"broker {broker_id} changes and is not registered")
         return old
 
-    def _feature(self, values: Values, _offset: int) -> None:
-        if values["featureLevel"] == 0:
-            self.features.pop(values["name"], None)
+    def _register_controller(self, record: MetadataRecord) -> None:
+        values = record.values
+        controller_id = values["controllerId"]
+        self.controllers[controller_id] = Controller(
+            controller_id, values["incarnationId"], _listeners(values)
+        )
+
+    def _producer_ids(self, record: MetadataRecord) -> None:
+        self.next_producer_id = record.values["nextProducerId"]
+
+    def _feature(self, record: MetadataRecord) -> None:
+        name, level = record.values["name"], record.values["featureLevel"]
+        if name == KRAFT_VERSION_FEATURE:
+            return  # it comes from a control record (Kafka: FeaturesDelta)
+        if level == 0:
+            self.features.pop(name, None)
         else:
-            self.features[values["name"]] = values["featureLevel"]
+            self.features[name] = level
+
+    def _access(self, record: MetadataRecord) -> None:
+        odd = self.access.apply(record.type, record.values)
+        if odd:
+            self._odd(record, odd)
 
 
-_EFFECTS: Mapping[int, Callable[[MetadataReplay, Values, int], None]] = {
+def _changed(values: Values, name: str, old: Any) -> Any:
+    """A field of a change: null, or not there in this version, leaves it as it was."""
+    new = values.get(name)
+    return old if new is None else new
+
+
+def _listeners(values: Values) -> tuple[Listener, ...]:
+    return tuple(
+        Listener(each["name"], each["host"], each["port"], each["securityProtocol"])
+        for each in values["endPoints"]
+    )
+
+
+_EFFECTS: Mapping[int, Callable[[MetadataReplay, MetadataRecord], None]] = {
     0: MetadataReplay._register_broker,
     1: MetadataReplay._unregister_broker,
     _TOPIC: MetadataReplay._topic,
     3: MetadataReplay._partition,
     4: MetadataReplay._config,
     5: MetadataReplay._partition_change,
-    7: MetadataReplay._fence,
-    8: MetadataReplay._unfence,
+    _FENCE_BROKER: MetadataReplay._fence,
+    8: MetadataReplay._fence,
     _REMOVE_TOPIC: MetadataReplay._remove_topic,
     12: MetadataReplay._feature,
+    15: MetadataReplay._producer_ids,
     17: MetadataReplay._broker_change,
+    27: MetadataReplay._register_controller,
+    28: MetadataReplay._clear_elr,
+    **dict.fromkeys(ACCESS_EFFECTS, MetadataReplay._access),
 }
-# Known, and of no matter to this image: tokens, credentials, quotas, producer ids, ACLs, NoOp, ZooKeeper, controllers, ELR.
-_WITHOUT_EFFECT = frozenset((10, 11, 14, 15, 18, 19, 20, 21, 22, 26, 27, 28))
+_WITHOUT_EFFECT = frozenset((20, 21))  # NoOp, and the end of ZooKeeper
+_TRANSACTIONS = frozenset((_BEGIN, _END, _ABORT))
+_ALL = frozenset(_EFFECTS) | _TRANSACTIONS
+# Controllers, producer ids, ELR and access are of no matter to most readers.
+_USUAL = _ALL - {15, 27, 28} - frozenset(ACCESS_EFFECTS)

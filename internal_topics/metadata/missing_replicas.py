@@ -3,17 +3,18 @@
 At its next start a KRaft broker makes each of them anew, empty, without a word of loss (Kafka: ReplicaManager.applyDelta,
 LogManager.getOrCreateLog; observed with 4.3.1). The exception is a `-future` log of the same partition: it is taken over (Kafka:
 LogManager.recoverAbandonedFutureLogs). Expected in a log dir are the replicas assigned to its directory id, and where nobody
-has said which directory, those of a node that has registered this one only.
+has said which directory, those of a node that has registered this one only. Whose log dir it is says its meta.properties, or else
+where the metadata log places what is there (`node_by_placement`).
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from kseg.internal_topics.metadata.metadata_finder import Node
-from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Placement
+from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
+from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
-from kseg.segment.partition.log_dir_state import surroundings
+from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionState, Role, parse_partition_directory
 
 _NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)  # all replicas are, within a minute of their making
@@ -109,18 +110,14 @@ def _finding(
         message += f" (a checkpoint here knows its offset {noted})"
     for entry in set_aside.values():
         message += f"; {entry} was set aside"
-    numbers: dict[str, int | str | bool | None] = {
-        "topic": expected.topic,
-        "partition": expected.partition,
-        "topic_id": expected.topic_id,
-        "checkpointed_offset": noted,
-    }
-    return Finding(kind, os.path.join(log_dir, name), message, numbers=numbers)
+    missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted)
+    path = os.path.join(log_dir, name)
+    return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
 
 
 def _checkpointed(log_dir: str, expected: ExpectedPartition) -> tuple[int | None, bool]:
     """The greatest offset that a checkpoint has of the partition, and whether there are checkpoints and none has one."""
-    around = surroundings(log_dir)
+    around = read_log_dir_state(log_dir)
     found = [around.offset(role, expected.topic, expected.partition) for role in around.checkpoints]
     known = [offset for offset in found if offset is not None]
     is_told = all(around.checkpoints.get(role) for role in _NOTED_IN)

@@ -1,10 +1,10 @@
-"""What is wrong in one 0.7 file, as runs of bytes: whole valid entries, damaged bytes, entries with a wrong magic."""
+"""The damage in one 0.7 file, as runs of bytes: complete valid entries, damaged bytes, entries with a wrong magic."""
 
 from collections.abc import Iterator
 
 from kseg.segment.crc import crc32
 from kseg.segment.files import MappedFile
-from kseg.segment.kafka07.messages07 import HEADER_BYTES, AncientDamage, AncientEntry, walk
+from kseg.segment.kafka07.messages07 import HEADER_BYTES, Damage07, Entry07, walk
 from kseg.segment.values import dataclass
 
 CRC_BYTES = 4
@@ -22,7 +22,7 @@ class ValidBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class DamagedBytes:
     """Bytes that hold no valid entry. kind: id of the finding of the first of them. entries: valid ones that had to be
     counted in with them, because nothing fits into the damaged bytes alone."""
 
@@ -43,21 +43,21 @@ class Bad:
 
 
 @dataclass(frozen=True, slots=True)
-class Altered:
-    """One entry whose magic byte is wrong, while its checksum holds with `magic`: the byte lies outside of it."""
+class WrongMagicEntry:
+    """One entry whose magic byte is wrong, while its checksum matches with `magic`, which it does not cover."""
 
     position: int
     end_position: int
     magic: int
 
 
-Run = ValidBytes | Bad | Altered
+Run = ValidBytes | DamagedBytes | WrongMagicEntry
 
 
 def runs(file: MappedFile, limit: int | None = None, start: int = 0) -> Iterator[Run]:
     """All of a file from `start` (a boundary) on, in order; neighbours of a kind are one run, except altered entries.
 
-    limit: no entry may end behind it; what lies there counts as damage (another file begins at that offset).
+    limit: no entry may end after it; bytes there count as damage (another file begins at that offset).
     """
     view = file.view
     bound = len(view) if limit is None else limit
@@ -72,19 +72,19 @@ def runs(file: MappedFile, limit: int | None = None, start: int = 0) -> Iterator
         yield run
 
 
-def _run_of(view: memoryview, item: AncientEntry | AncientDamage, bound: int) -> Run:
-    if isinstance(item, AncientEntry):
+def _run_of(view: memoryview, item: Entry07 | Damage07, bound: int) -> Run:
+    if isinstance(item, Entry07):
         if item.end_position > bound:
-            return Bad("ancient-gap", item.position, item.end_position)
+            return DamagedBytes("ancient-gap", item.position, item.end_position)
         if item.crc_valid:
             return ValidBytes(item.position, item.end_position, 1, item.end_position, item.position)
-        return Bad("bad-crc", item.position, item.end_position)
+        return DamagedBytes("bad-crc", item.position, item.end_position)
     end_position = item.position + item.length
     if item.kind == "bad-magic" and end_position <= bound:
         magic = _true_magic(view[item.position : end_position])
         if magic is not None:
-            return Altered(item.position, end_position, magic)
-    return Bad(item.kind, item.position, end_position)
+            return WrongMagicEntry(item.position, end_position, magic)
+    return DamagedBytes(item.kind, item.position, end_position)
 
 
 def _true_magic(entry: memoryview) -> int | None:
@@ -101,6 +101,6 @@ def _joined(before: Run | None, found: Run) -> Run | None:
     if isinstance(before, ValidBytes) and isinstance(found, ValidBytes):
         entries = before.entries + found.entries
         return ValidBytes(before.position, found.end_position, entries, before.first_end, found.last_start)
-    if isinstance(before, Bad) and isinstance(found, Bad):
-        return Bad(before.kind, before.position, found.end_position, before.entries + found.entries)
+    if isinstance(before, DamagedBytes) and isinstance(found, DamagedBytes):
+        return DamagedBytes(before.kind, before.position, found.end_position, before.entries + found.entries)
     return None

@@ -1,4 +1,4 @@
-"""The `.kafka` files of a directory as the chain that a 0.7 broker demands: each begins where the one before ends."""
+"""The `.kafka` files of a directory as the chain that a 0.7 broker requires: each starts where the previous one ends."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One file. next_base: where the file behind it begins, None for the last one of the directory."""
+    """One file. next_base: where the file after it begins, None for the last one of the directory."""
 
     name: str
     base_offset: int
@@ -27,18 +27,18 @@ class Link:
 
 
 def chain_of(directory: str, inputs: tuple[FileIdentity, ...]) -> tuple[Link, ...]:
-    """Those of `inputs` that are `.kafka` files in use, by offset. What lies behind a file is asked of the directory, as
+    """Those of `inputs` that are `.kafka` files in use, by offset. The directory tells which file follows, as
     the inputs may be one file of it. Raises UnreadableInput."""
     bases = sorted(
         name.base_offset
         for _, name in partition_files(directory)
-        if name.role is Role.ANCIENT_LOG and name.is_live and name.base_offset is not None
+        if name.role is Role.KAFKA07_LOG and name.is_live and name.base_offset is not None
     )
     following = dict(pairwise(bases))
     links = []
     for file in inputs:
         name = parse_file_name(file.name)
-        if name.role is Role.ANCIENT_LOG and name.is_live and name.base_offset is not None:
+        if name.role is Role.KAFKA07_LOG and name.is_live and name.base_offset is not None:
             base = name.base_offset
             links.append(Link(file.name, base, file.size_bytes, following.get(base)))
     return tuple(sorted(links, key=lambda link: (link.base_offset, link.name)))

@@ -1,31 +1,32 @@
 """Policy `kafka` for 0.7: what its broker does when it opens a log (0.7.2: Log.loadSegments, FileMessageSet.recover).
 
-1. The files are put in order. Where one does not begin at the end of the one before, the load throws.
-2. After a clean stop that is all.
-3. Else the last file is walked: size, magic and checksum of each entry. It is cut where an entry is cut off, too
-   small or does not match its checksum; an unknown magic throws. No other file is looked at, nor is any content.
+1. Sort the files. Where one does not start at the end of the previous one, the load throws.
+2. After a clean shutdown that is all.
+3. Otherwise read the last file: size, magic and checksum of each entry. It is truncated where an entry is incomplete, too
+   small or does not match its checksum; an unknown magic throws. No other file is read, nor is any content.
 """
 
 import os
 
 from kseg.change.plan.directory_image import DirectoryImage
-from kseg.recovery.kafka07.damage07 import Bad, ValidBytes, runs
+from kseg.recovery.kafka07.damage07 import DamagedBytes, ValidBytes, runs
 from kseg.recovery.kafka07.file_chain import Link
-from kseg.recovery.policy import Death, Removed, Repair
+from kseg.recovery.policy import LoadFailure, Removed, Repair
+from kseg.segment.counted import counted
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
-from kseg.segment.kafka07.messages07 import AncientEnd, valid_prefix
+from kseg.segment.kafka07.messages07 import End07, valid_prefix
 
 
-def load_as_ancient_broker(
+def load_as_broker07(
     directory: str, links: tuple[Link, ...], image: DirectoryImage, *, is_clean: bool
 ) -> Repair:
     """links: at least one. image: the directory as found. Raises UnreadableInput."""
     gap = next((link for link in links if not link.joins), None)
     if gap is not None:
-        sentence = f"{gap.name} ends at {gap.end_offset}, the file behind it begins at {gap.next_base}"
+        sentence = f"{gap.name} ends at {gap.end_offset}, but the next file starts at {gap.next_base}"
         finding = gap_finding(directory, gap)
-        return Repair.without_log(image, (finding,), Death("IllegalStateException", sentence))
+        return Repair.without_log(image, (finding,), LoadFailure("IllegalStateException", sentence))
     last = links[-1]
     if is_clean or last.next_base is not None:
         return _opened(image, links, last.end_offset)
@@ -33,27 +34,27 @@ def load_as_ancient_broker(
     with MappedFile(path) as file:
         end = valid_prefix(file.view)
         if end.throws:
-            death, finding = _thrown(path, last, end)
-            return Repair.without_log(image, (finding,), death)
+            load_failure, finding = _thrown(path, last, end)
+            return Repair.without_log(image, (finding,), load_failure)
         if end.position == file.size_bytes:
             return _opened(image, links, last.end_offset)
         found = list(runs(file, start=end.position))
     image.truncate(last.name, end.position)
-    cause = next(run.kind for run in found if isinstance(run, Bad))
+    cause = next(run.kind for run in found if isinstance(run, DamagedBytes))
     offset = last.base_offset + end.position
     length = last.size_bytes - end.position
     valid = sum(run.entries for run in found if isinstance(run, ValidBytes))
-    message = f"a 0.7 broker cuts the file at the first invalid message, position {end.position}"
-    lost = f"; {valid} valid messages behind it go with it" if valid else ""
+    message = f"a 0.7 broker truncates the file at the first invalid message, position {end.position}"
+    lost = f"; {counted(valid, 'valid message')} after it lost as well" if valid else ""
     finding = Finding(cause, path, message + lost, end.position, length, offset, last.end_offset - 1)
-    first_lost, last_lost = Bad(cause, end.position, last.size_bytes).offsets(last.base_offset)
+    first_lost, last_lost = DamagedBytes(cause, end.position, last.size_bytes).offsets(last.base_offset)
     removed = Removed(last.name, end.position, length, first_lost, last_lost, cause, valid)
     return _opened(image, links, offset, (finding,), (removed,), {last.name: message})
 
 
 def gap_finding(directory: str, link: Link) -> Finding:
-    """That the file behind `link` does not begin where `link` ends."""
-    message = f"the file ends at byte {link.end_offset} of the partition, the one behind it begins at {link.next_base}"
+    """That the file after `link` does not begin where `link` ends."""
+    message = f"the file ends at byte {link.end_offset} of the partition, but the next one starts at {link.next_base}"
     numbers: dict[str, int | str | bool | None] = {"expected": link.end_offset, "found": link.next_base}
     return Finding("ancient-gap", os.path.join(directory, link.name), message, numbers=numbers)
 
@@ -78,11 +79,11 @@ def _opened(
     )
 
 
-def _thrown(path: str, last: Link, end: AncientEnd) -> tuple[Death, Finding]:
+def _thrown(path: str, last: Link, end: End07) -> tuple[LoadFailure, Finding]:
     offset = last.base_offset + end.position
     if end.cause == "unknown-magic":
         exception, words = "UnknownMagicByteException", "has a magic byte that is neither 0 nor 1"
     else:
         exception, words = "IndexOutOfBoundsException", "is too small for its magic"
     sentence = f"the message at position {end.position} of {last.name} {words}"
-    return Death(exception, sentence), Finding("bad-magic", path, sentence, end.position, None, offset)
+    return LoadFailure(exception, sentence), Finding("bad-magic", path, sentence, end.position, None, offset)

@@ -3,35 +3,39 @@
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import FileIdentity
 from kseg.recovery.kafka07.file_chain import chain_of
-from kseg.recovery.policy import Circumstances, Death, Policy, Repair
+from kseg.recovery.policy import BrokerState, LoadFailure, Policy, Repair
 from kseg.segment.partition.names import Role, parse_file_name
 
 
-def recover_ancient(
-    directory: str, inputs: tuple[FileIdentity, ...], policy: Policy, around: Circumstances
+def recover07(
+    directory: str, inputs: tuple[FileIdentity, ...], policy: Policy, broker_state: BrokerState
 ) -> Repair:
     """What `policy` makes of the `.kafka` files among `inputs`.
 
-    inputs: the files of the directory, or one of them: then what lies behind it still bounds it. around: whether the
+    inputs: the files of the directory, or one of them: then what lies after it still bounds it. broker_state: whether the
     stop was clean; 0.7 knows no checkpoints. Raises UnreadableInput.
     """
     links = chain_of(directory, inputs)
     image = DirectoryImage.of(inputs)
     nameless = _nameless(inputs)
     if not links or (nameless and policy is Policy.KAFKA):
-        death = Death("NumberFormatException", f"the name of {nameless} is no number") if nameless else None
-        return Repair.without_log(image, death=death if policy is Policy.KAFKA else None)
+        load_failure = (
+            LoadFailure("NumberFormatException", f"the name of {nameless} is not a number")
+            if nameless
+            else None
+        )
+        return Repair.without_log(image, load_failure=load_failure if policy is Policy.KAFKA else None)
     if policy is Policy.KAFKA:
-        from kseg.recovery.kafka07.load07 import load_as_ancient_broker
+        from kseg.recovery.kafka07.load07 import load_as_broker07
 
-        return load_as_ancient_broker(directory, links, image, is_clean=around.is_clean)
-    from kseg.recovery.kafka07.salvage07 import salvage_ancient
+        return load_as_broker07(directory, links, image, is_clean=broker_state.is_clean)
+    from kseg.recovery.kafka07.salvage07 import salvage07
 
-    return salvage_ancient(directory, links, image)
+    return salvage07(directory, links, image)
 
 
 def _nameless(inputs: tuple[FileIdentity, ...]) -> str:
-    """A `.kafka` file whose name is no number, of which 0.7 dies; empty when there is none."""
+    """A `.kafka` file whose name is not a number, on which 0.7 fails; empty when there is none."""
     names = (parse_file_name(file.name) for file in inputs)
-    found = (n.name for n in names if n.role is Role.ANCIENT_LOG and n.is_live and n.base_offset is None)
+    found = (n.name for n in names if n.role is Role.KAFKA07_LOG and n.is_live and n.base_offset is None)
     return next(found, "")

@@ -1,22 +1,22 @@
-"""A broker's own way through a `.log` when it looks for an offset: by headers alone, checksums are not its business.
+"""How a broker walks a `.log` to find an offset: by headers alone, without checksums.
 
-The walk is that of FileLogInputStream (fact sheet §2.4), from any position that an index names, sound or not. It ends
-silently where less than a header or less than a batch is left, and throws at a size field below the minimum. What is
-asked of the batches on the way (FileRecords, AbstractRecords):
+The walk is that of FileLogInputStream (fact sheet §2.4), from any position that an index entry has, valid or not. It ends
+silently where less than a header or less than a batch is left, and throws on a size field below the minimum. Three
+questions are asked of the batches on the way (FileRecords, AbstractRecords):
 
-    search      the first batch that starts at the target; else, at the first one behind it, the one before if that
+    search      the first batch that starts at the target; otherwise, at the first one after it, the previous one if that
                 reaches the target; at the end, the last one if that does
     last        the last batch
-    largest     the greatest timestamp and the last offset of the first batch that has it
+    largest     the largest timestamp and the last offset of the first batch that has it
 
-A header of magic 2 that leaves the file can be walked over, but nobody may look into it (KafkaException).
+A truncated header of magic 2 can be walked over, but reading its fields throws (KafkaException).
 """
 
 from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_ARGUMENT, KAFKA, BrokerException
 from kseg.recovery.loading.wrapper_offsets import first_offset
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -31,7 +31,7 @@ _CUT = -2  # in VALID: the header of this row leaves the file
 
 class WalkedBatch(NamedTuple):
     """A batch that was walked over. base_offset: as a search found it, else as
-    stored. last_offset: None when its header is cut off."""
+    stored. last_offset: None when its header is truncated."""
 
     base_offset: int
     position: int
@@ -49,7 +49,9 @@ class LogWalk:
     def tables(self, position: int, end: int | None = None) -> Iterator[Columns]:
         """The batches from `position` to `end`; a table is valid until the next."""
         if position < 0:
-            raise KafkaThrows(ILLEGAL_ARGUMENT, f"an index entry names position {position} of {self.name}")
+            raise BrokerException(
+                ILLEGAL_ARGUMENT, f"an index entry points to position {position} of {self.name}"
+            )
         stop = len(self.view) if end is None else end
         capacity = _FIRST_TABLE
         table = Columns(C.BATCH_WIDTH, capacity)
@@ -66,7 +68,7 @@ class LogWalk:
                 sentence = (
                     f"{self.name} has a size field of {self._size_field(state[0])} at position {state[0]}"
                 )
-                raise KafkaThrows(CORRUPT, sentence)
+                raise BrokerException(CORRUPT, sentence)
             elif reason != FULL:
                 return
             if capacity < _LARGEST_TABLE:
@@ -74,10 +76,10 @@ class LogWalk:
                 table = Columns(C.BATCH_WIDTH, capacity)
 
     def search(self, target: int, position: int) -> WalkedBatch | None:
-        """The batch at or from `position` on that holds `target`, else the first one behind it."""
+        """The batch at or from `position` on that holds `target`, else the first one after it."""
         before: WalkedBatch | None = None
         for table in self.tables(position):
-            row = self._first_at_or_behind(table, target)
+            row = self._first_at_or_after(table, target)
             if row:
                 before = _walked(table, row - 1, self.base_offset(table, row - 1))
             if row < table.count:
@@ -95,7 +97,7 @@ class LogWalk:
         return None if last is None else self._look_into(last)
 
     def largest_timestamp(self, position: int) -> tuple[int, int]:
-        """(the greatest timestamp from `position` on, last offset of its batch); (-1, -1) when none is greater."""
+        """(the largest timestamp from `position` on, last offset of its batch); (-1, -1) when none is greater."""
         largest, offset = L.NO_TIMESTAMP, -1
         for table in self.with_headers(position):
             for row, timestamp in enumerate(table.column(C.MAX_TIMESTAMP)):
@@ -104,7 +106,7 @@ class LogWalk:
         return largest, offset
 
     def with_headers(self, position: int, end: int | None = None) -> Iterator[Columns]:
-        """`tables`, for somebody who looks into every header."""
+        """`tables`, for callers that read every header."""
         for table in self.tables(position, end):
             self._look_into(_walked(table, 0))
             yield table
@@ -117,7 +119,7 @@ class LogWalk:
         message = self.view[position : position + table.at(C.SIZE, row)]
         return first_offset(message, f"the message at position {position} of {self.name}")
 
-    def _first_at_or_behind(self, table: Columns, target: int) -> int:
+    def _first_at_or_after(self, table: Columns, target: int) -> int:
         """The first row whose first offset is not below `target`, or the count. Asks one after the other."""
         bases = table.column(C.BASE_OFFSET)
         if min(table.column(C.MAGIC)) >= L.MAGIC_V2:
@@ -131,8 +133,8 @@ class LogWalk:
 
     def _look_into(self, batch: WalkedBatch) -> int:
         if batch.last_offset is None:
-            raise KafkaThrows(
-                KAFKA, f"the batch header at position {batch.position} of {self.name} is cut off"
+            raise BrokerException(
+                KAFKA, f"the batch header at position {batch.position} of {self.name} is truncated"
             )
         return batch.last_offset
 

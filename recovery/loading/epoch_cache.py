@@ -1,10 +1,10 @@
-"""The leader epochs during a load, and the file that keeps them (Kafka: LeaderEpochFileCache; fact sheet §5.5).
+"""The leader epochs during a load, and the file that stores them (Kafka: LeaderEpochFileCache; fact sheet §5.5).
 
-The file is made empty when it is absent, and written when the history changes: by a batch that recovery meets, by
-cutting it to the log's ends. A load that changes nothing leaves even an untidy file as it is.
+The file is created empty when it is absent, and written when the history changes: by a batch that recovery finds, or by
+truncation to the ends of the log. A load that changes nothing does not rewrite even an irregular file.
 """
 
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, NUMBER_FORMAT, STORAGE, KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, NUMBER_FORMAT, STORAGE, BrokerException
 from kseg.recovery.loading.load_state import LoadState
 from kseg.segment.errors import FormatError
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
@@ -17,20 +17,20 @@ _TEMPORARY = f"{FILE_NAME}.tmp"
 
 
 class LoadedEpochs:
-    """The history of leader epochs, read from its file. Raises KafkaThrows when a broker cannot read it."""
+    """The history of leader epochs, read from its file. Raises BrokerException when a broker cannot read it."""
 
-    def __init__(self, place: LoadState) -> None:
-        self._place = place
+    def __init__(self, load_state: LoadState) -> None:
+        self._load_state = load_state
         self._reasons: dict[str, str] = {}  # of each kind of change the last
-        if FILE_NAME not in place.image:
-            place.write(FILE_NAME, b"", "made where it was missing")
-            if FILE_NAME not in place.found:
-                place.note("leader-epoch-file-missing", FILE_NAME, "there is no leader-epoch checkpoint")
-        data = bytes(place.view(FILE_NAME))
+        if FILE_NAME not in load_state.image:
+            load_state.write(FILE_NAME, b"", "created because it was missing")
+            if FILE_NAME not in load_state.found:
+                load_state.note("leader-epoch-file-missing", FILE_NAME, "there is no leader-epoch checkpoint")
+        data = bytes(load_state.view(FILE_NAME))
         try:
             self._history = EpochHistory(decode_leader_epochs(data))
         except FormatError as error:
-            raise KafkaThrows(_exception_of(data), f"{FILE_NAME} cannot be read: {error}") from error
+            raise BrokerException(_exception_of(data), f"{FILE_NAME} cannot be read: {error}") from error
 
     @property
     def latest_epoch(self) -> int:
@@ -39,21 +39,21 @@ class LoadedEpochs:
         return -1 if latest is None else latest.epoch
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A batch of a new epoch was met."""
+        """Record the epoch of a batch, if it is new."""
         try:
             changed = self._history.assign(epoch, start_offset)
         except FormatError as error:
-            raise KafkaThrows(ILLEGAL_ARGUMENT, str(error)) from error
+            raise BrokerException(ILLEGAL_ARGUMENT, str(error)) from error
         if changed:
-            self._save("assign", f"epoch {epoch} begins at offset {start_offset}")
+            self._save("assign", f"epoch {epoch} starts at offset {start_offset}")
 
     def truncate_from_end(self, end_offset: int) -> None:
         if self._history.truncate_from_end(end_offset):
-            self._save("end", f"epochs that begin at or behind the log end {end_offset} are dropped")
+            self._save("end", f"epochs that start at or above the log end {end_offset} are removed")
 
     def truncate_from_start(self, start_offset: int) -> None:
         if self._history.truncate_from_start(start_offset):
-            self._save("start", f"the first epoch begins at the log start {start_offset}")
+            self._save("start", f"the first epoch starts at the log start {start_offset}")
 
     def clear(self) -> None:
         self._history.clear()
@@ -61,11 +61,11 @@ class LoadedEpochs:
 
     def _save(self, kind: str, why: str) -> None:
         self._reasons[kind] = why
-        self._place.write(
+        self._load_state.write(
             FILE_NAME, encode_leader_epochs(self._history.entries), "; ".join(self._reasons.values())
         )
-        if _TEMPORARY in self._place.image:
-            self._place.remove(_TEMPORARY, "overwritten and renamed when the checkpoint was written")
+        if _TEMPORARY in self._load_state.image:
+            self._load_state.remove(_TEMPORARY, "overwritten and renamed when the checkpoint was written")
 
 
 def _exception_of(data: bytes) -> str:

@@ -1,34 +1,33 @@
-"""The side files of one segment as a broker holds them while it loads a log.
+"""The side files of one segment as a broker has them while it loads a log.
 
-Offset and time index (Kafka: AbstractIndex, LazyIndex): a file is opened when somebody first asks. An absent one is
-then made at its full size; of one that is there every whole slot is taken for an entry. The entries are what counts;
-the length of the file is another number: `reset` forgets the entries and gives the file its full size, `resize`
-changes the length (and throws when the entries do not fit), `trim` cuts it to the entries. Bytes behind the entries
-stay in the file until it is trimmed: entries that were forgotten, zeros.
+Offset and time index (Kafka: AbstractIndex, LazyIndex): a file is opened on first use. A missing one is then created at
+its full size; in an existing one every complete slot counts as an entry. Entries and file length are separate: `reset`
+drops the entries and gives the file its full size, `resize` changes the length (and throws when the entries do not
+fit), `trim` truncates it to the entries. Bytes after the entries remain in the file until it is trimmed: dropped entries, zeros.
 
-Transaction index (Kafka: TransactionIndex): opened when it exists, made at its first entry, written behind whatever
-the file holds. Last offsets must increase, but only those appended since it was opened or emptied are compared.
+Transaction index (Kafka: TransactionIndex): opened when it exists, created with its first entry, appended to whatever
+the file has. Last offsets must increase, but only those appended since it was opened or reset are compared.
 """
 
 import struct
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KAFKA, BrokerException
 from kseg.recovery.loading.load_state import LoadState
 from kseg.segment import layout as L
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex, TimeIndexEntry
 from kseg.segment.sidecar.txn_index import CURRENT_VERSION, AbortedTxn, TxnIndex, encode_aborted
 
 _TIME_SLOT = struct.Struct(">qi")
-_CLOSED = "trimmed to its entries, as a clean stop leaves it"
+_CLOSED = "trimmed to its entries, as on a clean shutdown"
 
 I = TypeVar("I", OffsetIndex, TimeIndex)
 
 
 @lru_cache(maxsize=4)
 def _zeros(count: int) -> bytes:
-    """The content of an index before its first entry: megabytes that nobody touches, so one of each size will do."""
+    """The content of an index before its first entry: megabytes that are never written, so one of each size is enough."""
     return bytes(count)
 
 
@@ -36,11 +35,17 @@ class IndexFile(Generic[I]):
     """An offset or time index. kind: its reader. max_bytes: Kafka's segment.index.bytes."""
 
     def __init__(
-        self, place: LoadState, name: str, base_offset: int, max_bytes: int, kind: type[I], slot_bytes: int
+        self,
+        load_state: LoadState,
+        name: str,
+        base_offset: int,
+        max_bytes: int,
+        kind: type[I],
+        slot_bytes: int,
     ) -> None:
         self.name = name
         self.base_offset = base_offset
-        self._place = place
+        self._load_state = load_state
         self._kind: type[I] = kind
         self._slot_bytes = slot_bytes
         self._full_bytes = max_bytes // slot_bytes * slot_bytes
@@ -53,7 +58,7 @@ class IndexFile(Generic[I]):
 
     @property
     def exists(self) -> bool:
-        return self.name in self._place.image
+        return self.name in self._load_state.image
 
     @property
     def reader(self) -> I:
@@ -70,23 +75,23 @@ class IndexFile(Generic[I]):
         self._is_open = True
         if not self.exists:
             self._length_bytes = self._full_bytes
-            self._place.write(self.name, _zeros(self._full_bytes), "made where it was missing")
+            self._load_state.write(self.name, _zeros(self._full_bytes), "created because it was missing")
             return
-        self._length_bytes = self._place.size_bytes(self.name)
+        self._length_bytes = self._load_state.size_bytes(self.name)
         if self._length_bytes > L.INT32_MAX:
-            raise KafkaThrows(ILLEGAL_ARGUMENT, f"{self.name} is too large to be mapped")
-        self._raw = self._place.view(self.name)
+            raise BrokerException(ILLEGAL_ARGUMENT, f"{self.name} is too large to map")
+        self._raw = self._load_state.view(self.name)
         self._set_entries(self._raw[: self._length_bytes // self._slot_bytes * self._slot_bytes])
         self._is_as_found = True
 
-    def open_if_it_shows(self) -> None:
+    def open_if_visible(self) -> None:
         """Open a file that is not there, or whose length is not a whole number of slots: that somebody opened
         another one shows nowhere."""
-        if not self.exists or self._place.size_bytes(self.name) % self._slot_bytes:
+        if not self.exists or self._load_state.size_bytes(self.name) % self._slot_bytes:
             self.open()
 
     def reset(self) -> None:
-        """Forget the entries and give the file its full size."""
+        """Drop the entries and give the file its full size."""
         self.open()
         self._set_entries(b"")
         self.resize_to_full()
@@ -96,7 +101,7 @@ class IndexFile(Generic[I]):
         self._set_entries(entries)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the entries at and above `offset`."""
+        """Remove the entries at and above `offset`."""
         self._set_entries(self.reader.truncate_to(offset))
 
     def resize_to_full(self) -> None:
@@ -109,33 +114,33 @@ class IndexFile(Generic[I]):
         """What a load does to a time index that is not there."""
         self.open()
         self._resize(0)
-        self.put_back("made empty where it was missing")
+        self.write_back("created empty because it was missing")
 
     def close(self) -> None:
         if self._is_open:
             self.trim()
-            self.put_back(self._place.why.get(self.name, _CLOSED))
+            self.write_back(self._load_state.why.get(self.name, _CLOSED))
 
     def finish(self, why: str) -> None:
         """Trim the file and let go of it: the next question opens it again."""
         self.trim()
-        self.put_back(why)
+        self.write_back(why)
         self._is_open = False
         self._raw = b""
         self._set_entries(b"")
 
-    def put_back(self, why: str) -> None:
+    def write_back(self, why: str) -> None:
         """Let the file have the bytes that a broker's has now."""
         if not self._is_open:
             return
-        size = self._place.size_bytes(self.name) if self.exists else 0
+        size = self._load_state.size_bytes(self.name) if self.exists else 0
         if self._is_as_found and self._length_bytes <= size:
             if self._length_bytes < size:
-                self._place.truncate(self.name, self._length_bytes, why)
+                self._load_state.truncate(self.name, self._length_bytes, why)
             return
         rest = self._raw[len(self._entries) : self._length_bytes]
         zeros = self._length_bytes - len(self._entries) - len(rest)
-        self._place.write(self.name, bytes(self._entries) + bytes(rest) + bytes(zeros), why)
+        self._load_state.write(self.name, bytes(self._entries) + bytes(rest) + bytes(zeros), why)
 
     def _set_entries(self, entries: memoryview | bytes) -> None:
         self._entries = entries
@@ -147,8 +152,8 @@ class IndexFile(Generic[I]):
         if size_bytes == self._length_bytes:
             return
         if size_bytes < len(self._entries):
-            sentence = f"{self.name} holds {len(self._entries)} bytes of entries, segment.index.bytes allows {size_bytes}"
-            raise KafkaThrows(ILLEGAL_ARGUMENT, sentence)
+            sentence = f"{self.name} has {len(self._entries)} bytes of entries, but segment.index.bytes allows {size_bytes}"
+            raise BrokerException(ILLEGAL_ARGUMENT, sentence)
         self._length_bytes = size_bytes
 
     @property
@@ -160,19 +165,19 @@ class IndexFile(Generic[I]):
 
 
 def offset_index_file(
-    place: LoadState, name: str, base_offset: int, max_bytes: int
+    load_state: LoadState, name: str, base_offset: int, max_bytes: int
 ) -> IndexFile[OffsetIndex]:
-    return IndexFile(place, name, base_offset, max_bytes, OffsetIndex, L.OFFSET_INDEX_ENTRY)
+    return IndexFile(load_state, name, base_offset, max_bytes, OffsetIndex, L.OFFSET_INDEX_ENTRY)
 
 
 class TimeIndexFile(IndexFile[TimeIndex]):
     """A time index."""
 
-    def __init__(self, place: LoadState, name: str, base_offset: int, max_bytes: int) -> None:
-        super().__init__(place, name, base_offset, max_bytes, TimeIndex, L.TIME_INDEX_ENTRY)
+    def __init__(self, load_state: LoadState, name: str, base_offset: int, max_bytes: int) -> None:
+        super().__init__(load_state, name, base_offset, max_bytes, TimeIndex, L.TIME_INDEX_ENTRY)
 
     def append_at_close(self, entry: TimeIndexEntry) -> None:
-        """The greatest timestamp, when it is greater than the last entry's; what cannot be appended is left out
+        """The largest timestamp, when it is greater than the last entry's; what cannot be appended is left out
         (Kafka: LogSegment.close swallows it)."""
         last = self.reader.last_entry
         if entry.timestamp_ms <= last.timestamp_ms or not self.has_room:
@@ -186,58 +191,60 @@ class TimeIndexFile(IndexFile[TimeIndex]):
 class TxnIndexFile:
     """A transaction index."""
 
-    def __init__(self, place: LoadState, name: str, base_offset: int) -> None:
+    def __init__(self, load_state: LoadState, name: str, base_offset: int) -> None:
         self.name = name
         self.base_offset = base_offset
-        self._place = place
-        self._is_open = name in place.image
+        self._load_state = load_state
+        self._is_open = name in load_state.image
         self._last_offset: int | None = None
         self._appended = bytearray()
 
     def is_sane(self) -> bool:
-        """The check of every load; False makes the segment be recovered. Raises KafkaThrows for a version that is
+        """The check of every load; False makes the segment be recovered. Raises BrokerException for a version that is
         not known."""
         if not self._is_open:
             return True
-        for slot, entry in enumerate(TxnIndex(self._place.view(self.name), self.base_offset)):
+        for slot, entry in enumerate(TxnIndex(self._load_state.view(self.name), self.base_offset)):
             if entry.version_as_kafka > CURRENT_VERSION:
                 sentence = f"entry {slot} of {self.name} has the unknown version {entry.version_as_kafka}"
-                raise KafkaThrows(KAFKA, sentence)
+                raise BrokerException(KAFKA, sentence)
             if entry.last_offset < self.base_offset:
                 return False
         return True
 
     def reset(self) -> None:
         if self._is_open:
-            self._place.write(self.name, b"", "emptied before it is rebuilt from the log")
+            self._load_state.write(self.name, b"", "emptied before it is rebuilt from the log")
         self._last_offset = None
 
     def append(self, entries: list[AbortedTxn]) -> None:
-        """Add entries; raises KafkaThrows when last offsets do not increase. `put_back` writes them."""
+        """Add entries; raises BrokerException when last offsets do not increase. `write_back` writes them."""
         for entry in entries:
             if self._last_offset is not None and entry.last_offset <= self._last_offset:
                 sentence = (
                     f"{self.name}: an abort at offset {entry.last_offset} follows one at {self._last_offset}"
                 )
-                raise KafkaThrows(ILLEGAL_ARGUMENT, sentence)
+                raise BrokerException(ILLEGAL_ARGUMENT, sentence)
             self._last_offset = entry.last_offset
             self._appended += encode_aborted(entry)
 
-    def put_back(self) -> None:
+    def write_back(self) -> None:
         """Let the file have what was appended."""
         if self._appended:
-            before = bytes(self._place.view(self.name)) if self.name in self._place.image else b""
+            before = bytes(self._load_state.view(self.name)) if self.name in self._load_state.image else b""
             self._is_open = True
-            self._place.write(self.name, before + self._appended, "rebuilt from the markers in the log")
+            self._load_state.write(self.name, before + self._appended, "rebuilt from the markers in the log")
             self._appended.clear()
 
     def truncate_to(self, offset: int) -> None:
         if not self._is_open:
             return
-        view = self._place.view(self.name)
+        view = self._load_state.view(self.name)
         kept = TxnIndex(view, self.base_offset).truncate_to(offset)
         if len(kept) < len(view):
-            self._place.write(self.name, bytes(kept), f"entries at and above offset {offset} are dropped")
+            self._load_state.write(
+                self.name, bytes(kept), f"entries at and above offset {offset} are removed"
+            )
             self._last_offset = None
 
     def forget_file(self) -> None:

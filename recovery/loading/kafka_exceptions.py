@@ -1,7 +1,7 @@
-"""The exceptions of a broker's log loading, as far as they decide how it goes on.
+"""The exceptions of a broker's log loading, as far as they decide how it continues.
 
-Two of them are caught by the loader: an overflow makes it split the segment and begin again, an offset out of order
-(or a failed file operation) makes it empty the segment. All others end the load of the log.
+The loader catches two of them: after an overflow it splits the segment and starts again, after an offset out of order
+(or a failed file operation) it truncates the segment to 0 bytes. All others end the load of the log.
 """
 
 OVERFLOW = "LogSegmentOffsetOverflowException"
@@ -19,7 +19,7 @@ NULL_POINTER = "NullPointerException"
 NUMBER_FORMAT = "NumberFormatException"
 
 
-class KafkaThrows(Exception):
+class BrokerException(Exception):
     """A broker throws here. kafka_exception: simple name of the Java class. sentence: why, in our words."""
 
     def __init__(self, kafka_exception: str, sentence: str) -> None:

@@ -1,7 +1,7 @@
-"""The directory on which the load is acted out: an image that changes, the files it is read from, and the notes.
+"""The directory that a simulated load works on: an image that changes, the files it is read from, and the findings.
 
-Every operation names its reason, kept for each name in `why`. Files are mapped when they are first looked into and
-let go when too many are; nothing on disk is touched.
+Every operation has a reason, kept by file name in `why`. Files are mapped on first use and unmapped when too many
+are; nothing on disk changes.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Self
 from kseg.change.plan.content import Fresh, Piece, Span
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import FileIdentity
-from kseg.recovery.loading.kafka_exceptions import NUMBER_FORMAT, KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import NUMBER_FORMAT, BrokerException
 from kseg.recovery.policy import Removed
 from kseg.segment import layout as L
 from kseg.segment.files import MappedFile
@@ -21,7 +21,7 @@ from kseg.segment.java.java_text import LONG_BITS, parse_integer
 from kseg.segment.partition.names import OFFSET_DIGITS, is_seen_by_java
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner
 
-_MOST_MAPS = 64
+_MAX_MAPS = 64
 
 
 class LoadState:
@@ -88,7 +88,7 @@ class LoadState:
         return memoryview(piece.data)
 
     def list_snapshots(self) -> dict[int, str]:
-        """Names of the producer snapshots by their offset; raises KafkaThrows when one has no number."""
+        """Names of the producer snapshots by their offset; raises BrokerException when one has no number."""
         for name in self._odd_snapshots:
             offset_in_name(name)
         return dict(self._snapshots)
@@ -97,14 +97,14 @@ class LoadState:
         return self.image.size_bytes(name)
 
     def source(self, name: str) -> Span | None:
-        """The bytes as found that a file consists of, None when it is empty or made anew."""
+        """The bytes as found that a file consists of, None when it is empty or rebuilt."""
         content = self.image.content(name)
         return content[0] if len(content) == 1 and isinstance(content[0], Span) else None
 
     def _file(self, name: str) -> MappedFile:
         file = self._maps.pop(name, None)
         if file is None:
-            if len(self._maps) >= _MOST_MAPS:
+            if len(self._maps) >= _MAX_MAPS:
                 self._maps.pop(next(iter(self._maps))).close()
             file = MappedFile(self.path(name))
         self._maps[name] = file  # the newest stands last
@@ -133,7 +133,7 @@ class LoadState:
         self.image.truncate(name, size_bytes)
         self.why[name] = why
 
-    def take_piece(self, name: str, source: Span, why: str) -> None:
+    def create_from(self, name: str, source: Span, why: str) -> None:
         """Make a file of a piece of a file as found; its modification time is that file's."""
         self.image.write(name, [source], like=source.name)
         self.why[name] = why
@@ -163,7 +163,7 @@ class LoadState:
         if name.endswith(L.SNAPSHOT_SUFFIX):
             try:
                 self._snapshots[offset_in_name(name)] = name
-            except KafkaThrows:
+            except BrokerException:
                 self._odd_snapshots.add(name)
 
     def _forget_snapshot(self, name: str) -> None:
@@ -173,11 +173,11 @@ class LoadState:
 
 
 def offset_in_name(name: str) -> int:
-    """The number before the first dot; raises KafkaThrows where a broker stumbles over it."""
+    """The number before the first dot; raises BrokerException where a broker stumbles over it."""
     digits, _, _ = name.partition(".")
     offset = parse_integer(digits, LONG_BITS)
     if offset is None:
-        raise KafkaThrows(NUMBER_FORMAT, f"the name {name!r} holds no offset")
+        raise BrokerException(NUMBER_FORMAT, f"the name {name!r} has no offset")
     return offset
 
 

@@ -1,22 +1,22 @@
-"""Policy `kafka`: a broker's load of one partition directory, then a clean stop (fact sheet §6; Kafka: LogLoader).
+"""Policy `kafka`: a broker's load of one partition directory, then a clean shutdown (fact sheet §6; Kafka: LogLoader).
 
-What a broker does is acted out on an image of the directory, with its own objects in its own order, because the
-result depends on them: on which snapshot is loaded when, on an index that is believed, on a file that is only made
-when somebody asks for it. The plan:
+The load is simulated on an image of the directory, with the broker's own objects in its own order, because the
+result depends on them: on which snapshot is loaded when, on an index that is trusted, on a file that is created only
+on first use. The steps:
 
-1. The leader epochs are read, the producer snapshots listed.
-2. Leftovers of cleanings, splits and deletions are settled (`swap_files`).
-3. In the order of names: an index without its log goes; a log whose offset index is missing, or whose transaction
-   index lies below it, is recovered at once. What that cuts off costs no later segment.
-4. Unless the stop was clean: each segment from the recovery point on is recovered; one with offsets out of order is
-   emptied; behind the first that loses bytes all segments go.
-5. A log that ends below its log start goes altogether; a log without segments gets an empty one.
-6. The leader epochs are cut to the ends of the log.
-7. Stray snapshots go; the producer state is rebuilt to the log end.
-8. The log is closed: indexes are trimmed to their entries.
+1. Read the leader epochs, list the producer snapshots.
+2. Complete interrupted cleanings, splits and deletions (`swap_files`).
+3. In the order of names: an index without its log is deleted; a log whose offset index is missing, or whose transaction
+   index has an entry below it, is recovered at once. What that truncates costs no later segment.
+4. Unless the shutdown was clean: recover each segment from the recovery point on; truncate one with offsets out of
+   order to 0 bytes; delete all segments after the first that loses bytes.
+5. Delete a log that ends below its log start; a log without segments gets an empty one.
+6. Truncate the leader epochs to the ends of the log.
+7. Delete stray snapshots; rebuild the producer state to the log end.
+8. Close the log: trim indexes to their entries.
 
-3 and 4 begin again whenever a segment overflows, which is split (`overflow`). Whatever a broker does not catch ends
-the load: the answer is then the directory as it was found, and the exception.
+3 and 4 start again whenever a segment overflows, which is split (`overflow`). An exception that a broker does not catch
+ends the load: the answer is then the directory as it was found, and the exception.
 """
 
 from collections.abc import Callable
@@ -27,16 +27,16 @@ from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import FileIdentity
 from kseg.recovery.loading.epoch_cache import FILE_NAME as EPOCHS_FILE
 from kseg.recovery.loading.epoch_cache import LoadedEpochs
-from kseg.recovery.loading.kafka_exceptions import OUT_OF_ORDER, OVERFLOW, KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import OUT_OF_ORDER, OVERFLOW, BrokerException
 from kseg.recovery.loading.load_state import LoadState, numbered, offset_in_name
-from kseg.recovery.loading.loss_report import kept_ranges, report_cut, report_whole, without_kept
+from kseg.recovery.loading.loss_report import kept_ranges, report_removed_log, report_truncation, without_kept
 from kseg.recovery.loading.overflow import split_overflowed
 from kseg.recovery.loading.partition_metadata_check import check_partition_metadata
 from kseg.recovery.loading.producer_snapshots import LoadedProducers
 from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments
 from kseg.recovery.loading.segment_recovery import recover
-from kseg.recovery.loading.swap_files import settle_leftovers
-from kseg.recovery.policy import Circumstances, Death, LoadSettings, Removed, Repair
+from kseg.recovery.loading.swap_files import resolve_leftovers
+from kseg.recovery.policy import BrokerState, LoadFailure, LoadSettings, Removed, Repair
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import PartitionState
@@ -49,100 +49,106 @@ _SIDE_SUFFIXES = (L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.TXN_INDEX_SUFFIX
 def load_as_broker(
     directory: str,
     inputs: tuple[FileIdentity, ...],
-    circumstances: Circumstances,
+    broker_state: BrokerState,
     settings: LoadSettings,
     *,
     rebuild: bool = False,
 ) -> Repair:
-    """What a broker's load of `directory` and a clean stop leave. inputs: its files (`plan.inputs.inputs_of`).
+    """What a broker's load of `directory` and a clean shutdown leave. inputs: its files (`plan.inputs.inputs_of`).
 
     rebuild: as if all side files were missing and the stop had not been clean, with recovery point 0. Where the load
-    would throw, `death` of the answer says so. Raises UnreadableInput when a file cannot be read.
+    would throw, `load_failure` of the answer says so. Raises UnreadableInput when a file cannot be read.
     """
-    with LoadState(directory, inputs) as place:
+    with LoadState(directory, inputs) as load_state:
         if rebuild:
-            circumstances = _forget_side_files(place, circumstances)
+            broker_state = _forget_side_files(load_state, broker_state)
         try:
-            load = _Load(place, circumstances, settings, is_rebuild=rebuild)
+            load = _Load(load_state, broker_state, settings, is_rebuild=rebuild)
             load.run()
-        except KafkaThrows as thrown:
-            death = Death(thrown.kafka_exception, thrown.sentence)
-            return Repair.without_log(DirectoryImage.of(inputs), tuple(place.findings), death)
-        kept = tuple(kept_ranges(place)) if place.removed else ()
-        removed = tuple(sorted(without_kept(place.removed, kept), key=_offset_order))
+        except BrokerException as thrown:
+            load_failure = LoadFailure(thrown.kafka_exception, thrown.sentence)
+            return Repair.without_log(DirectoryImage.of(inputs), tuple(load_state.findings), load_failure)
+        kept = tuple(kept_ranges(load_state)) if load_state.removed else ()
+        removed = tuple(sorted(without_kept(load_state.removed, kept), key=_offset_order))
         return Repair(
-            image=place.image,
+            image=load_state.image,
             log_start_offset=load.log_start_offset,
             log_end_offset=load.log_end_offset,
             last_stable_offset=load.last_stable_offset,
             recovery_point=load.recovery_point,
-            why=place.changes(),
-            findings=tuple(place.findings),
+            why=load_state.changes(),
+            findings=tuple(load_state.findings),
             removed=removed,
-            is_orderly=not place.removed and load.is_rising(),
+            is_in_order=not load_state.removed and load.is_in_order(),
             kept=kept,
+            bytes_scanned=load.bytes_scanned,
         )
 
 
-def _forget_side_files(place: LoadState, circumstances: Circumstances) -> Circumstances:
-    for name in place.listing():
+def _forget_side_files(load_state: LoadState, broker_state: BrokerState) -> BrokerState:
+    for name in load_state.listing():
         if name.endswith((*_SIDE_SUFFIXES, L.SNAPSHOT_SUFFIX)) or name == EPOCHS_FILE:
-            place.remove(name, "to be rebuilt from the log")
-    return replace(circumstances, is_clean=False, recovery_point=0)
+            load_state.remove(name, "to be rebuilt from the log")
+    return replace(broker_state, is_clean=False, recovery_point=0)
 
 
 class _Load:
-    """One load. After `run`: the offsets of the log, the place as the load and a clean stop leave it.
+    """One load. After `run`: the offsets of the log, the place as the load and a clean shutdown leave it.
 
     is_rebuild: that indexes are missing is no finding, they were taken away.
     """
 
     def __init__(
-        self, place: LoadState, circumstances: Circumstances, settings: LoadSettings, *, is_rebuild: bool
+        self, load_state: LoadState, broker_state: BrokerState, settings: LoadSettings, *, is_rebuild: bool
     ) -> None:
-        self._place = place
-        self._circumstances = circumstances
+        self._load_state = load_state
+        self._broker_state = broker_state
         self._settings = settings
         self._is_rebuild = is_rebuild
         self._segments = LoadedSegments()
-        self._is_deleted = place.directory_name.endswith(f"-{PartitionState.DELETE}")
-        self._epochs = LoadedEpochs(place)
-        self._producers = LoadedProducers(place, settings)
+        self._is_deleted = load_state.directory_name.endswith(f"-{PartitionState.DELETE}")
+        self._epochs = LoadedEpochs(load_state)
+        self._producers = LoadedProducers(load_state, settings)
         self.log_start_offset = self.log_end_offset = self.last_stable_offset = self.recovery_point = 0
+        self.bytes_scanned = 0
 
     def run(self) -> None:
-        """All steps of the plan. Raises KafkaThrows."""
-        circumstances, segments = self._circumstances, self._segments
-        settle_leftovers(self._place, self._settings)
+        """All steps of the plan. Raises BrokerException."""
+        broker_state, segments = self._broker_state, self._segments
+        resolve_leftovers(self._load_state, self._settings)
         self._splitting(self._load_files)
         if self._is_deleted:
             if not len(segments):
-                segments.add(LoadedSegment(self._place, 0, self._settings))
+                segments.add(LoadedSegment(self._load_state, 0, self._settings))
         else:
             self.log_end_offset = self._splitting(self._recover_log)
             segments.last.offset_index.resize_to_full()
             segments.last.time_index.resize_to_full()
         self._epochs.truncate_from_end(self.log_end_offset)
-        self.log_start_offset = max(circumstances.log_start_offset, segments.first.base_offset)
-        self._epochs.truncate_from_start(circumstances.log_start_offset)
+        self.log_start_offset = max(broker_state.log_start_offset, segments.first.base_offset)
+        self._epochs.truncate_from_start(broker_state.log_start_offset)
         self._producers.remove_stray_snapshots(segments.bases)
         self._producers.rebuild(
-            segments, self.log_start_offset, self.log_end_offset, is_clean=circumstances.is_clean
+            segments, self.log_start_offset, self.log_end_offset, is_clean=broker_state.is_clean
         )
-        check_partition_metadata(self._place)
+        check_partition_metadata(self._load_state)
         self.recovery_point = max(self.recovery_point, self.log_start_offset)
         self.last_stable_offset = self._last_stable_offset()
         self._close()
 
-    def is_rising(self) -> bool:
+    def is_in_order(self) -> bool:
         """Whether every segment was recovered and all batches of the log are in the order of their offsets and leader
         epochs."""
         end = epoch = -1
         for segment in self._segments:
-            rising = segment.rising
-            if rising is None or rising.first_offset <= end or 0 <= rising.first_epoch < epoch:
+            ordered_range = segment.ordered_range
+            if (
+                ordered_range is None
+                or ordered_range.first_offset <= end
+                or 0 <= ordered_range.first_epoch < epoch
+            ):
                 return False
-            end, epoch = max(end, rising.last_offset), max(epoch, rising.last_epoch)
+            end, epoch = max(end, ordered_range.last_offset), max(epoch, ordered_range.last_epoch)
         return True
 
     def _splitting(self, work: Callable[[], T]) -> T:
@@ -157,46 +163,47 @@ class _Load:
     # --- the files
 
     def _load_files(self) -> None:
-        place, segments = self._place, self._segments
+        load_state, segments = self._load_state, self._segments
         segments.close_all()
         segments.clear()
-        for name in sorted(place.listing(), key=_java_order):
+        for name in sorted(load_state.listing(), key=_java_order):
             if name.endswith(_SIDE_SUFFIXES):
-                if numbered(offset_in_name(name), L.LOG_SUFFIX) not in place.image:
-                    place.note("orphan-index", name, "the index has no log and goes")
-                    place.remove(name, "an index without its log")
+                if numbered(offset_in_name(name), L.LOG_SUFFIX) not in load_state.image:
+                    load_state.note("orphan-index", name, "the index has no log and is deleted")
+                    load_state.remove(name, "an index without its log")
             elif name.endswith(L.LOG_SUFFIX):
-                segment = LoadedSegment(place, offset_in_name(name), self._settings)
+                segment = LoadedSegment(load_state, offset_in_name(name), self._settings)
                 if not self._has_sound_indexes(segment):
                     self._recover_segment(segment)
                 segments.add(segment)
 
     def _has_sound_indexes(self, segment: LoadedSegment) -> bool:
         """What a load looks at of the indexes: whether the offset index is there, and the transaction index sane."""
-        place = self._place
+        load_state = self._load_state
         if not segment.offset_index.exists:
             if not self._is_rebuild:
                 message = "the segment has no offset index, so it is recovered"
-                place.note("index-missing", segment.log_name, message)
+                load_state.note("index-missing", segment.log_name, message)
             return False
         if not segment.time_index.exists:
-            message = "the segment has no time index; a broker makes an empty one and believes it"
-            place.note("time-index-missing", segment.log_name, message)
+            message = "the segment has no time index; a broker creates an empty one and trusts it"
+            load_state.note("time-index-missing", segment.log_name, message)
             segment.time_index.resize_to_nothing()
         if not segment.txn_index.is_sane():
-            message = "the transaction index names an abort below its segment, so the segment is recovered"
-            place.note("txn-index-below-base", segment.txn_index.name, message)
+            message = "the transaction index has an abort below the base offset, so the segment is recovered"
+            load_state.note("txn-index-below-base", segment.txn_index.name, message)
             return False
         return True
 
     def _recover_segment(self, segment: LoadedSegment) -> int:
         """Recover one segment with the producers of those before it; the bytes that left its log."""
-        producers = LoadedProducers(self._place, self._settings)
-        start = self._circumstances.log_start_offset
+        self.bytes_scanned += segment.size_bytes
+        producers = LoadedProducers(self._load_state, self._settings)
+        start = self._broker_state.log_start_offset
         producers.rebuild(self._segments, start, segment.base_offset, is_clean=False)
         try:
             removed = recover(segment, producers, self._epochs)
-        except KafkaThrows as thrown:
+        except BrokerException as thrown:
             if thrown.kafka_exception == OVERFLOW:
                 raise _Overflow(segment, thrown.sentence) from thrown
             raise
@@ -207,67 +214,74 @@ class _Load:
 
     def _recover_log(self) -> int:
         """Steps 4 and 5; the log end offset."""
-        circumstances, segments = self._circumstances, self._segments
-        if not circumstances.is_clean:
+        broker_state, segments = self._broker_state, self._segments
+        if not broker_state.is_clean:
             self._recover_unflushed()
         if len(segments):
             end = segments.last.next_offset()
-            if end >= circumstances.log_start_offset:
-                self.recovery_point = (
-                    end if circumstances.is_clean else min(circumstances.recovery_point, end)
-                )
+            if end >= broker_state.log_start_offset:
+                self.recovery_point = end if broker_state.is_clean else min(broker_state.recovery_point, end)
                 return end
             self._delete_all(end)
         else:
-            self._place.note("no-segments", "", "the directory holds no segment; a broker makes an empty one")
-        segments.add(LoadedSegment(self._place, circumstances.log_start_offset, self._settings))
+            self._load_state.note(
+                "no-segments", "", "the directory has no segment; a broker creates an empty one"
+            )
+        segments.add(LoadedSegment(self._load_state, broker_state.log_start_offset, self._settings))
         end = segments.last.next_offset()
-        self.recovery_point = min(circumstances.recovery_point, end)
+        self.recovery_point = min(broker_state.recovery_point, end)
         return end
 
     def _recover_unflushed(self) -> None:
-        for segment in self._segments.between(self._circumstances.recovery_point, L.INT64_MAX):
+        for segment in self._segments.between(self._broker_state.recovery_point, L.INT64_MAX):
             try:
                 removed = self._recover_segment(segment)
-            except KafkaThrows as thrown:
+            except BrokerException as thrown:
                 if thrown.kafka_exception != OUT_OF_ORDER:
                     raise
                 removed = self._empty(segment, thrown)
             if removed:
-                segment.next_offset()  # a broker puts it into its warning, and may die of that
-                self._delete_behind(segment)
+                segment.next_offset()  # a broker puts it into its warning, and may fail on that
+                self._delete_after(segment)
                 return
 
-    def _empty(self, segment: LoadedSegment, thrown: KafkaThrows) -> int:
+    def _empty(self, segment: LoadedSegment, thrown: BrokerException) -> int:
         """A segment with offsets out of order is cut at its first batch; the bytes that left it."""
         found = segment.find(segment.base_offset)
         if found is not None and found.position < segment.size_bytes:
-            path = self._place.path(segment.log_name)
-            cause = Finding("offset-not-monotonic", path, f"{thrown.sentence}; a broker empties the segment")
-            report_cut(
-                self._place, segment.log_name, segment.base_offset, found.position, segment.base_offset, cause
+            path = self._load_state.path(segment.log_name)
+            cause = Finding(
+                "offset-not-monotonic", path, f"{thrown.sentence}; a broker truncates the segment to 0 bytes"
+            )
+            report_truncation(
+                self._load_state,
+                segment.log_name,
+                segment.base_offset,
+                found.position,
+                segment.base_offset,
+                cause,
             )
         return segment.truncate_to(segment.base_offset, "its offsets are out of order")
 
-    def _delete_behind(self, damaged: LoadedSegment) -> None:
-        cause = self._place.removed[-1].cause
+    def _delete_after(self, damaged: LoadedSegment) -> None:
+        cause = self._load_state.removed[-1].cause
         for segment in list(self._segments):
             if segment.base_offset > damaged.base_offset:
-                why = f"behind the damage in {damaged.log_name}"
+                why = f"after the damage in {damaged.log_name}"
                 self._delete(segment, cause, why)
                 self._producers.forget_snapshot_at(segment.base_offset, why)
 
     def _delete_all(self, log_end_offset: int) -> None:
-        start = self._circumstances.log_start_offset
+        start = self._broker_state.log_start_offset
         why = f"the log ends at offset {log_end_offset}, below its log start {start}"
-        self._place.note("log-start-beyond-end", "", f"{why}: a broker deletes all of it")
+        self._load_state.note("log-start-beyond-end", "", f"{why}: a broker deletes the whole log")
         for segment in list(self._segments):
             self._delete(segment, "log-start-beyond-end", why)
         self._epochs.clear()
-        self._producers.start_anew(start)
+        self._producers.truncate_fully_and_start_at(start)
 
     def _delete(self, segment: LoadedSegment, cause: str, why: str) -> None:
-        report_whole(self._place, segment.log_name, segment.base_offset, cause)
+        report_removed_log(self._load_state, segment.log_name, segment.base_offset, cause)
         self._segments.remove(segment.base_offset)
         segment.delete(why)
 
@@ -279,11 +293,11 @@ class _Load:
         high_watermark = max(self.log_end_offset, self.log_start_offset)
         unstable = self._unstable(self.log_start_offset - 1)
         if unstable is not None:
-            self._as_read(unstable)
+            self._batch_position(unstable)
         unstable = self._unstable(high_watermark)
         if unstable is None:
             return high_watermark
-        return min(self._as_read(unstable), high_watermark)
+        return min(self._batch_position(unstable), high_watermark)
 
     def _unstable(self, high_watermark: int) -> int | None:
         """The first offset that is not decided below a high watermark, None when all are."""
@@ -293,7 +307,7 @@ class _Load:
         offsets += [first for first, marker in producers.unreplicated.items() if marker >= high_watermark]
         return max(min(offsets), self.log_start_offset) if offsets else None
 
-    def _as_read(self, offset: int) -> int:
+    def _batch_position(self, offset: int) -> int:
         """Where the batch begins that holds an offset or follows it, the log end when there is none (Kafka:
         convertToOffsetMetadataOrThrow)."""
         segment = self._segments.floor(offset)
@@ -310,7 +324,7 @@ class _Load:
 
     def _close(self) -> None:
         for segment in self._segments:
-            segment.time_index.open_if_it_shows()  # whoever asks a log for its times opens them all
+            segment.time_index.open_if_visible()  # whoever asks a log for its times opens them all
         self._producers.take_snapshot()
         self._segments.close_all()
 

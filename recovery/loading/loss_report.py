@@ -1,6 +1,6 @@
-"""What leaves the logs, said in findings and in the list of removed bytes: a broker itself only logs a warning.
+"""What leaves the logs, as findings and as a list of removed bytes: a broker itself only logs a warning.
 
-Behind the first damage of a segment a broker keeps nothing, so the bytes it cuts off are scanned here once more, to
+A broker truncates a segment at its first damage, so the bytes that it cuts off are scanned once more, to
 count the valid batches among them.
 """
 
@@ -9,20 +9,21 @@ from contextlib import suppress
 from dataclasses import replace
 
 from kseg.recovery.loading.broker_walk import LogWalk
-from kseg.recovery.loading.kafka_exceptions import KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import BrokerException
 from kseg.recovery.loading.load_state import LoadState
 from kseg.recovery.policy import Removed
 from kseg.recovery.verify.header_plausibility import first_of
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
 from kseg.segment.scanning.lost_offsets import plus, records_of
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.scan import Scanner
 
 
-def report_cut(
-    place: LoadState,
+def report_truncation(
+    load_state: LoadState,
     name: str,
     base_offset: int,
     position: int,
@@ -31,47 +32,51 @@ def report_cut(
 ) -> str:
     """The log `name` is about to be cut at `position`: note what that costs, and why.
 
-    next_offset: behind the last batch before the cut, None when there is none. cause: None when the bytes themselves
+    next_offset: after the last batch before the cut, None when there is none. cause: None when the bytes themselves
     say it. Returns the id of the finding that is to blame.
     """
-    batches, lowest, highest, damage, records = _look_through(place, name, base_offset, position, next_offset)
+    batches, lowest, highest, damage, records = _scan_removed(
+        load_state, name, base_offset, position, next_offset
+    )
     if cause is None and damage is not None:
-        cause = damage_finding(place.path(name), damage)
-    blame = "torn-tail" if cause is None else cause.id
+        cause = damage_finding(load_state.path(name), damage)
+    cause_id = "torn-tail" if cause is None else cause.id
     if cause is not None:
-        place.report(cause)
-    source = place.source(name)
+        load_state.report(cause)
+    source = load_state.source(name)
     if source is not None:
         first = None
         if lowest is not None:
             first = min(lowest, base_offset if next_offset is None else next_offset)
         length = source.length - position
         at = source.position + position
-        place.removed.append(Removed(source.name, at, length, first, highest, blame, batches, records))
-    return blame
+        load_state.removed.append(
+            Removed(source.name, at, length, first, highest, cause_id, batches, records)
+        )
+    return cause_id
 
 
-def report_whole(
-    place: LoadState, name: str, base_offset: int, cause: str, *, is_replaced: bool = False
+def report_removed_log(
+    load_state: LoadState, name: str, base_offset: int, cause: str, *, is_replaced: bool = False
 ) -> None:
     """The whole log `name` is about to go. is_replaced: its offsets live on in other files."""
-    source = place.source(name)
+    source = load_state.source(name)
     if source is None or not source.length:
         return
-    batches, first, last, _, records = _look_through(place, name, base_offset, 0, None)
+    batches, first, last, _, records = _scan_removed(load_state, name, base_offset, 0, None)
     if is_replaced:
         first = last = None
         records = 0
-    place.removed.append(
+    load_state.removed.append(
         Removed(source.name, source.position, source.length, first, last, cause, batches, records)
     )
 
 
-def _look_through(
-    place: LoadState, name: str, base_offset: int, position: int, next_offset: int | None
+def _scan_removed(
+    load_state: LoadState, name: str, base_offset: int, position: int, next_offset: int | None
 ) -> tuple[int, int | None, int | None, Damage | None, int | None]:
-    """(valid batches from `position` on, the least and greatest offset of what goes, the first damage, its records)."""
-    scanner = place.scanner(name, base_offset)
+    """(valid batches from `position` on, the least and largest offset of what goes, the first damage, its records)."""
+    scanner = load_state.scanner(name, base_offset)
     scanner.next_offset = next_offset
     batches, lowest, highest, damage = 0, L.INT64_MAX, -1, None
     records: int | None = 0
@@ -110,14 +115,14 @@ def _batches_in(scanner: Scanner, damage: Damage) -> Iterator[tuple[int, int]]:
             yield first, last
 
 
-def kept_ranges(place: LoadState) -> list[tuple[int, int]]:
+def kept_ranges(load_state: LoadState) -> list[tuple[int, int]]:
     """The offsets that the logs hold as they would be now, in order: by headers, as a broker sees them."""
     found: list[tuple[int, int]] = []
-    for name in place.listing():
+    for name in load_state.listing():
         if not name.endswith(L.LOG_SUFFIX):
             continue
-        with suppress(KafkaThrows):
-            for table in LogWalk(place.view(name), name).tables(0):
+        with suppress(BrokerException):
+            for table in LogWalk(load_state.view(name), name).tables(0):
                 for row in range(table.count):
                     first, last = first_of(table, row), table.at(C.LAST_OFFSET, row)
                     if found and found[-1][1] + 1 == first:

@@ -1,11 +1,11 @@
 """The split of a segment whose offsets do not all fit its indexes (fact sheet §6.4; Kafka: splitOverflowedSegment).
 
 1. Only a segment whose last batch overflows may be split.
-2. From the beginning: a new segment is named by the first offset of the next batch and takes batches while their last
-   offsets fit. Checksums are not looked at; what cannot be walked over ends the load.
-3. The new segments are indexed as by appends, and take the place of the old one: renamed to `.swap` from the last to
-   the first, the old one deleted if it is known to the log, then renamed to their final names. A file of that name is
-   replaced; one that is not, like a transaction index, stays.
+2. From the start: a new segment is named after the first offset of the next batch and takes batches while their last
+   offsets fit. Checksums are not checked; bytes that cannot be walked over end the load.
+3. The new segments are indexed as by appends, and replace the old one: renamed to `.swap` from the last to
+   the first, the old one deleted if the log has it, then renamed to their final names. An existing file of that name is
+   replaced; others, like a transaction index, are kept.
 """
 
 from kseg.change.plan.content import Span
@@ -16,7 +16,7 @@ from kseg.recovery.loading.kafka_exceptions import (
     ILLEGAL_STATE,
     NO_SUCH_ELEMENT,
     NO_SUCH_FILE,
-    KafkaThrows,
+    BrokerException,
 )
 from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments
 from kseg.segment import header_tables as C
@@ -27,8 +27,8 @@ from kseg.segment.sidecar.index import TimeIndexEntry
 from kseg.segment.sidecar.index_builder import OVERFLOW, SegmentIndexes
 
 
-class _Part:
-    """One new segment while it is filled: a stretch of the old log."""
+class _SplitPart:
+    """One new segment while it is filled: a valid run of the old log."""
 
     def __init__(self, base_offset: int, position: int, old: LoadedSegment) -> None:
         self.base_offset = base_offset
@@ -48,30 +48,30 @@ class _Part:
         if refusal is not None and refusal.kafka_exception == OVERFLOW:
             return False
         if not L.MAGIC_V0 <= table.at(C.MAGIC, row) <= L.MAGIC_V2:
-            raise KafkaThrows(CORRUPT, f"a batch has the magic {table.at(C.MAGIC, row)}")
+            raise BrokerException(CORRUPT, f"a batch has magic {table.at(C.MAGIC, row)}")
         if refusal is not None:
-            raise KafkaThrows(refusal.kafka_exception, refusal.sentence)
+            raise BrokerException(refusal.kafka_exception, refusal.sentence)
         self.end = position + size
         return True
 
 
 def split_overflowed(segment: LoadedSegment, segments: LoadedSegments) -> list[int]:
-    """Split a segment and put the parts into its place; base offsets of what is gone. Raises KafkaThrows."""
+    """Split a segment and put the parts into its place; base offsets of what is gone. Raises BrokerException."""
     if not segment.has_overflow():
         sentence = f"{segment.log_name} cannot be split: its last batch is in range"
-        raise KafkaThrows(ILLEGAL_ARGUMENT, sentence)
+        raise BrokerException(ILLEGAL_ARGUMENT, sentence)
     parts = _parts_of(segment)
     bases = [part.base_offset for part in parts]
     if len(set(bases)) < len(bases):
-        raise KafkaThrows(NO_SUCH_FILE, f"two parts of {segment.log_name} begin at the same offset")
-    place = segment.place
-    message = f"{segment.log_name} is split into segments at the offsets {', '.join(map(str, sorted(bases)))}"
-    place.report(Finding("offset-overflow", place.path(segment.log_name), message))
+        raise BrokerException(NO_SUCH_FILE, f"two parts of {segment.log_name} start at the same offset")
+    load_state = segment.load_state
+    message = f"{segment.log_name} is split into segments at offsets {', '.join(map(str, sorted(bases)))}"
+    load_state.report(Finding("offset-overflow", load_state.path(segment.log_name), message))
     is_known = segment.base_offset in segments
-    source = place.source(segment.log_name)
+    source = load_state.source(segment.log_name)
     assert source is not None
-    segment.offset_index.put_back("left as it was when the segment overflowed")
-    segment.time_index.put_back("left as it was when the segment overflowed")
+    segment.offset_index.write_back("left as it was when the segment overflowed")
+    segment.time_index.write_back("left as it was when the segment overflowed")
     if is_known:
         if segment.base_offset != min(bases):
             segments.remove(segment.base_offset)
@@ -81,47 +81,47 @@ def split_overflowed(segment: LoadedSegment, segments: LoadedSegments) -> list[i
     return [segment.base_offset] if is_known and segment.base_offset not in bases else []
 
 
-def _parts_of(segment: LoadedSegment) -> list[_Part]:
+def _parts_of(segment: LoadedSegment) -> list[_SplitPart]:
     walk, size = segment.walk, segment.size_bytes
-    parts: list[_Part] = []
+    parts: list[_SplitPart] = []
     position = 0
     while position < size:
         part = _next_part(walk, position, segment)
         finish = part.indexes.finish()
         if finish is not None:
-            raise KafkaThrows(finish.kafka_exception, finish.sentence)
+            raise BrokerException(finish.kafka_exception, finish.sentence)
         parts.append(part)
         position = part.end
     return parts
 
 
-def _next_part(walk: LogWalk, position: int, old: LoadedSegment) -> _Part:
-    part: _Part | None = None
+def _next_part(walk: LogWalk, position: int, old: LoadedSegment) -> _SplitPart:
+    part: _SplitPart | None = None
     for table in walk.with_headers(position):
         for row in range(table.count):
             if part is None:
-                part = _Part(walk.base_offset(table, row), position, old)
+                part = _SplitPart(walk.base_offset(table, row), position, old)
             if part.take(table, row):
                 continue
             if part.end == position:
                 sentence = f"the batch at position {position} of {walk.name} ends below its own first offset"
-                raise KafkaThrows(ILLEGAL_STATE, sentence)
+                raise BrokerException(ILLEGAL_STATE, sentence)
             return part
     if part is None:
         sentence = f"{walk.name} ends in a partial batch at position {position}, so it cannot be split"
-        raise KafkaThrows(NO_SUCH_ELEMENT, sentence)
+        raise BrokerException(NO_SUCH_ELEMENT, sentence)
     return part
 
 
-def _place_part(part: _Part, source: Span, old: LoadedSegment, segments: LoadedSegments) -> None:
-    place, indexes = old.place, part.indexes
-    new = LoadedSegment(place, part.base_offset, old.settings)
+def _place_part(part: _SplitPart, source: Span, old: LoadedSegment, segments: LoadedSegments) -> None:
+    load_state, indexes = old.load_state, part.indexes
+    new = LoadedSegment(load_state, part.base_offset, old.settings)
     why = f"part of {old.log_name}, whose offsets do not all fit one index"
     span = Span(source.name, source.position + part.position, part.end - part.position)
     new.txn_index.forget_file()
-    place.take_piece(new.log_name, span, why)
-    place.write(new.offset_index.name, indexes.offset_index.to_bytes(), why)
-    place.write(new.time_index.name, indexes.time_index.to_bytes(), why)
+    load_state.create_from(new.log_name, span, why)
+    load_state.write(new.offset_index.name, indexes.offset_index.to_bytes(), why)
+    load_state.write(new.time_index.name, indexes.time_index.to_bytes(), why)
     new.offset_index.open()
     new.time_index.open()
     new.largest = TimeIndexEntry(indexes.max_timestamp_ms, indexes.offset_of_max)

@@ -1,6 +1,6 @@
-"""The last look of a load: partition.metadata, when it is there, must be readable (Kafka: UnifiedLog, PartitionMetadataFile)."""
+"""The last step of a load: partition.metadata, if present, must be readable (Kafka: UnifiedLog, PartitionMetadataFile)."""
 
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, NULL_POINTER, STORAGE, KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, NULL_POINTER, STORAGE, BrokerException
 from kseg.recovery.loading.load_state import LoadState
 from kseg.segment.errors import FormatError
 from kseg.segment.java.java_text import INT_BITS, parse_integer, read_lines
@@ -10,15 +10,15 @@ from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 FILE_NAME = NAME_BY_ROLE[Role.PARTITION_METADATA]
 
 
-def check_partition_metadata(place: LoadState) -> None:
-    """Raises KafkaThrows when a broker cannot read the file; an absent one is nobody's business here."""
-    if FILE_NAME not in place.image:
+def check_partition_metadata(load_state: LoadState) -> None:
+    """Raises BrokerException when a broker cannot read the file; an absent one is not checked."""
+    if FILE_NAME not in load_state.image:
         return
-    data = bytes(place.view(FILE_NAME))
+    data = bytes(load_state.view(FILE_NAME))
     try:
         decode_partition_metadata(data)
     except FormatError as error:
-        raise KafkaThrows(_exception_of(data), f"{FILE_NAME} cannot be read: {error}") from error
+        raise BrokerException(_exception_of(data), f"{FILE_NAME} cannot be read: {error}") from error
 
 
 def _exception_of(data: bytes) -> str:

@@ -12,12 +12,13 @@ its last batch only together; a transaction that begins twice at one offset ends
 from collections.abc import Mapping
 from dataclasses import field
 
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, BrokerException
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.counted import counted
 from kseg.segment.header_tables import Columns
+from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
-from kseg.segment.scanning.scan import batch_at
 from kseg.segment.sidecar.snapshot import NO_OFFSET, ProducerSnapshotEntry
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
@@ -47,16 +48,16 @@ def rows_of_producers(table: Columns, stop: int) -> list[int]:
 
 
 def read_marker(decoder: Decoder, table: Columns, row: int) -> EndTransactionMarker | None:
-    """What the first record of a producer's control batch says, None when it has no record. Raises KafkaThrows."""
-    place = f"the control batch at position {table.at(C.POSITION, row)}"
+    """What the first record of a producer's control batch says, None when it has no record. Raises BrokerException."""
+    location = f"the control batch at position {table.at(C.POSITION, row)}"
     count = table.at(C.COUNT, row)
     codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
     if not count:
         return None
     if codec > L.ZSTD:
-        raise KafkaThrows(ILLEGAL_ARGUMENT, f"{place} has an unknown codec")
+        raise BrokerException(ILLEGAL_ARGUMENT, f"{location} has an unknown codec")
     if count < 0:
-        raise KafkaThrows(INVALID_RECORD, f"{place} declares {count} records")
+        raise BrokerException(INVALID_RECORD, f"{location} declares {counted(count, 'record')}")
     first: Chunk | None = None
     marker: EndTransactionMarker | None = None
     refusal: ControlRecordError | None = None
@@ -64,7 +65,7 @@ def read_marker(decoder: Decoder, table: Columns, row: int) -> EndTransactionMar
         # a plain batch is read record by record, a compressed one as a whole
         if chunk.problem is not None and (codec or count == 1 or not (first or chunk.records.count)):
             thrown = KAFKA if chunk.problem.code is None else INVALID_RECORD
-            raise KafkaThrows(thrown, f"{place}: {chunk.problem.sentence}")
+            raise BrokerException(thrown, f"{location}: {chunk.problem.sentence}")
         if first is None and chunk.records.count:
             first = chunk
             try:
@@ -74,7 +75,7 @@ def read_marker(decoder: Decoder, table: Columns, row: int) -> EndTransactionMar
         if first is not None and not codec:
             break
     if refusal is not None:
-        raise KafkaThrows(refusal.kafka_exception, f"{place}: {refusal}")
+        raise BrokerException(refusal.kafka_exception, f"{location}: {refusal}")
     return marker
 
 
@@ -83,7 +84,7 @@ def apply_rows(
 ) -> list[AbortedTxn]:
     """One by one: the first `stop` rows; the entries for the transaction index. markers: of the control batches.
 
-    Raises KafkaThrows where a broker's recovery ends.
+    Raises BrokerException where a broker's recovery ends.
     """
     aborted: list[AbortedTxn] = []
     row = state.follow(table, 0, stop)
@@ -101,22 +102,22 @@ def apply_rows(
     return aborted
 
 
-def _outside(producer_id: int, offset: int) -> KafkaThrows:
+def _outside(producer_id: int, offset: int) -> BrokerException:
     sentence = f"producer {producer_id} wrote at offset {offset} outside its open transaction"
-    return KafkaThrows(INVALID_TXN_STATE, sentence)
+    return BrokerException(INVALID_TXN_STATE, sentence)
 
 
-def _lost(producer_id: int, first_offset: int) -> KafkaThrows:
+def _lost(producer_id: int, first_offset: int) -> BrokerException:
     sentence = f"the transaction of producer {producer_id} from offset {first_offset} ends twice"
-    return KafkaThrows(ILLEGAL_ARGUMENT, sentence)
+    return BrokerException(ILLEGAL_ARGUMENT, sentence)
 
 
 @dataclass(slots=True)
-class Together:
+class SegmentReplay:
     """What the producers did in one segment, gathered. before: the state that the segment is replayed upon."""
 
     before: ProducerState
-    _gathered: ProducerState = field(default_factory=ProducerState)
+    _appends: ProducerState = field(default_factory=ProducerState)
     _open: dict[int, int | None] = field(default_factory=dict)
     _changed: set[int] = field(default_factory=set)
     _marked: set[int] = field(default_factory=set)
@@ -124,14 +125,14 @@ class Together:
     completed: list[tuple[int, int]] = field(default_factory=list)  # (first offset, offset of the marker)
 
     def take(self, decoder: Decoder, table: Columns) -> None:
-        """The next table of batches. Raises KafkaThrows where a broker's replay ends."""
+        """The next table of batches. Raises BrokerException where a broker's replay ends."""
         if max(table.column(C.PRODUCER_ID)) < 0:
             return
-        row = self._gathered.follow(table, 0, table.count)
+        row = self._appends.follow(table, 0, table.count)
         while row < table.count:
             if table.at(C.PRODUCER_ID, row) >= 0 and table.at(C.MAGIC, row) >= L.MAGIC_V2:
                 self._take_row(decoder, table, row)
-            row = self._gathered.follow(table, row + 1, table.count)
+            row = self._appends.follow(table, row + 1, table.count)
 
     def _take_row(self, decoder: Decoder, table: Columns, row: int) -> None:
         batch = batch_at(table, row)
@@ -142,7 +143,7 @@ class Together:
         first_offset = self._open[producer_id]
         if batch.is_control:
             marker = read_marker(decoder, table, row)
-            self._gathered.apply(batch, marker)
+            self._appends.apply(batch, marker)
             if marker is None:
                 return
             self._marked.add(producer_id)
@@ -150,7 +151,7 @@ class Together:
                 self.completed.append((first_offset, batch.base_offset))
             self._open[producer_id] = None
         else:
-            self._gathered.apply(batch)
+            self._appends.apply(batch)
             if first_offset is not None and not batch.is_transactional:
                 raise _outside(producer_id, batch.base_offset)
             if first_offset is None and batch.is_transactional:
@@ -161,8 +162,8 @@ class Together:
     def merged(self) -> list[ProducerSnapshotEntry]:
         """The producers afterwards, in the order in which a hash map is to be filled."""
         entries = {entry.producer_id: entry for entry in self.before.snapshot()}
-        gathered = {entry.producer_id: entry for entry in self._gathered.snapshot()}
-        for producer_id in _in_order_of_gathering(list(self._open)):
+        gathered = {entry.producer_id: entry for entry in self._appends.snapshot()}
+        for producer_id in _in_hash_order(list(self._open)):
             entries[producer_id] = self._merge(entries.get(producer_id), gathered[producer_id])
         return list(entries.values())
 
@@ -186,7 +187,7 @@ class Together:
         return merged
 
 
-def _in_order_of_gathering(producer_ids: list[int]) -> list[int]:
+def _in_hash_order(producer_ids: list[int]) -> list[int]:
     """The order in which Kafka's map of gathered producers is walked, from the order in which they were met.
 
     It is filled by HashMap.computeIfAbsent, which puts a newcomer before the others of its bucket and lets the table

@@ -15,9 +15,9 @@ up to an offset:
 A snapshot is taken only if the state went on since the last one.
 """
 
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, BrokerException
 from kseg.recovery.loading.load_state import LoadState, numbered
-from kseg.recovery.loading.producer_replay import Together
+from kseg.recovery.loading.producer_replay import SegmentReplay
 from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments, LogRange
 from kseg.recovery.policy import LoadSettings
 from kseg.segment import layout as L
@@ -33,10 +33,10 @@ class LoadedProducers:
     offsets of transactions that their producer has open and the list of open ones has not.
     """
 
-    def __init__(self, place: LoadState, settings: LoadSettings) -> None:
-        self._place = place
+    def __init__(self, load_state: LoadState, settings: LoadSettings) -> None:
+        self._load_state = load_state
         self._settings = settings
-        self._snapshots = place.list_snapshots()
+        self._snapshots = load_state.list_snapshots()
         self._last_snapshot_offset = 0
         self.state = ProducerState(0)
         self.unreplicated: dict[int, int] = {}
@@ -50,15 +50,15 @@ class LoadedProducers:
         if offset <= self._last_snapshot_offset:
             return
         name = numbered(offset, L.SNAPSHOT_SUFFIX)
-        self._place.write(
+        self._load_state.write(
             name, encode_snapshot(self.state.snapshot()), f"the producers up to offset {offset}"
         )
         self._snapshots[offset] = name
         self._last_snapshot_offset = offset
 
     def remove_stray_snapshots(self, bases: list[int]) -> None:
-        """Only those at the bases of segments stay, and the greatest other one if it is not below the last base."""
-        self._snapshots = self._place.list_snapshots()
+        """Only those at the bases of segments stay, and the largest other one if it is not below the last base."""
+        self._snapshots = self._load_state.list_snapshots()
         known = set(bases)
         stray = [offset for offset in sorted(self._snapshots) if offset not in known]
         if stray and bases and stray[-1] >= bases[-1]:
@@ -71,10 +71,10 @@ class LoadedProducers:
     def forget_snapshot_at(self, offset: int, why: str) -> None:
         """The segment that begins there was removed, so its snapshot goes too, if it was there from the start."""
         name = self._snapshots.pop(offset, None)
-        if name is not None and name in self._place.image:
-            self._place.remove(name, why)
+        if name is not None and name in self._load_state.image:
+            self._load_state.remove(name, why)
 
-    def start_anew(self, offset: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int) -> None:
         """The log is empty and begins at `offset` (Kafka: truncateFullyAndStartAt)."""
         for known in sorted(self._snapshots):
             self._delete(known, None, "the log is empty")
@@ -83,17 +83,17 @@ class LoadedProducers:
 
     def _delete(self, offset: int, finding: str | None, why: str) -> None:
         name = self._snapshots.pop(offset)
-        if name in self._place.image:
-            if finding is not None and name in self._place.found:
-                self._place.note(finding, name, f"the producer snapshot at offset {offset} {why}")
-            self._place.remove(name, f"the snapshot at offset {offset}: {why}")
+        if name in self._load_state.image:
+            if finding is not None and name in self._load_state.found:
+                self._load_state.note(finding, name, f"the producer snapshot at offset {offset} {why}")
+            self._load_state.remove(name, f"the snapshot at offset {offset}: {why}")
 
     # --- rebuilding
 
     def rebuild(
         self, segments: LoadedSegments, log_start_offset: int, last_offset: int, *, is_clean: bool
     ) -> None:
-        """The state up to `last_offset`, by the plan above. Raises KafkaThrows."""
+        """The state up to `last_offset`, by the plan above. Raises BrokerException."""
         bases = segments.bases[-2:]
         if not self._snapshots and is_clean:
             for offset in (*bases, last_offset):
@@ -117,9 +117,9 @@ class LoadedProducers:
         known = self._snapshots
         for offset in sorted(at for at in known if at > log_end_offset or at <= log_start_offset):
             if offset > log_end_offset:
-                self._delete(offset, None, f"lies above {log_end_offset}, up to where the log is taken in")
+                self._delete(offset, None, f"is above {log_end_offset}, the end of the log loaded so far")
             else:
-                self._delete(offset, None, f"lies not above the log start {log_start_offset}")
+                self._delete(offset, None, f"is not above the log start {log_start_offset}")
         if log_end_offset != self.state.end_offset:
             self._load_newest(log_start_offset)
             return
@@ -130,7 +130,7 @@ class LoadedProducers:
         for offset in sorted(self._snapshots, reverse=True):
             name = self._snapshots[offset]
             try:
-                entries = decode_snapshot(self._place.view(name))
+                entries = decode_snapshot(self._load_state.view(name))
             except SnapshotCorrupt as error:
                 self._delete(offset, "snapshot-corrupt", f"cannot be read: {error}")
                 continue
@@ -154,19 +154,19 @@ class LoadedProducers:
             self._replay_range(segment, span)
 
     def _replay_range(self, segment: LoadedSegment, span: LogRange) -> None:
-        together = Together(self.state)
+        replay = SegmentReplay(self.state)
         decoder = Decoder(segment.view, capacity=16)
         for table in segment.walk.with_headers(span.position, span.end):
-            together.take(decoder, table)
+            replay.take(decoder, table)
         end_offset = self.state.end_offset
         still_open = {open_one.first_offset for open_one in self.state.open_transactions} - self.lost
-        still_open.update(first_offset for first_offset, _ in together.started)
-        for first_offset, marker_offset in together.completed:
+        still_open.update(first_offset for first_offset, _ in replay.started)
+        for first_offset, marker_offset in replay.completed:
             if first_offset not in still_open:
-                raise KafkaThrows(
+                raise BrokerException(
                     ILLEGAL_ARGUMENT, f"the transaction from offset {first_offset} ends twice in one segment"
                 )
             still_open.remove(first_offset)
             self.unreplicated[first_offset] = marker_offset
-        self.state = ProducerState.load(together.merged(), end_offset)
+        self.state = ProducerState.load(replay.merged(), end_offset)
         self.lost = {one.first_offset for one in self.state.open_transactions} - still_open

@@ -1,7 +1,7 @@
 """One segment of a log while a broker loads it, and the segments of a log by base offset.
 
-A segment is opened by its name alone: its `.log` is made when it is absent, its indexes are not looked into before
-somebody needs them (`index_files`). Questions go through the offset index, whatever it says, and then from batch to
+A segment is opened by its name alone: a missing `.log` is created, and its indexes are not read before they are
+needed (`index_files`). Lookups go through the offset index, whatever it contains, and then from batch to
 batch (`walk`). Source: Kafka's LogSegment, LogSegments.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kseg.recovery.loading.broker_walk import LogWalk, WalkedBatch
 from kseg.recovery.loading.index_files import TimeIndexFile, TxnIndexFile, offset_index_file
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KAFKA, KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KAFKA, BrokerException
 from kseg.recovery.loading.load_state import LoadState, numbered
 from kseg.recovery.policy import LoadSettings
 from kseg.segment import layout as L
@@ -28,7 +28,7 @@ class LogRange(NamedTuple):
     base_offset: int
 
 
-class Rising(NamedTuple):
+class OrderedRange(NamedTuple):
     """Where the offsets and leader epochs of a segment begin and end (an epoch of -1: none)."""
 
     first_offset: int
@@ -40,42 +40,46 @@ class Rising(NamedTuple):
 class LoadedSegment:
     """One segment. suffix: of all its files (".swap", ".cleaned" or none).
 
-    checked_bytes: so many bytes of the log are known to be batches with good checksums. rising: when all of the log
-    is such batches, each behind the offsets of the one before and of no lower epoch; None when it is not so or nobody
+    checked_bytes: this many bytes of the log are known to be batches with good checksums. ordered_range: when all of the log
+    is such batches, each after the offsets of the one before and of no lower epoch; None when it is not so or it was not
     looked.
     """
 
-    def __init__(self, place: LoadState, base_offset: int, settings: LoadSettings, suffix: str = "") -> None:
-        self.place = place
+    def __init__(
+        self, load_state: LoadState, base_offset: int, settings: LoadSettings, suffix: str = ""
+    ) -> None:
+        self.load_state = load_state
         self.base_offset = base_offset
         self.settings = settings
         self.log_name = numbered(base_offset, L.LOG_SUFFIX + suffix)
         most = settings.segment_index_bytes
         self.offset_index = offset_index_file(
-            place, numbered(base_offset, L.OFFSET_INDEX_SUFFIX + suffix), base_offset, most
+            load_state, numbered(base_offset, L.OFFSET_INDEX_SUFFIX + suffix), base_offset, most
         )
         self.time_index = TimeIndexFile(
-            place, numbered(base_offset, L.TIME_INDEX_SUFFIX + suffix), base_offset, most
+            load_state, numbered(base_offset, L.TIME_INDEX_SUFFIX + suffix), base_offset, most
         )
-        self.txn_index = TxnIndexFile(place, numbered(base_offset, L.TXN_INDEX_SUFFIX + suffix), base_offset)
+        self.txn_index = TxnIndexFile(
+            load_state, numbered(base_offset, L.TXN_INDEX_SUFFIX + suffix), base_offset
+        )
         self.checked_bytes = 0
-        self.rising: Rising | None = None
+        self.ordered_range: OrderedRange | None = None
         self._largest: TimeIndexEntry | None = None
-        if self.log_name not in place.image:
-            place.write(self.log_name, b"", "an empty segment, made where there was none")
+        if self.log_name not in load_state.image:
+            load_state.write(self.log_name, b"", "an empty segment, created because there was none")
         if self.size_bytes > L.MAX_SEGMENT_BYTES:
-            raise KafkaThrows(KAFKA, f"{self.log_name} is larger than 2 GiB")
+            raise BrokerException(KAFKA, f"{self.log_name} is larger than 2 GiB")
 
     # --- what it holds
 
     @property
     def size_bytes(self) -> int:
-        return self.place.size_bytes(self.log_name)
+        return self.load_state.size_bytes(self.log_name)
 
     @property
     def view(self) -> memoryview:
         """The bytes of the `.log`."""
-        return self.place.view(self.log_name)
+        return self.load_state.view(self.log_name)
 
     @property
     def walk(self) -> LogWalk:
@@ -87,23 +91,23 @@ class LoadedSegment:
         return can_index_offset(offset, self.base_offset)
 
     def find(self, offset: int) -> WalkedBatch | None:
-        """The batch that holds `offset`, else the first one behind it (Kafka: translateOffset)."""
+        """The batch that holds `offset`, else the first one after it (Kafka: translateOffset)."""
         return self.walk.search(offset, max(0, self.offset_index.reader.lookup(offset).position))
 
-    def read(self, offset: int, most_bytes: int, end: int) -> LogRange | None:
-        """The range from the batch of `offset` on, at most `most_bytes` and not beyond `end` (Kafka: read)."""
+    def read(self, offset: int, max_bytes: int, end: int) -> LogRange | None:
+        """The range from the batch of `offset` on, at most `max_bytes` and not beyond `end` (Kafka: read)."""
         found = self.find(offset)
         if found is None:
             return None
-        length = min(end - found.position, most_bytes)
+        length = min(end - found.position, max_bytes)
         if length < 0:
-            sentence = f"offset {offset} lies at position {found.position} of {self.log_name}, behind {end}"
-            raise KafkaThrows(ILLEGAL_ARGUMENT, sentence)
+            sentence = f"offset {offset} is at position {found.position} of {self.log_name}, beyond {end}"
+            raise BrokerException(ILLEGAL_ARGUMENT, sentence)
         end = min(found.position + length, self.size_bytes)
         return LogRange(found.position, end, found.base_offset)
 
     def next_offset(self) -> int:
-        """Behind the last batch; the base offset when there is none (Kafka: readNextOffset)."""
+        """After the last batch; the base offset when there is none (Kafka: readNextOffset)."""
         size = self.size_bytes
         found = self.read(self.offset_index.reader.last_entry.offset, size, size)
         last = None if found is None else self.walk.last_offset(found.position, found.end)
@@ -118,7 +122,7 @@ class LoadedSegment:
 
     @property
     def largest(self) -> TimeIndexEntry:
-        """The greatest timestamp as a broker knows it: what the last time index entry says."""
+        """The largest timestamp as a broker knows it: what the last time index entry says."""
         if self._largest is None:
             self._largest = self.time_index.reader.last_entry
         return self._largest
@@ -132,11 +136,11 @@ class LoadedSegment:
     def cut(self, size_bytes: int, why: str) -> None:
         """Keep the first bytes of the log."""
         if size_bytes < self.size_bytes:
-            self.place.truncate(self.log_name, size_bytes, why)
+            self.load_state.truncate(self.log_name, size_bytes, why)
             self.checked_bytes = min(self.checked_bytes, size_bytes)
 
     def truncate_to(self, offset: int, why: str) -> int:
-        """Forget what lies at and above `offset`; the bytes that left the log (Kafka: truncateTo)."""
+        """Remove everything at and above `offset`; the bytes that left the log (Kafka: truncateTo)."""
         found = self.find(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -157,7 +161,7 @@ class LoadedSegment:
         return TimeIndexEntry(timestamp, offset) if timestamp > last.timestamp_ms else last
 
     def close(self) -> None:
-        """What a clean stop does with its files."""
+        """What a clean shutdown does with its files."""
         if self._largest is not None:
             self.time_index.append_at_close(self._largest)
         self.offset_index.close()
@@ -167,8 +171,8 @@ class LoadedSegment:
         """Remove its files (a broker marks them `.deleted` first)."""
         for role in (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX):
             name = numbered(self.base_offset, SUFFIX_BY_ROLE[role])
-            if name in self.place.image:
-                self.place.remove(name, why)
+            if name in self.load_state.image:
+                self.load_state.remove(name, why)
 
 
 class LoadedSegments:
@@ -219,7 +223,7 @@ class LoadedSegments:
         return self._by_base[self._bases[-1]]
 
     def floor(self, offset: int) -> LoadedSegment | None:
-        """The one with the greatest base offset that is not above `offset`."""
+        """The one with the largest base offset that is not above `offset`."""
         at = bisect.bisect_right(self._bases, offset)
         return self._by_base[self._bases[at - 1]] if at else None
 

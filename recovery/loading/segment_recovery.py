@@ -1,32 +1,34 @@
 """Recovery of one segment (Kafka: LogSegment.recover; fact sheet §6.3).
 
-1. All three indexes are emptied.
-2. The batches are taken one after the other while length and checksum are good. For each: its last offset must fit
-   the segment (else the segment overflows); the indexes get their entries (an offset that does not increase, or a
-   full index, throws); a new leader epoch is noted; the producer state goes on, and an aborted transaction is noted.
-3. The first bad batch, a partial one, or a control record that cannot be read ends that. The log is cut behind the
-   last batch that was taken (a batch whose control record cannot be read stays itself).
+1. Empty all three indexes.
+2. Read batch after batch while length and checksum are valid. For each: its last offset must fit
+   the segment (otherwise the segment overflows); the indexes get their entries (an offset that does not increase, or a
+   full index, throws); a new leader epoch is recorded; the producer state is updated, and an aborted transaction is recorded.
+3. The first invalid batch, a partial one, or an unreadable control record ends that. The log is truncated after the
+   last valid batch (a batch whose control record cannot be read is kept).
 4. The time index gets its final entry; the indexes are trimmed.
 
-Nothing is decompressed, counted or compared with its neighbours.
+Nothing is decompressed, counted or compared with adjacent batches.
 """
 
 from array import array
 from collections.abc import Iterator
 
 from kseg.recovery.loading.epoch_cache import LoadedEpochs
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, KafkaThrows
-from kseg.recovery.loading.loss_report import report_cut
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, BrokerException
+from kseg.recovery.loading.loss_report import report_truncation
 from kseg.recovery.loading.producer_replay import apply_rows, read_marker, rows_of_producers
 from kseg.recovery.loading.producer_snapshots import LoadedProducers
-from kseg.recovery.loading.segment import LoadedSegment, Rising
+from kseg.recovery.loading.segment import LoadedSegment, OrderedRange
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
 from kseg.segment.kernel.batch_walk import FULL, first_invalid, walk
+from kseg.segment.kernel.validate import next_doubtful
 from kseg.segment.scanning.decode import Decoder
+from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.sidecar.index import TimeIndexEntry
 from kseg.segment.sidecar.index_builder import IndexRefusal, SegmentIndexes
 from kseg.segment.sidecar.txn_index import AbortedTxn
@@ -36,7 +38,7 @@ _REBUILT = "rebuilt from the log"
 
 
 def recover(segment: LoadedSegment, producers: LoadedProducers, epochs: LoadedEpochs) -> int:
-    """Recover a segment; the number of bytes that left its log. Raises KafkaThrows, the indexes being as far as they
+    """Recover a segment; the number of bytes that left its log. Raises BrokerException, the indexes being as far as they
     were."""
     return _Recovery(segment, producers, epochs).run()
 
@@ -47,7 +49,7 @@ class _Recovery:
         self._producers = producers
         self._epochs = epochs
         self._view = segment.view
-        self._scanner = segment.place.scanner(segment.log_name, segment.base_offset)
+        self._scanner = segment.load_state.scanner(segment.log_name, segment.base_offset)
         self._indexes = SegmentIndexes(
             segment.base_offset, segment.settings.index_interval_bytes, segment.settings.segment_index_bytes
         )
@@ -58,7 +60,7 @@ class _Recovery:
         self._first: tuple[int, int] | None = None  # offset and leader epoch
         self._seen = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
         self._seen[verify_records.SEEN_LAST] = segment.base_offset - 1
-        self._is_rising = True
+        self._is_in_order = True
 
     def run(self) -> int:
         segment = self._segment
@@ -71,18 +73,18 @@ class _Recovery:
                 if not self._take(table, good):
                     break
         finally:
-            self._hand_over()
+            self._store_indexes()
         segment.checked_bytes = self._valid_bytes
         removed = self._cut()
-        if not removed and self._is_rising:
+        if not removed and self._is_in_order:
             first, epoch = (segment.base_offset, L.NO_LEADER_EPOCH) if self._first is None else self._first
             last, last_epoch = self._seen[verify_records.SEEN_LAST], self._seen[verify_records.SEEN_EPOCH]
-            segment.rising = Rising(first, last, epoch, last_epoch)
+            segment.ordered_range = OrderedRange(first, last, epoch, last_epoch)
         segment.offset_index.trim()
         refusal = self._indexes.finish()
-        self._hand_over()
+        self._store_indexes()
         if refusal is not None:
-            raise KafkaThrows(refusal.kafka_exception, refusal.sentence)
+            raise BrokerException(refusal.kafka_exception, refusal.sentence)
         segment.offset_index.finish(_REBUILT)
         segment.time_index.finish(_REBUILT)
         return removed
@@ -133,27 +135,29 @@ class _Recovery:
             epoch = table.at(C.LEADER_EPOCH, 0) if table.at(C.MAGIC, 0) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
             self._first = table.at(C.BASE_OFFSET, 0), epoch
             self._seen[verify_records.SEEN_EPOCH] = epoch
+        if next_doubtful(self._view, 0, stop, table.cells, table.capacity, 1) < stop:
+            self._is_in_order = False  # consumers may miss records of it, which salvage finds out
         row, seen = 0, self._seen
-        while self._is_rising and row < stop:
+        while self._is_in_order and row < stop:
             epoch = seen[verify_records.SEEN_EPOCH]
             row = verify_records.next_suspect(table.cells, table.capacity, row, stop, seen)
             is_wrong = (
                 seen[verify_records.SEEN_REASONS] & (verify_records.OFFSET | verify_records.COUNT)
                 or seen[verify_records.SEEN_EPOCH] < epoch
             )
-            self._is_rising = row >= stop or not is_wrong
+            self._is_in_order = row >= stop or not is_wrong
             row += 1
 
     def _read_markers(
         self, table: Columns, good: int
-    ) -> tuple[int, int, dict[int, EndTransactionMarker | None], tuple[int, KafkaThrows] | None]:
+    ) -> tuple[int, int, dict[int, EndTransactionMarker | None], tuple[int, BrokerException] | None]:
         """(rows that are taken, the row whose control record cannot be read or `good`, markers by row, what ends the
         load and in which row)."""
         markers: dict[int, EndTransactionMarker | None] = {}
         for row in rows_of_producers(table, good):
             try:
                 markers[row] = read_marker(self._decoder, table, row)
-            except KafkaThrows as thrown:
+            except BrokerException as thrown:
                 if thrown.kafka_exception != INVALID_RECORD:
                     return good, good, markers, (row, thrown)
                 self._cause = self._bad_control_record(table, row, thrown)
@@ -176,46 +180,49 @@ class _Recovery:
     ) -> list[AbortedTxn]:
         producers = self._producers
         if producers.lost:
-            self._refuse_lost(table, stop)
+            self._check_lost_transactions(table, stop)
         return apply_rows(producers.state, table, stop, markers)
 
-    def _refuse_lost(self, table: Columns, stop: int) -> None:
+    def _check_lost_transactions(self, table: Columns, stop: int) -> None:
         """A marker of a transaction that no list has any more ends the load."""
         state = self._producers.state
         for row in rows_of_producers(table, stop):
             known = state.entry(table.at(C.PRODUCER_ID, row))
             if known is not None and known.current_txn_first_offset in self._producers.lost:
-                raise KafkaThrows(
+                raise BrokerException(
                     ILLEGAL_ARGUMENT,
                     f"the transaction from offset {known.current_txn_first_offset} ends twice",
                 )
 
-    def _hand_over(self) -> None:
+    def _store_indexes(self) -> None:
         """The segment has the indexes as far as they are built."""
         segment, indexes = self._segment, self._indexes
         segment.offset_index.replace_entries(indexes.offset_index.to_bytes())
         segment.time_index.replace_entries(indexes.time_index.to_bytes())
         segment.largest = TimeIndexEntry(indexes.max_timestamp_ms, indexes.offset_of_max)
-        segment.txn_index.put_back()
+        segment.txn_index.write_back()
 
     def _cut(self) -> int:
         segment = self._segment
         removed = len(self._view) - self._valid_bytes
         if removed:
-            self._read_what_stops_it()
-            blame = report_cut(
-                segment.place,
+            self._raise_if_unreadable()
+            cause_id = report_truncation(
+                segment.load_state,
                 segment.log_name,
                 segment.base_offset,
                 self._valid_bytes,
                 self._next_offset,
                 self._cause,
             )
-            segment.cut(self._valid_bytes, f"a broker keeps nothing behind the first damage ({blame})")
+            why = f"a broker truncates the log at the first damage ({cause_id})"
+            if cause_id == PREALLOCATED:
+                why = "a broker cuts off what was preallocated"
+            segment.cut(self._valid_bytes, why)
         return removed
 
-    def _read_what_stops_it(self) -> None:
-        """Raises KafkaThrows where a broker does not find the next batch wrong, but cannot read it: first the length and the
+    def _raise_if_unreadable(self) -> None:
+        """Raises BrokerException where a broker does not find the next batch wrong, but cannot read it: first the length and the
         magic byte, then all of it (Kafka: FileLogInputStream, FileChannelRecordBatch.loadBatchWithSize)."""
         start = self._valid_bytes
         stop = start + L.HEADER_TO_MAGIC
@@ -226,19 +233,21 @@ class _Recovery:
         bad = self._scanner.unreadable(start, stop)
         if bad:
             many = f"{bad[0].length} bytes at position {bad[0].position} cannot be read ({bad[0].words})"
-            raise KafkaThrows(KAFKA, f"{self._segment.log_name}: {many}; a broker gets the same error there")
+            raise BrokerException(
+                KAFKA, f"{self._segment.log_name}: {many}; a broker fails with the same error"
+            )
 
-    def _refusal(self, table: Columns, row: int, refusal: IndexRefusal) -> KafkaThrows:
+    def _refusal(self, table: Columns, row: int, refusal: IndexRefusal) -> BrokerException:
         position = table.at(C.POSITION, row)
-        return KafkaThrows(
+        return BrokerException(
             refusal.kafka_exception, f"{self._segment.log_name}, position {position}: {refusal.sentence}"
         )
 
-    def _bad_control_record(self, table: Columns, row: int, thrown: KafkaThrows) -> Finding:
+    def _bad_control_record(self, table: Columns, row: int, thrown: BrokerException) -> Finding:
         return Finding(
             "bad-control-record",
-            self._segment.place.path(self._segment.log_name),
-            f"{thrown.sentence}; a broker keeps this batch and cuts the log behind it",
+            self._segment.load_state.path(self._segment.log_name),
+            f"{thrown.sentence}; a broker keeps this batch and truncates the log after it",
             position=table.at(C.POSITION, row),
             length=table.at(C.SIZE, row),
             first_offset=table.at(C.BASE_OFFSET, row),

@@ -1,7 +1,7 @@
 """The first offset of a compressed message set of magic 0 or 1, as a broker finds it out while it looks for an offset.
 
 Only its messages know it, so the set is decompressed, whatever its checksum; of each message nothing but offset, size
-and magic is looked at (Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator, LegacyRecord.value). Everything that is
+and magic is checked (Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator, LegacyRecord.value). Everything that is
 wrong throws, and what is thrown depends on what is wrong:
 
     key or value leave the message        IndexOutOfBoundsException, IllegalArgumentException
@@ -19,7 +19,7 @@ from kseg.recovery.loading.kafka_exceptions import (
     INDEX_OUT_OF_BOUNDS,
     INVALID_RECORD,
     KAFKA,
-    KafkaThrows,
+    BrokerException,
 )
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import MAX_BODY_BYTES, decompress
@@ -33,55 +33,57 @@ class _Message(NamedTuple):
     attributes: int
 
 
-def first_offset(message: memoryview, place: str) -> int:
-    """Of the wrapper `message` (offset and size fields included). place: for sentences. Raises KafkaThrows."""
+def first_offset(message: memoryview, location: str) -> int:
+    """Of the wrapper `message` (offset and size fields included). location: for sentences. Raises BrokerException."""
     wrapper_offset = _long_at(message, 0)
     magic = int.from_bytes(message[L.MAGIC_POSITION : L.MAGIC_POSITION + 1], "big", signed=True)
     codec = message[L.MAGIC_POSITION + 1] & L.CODEC_MASK
     if codec > L.ZSTD:
-        raise KafkaThrows(ILLEGAL_ARGUMENT, f"{place} has an unknown codec")
+        raise BrokerException(ILLEGAL_ARGUMENT, f"{location} has an unknown codec")
     if codec == L.ZSTD or magic < L.MAGIC_V0:
-        raise KafkaThrows(INVALID_RECORD, f"{place} cannot be compressed like that")
+        raise BrokerException(INVALID_RECORD, f"{location} cannot use this codec")
     try:
-        body = memoryview(decompress(codec, magic, _value_of(message, magic, place), MAX_BODY_BYTES))
+        body = memoryview(decompress(codec, magic, _value_of(message, magic, location), MAX_BODY_BYTES))
     except CodecError as error:
-        raise KafkaThrows(KAFKA, f"{place}: {error}") from error
+        raise BrokerException(KAFKA, f"{location}: {error}") from error
     first, last = None, None
-    for last in _messages(body, place):
+    for last in _messages(body, location):
         first = first or last
     if first is None or last is None:
-        raise KafkaThrows(INVALID_RECORD, f"{place} holds no message")
+        raise BrokerException(INVALID_RECORD, f"{location} has no message")
     base = 0
     if magic == L.MAGIC_V1 and wrapper_offset:
         base = wrapper_offset - last.offset
         if base < 0:
-            raise KafkaThrows(INVALID_RECORD, f"the offset of {place} is below that of its last message")
+            raise BrokerException(
+                INVALID_RECORD, f"the offset of {location} is below that of its last message"
+            )
     if first.attributes & L.CODEC_MASK:
         thrown = ILLEGAL_ARGUMENT if first.attributes & L.CODEC_MASK > L.ZSTD else INVALID_RECORD
-        raise KafkaThrows(thrown, f"the first message of {place} is itself compressed")
+        raise BrokerException(thrown, f"the first message of {location} is itself compressed")
     return base + first.offset
 
 
-def _value_of(message: memoryview, magic: int, place: str) -> memoryview:
+def _value_of(message: memoryview, magic: int, location: str) -> memoryview:
     key_at = L.ENTRY_OVERHEAD + (6 if magic == L.MAGIC_V0 else 14)
     value_at = key_at + 4 + max(0, _int_at(message, key_at)) if key_at + 4 <= len(message) else len(message)
     if value_at + 4 > len(message):
-        raise KafkaThrows(INDEX_OUT_OF_BOUNDS, f"{place} is too short for its fields")
+        raise BrokerException(INDEX_OUT_OF_BOUNDS, f"{location} is too short for its fields")
     length = _int_at(message, value_at)
     if length < 0:
-        raise KafkaThrows(INVALID_RECORD, f"{place} has no value")
+        raise BrokerException(INVALID_RECORD, f"{location} has no value")
     if length > len(message) - value_at - 4:
-        raise KafkaThrows(ILLEGAL_ARGUMENT, f"{place} is shorter than its value")
+        raise BrokerException(ILLEGAL_ARGUMENT, f"{location} is shorter than its value")
     return message[value_at + 4 : value_at + 4 + length]
 
 
-def _messages(body: memoryview, place: str) -> Iterator[_Message]:
+def _messages(body: memoryview, location: str) -> Iterator[_Message]:
     """The inner messages; a partial one ends the set."""
     position = 0
     while position + L.ENTRY_OVERHEAD <= len(body):
         size = _int_at(body, position + 8)
         if size < L.MIN_LEGACY_SIZE_FIELD:
-            raise KafkaThrows(CORRUPT, f"a message in {place} has a size of {size}")
+            raise BrokerException(CORRUPT, f"a message in {location} has a size of {size}")
         if position + L.ENTRY_OVERHEAD + size > len(body):
             return
         yield _Message(_long_at(body, position), body[position + _INNER_ATTRIBUTES])

@@ -1,24 +1,24 @@
-"""The offset checkpoints of a data directory against what its partitions are after a repair.
+"""Align the offset checkpoints of a data directory with its partitions after a repair.
 
-What each file must say about a partition whose log reaches from S (log start) to E (log end) and whose first segment
-is named B. An entry of 0 says as much as no entry (that is how a broker reads it) and is left.
+The entry of a partition whose log spans S (log start) to E (log end) and whose first segment has base offset B. An entry
+of 0 equals no entry (that is how a broker reads it) and is kept.
 
-    recovery point     policy kafka: what the broker's load arrives at, which is what LogManager writes next.
-                       policy salvage: never raised above what it was (what nobody synced is not on the disk), at most
-                       E, at least B (below B there is nothing). With `mark_clean`: E, all of it is synced.
-    log start          S where it is above B (LogManager writes no others). An entry at or below B stays: a broker
-                       with tiered storage needs it, others pass over it.
+    recovery point     policy kafka: the result of the broker's load, which LogManager writes next.
+                       policy salvage: never raised (what was not synced may not be on disk), at most
+                       E, at least B (below B there is nothing). With `mark_clean`: E, everything is synced.
+    log start          S if it is above B (LogManager writes no others). An entry at or below B is kept: a broker
+                       with tiered storage needs it, others ignore it.
     high watermark     between S and E (UnifiedLog.updateHighWatermark)
-    first dirty        S when it is outside S … E, as the broker's cleaner has it (LogCleanerManager.cleanableOffsets)
+    first dirty        S if it is outside S … E, as in the broker's cleaner (LogCleanerManager.cleanableOffsets)
     offset of cleaner
 
-A file that cannot be read is written anew from what the partitions say; nothing that stood in it is believed. So is one
-that is empty or missing behind a clean stop, which writes all of them: a broker takes that for 0 everywhere. The log
-starts it named left traces in the partitions (`segment.partition.log_start_trace`); recovery points were at the log ends, for all
-was synced; high watermarks are told by the other replicas. With the
-unreadable one no policy leads anywhere: a broker (4.3.1) loads the logs with offset 0 for all of them, takes the data
-directory out of service all the same, and stops when it has no other. Entries of partitions that have no directory go when their file is written anyway, as a
-broker writes only what it has loaded; they alone are no reason to write it. The metadata log has no entries.
+An unreadable file is rewritten from the partitions; none of its content is trusted. So is one that is empty or missing
+after a clean shutdown, which writes all of them: a broker assumes 0 everywhere. The log starts in it left traces in the
+partitions (`segment.partition.log_start_trace`); recovery points were at the log ends, since everything was synced; high
+watermarks come from the other replicas. With an unreadable one a broker (4.3.1) loads the logs with offset 0 for all of
+them, takes the data directory offline all the same, and stops when it has no other. Entries of partitions without a
+directory are dropped when their file is written anyway, as a broker writes only what it has loaded; they alone are no
+reason to write it. The metadata log has no entries.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,7 +42,7 @@ class PartitionOutcome:
     """What a run of `recover` made of one partition; it can be pickled.
 
     first_base_offset: the number of the first segment. recovery_point: as the policy has it (`Repair`). changed:
-    whether files of it were or would be changed. loses: whether bytes leave its logs. doubt: why the partition is not sound, empty when it is.
+    whether files of it were or would be changed. loses_bytes: whether bytes leave its logs. doubt: why the partition is not sound, empty when it is.
     is_misplaced: it is sound, and the doubt is that a broker does not serve it from here. is_left_damaged: the doubt is about
     damage that a broker does not look at, and that policy kafka leaves to it. is_known:
     False when the recovery failed, so that its offsets say nothing.
@@ -54,7 +54,7 @@ class PartitionOutcome:
     log_end_offset: int
     recovery_point: int
     changed: bool = False
-    loses: bool = False
+    loses_bytes: bool = False
     doubt: str = ""
     is_misplaced: bool = False
     is_left_damaged: bool = False
@@ -62,7 +62,7 @@ class PartitionOutcome:
 
     @property
     def is_as_loaded(self) -> bool:
-        """Whether it is as a broker's load and a clean stop leave it, whatever else may be said of it."""
+        """Whether it is as a broker's load and a clean shutdown leave it, whatever else may be said of it."""
         return not self.doubt or self.is_misplaced or self.is_left_damaged
 
     @property
@@ -122,7 +122,7 @@ def align(
     """What the checkpoint `role` has to be.
 
     data: the file as found, None when it is absent. outcomes: the partitions of this run; entries of others stay.
-    present: (topic, partition) of every log that lies in the data directory. problem: why the file is none that a broker
+    present: (topic, partition) of every log in the data directory. problem: why the file is none that a broker
     has left, though it can be read. traces: entries that a lost file must have had.
     """
     found, unreadable = _decoded(data)
@@ -175,7 +175,7 @@ def _rule(role: Role, policy: Policy, mark_clean: bool) -> _RuleOf:
 
 
 def _same_or(old: int | None, new: int) -> int | None:
-    """`new`, unless that is 0 and so is what stands there."""
+    """`new`, unless both are 0 or missing."""
     return new if new or old else old
 
 

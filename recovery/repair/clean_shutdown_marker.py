@@ -1,30 +1,34 @@
-"""The clean-shutdown marker around a repair: when it goes, when it comes back, who may write one.
+"""The clean-shutdown marker around a repair: when to remove it, when to restore it, when to write a new one.
 
-A broker that finds the marker believes every log to be as it should be, and reads none of them. It also shows the
-controller the broker epoch in it, as the proof that this broker lost nothing since (KIP-966). So
+A broker that finds the marker trusts every log and reads none of them. It also sends the broker epoch in the marker to the
+controller, as proof that this broker has lost nothing since (KIP-966). So
 
-    while partitions change   it is away, and a broker that starts meanwhile checks them
-    behind a repair           it comes back byte for byte, with its epoch, while all it says is still true: what was repaired
-                              is sound, no byte left a log, and no other log of the data directory gives it the lie
+    while partitions change   it is removed, and a broker that starts meanwhile recovers them
+    after a repair            it is restored byte for byte, with its epoch, if it is still true: the repaired partitions
+                              are valid, no log lost a byte, and no other log of the data directory contradicts it
                               (`verify.clean_stop`)
-    otherwise                 it stays away, and the broker recovers what it does not know to be synced
-    --mark-clean              writes one, when every partition of the data directory was looked at and is sound. The epoch of
-                              the one that lay there is kept, unless bytes left a log: then it is empty, as up to Kafka 3.6, and
-                              the broker registers as after an unclean stop. -1 is no way to say so: of several data
-                              directories, one that says -1 is passed over when the next one has an epoch
-                              (LogManager.readBrokerEpochFromCleanShutdownFiles).
-Nothing else writes a marker, and where nothing changes it is not touched.
+    otherwise                 it stays removed, and the broker recovers all segments above the recovery point
+    --mark-clean              writes one, if every partition of the data directory was checked and is valid. The epoch of
+                              the existing one is kept, unless a log lost bytes: then it is empty, as up to Kafka 3.6, and
+                              the broker registers as after an unclean shutdown. -1 does not express that: of several data
+                              directories, a -1 is skipped when the next one has an epoch
+                              (LogManager.readBrokerEpochFromCleanShutdownFiles). It is also empty when a replica that was here
+                              is missing: the broker creates it again, empty, with and without a marker, and a controller that
+                              trusts the epoch would keep it in the ISR.
+Nothing else writes a marker, and a run that changes nothing does not touch it.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from kseg.recovery.repair.aligned_checkpoints import PartitionOutcome
-from kseg.recovery.verify.clean_stop import lies_in
+from kseg.recovery.verify.clean_stop import marker_contradictions
 from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
 from kseg.segment.values import dataclass
 
@@ -34,15 +38,16 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A marker that lay in a data directory before the run. path: where it lies now. losses: names of partitions that a
-    run which was killed behind the marker took bytes out of."""
+    """The marker of a data directory before the run. path: where it is now. losses: names of partitions that a
+    run which was killed after the marker took bytes out of. missing: of replicas that were here and are gone."""
 
     path: str
     losses: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def content(self) -> bytes | None:
-        """None when it cannot be read. Not read before somebody asks: a look leaves its trace in the time of access."""
+        """None when it cannot be read. Read on first use: reading changes the access time."""
         with suppress(UnreadableInput):
             content = read_small(self.path)
             return None if unreadable.bytes_of(self.path) else content  # zeros in its place say nothing
@@ -50,29 +55,35 @@ class Marker:
 
 
 def has_marker(log_dir: str) -> bool:
-    """Whether the clean-shutdown marker lies there."""
+    """Whether the data directory has a clean-shutdown marker."""
     return os.path.lexists(os.path.join(log_dir, MARKER))
 
 
 def marker_of(log_dir: str) -> Marker | None:
-    """The marker that lies there, None when there is none."""
+    """The marker of the data directory, None when it has none."""
     return Marker(os.path.join(log_dir, MARKER)) if has_marker(log_dir) else None
+
+
+def with_missing_replicas(marker: Marker | None, missing: Iterable[Finding]) -> Marker | None:
+    """The marker of a data directory in which replicas are missing. One that was never made is no loss."""
+    names = [os.path.basename(finding.path) for finding in missing if finding.id != "replica-unmade"]
+    return None if marker is None else replace(marker, missing=tuple(names))
 
 
 def content_of_new(marker: Marker | None, outcomes: Iterable[PartitionOutcome]) -> bytes:
     """What --mark-clean writes."""
-    if marker is None or losses_of(marker, outcomes):
+    if marker is None or marker.missing or losses_of(marker, outcomes):
         return b""
     return marker.content or b""
 
 
 def losses_of(marker: Marker, outcomes: Iterable[PartitionOutcome]) -> list[str]:
     """Names of the partitions that bytes were or would be taken out of."""
-    lost = [outcome.name.text for outcome in outcomes if outcome.loses]
+    lost = [outcome.name.text for outcome in outcomes if outcome.loses_bytes]
     return list(dict.fromkeys((*marker.losses, *lost)))
 
 
-def why_it_goes(
+def marker_objections(
     log_dir: str,
     marker: Marker,
     outcomes: Sequence[PartitionOutcome],
@@ -80,10 +91,15 @@ def why_it_goes(
 ) -> list[str]:
     """What makes the marker untrue once the partitions are as in `outcomes`: a clause for each; empty where it stays true.
 
-    others: (directory name, what it says) of the partitions that were not looked at, which it speaks of as well."""
+    others: (directory name, what it says) of the partitions that were not checked, which it speaks of as well."""
     reasons = [f"{outcome.name.text} {outcome.doubt}" for outcome in outcomes if not outcome.is_as_loaded]
-    reasons += [f"bytes leave the log of {name}" for name in losses_of(marker, outcomes)]
-    reasons += [lie for directory, name in others for lie in lies_in(os.path.join(log_dir, directory), name)]
+    reasons += [f"the log of {name} loses bytes" for name in losses_of(marker, outcomes)]
+    reasons += [f"{name} is missing" for name in marker.missing]
+    reasons += [
+        lie
+        for directory, name in others
+        for lie in marker_contradictions(os.path.join(log_dir, directory), name)
+    ]
     if marker.content is None:
         reasons.append("it cannot be read")
     return reasons

@@ -1,14 +1,13 @@
-"""A data directory's own files after its partitions were repaired: checkpoints, leftovers, the clean-shutdown marker.
+"""The files of a data directory after its partitions were repaired: checkpoints, leftovers, the clean-shutdown marker.
 
-The order around a repair, so that a broker that opens the directory at any moment does no worse than recover:
+The order, chosen so that a broker that opens the directory at any moment does no worse than recover:
 
-1. The marker goes first (`opening_plan`), before any partition changes: while it lies there a broker believes what it
-   finds and checks nothing.
-2. Partitions are repaired; those that are to be marked clean are synced, every file of them.
-3. Checkpoints are brought into line (`closing_plan`; the rules are in `aligned_checkpoints`), `.tmp` files of aborted writes
-   go: Kafka writes `<name>.tmp`, syncs and renames, so one that is still there was never finished.
-4. The marker comes last, where it still holds or --mark-clean asks for one (`marker`). Then the broker starts without
-   recovery.
+1. Remove the marker first (`opening_plan`), before any partition changes: a broker trusts it and checks nothing.
+2. Repair the partitions; sync every file of those that are to be marked clean.
+3. Align the checkpoints (`closing_plan`; the rules are in `aligned_checkpoints`), remove `.tmp` files of aborted writes:
+   Kafka writes `<name>.tmp`, syncs and renames, so an existing one was never finished.
+4. Write the marker last, where it is still true or --mark-clean asks for one (`clean_shutdown_marker`). Then the broker
+   starts without recovery.
 """
 
 import os
@@ -22,20 +21,20 @@ from kseg.change.plan.directory_image import DirectoryImage, steps_between
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan, Remove, Step, Write
 from kseg.recovery.policy import Policy
-from kseg.recovery.repair.aligned_checkpoints import AlignedCheckpoint, PartitionOutcome, align
+from kseg.recovery.repair.aligned_checkpoints import AlignedCheckpoint, Key, PartitionOutcome, align
 from kseg.recovery.repair.clean_shutdown_marker import (
     MARKER,
     Marker,
     content_of_new,
     has_marker,
     listed,
-    why_it_goes,
+    marker_objections,
 )
 from kseg.recovery.repair.meta_properties_repair import META_PROPERTIES, IdentityRepair
 from kseg.segment.errors import FormatError, Refused, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.log_dir_state import surroundings
+from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.log_start_trace import log_start_trace
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
@@ -77,7 +76,7 @@ def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
     inputs = inputs_of(log_dir)
     if not doubts or all(file.name != MARKER for file in inputs):
         return Plan(command=COMMAND, directory=log_dir, inputs=inputs, steps=())
-    why = f"the marker says that all logs are sound, but {listed(doubts)}"
+    why = f"the marker says that all logs are valid, but {listed(doubts)}"
     finding = Finding(
         "false-clean-shutdown", os.path.join(log_dir, MARKER), why, numbers={"reasons": len(doubts)}
     )
@@ -85,13 +84,13 @@ def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
         command=COMMAND,
         directory=log_dir,
         inputs=inputs,
-        steps=(Remove(MARKER, f"{why}; without it a broker recovers what it does not know to be synced"),),
+        steps=(Remove(MARKER, f"{why}; without it a broker recovers all segments above the recovery point"),),
         reasons=(finding,),
     )
 
 
 def doubts_about(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> list[str]:
-    """Why the data directory may not be called clean: a sentence for each log that is not sound or was not looked at.
+    """Why the data directory may not be called clean: a sentence for each log that is not sound or was not checked.
 
     A log that is scheduled for deletion is no log any more. Raises UnreadableInput.
     """
@@ -102,13 +101,13 @@ def doubts_about(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> list[str
             continue
         outcome = seen.get(name)
         if outcome is None:
-            doubts.append(f"{directory} was not looked at")
+            doubts.append(f"{directory} was not checked")
         elif outcome.doubt:
             doubts.append(f"{directory} {outcome.doubt}")
     return doubts
 
 
-def refuse_unless_sound(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> None:
+def refuse_unless_clean(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> None:
     """Raises Refused with the list of partitions for which the data directory cannot be marked clean."""
     doubts = doubts_about(log_dir, outcomes)
     if doubts:
@@ -123,23 +122,25 @@ def closing_plan(
     mark_clean: bool = False,
     marker: Marker | None = None,
     identity: IdentityRepair | None = None,
+    missing: Collection[Key] = (),
 ) -> Plan:
     """What the data directory's own files need once its partitions are as in `outcomes`.
 
-    mark_clean: write the marker. marker: the one that lay there before the run (`marker_of`). Where the partitions are
+    mark_clean: write the marker. marker: the existing one before the run (`marker_of`). Where the partitions are
     only planned it still does, and the plan has the step that makes it what it will be. identity: of meta.properties.
+    missing: partitions that have no directory here and should: what is noted of them counts again once they are back.
     The caller has synced every partition when `will_mark` is true.
     Raises Refused when `mark_clean` cannot be (nothing is planned then), UnreadableInput.
     """
     inputs = inputs_of(log_dir)
     if mark_clean:
-        refuse_unless_sound(log_dir, outcomes)
+        refuse_unless_clean(log_dir, outcomes)
     marking = _marking(log_dir, outcomes, mark_clean, marker)
     before = DirectoryImage.of(inputs)
     after = before.copy()
     why: dict[str, str] = {}
     findings = [
-        *_aligned(log_dir, after, why, outcomes, policy, marking.is_clean, marker),
+        *_aligned(log_dir, after, why, outcomes, policy, marking.is_clean, marker, missing),
         *_without_leftovers(log_dir, after, why),
         *_identified(after, why, identity),
     ]
@@ -161,10 +162,10 @@ def marking_plan(log_dir: str, outcomes: Sequence[PartitionOutcome], marker: Mar
     return Plan(command=COMMAND, directory=log_dir, inputs=inputs, steps=tuple(steps))
 
 
-def told_plan(
+def reported_plan(
     plan: Plan, outcomes: Sequence[PartitionOutcome], *, mark_clean: bool, marker: Marker | None
 ) -> Plan:
-    """The closing plan as it is told: a marker that only comes back is no change, and one that stays away is one."""
+    """The closing plan as reported: a marker that is only restored is no change, and one that stays removed is one."""
     marking = _marking(plan.directory, outcomes, mark_clean, marker)
     steps = [step for step in plan.steps if step.name != MARKER]
     is_same = marker is not None and marker.content is not None and marker.content == marking.content
@@ -183,7 +184,7 @@ def will_mark(
 @dataclass(frozen=True, slots=True)
 class _Marking:
     """is_clean: the marker vouches for what this run has done. content: of the marker, None where none is to lie there.
-    why: the reason. is_left: it is as it was, whether it lies there or not."""
+    why: the reason. is_left: it is unchanged, whether it exists or not."""
 
     is_clean: bool = False
     content: bytes | None = None
@@ -206,22 +207,25 @@ def _marking(
     marker: Marker | None,
     looked_at: Collection[PartitionName] | None = None,
 ) -> _Marking:
-    """looked_at: the partitions of which all was judged, None: those of the outcomes."""
+    """looked_at: the partitions that were checked completely, None: those of the outcomes."""
     is_there = has_marker(log_dir)
     if mark_clean:
         content = content_of_new(marker, outcomes)
         is_left = is_there and marker is not None and marker.content == content
-        return _Marking(True, content, "every log of the data directory is sound and synced", is_left)
+        why = "every log of the data directory is valid and synced"
+        if marker is not None and marker.missing:
+            why += f"; without a broker epoch, because {listed(marker.missing)} {'are' if len(marker.missing) > 1 else 'is'} missing"
+        return _Marking(True, content, why, is_left)
     is_concerned = not is_there or any(outcome.changed for outcome in outcomes)
     if marker is None or not (is_concerned or marker.content is None):
         return _Marking(is_left=True)
     seen = {outcome.name for outcome in outcomes} if looked_at is None else looked_at
     others = [found for found in partitions_in(log_dir) if found[1] not in seen]
-    reasons = why_it_goes(log_dir, marker, outcomes, others)
+    reasons = marker_objections(log_dir, marker, outcomes, others)
     if reasons:
-        why = f"not all it says of the data directory is true: {listed(reasons)}"
+        why = f"the marker is no longer true: {listed(reasons)}"
         return _Marking(why=why)
-    return _Marking(True, marker.content, "what it says of the data directory holds again", is_left=is_there)
+    return _Marking(True, marker.content, "the marker is true again", is_left=is_there)
 
 
 def carried_entries(log_dir: str, plan: Plan, outcomes: Sequence[PartitionOutcome]) -> "Carried":
@@ -272,16 +276,16 @@ def _aligned(
     policy: Policy,
     mark_clean: bool,
     marker: Marker | None,
+    missing: Collection[Key],
 ) -> Iterator[Finding]:
     """Writes into the image the checkpoints that need it, and says what was wrong with them."""
     names = [name for _, name in partitions_in(log_dir)]
-    present = frozenset(
-        (name.topic, name.partition)
-        for name in names
-        if name.state in (PartitionState.LIVE, PartitionState.FUTURE)
+    states = (PartitionState.LIVE, PartitionState.FUTURE)
+    present = {*missing, *((name.topic, name.partition) for name in names if name.state in states)}
+    lost = read_log_dir_state(log_dir).lost_among(names)
+    is_vouched_for = marker is not None and not any(
+        outcome.doubt or outcome.loses_bytes for outcome in outcomes
     )
-    lost = surroundings(log_dir).lost_beside(names)
-    is_vouched_for = marker is not None and not any(outcome.doubt or outcome.loses for outcome in outcomes)
     for role in OFFSET_CHECKPOINT_ROLES:
         name = NAME_BY_ROLE[role]
         data = read_small(os.path.join(log_dir, name)) if name in image else None
@@ -311,11 +315,11 @@ def _aligned(
 
 
 def _loss(data: bytes | None) -> str:
-    return "it is missing, though a clean stop leaves one" if data is None else "it is empty"
+    return "it is missing, although a clean shutdown writes one" if data is None else "it is empty"
 
 
 def _traces(log_dir: str, role: Role) -> dict[tuple[str, int], int]:
-    """What a lost checkpoint said, as far as the partitions tell."""
+    """The entries of a lost checkpoint that can be derived from the partitions."""
     found = {}
     for directory, name in partitions_in(log_dir) if role is Role.LOG_START_OFFSETS else ():
         if name.state is PartitionState.LIVE and not name.is_metadata_log:
@@ -331,7 +335,7 @@ def _reason(role: Role, aligned: AlignedCheckpoint) -> str:
         words.append(aligned.problem if aligned.is_readable else f"it cannot be read ({aligned.problem})")
     if aligned.changes:
         changes = listed([change.words for change in aligned.changes])
-        words.append(f"{_CHECKPOINT_WORDS[role]} as the logs are: {changes}")
+        words.append(f"{_CHECKPOINT_WORDS[role]} aligned with the logs: {changes}")
     if aligned.dropped:
         dropped = listed([f"{entry.topic}-{entry.partition}" for entry in aligned.dropped])
         words.append(f"no log here for {dropped}")
@@ -354,7 +358,7 @@ def _findings(
             kind, where = "checkpoint-below-log", f"its log starts at {outcome.log_start_offset}"
         else:
             continue
-        message = f"the entry of {change.partition} is {change.old}, {where}"
+        message = f"the entry of {change.partition} is {change.old}, but {where}"
         yield Finding(kind, path, message, first_offset=change.old)
 
 
@@ -376,5 +380,5 @@ def _without_leftovers(log_dir: str, image: DirectoryImage, why: dict[str, str])
         parsed = parse_file_name(name)
         if parsed.state is FileState.TMP and parsed.role in _WRITTEN_ROLES:
             image.remove(name)
-            why[name] = "a write that was never finished"
+            why[name] = "left by an unfinished write"
             yield Finding("leftover-tmp", os.path.join(log_dir, name), why[name])

@@ -1,12 +1,12 @@
-"""meta.properties that is lost or cannot be read, written anew: whose data directory it is.
+"""Rewrite a lost or unreadable meta.properties: the identity of the data directory.
 
-A broker does not start without (node id, cluster id; MetaPropertiesEnsemble), and nothing else in the data directory names
-the cluster. So the words come from, in this order: the user; what can still be read of the file; the other data directories
-of the run, when all are of one node.
+A broker does not start without (node id, cluster id; MetaPropertiesEnsemble), and nothing else in the data directory has
+the cluster id. So the values come from, in this order: the user; what is still readable in the file; the other data
+directories of the run, when all belong to one node.
 
-The directory.id counts as much: to the controller a data directory with a new one is a new, empty one, and partitions that
-it had there have no leader any more (observed with 4.3.1). The metadata log of the cluster knows the ids that a node has
-registered; when one is left that no other data directory of the run has, it is this one's.
+The directory.id matters as much: to the controller a data directory with a new one is a new, empty one, and partitions that
+were there have no leader any more (observed with 4.3.1). The metadata log of the cluster has the ids that a node
+registered; if exactly one is left that no other data directory of the run has, it is this one's.
 """
 
 import os
@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from kseg.recovery.verify.identity_evidence import identity_missing, why_identity_is_missing
 from kseg.segment.errors import FormatError, UnreadableInput, UsageError
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -33,7 +34,7 @@ Registered = Callable[[Sequence[str]], Mapping[int, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedIdentity:
+class RequestedIdentity:
     """What the user says of the data directory whose meta.properties is to be written. None: nothing."""
 
     node_id: int | None = None
@@ -45,18 +46,18 @@ class AskedIdentity:
         if self.directory_id not in (None, NO_ID):
             try:
                 if uuids.canonical_uuid(str(self.directory_id)) == uuids.ZERO:
-                    raise FormatError("the zero uuid is no directory's id")
+                    raise FormatError("the zero UUID is not a directory ID")
             except FormatError as error:
                 raise UsageError(f"--directory-id {self.directory_id}: {error}") from error
         if self.cluster_id is not None and (
             not self.cluster_id.isascii() or not self.cluster_id.isprintable()
         ):
-            raise UsageError(f"--cluster-id {self.cluster_id!r} is no cluster's id")
+            raise UsageError(f"--cluster-id {self.cluster_id!r} is not a cluster ID")
 
 
 @dataclass(frozen=True, slots=True)
 class IdentityRepair:
-    """content: of the new file, None where nobody knows enough. finding: what is wrong with the old one. doubt: why the
+    """content: of the new file, None where not enough is known. finding: what is wrong with the old one. doubt: why the
     data directory still has none, empty when it has."""
 
     finding: Finding
@@ -66,22 +67,28 @@ class IdentityRepair:
 
 
 def identity_repair(
-    log_dir: str, others: Sequence[str], asked: AskedIdentity, now_ms: int, registered: Registered
+    log_dir: str,
+    others: Sequence[str],
+    requested: RequestedIdentity,
+    now_ms: int,
+    registered: Registered,
+    partitions: Sequence[str] = (),
 ) -> IdentityRepair | None:
-    """None where the file is as it should be, or there is none and nobody says what would be in it. others: the other
-    data directories of the run. now_ms: for the date line of the file. registered: asks the metadata log in one of some
+    """None where the file is as it should be, or there is none and nothing says that there ever was. others: the other
+    data directories of the run. partitions: the directories in this one. now_ms: for the date line of the file. registered: asks the metadata log in one of some
     data directories."""
     path = os.path.join(log_dir, META_PROPERTIES)
     is_there = os.path.lexists(path)
-    if not is_there and asked == AskedIdentity() and not set(_beside(others)):
-        return None
+    if not is_there and requested == RequestedIdentity() and not set(_identities_of(others)):
+        why = why_identity_is_missing(log_dir, partitions)
+        return IdentityRepair(identity_missing(log_dir, why)) if why else None
     data, problem = b"", "there is no meta.properties"
     try:
         if is_there:
             data = read_small(path)
             if decode_meta_properties(data).node_id is not None:
                 return None
-            problem = "there is no node id in it; a broker does not start (node ID not found)"
+            problem = "it has no node id; a broker does not start (node ID not found)"
     except UnreadableInput as error:
         finding = Finding("unreadable-file", path, str(error))
         return IdentityRepair(finding, doubt="has a meta.properties that cannot be read")
@@ -89,19 +96,19 @@ def identity_repair(
         problem = str(error)
     kind, place = ("meta-properties-corrupt", path) if is_there else ("meta-properties-missing", log_dir)
     finding = Finding(kind, place, problem)
-    node_id, cluster_id, sources = _known(data, others, asked)
+    node_id, cluster_id, sources = _known(data, others, requested)
     wanted = []
     if node_id is None:
         wanted.append("--node-id N")
     if cluster_id is None:
         wanted.append("--cluster-id ID")
-    directory_id, is_known = _directory_id(data, [log_dir, *others], node_id, asked, registered)
+    directory_id, is_known = _directory_id(data, [log_dir, *others], node_id, requested, registered)
     if not is_known:
         wanted.append("--directory-id UUID")
     if wanted:
         options = " ".join(wanted)
         doubt = (
-            "has no readable meta.properties, and nothing here says all that was in it: "
+            "has no readable meta.properties, and its values cannot all be derived: "
             f"kseg recover --apply {options} {shlex.quote(log_dir)}"
         )
         return IdentityRepair(finding, doubt=doubt)
@@ -114,12 +121,14 @@ def _directory_id(
     data: bytes,
     log_dirs: Sequence[str],
     node_id: int | None,
-    asked: AskedIdentity,
+    requested: RequestedIdentity,
     registered: Registered,
 ) -> tuple[str | None, bool]:
     """(the directory id, None for none; whether that is known)."""
-    if asked.directory_id is not None:
-        return (None if asked.directory_id == NO_ID else uuids.canonical_uuid(asked.directory_id)), True
+    if requested.directory_id is not None:
+        return (
+            None if requested.directory_id == NO_ID else uuids.canonical_uuid(requested.directory_id)
+        ), True
     own = _readable(data).directory_id
     if own is not None:
         return own, True
@@ -140,18 +149,20 @@ def _identity(log_dir: str) -> MetaProperties:
         return MetaProperties(_VERSION)
 
 
-def _known(data: bytes, others: Sequence[str], asked: AskedIdentity) -> tuple[int | None, str | None, str]:
+def _known(
+    data: bytes, others: Sequence[str], requested: RequestedIdentity
+) -> tuple[int | None, str | None, str]:
     """(node id, cluster id, who says so)."""
     found = _readable(data)
-    beside = set(_beside(others))
+    beside = set(_identities_of(others))
     near = next(iter(beside)) if len(beside) == 1 else (None, None)
     node_ids = {
-        "the user": asked.node_id,
+        "the user": requested.node_id,
         "the old file": found.node_id,
         others[0] if others else "": near[0],
     }
     cluster_ids = {
-        "the user": asked.cluster_id,
+        "the user": requested.cluster_id,
         "the old file": found.cluster_id,
         others[0] if others else "": near[1],
     }
@@ -161,7 +172,7 @@ def _known(data: bytes, others: Sequence[str], asked: AskedIdentity) -> tuple[in
     return node_ids.get(node_source), cluster_ids.get(cluster_source), sources
 
 
-def _beside(others: Sequence[str]) -> Iterator[tuple[int | None, str | None]]:
+def _identities_of(others: Sequence[str]) -> Iterator[tuple[int | None, str | None]]:
     for other in others:
         with suppress(FormatError, UnreadableInput):
             identity = decode_meta_properties(read_small(os.path.join(other, META_PROPERTIES)))

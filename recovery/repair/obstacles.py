@@ -1,4 +1,4 @@
-"""Directories in the place of files: neither a broker nor a repair can make a file of that name."""
+"""Directories with the name of a file that a broker or a repair must create."""
 
 import os
 from dataclasses import replace
@@ -25,18 +25,22 @@ def with_obstacles(repair: Repair, directory: str, names: list[str]) -> Repair:
     if not names:
         return repair
     findings = [
-        Finding("unknown-file", os.path.join(directory, name), "a directory stands in the place of a file")
+        Finding("unknown-file", os.path.join(directory, name), "a directory has the name of a file")
         for name in names
     ]
-    doubt = repair.doubt or f"{names[0]} is a directory, where a broker keeps a file; move it away"
+    doubt = (
+        repair.doubt or f"{names[0]} is a directory, but a broker needs a file with that name; move it away"
+    )
     return replace(repair, findings=(*findings, *repair.findings), doubt=doubt)
 
 
 def refuse_obstructed(plan: Plan, names: list[str]) -> None:
-    """Raises Refused when a step would make a file where a directory stands."""
+    """Raises Refused when a step would create a file with the name of a directory."""
     made = {step.name for step in plan.steps if isinstance(step, Write)}
     made |= {step.new_name for step in plan.steps if isinstance(step, Rename)}
     for name in names:
         if name in made:
             path = os.path.join(plan.directory, name)
-            raise Refused(f"{path} is a directory, and a repair has to make a file there: move it away first")
+            raise Refused(
+                f"{path} is a directory, but the repair must create a file with that name: move it away first"
+            )

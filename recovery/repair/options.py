@@ -1,15 +1,20 @@
-"""What `recover` was asked for."""
+"""The options of `recover`."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Self
 
 from kseg.change.apply.keeping import BESIDE, Keeping
-from kseg.change.run.shared_run import Shared
+from kseg.change.run.shared_run import SharedRun
 from kseg.recovery.policy import LoadSettings, Policy
-from kseg.recovery.repair.meta_properties_repair import AskedIdentity
+from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
 from kseg.segment.partition.topic_identity import WithIdentities
+from kseg.segment.partition.topic_settings import SettingsByPath, TopicSettings
 from kseg.segment.values import dataclass
+
+_OF_LOAD = ("index_interval_bytes", "segment_index_bytes", "producer_id_expiration_ms")
+_NOTHING_KNOWN = TopicSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +25,10 @@ class RecoverOptions(WithIdentities):
     apply: change the files; output: make a repaired copy below this directory instead (None: neither, plan only).
     is_nested: the copies of several data directories lie each in a directory of its name below `output`. run_id: names
     the journals of this run. hard_link: unchanged files of the copy are links.
-    rebuild: all side files anew. topic_id: to write a missing partition.metadata with.
+    rebuild: all side files are rebuilt. topic_id: to write a missing partition.metadata with.
     identity: to write a lost meta.properties with. keeping: where
     journals and what is taken out go. follow_links: a directory may be a link. accept_unreadable: bytes that cannot be read
-    count as lost. retention_ms: by the path of a partition directory, where cleanup.policy has delete and a limit of time is known.
+    count as lost. topics: what each partition's topic is configured to, by its path, which takes precedence over `settings`; None: not known.
     shared: the work is done by attempts in other processes.
     """
 
@@ -43,15 +48,32 @@ class RecoverOptions(WithIdentities):
     rebuild: bool = False
     mark_clean: bool = False
     topic_id: str | None = None
-    identity: AskedIdentity | None = None
+    identity: RequestedIdentity | None = None
     drop_cache: bool = False
-    shared: Shared | None = None
+    shared: SharedRun | None = None
     accept_unreadable: bool = False
-    retention_ms: Mapping[str, int] = field(default_factory=dict)
+    topics: SettingsByPath | None = None
 
-    def retention_of(self, path: str) -> int | None:
-        """None: not known, or nothing is deleted by time."""
-        return self.retention_ms.get(path)
+    def narrowed_to(self, paths: Iterable[str]) -> Self:
+        """The options for some of the targets, without what is known about others."""
+        paths = [*paths]
+        narrowed = WithIdentities.narrowed_to(self, paths)  # no super(): the class with slots is another one
+        if self.topics is None:
+            return narrowed
+        return replace(narrowed, topics={path: self.topics[path] for path in paths if path in self.topics})
+
+    def topic_of(self, path: str) -> TopicSettings:
+        """What is known about the topic of a partition directory."""
+        return (self.topics or {}).get(path, _NOTHING_KNOWN)
+
+    def load_settings_of(self, path: str) -> LoadSettings:
+        """The settings of the broker that loads a partition directory."""
+        known = self.topic_of(path).settings
+        named = {name: known[name.replace("_", ".")] for name in _OF_LOAD if name.replace("_", ".") in known}
+        values = {name: int(each.value) for name, each in named.items() if each.value.isdecimal()}
+        if all(getattr(self.settings, name) == value for name, value in values.items()):
+            return self.settings
+        return replace(self.settings, **values)
 
     def copy_of(self, log_dir: str | None) -> str | None:
         """Where the copy of a data directory goes, and those of its partitions below it; None without --output."""

@@ -1,11 +1,11 @@
-"""What a repair leaves as it is though it does harm: a doubt about the partition, so that nobody calls it sound.
+"""Harmful damage that a repair does not fix: a doubt about the partition, so that it is not reported as valid.
 
-A batch under a right checksum stays (`recovery.salvage.salvage`), also when a broker's load dies of it or no consumer
-gets past it. Nothing here can set such a batch right; a directory that holds one is not marked clean.
+A batch with a right checksum is kept (`recovery.salvage.salvage`), even when a broker's load fails on it or no consumer
+gets past it. kseg cannot fix such a batch; a directory with one is not marked clean.
 
-Policy kafka leaves all damage that a broker's load does not look at, whether or not the load changes something beside it. That is
-said in the first run as in every later one. It does not touch a clean-shutdown marker: under one, a broker leaves the
-damage in the same way.
+Policy kafka leaves all damage that a broker's load does not read, whether or not the load changes something else. The
+first run reports it, and so does every later one. It does not affect a clean-shutdown marker: under one, a broker
+leaves the damage as well.
 """
 
 import os
@@ -16,7 +16,7 @@ from kseg.recovery.policy import Policy, Repair
 from kseg.segment.findings import ERROR, Finding
 
 # What a repair cannot help, by what it does to the partition.
-_HARM = {
+_HARMFUL = {
     "undecodable-batch": "records that cannot be read",
     "record-count-mismatch": "records that cannot be read",
     "offset-outside-batch": "records that cannot be read",
@@ -30,17 +30,19 @@ _HARM = {
 _BY_CHECKPOINT = ("lost-tail",)
 
 
-def with_doubt(repair: Repair) -> Repair:
+def with_harmful_batches(repair: Repair) -> Repair:
     """The same repair, with a doubt when a batch stays that does harm."""
     if repair.doubt:
         return repair
     for finding in repair.findings:
-        if finding.id in _HARM and not _goes(repair, finding):
-            return replace(repair, doubt=f"holds {_HARM[finding.id]} ({finding.id})")
+        if finding.id in _HARMFUL and not _is_removed(repair, finding):
+            return replace(repair, doubt=f"contains {_HARMFUL[finding.id]} ({finding.id})")
     return repair
 
 
-def with_what_remains(repair: Repair, policy: Policy, findings: Iterable[Finding], directory: str) -> Repair:
+def with_remaining_damage(
+    repair: Repair, policy: Policy, findings: Iterable[Finding], directory: str
+) -> Repair:
     """The repair, with a doubt when errors remain once it is done: then it is not all there is to say.
 
     findings: what policy salvage, which looks at every byte, says of the partition as it will be. directory: the
@@ -52,12 +54,12 @@ def with_what_remains(repair: Repair, policy: Policy, findings: Iterable[Finding
         is_own = finding.path == directory or os.path.dirname(finding.path) == directory
         if finding.severity == ERROR and is_own and finding.id not in _BY_CHECKPOINT:
             name = os.path.basename(finding.path)
-            words = f"{name}: {finding.kind.sentence} ({finding.id}), and stays as it is"
+            words = f"{name}: {finding.kind.sentence} ({finding.id}), and is left as it is"
             return replace(repair, left=words) if policy is Policy.KAFKA else replace(repair, doubt=words)
     return repair
 
 
-def _goes(repair: Repair, finding: Finding) -> bool:
+def _is_removed(repair: Repair, finding: Finding) -> bool:
     """Whether the bytes that a finding is about are taken out."""
     position = finding.position
     return position is not None and any(

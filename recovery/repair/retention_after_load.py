@@ -1,9 +1,10 @@
-"""What a broker's retention deletes because a time index is wrong: part of the price of policy kafka that no load shows.
+"""What a broker's retention deletes because a time index is wrong: a cost of policy kafka that no load shows.
 
-A broker judges a segment's age by the last slot of its time index, whatever that says (`largest_timestamp`). Zeros there mean
-1970, and with retention.ms set the segment is deleted minutes after the start; an index of 0 bytes hands the question to the
-file's modification time (a real broker: `tests/kafka/test_price_by_consumers.py`). What the right times delete as well is no loss
-by damage.
+A broker takes the age of a segment from the last slot of its time index, whatever its value (`largest_timestamp`). Zeros there mean
+1970, and with retention.ms set the segment is deleted minutes after the start; with an index of 0 bytes the modification
+time of the file counts (a real broker: `tests/kafka/test_price_by_consumers.py`). What the right timestamps delete as well is no
+loss by damage. The limit is the configuration of the topic or its broker, else Kafka's default of seven days; the
+result names its source.
 """
 
 import struct
@@ -13,7 +14,8 @@ from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import FileIdentity
 from kseg.recovery.salvage.image_reader import ImageReader
 from kseg.segment import layout as L
-from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.partition.names import PartitionName, Role, parse_file_name
+from kseg.segment.partition.topic_settings import TopicSettings
 from kseg.segment.values import dataclass
 
 _ENTRY = struct.Struct(">qi")
@@ -25,6 +27,16 @@ class TimeLimit:
 
     now_ms: int
     retention_ms: int
+
+
+def time_limit(topic: TopicSettings, partition: PartitionName | None, now_ms: int) -> TimeLimit | None:
+    """By which a broker deletes from a partition; None when it deletes nothing by time, or that is unknown."""
+    setting = topic.settings.get("retention.ms")
+    if setting is None or "delete" not in topic.policies or not setting.value.isdecimal():
+        return None
+    if partition is not None and partition.topic == "__cluster_metadata":
+        return None  # which the log manager does not look after
+    return TimeLimit(now_ms, int(setting.value))
 
 
 def deleted_by_wrong_times(

@@ -1,56 +1,113 @@
-"""What `recover` says: a row for each step of a plan and one result for each partition (docs/json.md)."""
+"""The results of `recover`: one for each partition, and one for each data directory (docs/json.md)."""
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Self
 
 from kseg.change.plan.content import Fresh, Span
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import Plan, Remove, Write
+from kseg.change.run.results import ChangeOutcome, ChangeResult, Rows
 from kseg.recovery.policy import Policy, Removed, Repair
+from kseg.recovery.repair.lost_records import Lost, both_lost, lost_by_reading, lost_by_removal
 from kseg.segment import layout as L
+from kseg.segment.findings import Finding
 from kseg.segment.partition.names import Role, parse_file_name
-from kseg.segment.scanning.lost_offsets import plus
 from kseg.segment.values import dataclass
 
 Row = dict[str, object]
+Range = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """ranges: offsets in valid batches that no fetch finds, in order (`reach`). records: in these, None when nobody can tell."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoverResult(ChangeResult):
+    """What `recover` makes of one partition: the line `{"type":"result","command":"recover", …}` of docs/json.md."""
 
-    ranges: tuple[tuple[int, int], ...] = ()
-    records: int | None = 0
+    command: ClassVar[str] = "recover"
+    optional: ClassVar[tuple[str, ...]] = ("output", "room")
+
+    partition: str
+    directory: str
+    policy: str
+    applied: bool = False
+    steps: int
+    first_base_offset: int | None
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int | None
+    recovery_point: int
+    removed: Rows
+    files_rebuilt: tuple[str, ...]
+    files_removed: tuple[str, ...]
+    costs: Mapping[str, Row]
+    doubt: str | None
+    left_damaged: bool
+    misplaced: bool
+    quarantine: str | None = None
+    journal: str | None = None
+    settings: Mapping[str, object]
+    output: str | None = None
+    room: Rows | None = None
+
+    def with_outcome(self, outcome: ChangeOutcome) -> Self:
+        return replace(
+            self,
+            applied=outcome.applied,
+            journal=outcome.journal,
+            quarantine=outcome.quarantine,
+            output=outcome.output,
+            room=outcome.rooms,
+        )
 
 
-NOTHING_UNREAD = Unread()
+def recover_result(
+    partition: str,
+    policy: Policy,
+    repair: Repair,
+    plan: Plan,
+    costs: Mapping[str, Row],
+    settings: Mapping[str, object],
+) -> RecoverResult:
+    """The result before anything is carried out. costs: of either policy. settings: of the topic, and where they come from."""
+    return RecoverResult(
+        partition=partition,
+        directory=plan.directory,
+        policy=policy.value,
+        steps=len(plan.steps),
+        first_base_offset=first_base_offset(repair),
+        log_start_offset=repair.log_start_offset,
+        log_end_offset=repair.log_end_offset,
+        last_stable_offset=repair.last_stable_offset,
+        recovery_point=repair.recovery_point,
+        removed=tuple(_removed_row(plan.directory, removed) for removed in repair.removed),
+        files_rebuilt=tuple(_path(plan, step.name) for step in plan.steps if _is_rebuilt(step)),
+        files_removed=tuple(_path(plan, step.name) for step in plan.steps if isinstance(step, Remove)),
+        costs=costs,
+        doubt=repair.doubt or repair.left or repair.misplaced or None,
+        left_damaged=bool(repair.left and not repair.doubt),
+        misplaced=bool(repair.misplaced and not (repair.doubt or repair.left)),
+        settings=settings,
+    )
 
 
-def result_row(partition: str, policy: Policy, repair: Repair, plan: Plan, costs: dict[str, Row]) -> Row:
-    """The line `{"type":"result","command":"recover", …}` of the command contract, before anything is carried out."""
+def log_dir_row(
+    plan: Plan, done: Mapping[str, object], doubts: Sequence[str] = (), missing: Sequence[Finding] = ()
+) -> dict[str, object]:
+    """The same for a data directory's own files. doubts: why a broker would still not start with it, as clauses. missing: of
+    replicas that the metadata log places there."""
     return {
         "type": "result",
-        "command": "recover",
-        "partition": partition,
+        "command": plan.command,
+        "log_dir": plan.directory,
         "directory": plan.directory,
-        "policy": policy.value,
-        "applied": False,
         "steps": len(plan.steps),
-        "first_base_offset": first_base_offset(repair),
-        "log_start_offset": repair.log_start_offset,
-        "log_end_offset": repair.log_end_offset,
-        "last_stable_offset": repair.last_stable_offset,
-        "recovery_point": repair.recovery_point,
-        "removed": [_removed_row(plan.directory, removed) for removed in repair.removed],
-        "files_rebuilt": [_path(plan, step.name) for step in plan.steps if _is_rebuilt(step)],
-        "files_removed": [_path(plan, step.name) for step in plan.steps if isinstance(step, Remove)],
-        "costs": costs,
-        "doubt": repair.doubt or repair.left or repair.misplaced or None,
-        "left_damaged": bool(repair.left and not repair.doubt),
-        "misplaced": bool(repair.misplaced and not (repair.doubt or repair.left)),
-        "quarantine": None,
-        "journal": None,
+        "doubt": "; ".join(doubts) or None,
+        "replicas_missing": [
+            {"partition": os.path.basename(finding.path), "finding": finding.id} for finding in missing
+        ],
+        **done,
     }
 
 
@@ -59,64 +116,40 @@ def first_base_offset(repair: Repair) -> int | None:
     numbers = [
         name.base_offset
         for name in map(parse_file_name, repair.image)
-        if name.role in (Role.LOG, Role.ANCIENT_LOG) and name.is_live and name.base_offset is not None
+        if name.role in (Role.LOG, Role.KAFKA07_LOG) and name.is_live and name.base_offset is not None
     ]
     return min(numbers, default=None)
 
 
-def cost_row(repair: Repair, damage: Sequence[Removed] = (), unread: Unread = NOTHING_UNREAD) -> Row:
-    """What a policy costs: bytes that leave the logs, valid batches among them, offsets and records lost (or not readable any
-    more), and the bytes that stay though they cannot be read; or what the broker dies of. damage: the ranges that
-    salvage takes out. unread: what stays and is sound, and no consumer gets."""
-    if repair.death is not None:
-        return {"dies_of": repair.death.kafka_exception}
-    left = [*_left_of(damage, repair.image)]
-    lost = _ranges(repair.removed)
-    # what is damaged is lost by either policy, whether its bytes go or stay
-    gone = [removed for removed in damage if not removed.batches and not _is_told(removed, repair.removed)]
-    stays = sorted([*_ranges(gone), *unread.ranges])
-    records = unread.records
-    for removed in (*repair.removed, *gone):
-        records = plus(records, removed.records)
+def cost_row(repair: Repair, damage: Sequence[Removed] = (), lost: Lost | None = None) -> Row:
+    """What a policy costs: bytes that leave the logs, valid batches among them, offsets and records that consumers do not get
+    (any more), and the bytes that stay though they cannot be read; or what the broker fails on. damage: the ranges that
+    salvage takes out. lost: None for what is removed and what is damaged, whether its bytes go or stay."""
+    if repair.load_failure is not None:
+        return {"dies_of": repair.load_failure.kafka_exception}
+    kept: Sequence[Range] = ()
+    if lost is None:
+        stays = (each for each in damage if not each.batches and not _is_covered(each, repair.removed))
+        removed = lost_by_removal((*repair.removed, *stays))
+        lost, kept = both_lost(removed, lost_by_reading(repair.unread)), repair.kept
     return {
         "bytes": repair.bytes_lost,
         "batches": sum(removed.batches for removed in repair.removed),
-        "offsets": _count(lost, repair.kept) + _count(stays, lost),
-        "records": records,
-        "damaged_bytes_left": sum(length for _, length in left),
+        "offsets": _count(lost.ranges, kept),
+        "records": lost.records,
+        "damaged_bytes_left": sum(length for _, length in _left_of(damage, repair.image)),
     }
 
 
-def _is_told(damage: Removed, removed: Iterable[Removed]) -> bool:
+def _is_covered(damage: Removed, removed: Sequence[Removed]) -> bool:
     """Whether damage is part of what a policy takes out, with its offsets."""
-    first, last = damage.first_offset, damage.last_offset
-    if first is None or last is None:
-        return damage.records == 0 or any(_covers(each, damage) for each in removed)
-    return any(
-        _covers(each, damage)
-        and each.first_offset is not None
-        and each.last_offset is not None
-        and each.first_offset <= first <= last <= each.last_offset
-        for each in removed
-    )
+    return any(_covers(each, damage) for each in removed)
 
 
 def _covers(removed: Removed, damage: Removed) -> bool:
     end = removed.position + removed.length
     is_within = removed.position <= damage.position and damage.position + damage.length <= end
     return removed.file == damage.file and is_within
-
-
-Range = tuple[int, int]
-
-
-def _ranges(removed: Iterable[Removed]) -> list[Range]:
-    """The offsets that go, in order."""
-    return sorted(
-        (each.first_offset, each.last_offset)
-        for each in removed
-        if each.first_offset is not None and each.last_offset is not None
-    )
 
 
 def _count(ranges: Sequence[Range], others: Sequence[Range]) -> int:
@@ -142,7 +175,7 @@ def _left_of(damage: Sequence[Removed], image: DirectoryImage) -> Iterator[tuple
     for removed in damage:
         by_source.setdefault(removed.file, []).append(removed)
     for name in image if by_source else ():
-        if not name.endswith((L.LOG_SUFFIX, L.ANCIENT_SUFFIX)):
+        if not name.endswith((L.LOG_SUFFIX, L.KAFKA07_SUFFIX)):
             continue
         for span in (piece for piece in image.content(name) if isinstance(piece, Span)):
             for removed in by_source.get(span.name, ()):

@@ -1,7 +1,7 @@
-"""What a target of `recover` stands for: a partition directory, or one segment of it alone.
+"""The target of `recover`: a partition directory, or a single segment of it.
 
-Of a single segment only its own log and indexes are looked at and changed: producers, epochs and the other segments
-are the partition's business, and the plan leaves them as they are.
+For a single segment only its own log and indexes are read and changed: producers, epochs and the other segments
+belong to the partition, and the plan does not touch them.
 """
 
 import os
@@ -16,11 +16,11 @@ from kseg.segment.partition.names import INDEX_ROLES, PartitionName, Role, parse
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from kseg.segment.values import dataclass
 
-_SEGMENT_FILES = (Role.LOG, Role.ANCIENT_LOG, *INDEX_ROLES)
+_SEGMENT_FILES = (Role.LOG, Role.KAFKA07_LOG, *INDEX_ROLES)
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RecoveryTarget:
     """directory: as shown to the user. log_dir: the data directory that is asked about it, None when there is none.
     found: all its files. partition: what its name says, None when that is no partition's. base_offset: of the only segment concerned, None for the whole partition."""
 
@@ -41,10 +41,10 @@ class Subject:
         return self.directory if self.partition is None else self.partition.text
 
     @property
-    def is_ancient(self) -> bool:
+    def is_kafka07(self) -> bool:
         """Whether this is a 0.7 log: `.kafka` files and no `.log`."""
         roles = {parse_file_name(file.name).role for file in self.inputs}
-        return Role.ANCIENT_LOG in roles and Role.LOG not in roles
+        return Role.KAFKA07_LOG in roles and Role.LOG not in roles
 
     def restricted(self, image: DirectoryImage) -> DirectoryImage:
         """The image without changes that are not the subject's business."""
@@ -71,13 +71,17 @@ class Subject:
         return name.base_offset == self.base_offset and name.role in _SEGMENT_FILES and name.is_live
 
 
-def subject_of(target: FileTarget | PartitionTarget) -> Subject:
+def recovery_target_of(target: FileTarget | PartitionTarget) -> RecoveryTarget:
     """Raises UsageError for a file that belongs to no segment, UnreadableInput when nothing can be listed."""
     if isinstance(target, PartitionTarget):
-        return Subject(target.path, target.log_dir, inputs_of(target.path), own_partition_name(target.path))
+        return RecoveryTarget(
+            target.path, target.log_dir, inputs_of(target.path), own_partition_name(target.path)
+        )
     head, tail = os.path.split(target.path)
     name = parse_file_name(tail)
     if name.base_offset is None or name.role not in _SEGMENT_FILES:
-        raise UsageError(f"{target.path} is no file of a segment; name its partition directory to recover it")
+        raise UsageError(f"{target.path} is not a segment file; name its partition directory to recover it")
     directory = head or os.curdir
-    return Subject(directory, None, inputs_of(directory), own_partition_name(directory), name.base_offset)
+    return RecoveryTarget(
+        directory, None, inputs_of(directory), own_partition_name(directory), name.base_offset
+    )

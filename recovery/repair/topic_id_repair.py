@@ -1,10 +1,10 @@
-"""`--topic-id`: a partition.metadata that is missing or cannot be read, written.
+"""`--topic-id`: write a missing or unreadable partition.metadata.
 
-A KRaft broker (3.7 and later) sets a log without a topic id aside as stray, and dies of a file that it cannot read
-(Kafka: PartitionMetadataFile). The id itself is nowhere in the log: it
-stands in the metadata log of the cluster and, where they lie here, in the other partitions of the topic. Where the metadata
-log has the topic under that name and never had another one, its id is taken; else the user names it, and what can be checked is checked: that it is an id, that the partition has no other one, that no other
-topic of this data directory has it, and that the topic's other partitions have the same.
+A KRaft broker (3.7 and later) renames a log without a topic id as stray, and fails on an unreadable file
+(Kafka: PartitionMetadataFile). The log itself does not have the id: it is in the metadata log of the cluster and, if they
+are here, in the other partitions of the topic. If the metadata log has exactly one topic of that name, now and before, its
+id is used; otherwise the user specifies it, and it is checked: it must be an id, the partition and the topic's other
+partitions must not have a different one, and no other topic of this data directory may have it.
 """
 
 import os
@@ -14,18 +14,18 @@ from kseg.change.plan.directory_image import DirectoryImage
 from kseg.recovery.policy import Repair
 from kseg.recovery.verify.topic_ids import (
     METADATA_FILE,
-    known_topic_id,
     missing_metadata,
     topic_id_of,
+    topic_id_of_siblings,
     topic_ids,
 )
 from kseg.segment.errors import FormatError, Refused, UsageError
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import list_partition, own_partition_name
-from kseg.segment.partition.log_dir_state import surroundings
+from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionName
-from kseg.segment.partition.topic_identity import NOBODY_SAYS, TopicIdentity
+from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY, TopicIdentity
 from kseg.segment.sidecar.metadata_files import (
     PartitionMetadata,
     decode_partition_metadata,
@@ -33,7 +33,7 @@ from kseg.segment.sidecar.metadata_files import (
 )
 
 _MISPLACED = {
-    "becomes-stray": "is set aside by a broker at its next start",
+    "becomes-stray": "is renamed as stray by a broker on its next start",
     "topic-id-conflict": "has the id of another topic",
 }
 _MISSING, _CORRUPT = "partition-metadata-missing", "partition-metadata-corrupt"
@@ -44,7 +44,7 @@ def with_topic_id(
     directory: str,
     log_dir: str | None,
     topic_id: str | None,
-    identity: TopicIdentity = NOBODY_SAYS,
+    identity: TopicIdentity = UNKNOWN_IDENTITY,
 ) -> Repair:
     """The repair of a partition directory, with partition.metadata written when `topic_id` is given, or the metadata log
     says what a missing or unreadable one is to say; without, with the finding that it is missing, cannot be read (and the id
@@ -63,7 +63,7 @@ def with_topic_id(
             )
         if METADATA_FILE in repair.image:
             return _unless_readable(repair, directory, log_dir, others)
-        meta_version = None if log_dir is None else surroundings(log_dir).meta_version
+        meta_version = None if log_dir is None else read_log_dir_state(log_dir).meta_version
         missing = missing_metadata(list_partition(directory), meta_version)
         if missing is None:
             return repair
@@ -109,11 +109,9 @@ def _unless_readable(
     try:
         decode_partition_metadata(data)
     except FormatError as error:
-        message = f"{error}{known_topic_id(own_partition_name(directory), log_dir)[0]}"
+        message = f"{error}{topic_id_of_siblings(own_partition_name(directory), log_dir)[0]}"
         corrupt = Finding(_CORRUPT, path, message, 0, len(data))
-        return replace(
-            repair, findings=(*others, corrupt), doubt=repair.doubt or "has no topic id that can be read"
-        )
+        return replace(repair, findings=(*others, corrupt), doubt=repair.doubt or "has no readable topic id")
     return repair
 
 
@@ -128,7 +126,7 @@ def partition_metadata_step(
     try:
         data = encode_partition_metadata(PartitionMetadata(topic_id))
     except FormatError as error:
-        raise UsageError(f"{topic_id!r} is no topic id: {error}") from error
+        raise UsageError(f"{topic_id!r} is not a topic id: {error}") from error
     why = "it is missing, and a broker needs the topic id"
     if found is not None:
         try:
@@ -140,7 +138,7 @@ def partition_metadata_step(
             if present == wanted:
                 return None
             if not replaces:
-                raise Refused(f"{METADATA_FILE} says that the topic id is {present}, not {wanted}")
+                raise Refused(f"{METADATA_FILE} has topic id {present}, not {wanted}")
             why = f"it says {present}, and the metadata log has the topic's id"
     image.write(METADATA_FILE, data, METADATA_FILE if METADATA_FILE in image else None)
     return why

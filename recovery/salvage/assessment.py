@@ -1,8 +1,8 @@
-"""What is there and what is wrong with it: the pass of `verify` over the directory as it is after leftovers are settled.
+"""What is in the directory and what is wrong with it: the pass of `verify`, after leftovers are resolved.
 
-One pass over the mapped logs judges bytes, order, indexes, transaction indexes, snapshots and epochs; salvage only
-looks on (`watch`). So a directory that needs nothing costs what verifying it costs, and what salvage leaves is what
-verify finds sound.
+One pass over the mapped logs checks bytes, order, indexes, transaction indexes, snapshots and epochs; salvage only
+listens (`valid_runs`). So a directory that needs no repair costs as much as verifying it, and what salvage leaves is
+what verify accepts.
 """
 
 import os
@@ -11,78 +11,88 @@ from dataclasses import field, replace
 
 from kseg.change.plan.steps import FileIdentity
 from kseg.jobs.events import Event
-from kseg.recovery.policy import Circumstances, LoadSettings
+from kseg.recovery.policy import BrokerState, LoadSettings
 from kseg.recovery.salvage.logs import FoundLog
-from kseg.recovery.salvage.valid_runs import Watch
-from kseg.recovery.verify.header_plausibility import HeaderPlace
+from kseg.recovery.salvage.valid_runs import ValidRunCollector
+from kseg.recovery.verify.header_plausibility import HeaderContext
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.partition_check import PartitionCheck
 from kseg.recovery.verify.segment_check import SegmentCheck, SegmentFacts
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import Totals
 from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import INFO, Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, partition_of
-from kseg.segment.partition.log_dir_state import Surroundings, surroundings
+from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.scanning.lost_offsets import UnreadBatch
+from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.state.producer import ProducerState
 from kseg.segment.values import dataclass
 
-# Where in a batch the field lies that such a finding is about.
+# What a broker trims when it recovers the log.
+_TRIMMED = ("index-preallocated", PREALLOCATED)
+# Bytes of a file cannot be read, at whatever place.
+UNREADABLE_BYTES = "unreadable"
+# Position in the batch of the field that the finding is about.
 _ALTERED = {"altered-base-offset": 0, "altered-leader-epoch": L.ENTRY_OVERHEAD}
 
 
 @dataclass(slots=True)
 class Assessment:
-    """partition: the inventory. logs, watches: of every `.log`, by base offset. facts: of the segments among them.
-    epochs: the leader-epoch checkpoint, None when there is none to trust. producers: at the log end. findings: those to be shown, in the order met. blamed: ids of all findings by path."""
+    """partition: the inventory. logs, collectors: of every `.log`, by base offset. facts: of the segments among them.
+    epochs: the leader-epoch checkpoint, None when there is none to trust. producers: at the log end. unread: batches that consumers do not get whole. findings: those to be shown, in the order met. finding_ids: ids of all findings by path."""
 
     partition: PartitionDirectory
-    around: Surroundings | None
+    log_dir_state: LogDirState | None
     logs: list[FoundLog] = field(default_factory=list)
-    watches: list[Watch] = field(default_factory=list)
+    collectors: list[ValidRunCollector] = field(default_factory=list)
     facts: list[SegmentFacts] = field(default_factory=list)
     producers: ProducerState = field(default_factory=ProducerState)
     epochs: EpochHistory | None = None
+    unread: list[UnreadBatch] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    blamed: dict[str, set[str]] = field(default_factory=dict)
+    finding_ids: dict[str, set[str]] = field(default_factory=dict)
 
     @property
-    def is_at_peace(self) -> bool:
+    def needs_no_repair(self) -> bool:
         """Whether nothing was found that salvage would change."""
-        if self.has_unfiled_producers or not self.facts:
+        if self.has_unfiled_producers or self.has_unreadable_bytes or not self.facts:
             return False
-        return all(
-            finding.severity == INFO and finding.id != "index-preallocated" for finding in self.findings
-        )
+        return all(finding.severity == INFO and finding.id not in _TRIMMED for finding in self.findings)
 
     @property
     def has_unfiled_producers(self) -> bool:
-        """Whether there are producers and no snapshot at all, so that no stop was clean. A broker that finds a clean stop takes
+        """Whether there are producers and no snapshot at all, so that no stop was clean. A broker that finds a clean shutdown takes
         that for there being no producers, and hands out open transactions (Kafka: UnifiedLog.rebuildProducerState)."""
         return not self.partition.snapshots and bool(self.producers.snapshot())
 
+    @property
+    def has_unreadable_bytes(self) -> bool:
+        """Whether a log or an index has bytes that cannot be read."""
+        return any(UNREADABLE_BYTES in ids for ids in self.finding_ids.values())
+
     def forget_leftovers(self) -> None:
-        """Whoever has looked into the marked files tells more of them."""
+        """Drop the findings about marked files: salvage reads these files and reports more."""
         self.findings = [finding for finding in self.findings if finding.id != "leftover-deleted"]
 
-    def is_blamed(self, path: str, *kinds: str) -> bool:
-        return not self.blamed.get(path, set()).isdisjoint(kinds)
+    def has_finding(self, path: str, *kinds: str) -> bool:
+        return not self.finding_ids.get(path, set()).isdisjoint(kinds)
 
 
-def judge(
+def assess(
     directory: str,
     files: Mapping[str, FileIdentity],
-    circumstances: Circumstances,
+    broker_state: BrokerState,
     settings: LoadSettings,
     reader: Reader = DISK,
 ) -> Assessment:
     """files: as found, by the names that they would have. reader: opens them. Raises UnreadableInput when a log cannot
     be read."""
     partition = partition_of(directory, _entries(directory, files))
-    judgement = Assessment(partition, _around(partition, circumstances))
+    assessment = Assessment(partition, _log_dir_state(partition, broker_state))
     logs = [segment.log for segment in partition.segments]
     logs += [entry for entry in partition.orphans if entry.name.role is Role.LOG]
     bases = sorted({_base(entry) for entry in logs})
@@ -90,75 +100,81 @@ def judge(
         name = os.path.basename(entry.path)
         log = FoundLog(name, entry.name.name, entry.path, _base(entry), entry.size_bytes)
         next_base = next((base for base in bases if base > log.base_offset), None)
-        judgement.watches.append(Watch(len(judgement.logs), log, next_base))
-        judgement.logs.append(log)
-    _look(judgement, settings, reader)
-    return judgement
+        assessment.collectors.append(ValidRunCollector(len(assessment.logs), log, next_base))
+        assessment.logs.append(log)
+    _run_checks(assessment, settings, reader)
+    return assessment
 
 
-def _look(judgement: Assessment, settings: LoadSettings, reader: Reader) -> None:
-    watch_of = {watch.log.path: watch for watch in judgement.watches}
+def _run_checks(assessment: Assessment, settings: LoadSettings, reader: Reader) -> None:
+    collector_of = {collector.log.path: collector for collector in assessment.collectors}
     options = VerifyOptions(level="default", now_ms=settings.now_ms)
-    ledger = Ledger()
+    totals = Totals()
 
-    def watch(segment: SegmentFiles) -> Watch:
-        return watch_of[segment.log.path]
+    def collector(segment: SegmentFiles) -> ValidRunCollector:
+        return collector_of[segment.log.path]
 
-    check = PartitionCheck(judgement.partition, judgement.around, options, ledger, watch, reader)
+    check = PartitionCheck(assessment.partition, assessment.log_dir_state, options, totals, collector, reader)
     shown: list[Finding] = []
-    for event in _everything(judgement, check, options, ledger, watch_of, reader):
+    for event in _check_events(assessment, check, options, totals, collector_of, reader):
         if not isinstance(event, Finding):
             continue
-        watched = watch_of.get(event.path)
-        if watched is not None:
+        log_collector = collector_of.get(event.path)
+        if log_collector is not None:
             if event.id == "unreadable-file":
                 raise UnreadableInput(event.message)
-            watched.note(event)
-        judgement.blamed.setdefault(event.path, set()).add(event.id)
-        if ledger.admit(event):
+            log_collector.note(event)
+        assessment.finding_ids.setdefault(event.path, set()).add(event.id)
+        if totals.admit(event):
             shown.append(event)
-    judgement.facts, judgement.producers, judgement.epochs = check.facts, check.replay.state, check.epochs
-    judgement.findings = [*shown, *ledger.overflow()]
+    assessment.facts, assessment.producers, assessment.epochs = check.facts, check.replay.state, check.epochs
+    assessment.unread = check.unread
+    for path in check.unreadable_paths:  # told once the target is done, with all others of it
+        assessment.finding_ids.setdefault(path, set()).add(UNREADABLE_BYTES)
+    assessment.findings = [*shown, *totals.overflow()]
 
 
-def _everything(
-    judgement: Assessment,
+def _check_events(
+    assessment: Assessment,
     check: PartitionCheck,
     options: VerifyOptions,
-    ledger: Ledger,
-    watch_of: Mapping[str, Watch],
+    totals: Totals,
+    collector_of: Mapping[str, ValidRunCollector],
     reader: Reader,
 ) -> Iterator[Event]:
     yield from check.events()
-    for entry in judgement.partition.orphans:
+    for entry in assessment.partition.orphans:
         if entry.name.role is Role.LOG:  # a second spelling of a number, or none at all
             with reader.open(entry.path) as file:
-                place = HeaderPlace(entry.path, _base(entry), is_last=False)
-                yield from SegmentCheck(file, place, options, ledger, [watch_of[entry.path]]).events()
+                context = HeaderContext(entry.path, _base(entry), is_last=False)
+                yield from SegmentCheck(file, context, options, totals, [collector_of[entry.path]]).events()
 
 
-def weighed_findings(judgement: Assessment) -> Iterator[Finding]:
-    """The findings of the judgement with what salvage makes of them; to be asked when the fixes are final."""
-    watch_of = {watch.log.path: watch for watch in judgement.watches}
-    for finding in (*judgement.findings, *(each for watch in judgement.watches for each in watch.altered)):
-        yield _weighed(finding, watch_of)
+def rated_findings(assessment: Assessment) -> Iterator[Finding]:
+    """The findings of the assessment with what salvage makes of them; to be asked when the fixes are final."""
+    collector_of = {collector.log.path: collector for collector in assessment.collectors}
+    for finding in (
+        *assessment.findings,
+        *(each for collector in assessment.collectors for each in collector.altered),
+    ):
+        yield _rated(finding, collector_of)
 
 
-def _weighed(finding: Finding, watch_of: Mapping[str, Watch]) -> Finding:
-    """Damage says how sure it is that a batch follows; what is altered, that it is set right."""
-    watch = watch_of.get(finding.path)
-    if watch is None or finding.position is None:
+def _rated(finding: Finding, collector_of: Mapping[str, ValidRunCollector]) -> Finding:
+    """Damage says how sure it is that a batch follows; what is altered, that it is corrected."""
+    collector = collector_of.get(finding.path)
+    if collector is None or finding.position is None:
         return finding
     if finding.id in _ALTERED:
         position = finding.position - _ALTERED[finding.id]
-        return replace(finding, numbers={**finding.numbers, "repaired": position in watch.log.fixes})
-    resumption = watch.resumptions.get(finding.position)
+        return finding.with_numbers(repaired=position in collector.log.fixes)
+    resumption = collector.resumptions.get(finding.position)
     if resumption is None:
         return finding
     evidence = " ".join(resumption.evidence)
     message = f"{finding.message} ({resumption.confidence} confidence)"
-    numbers = {**finding.numbers, "confidence": resumption.confidence, "evidence": evidence}
-    return replace(finding, message=message, numbers=numbers)
+    rated = finding.with_numbers(confidence=resumption.confidence, evidence=evidence)
+    return replace(rated, message=message)
 
 
 def _entries(directory: str, files: Mapping[str, FileIdentity]) -> Iterator[Entry]:
@@ -171,25 +187,25 @@ def _base(entry: Entry) -> int:
     return entry.name.base_offset or 0
 
 
-def _around(partition: PartitionDirectory, circumstances: Circumstances) -> Surroundings | None:
+def _log_dir_state(partition: PartitionDirectory, broker_state: BrokerState) -> LogDirState | None:
     """What the data directory says, as far as the user did not say otherwise."""
-    log_dir = circumstances.log_dir
-    around = (
-        Surroundings(os.path.dirname(partition.path), False, None)
+    log_dir = broker_state.log_dir
+    log_dir_state = (
+        LogDirState(os.path.dirname(partition.path), False, None)
         if log_dir is None
-        else surroundings(log_dir)
+        else read_log_dir_state(log_dir)
     )
     name = partition.name
     if name is None:
-        return replace(around, is_clean=circumstances.is_clean)
-    said = {
-        Role.RECOVERY_POINTS: circumstances.recovery_point or None,
-        Role.LOG_START_OFFSETS: circumstances.log_start_offset or None,
-        Role.HIGH_WATERMARKS: circumstances.high_watermark,
+        return replace(log_dir_state, is_clean=broker_state.is_clean)
+    overrides = {
+        Role.RECOVERY_POINTS: broker_state.recovery_point or None,
+        Role.LOG_START_OFFSETS: broker_state.log_start_offset or None,
+        Role.HIGH_WATERMARKS: broker_state.high_watermark,
     }
     key = name.topic, name.partition
-    checkpoints = {**around.checkpoints}
-    for role, offset in said.items():
+    checkpoints = {**log_dir_state.checkpoints}
+    for role, offset in overrides.items():
         if offset is not None:
             checkpoints[role] = {key: offset}
-    return replace(around, is_clean=circumstances.is_clean, checkpoints=checkpoints)
+    return replace(log_dir_state, is_clean=broker_state.is_clean, checkpoints=checkpoints)

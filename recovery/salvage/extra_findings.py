@@ -1,4 +1,4 @@
-"""Findings that salvage adds to those of the judgement: what was decided, and what the operator must know of it."""
+"""Findings that salvage adds to those of the assessment: what was decided, and what the operator must know about it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,61 +12,65 @@ from kseg.recovery.salvage.overlaps import (
     ORIGINAL,
     OWN_SEGMENT,
     POSSIBLE,
-    Beaten,
+    Superseded,
 )
 from kseg.recovery.verify.totals import SHOWN_PER_FILE
+from kseg.segment.counted import counted, offsets_words
 from kseg.segment.findings import Finding
 from kseg.segment.state.producer import OpenTransaction
 
 _RULES = {
-    COPY: "byte for byte the same; the first copy stays",
-    EPOCH: "the copy of the higher leader epoch stays",
-    OWN_SEGMENT: "the copy in the segment of these offsets stays",
-    FIRST: "the first copy stays",
-    IN_ORDER: "the copy stays that is in order with those around it",
-    ORIGINAL: "the other is a copy of the batch in front of it under another offset",
-    POSSIBLE: "the copy stays whose leader epoch is not above that of what follows",
-    BELIEVED: "the copy that does not lie behind damage stays",
+    COPY: "byte-equal copies; the first copy is kept",
+    EPOCH: "the copy with the higher leader epoch is kept",
+    OWN_SEGMENT: "the copy in the segment of these offsets is kept",
+    FIRST: "the first copy is kept",
+    IN_ORDER: "the copy that is in order with adjacent batches is kept",
+    ORIGINAL: "the other is a copy of the previous batch with another offset",
+    POSSIBLE: "the copy whose leader epoch is not above that of later batches is kept",
+    BELIEVED: "the copy that does not follow damage is kept",
 }
 
 
-def overlap_findings(logs: Logs, beaten: Sequence[Beaten]) -> Iterator[Finding]:
+def overlap_findings(logs: Logs, superseded: Sequence[Superseded]) -> Iterator[Finding]:
     """Each range of offsets that was held twice, and which copy goes."""
-    for entry in beaten[:SHOWN_PER_FILE]:
-        stretch, log = entry.stretch, logs[entry.stretch.log]
-        first, last = stretch.first_offset, stretch.last_offset
-        message = (
-            f"offsets {first} to {last} are held twice: {_RULES[entry.rule]}, in {logs[entry.keeper].name}"
-        )
+    for entry in superseded[:SHOWN_PER_FILE]:
+        valid_run, log = entry.valid_run, logs[entry.valid_run.log]
+        first, last = valid_run.first_offset, valid_run.last_offset
+        message = f"{offsets_words(first, last)} exist{'s' if first == last else ''} twice: {_RULES[entry.rule]}, in {logs[entry.kept_log].name}"
         yield Finding(
             "overlap-resolved",
             log.path,
             message,
-            stretch.position,
-            stretch.length,
+            valid_run.position,
+            valid_run.length,
             first,
             last,
-            {"rule": entry.rule, "batches": stretch.batches, "kept_in": logs[entry.keeper].name},
+            {"rule": entry.rule, "batches": valid_run.batches, "kept_in": logs[entry.kept_log].name},
         )
 
-    more = len(beaten) - SHOWN_PER_FILE
+    more = len(superseded) - SHOWN_PER_FILE
     if more > 0:
-        path = logs[beaten[SHOWN_PER_FILE].stretch.log].path
-        yield Finding("overlap-resolved", path, f"{more} more ranges are held twice", numbers={"more": more})
+        path = logs[superseded[SHOWN_PER_FILE].valid_run.log].path
+        yield Finding(
+            "overlap-resolved",
+            path,
+            f"{counted(more, 'more range')} that exist twice",
+            numbers={"more": more},
+        )
 
 
 def transaction_findings(
     path: str, cut: Iterable[tuple[OpenTransaction, tuple[int, int]]]
 ) -> Iterator[Finding]:
     """Transactions that were open where offsets are lost: their end may have been among these."""
-    told = set()
+    reported = set()
     for opened, (first, last) in cut:
-        if (opened.producer_id, opened.first_offset) in told:
+        if (opened.producer_id, opened.first_offset) in reported:
             continue
-        told.add((opened.producer_id, opened.first_offset))
+        reported.add((opened.producer_id, opened.first_offset))
         message = (
-            f"the transaction of producer {opened.producer_id} from offset {opened.first_offset} was open where offsets "
-            f"{first} to {last} are lost; if its end was there, it goes on up to the next one's end, or stays open"
+            f"the transaction of producer {opened.producer_id} from offset {opened.first_offset} was open where "
+            f"{offsets_words(first, last)} {'is' if first == last else 'are'} lost; if its marker was among them, the transaction now extends to the next marker or stays open"
         )
         numbers: dict[str, int | str | bool | None] = {
             "producer_id": opened.producer_id,
@@ -85,7 +89,7 @@ def transaction_findings(
 
 
 def without_repetition(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Each once: the replay of what stays says again what the judgement said."""
+    """Each once: the replay of what stays says again what the assessment said."""
     seen = set()
     for finding in findings:
         mark = finding.id, finding.path, finding.position, finding.first_offset, finding.message

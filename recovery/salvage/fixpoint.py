@@ -1,16 +1,16 @@
-"""Salvage looks again at what it would leave, until it would leave that as it is.
+"""Run salvage on its own result until the result no longer changes.
 
-A doubt is settled by what surrounds a batch, and a repair changes the surroundings: a batch that was put where it
-belongs may prove the next one wrong, a file beside the log that was cut is no witness any more. So a second salvage
-could go on where the first one ended. Here it does, before anything is changed:
+The neighbours of a batch settle a doubt, and a repair changes the neighbours: a batch that was put where it belongs may
+prove the next one wrong, a truncated side file is no evidence any more. So a second salvage could continue where the
+first one ended. That happens here, before anything is changed:
 
-1. The planned directory is read as if it were there (`image_reader`), under the circumstances that the repair will leave.
-2. The same steps judge it. When they would change nothing the plan is final.
-3. Else both plans become one: contents are traced back to the files as found, and so is what goes and what is said.
+1. The planned directory is read as if it existed (`image_reader`), with the broker state that the repair will leave.
+2. The same steps assess it. When they would change nothing the plan is final.
+3. Otherwise both plans are merged: contents are traced back to the original files, and so are removed bytes and findings.
 
-That ends: a round takes bytes out, or settles a header by what the round before has put beside it. Where it would not
-end, or there is no room for large files to be put together, the plan reached stands. Where only room behind the
-entries of an index goes, or files come that were missing, there is nothing new to judge by.
+That terminates: a round removes bytes, or corrects a header by what the previous round put next to it. Where it would not
+terminate, or there is no space to assemble large files, the plan of the last round is the answer. Where a round only trims
+an index or adds files that were missing, there is nothing new to assess.
 """
 
 import os
@@ -21,29 +21,31 @@ from dataclasses import replace
 from kseg.change.plan.content import Content, Fresh, Made, Piece, Span, content_of
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import FileIdentity
-from kseg.recovery.policy import Circumstances, LoadSettings, Removed, Repair
+from kseg.recovery.policy import BrokerState, LoadSettings, Removed, Repair
 from kseg.recovery.salvage.image_reader import ImageReader, identities
-from kseg.recovery.salvage.losses import Kept
-from kseg.recovery.salvage.one_pass import look
-from kseg.recovery.salvage.working_image import Draft
+from kseg.recovery.salvage.kept_offsets import KeptOffsets
+from kseg.recovery.salvage.one_pass import salvage_once
+from kseg.recovery.salvage.working_image import WorkingImage
 from kseg.segment.errors import Refused
 from kseg.segment.findings import INFO, Finding
 from kseg.segment.partition.names import INDEX_ROLES, Role, parse_file_name
 
-MOST_ROUNDS = 8
+MAX_ROUNDS = 8
 
 
-def settled(repair: Repair, draft: Draft, circumstances: Circumstances, settings: LoadSettings) -> Repair:
-    """The repair that another salvage would leave as it is. repair: of one look at `draft`."""
-    inputs = tuple(draft.identities.values())
-    for _ in range(MOST_ROUNDS):
-        if not _is_worth_a_look(draft.found, repair.image):
+def salvaged_to_fixpoint(
+    repair: Repair, working_image: WorkingImage, broker_state: BrokerState, settings: LoadSettings
+) -> Repair:
+    """The repair that another salvage would leave as it is. repair: of one look at `working_image`."""
+    inputs = tuple(working_image.identities.values())
+    for _ in range(MAX_ROUNDS):
+        if not _affects_verdicts(working_image.found, repair.image):
             break
-        planned = _planned(draft.directory, inputs, repair, settings)
+        planned = _planned(working_image.directory, inputs, repair, settings)
         with suppress(Refused):
-            again = look(planned, _afterwards(circumstances, repair), settings, rebuild=False)
+            again = salvage_once(planned, _afterwards(broker_state, repair), settings, rebuild=False)
             if again.image != planned.found:
-                repair = _Joined(draft, repair, again).repair
+                repair = _Joined(working_image, repair, again).repair
                 continue
         break
     return repair
@@ -53,25 +55,25 @@ def findings_afterwards(
     directory: str,
     inputs: tuple[FileIdentity, ...],
     repair: Repair,
-    circumstances: Circumstances,
+    broker_state: BrokerState,
     settings: LoadSettings,
 ) -> tuple[Finding, ...]:
     """What salvage would say of the directory once it is as in `repair`, of either policy. inputs: its files as found.
 
     Raises UnreadableInput, and Refused when there is no room to put a large file together."""
     planned = _planned(directory, inputs, repair, settings)
-    return look(planned, _afterwards(circumstances, repair), settings, rebuild=False).findings
+    return salvage_once(planned, _afterwards(broker_state, repair), settings, rebuild=False).findings
 
 
 def _planned(
     directory: str, inputs: tuple[FileIdentity, ...], repair: Repair, settings: LoadSettings
-) -> Draft:
+) -> WorkingImage:
     files = identities(repair.image, inputs, settings.now_ms)
-    return Draft(directory, files, ImageReader(directory, repair.image))
+    return WorkingImage(directory, files, ImageReader(directory, repair.image))
 
 
-def _is_worth_a_look(found: DirectoryImage, image: DirectoryImage) -> bool:
-    """Whether anything changes by which batches are judged."""
+def _affects_verdicts(found: DirectoryImage, image: DirectoryImage) -> bool:
+    """Whether anything changes that affects the verdicts on batches."""
     for name in found:
         before = found.content(name)
         if name not in image:
@@ -87,25 +89,25 @@ def _beginning(content: Content, size_bytes: int) -> Content:
     return content_of(_slice(content, 0, size_bytes))
 
 
-def _afterwards(circumstances: Circumstances, repair: Repair) -> Circumstances:
+def _afterwards(broker_state: BrokerState, repair: Repair) -> BrokerState:
     """What the data directory will say of the repaired partition."""
-    end_offset, high_watermark = repair.log_end_offset, circumstances.high_watermark
+    end_offset, high_watermark = repair.log_end_offset, broker_state.high_watermark
     return replace(
-        circumstances,
-        recovery_point=min(circumstances.recovery_point, end_offset),
+        broker_state,
+        recovery_point=min(broker_state.recovery_point, end_offset),
         log_start_offset=repair.log_start_offset,
         high_watermark=None if high_watermark is None else min(high_watermark, end_offset),
     )
 
 
 class _Joined:
-    """Two rounds as one repair. former: planned for the files of `draft`; later: for what that leaves."""
+    """Two rounds as one repair. previous: planned for the files of `working_image`; later: for what that leaves."""
 
-    def __init__(self, draft: Draft, former: Repair, later: Repair) -> None:
-        self._draft = draft
-        self._former = former
+    def __init__(self, working_image: WorkingImage, previous: Repair, later: Repair) -> None:
+        self._working_image = working_image
+        self._previous = previous
         self._later = later
-        self._kept = Kept(later.kept)
+        self._kept = KeptOffsets(later.kept)
 
     @property
     def repair(self) -> Repair:
@@ -114,41 +116,43 @@ class _Joined:
             self._later,
             image=image,
             why=dict(self._why(image)),
-            findings=(*self._former.findings, *self._new_findings()),
+            findings=(*self._previous.findings, *self._new_findings()),
             removed=tuple(sorted([*self._still_removed(), *self._now_removed()], key=_place)),
         )
 
     def _image(self) -> DirectoryImage:
-        former, later, image = self._former.image, self._later.image, DirectoryImage()
+        previous, later, image = self._previous.image, self._later.image, DirectoryImage()
         for name in later:
             like = later.like(name)
             if like is not None:
-                like = former.like(like) if like in former else None
+                like = previous.like(like) if like in previous else None
             pieces = [traced for piece in later.content(name) for traced in self._traced(piece)]
             image.write(name, pieces, like)
         return image
 
     def _traced(self, piece: Piece) -> Iterator[Piece]:
         if isinstance(piece, Span):
-            yield from _slice(self._former.image.content(piece.name), piece.position, piece.length)
+            yield from _slice(self._previous.image.content(piece.name), piece.position, piece.length)
         else:
             yield piece
 
     def _why(self, image: DirectoryImage) -> Iterator[tuple[str, str]]:
-        found = self._draft.found
+        found = self._working_image.found
         for name in sorted({*found, *image}):
             if name in found and name in image and found.content(name) == image.content(name):
                 continue
-            said = [why[name] for why in (self._former.why, self._later.why) if name in why]
-            yield name, "; ".join(dict.fromkeys(said))
+            reasons = [why[name] for why in (self._previous.why, self._later.why) if name in why]
+            yield name, "; ".join(dict.fromkeys(reasons))
 
     # --- what goes
 
     def _still_removed(self) -> Iterator[Removed]:
-        """What went before; offsets that are held again are not lost."""
-        for removed in self._former.removed:
+        """What went before; offsets that are held again are not lost. Of valid batches that went, the first round has compared the
+        records: a header that reaches over their offsets does not hold them."""
+        for removed in self._previous.removed:
             first, last, records = removed.first_offset, removed.last_offset, removed.records
-            if first is not None and last is not None:
+            is_counted = removed.batches and removed.records
+            if first is not None and last is not None and not is_counted:
                 still = self._kept.without(first, last)
                 if still != (first, last):
                     records = 0 if still is None else None
@@ -167,9 +171,9 @@ class _Joined:
                 offsets, batches, records = (None, None), 0, 0
 
     def _origins(self, name: str, position: int, length: int) -> Iterator[Span]:
-        """Where these bytes of a planned file lie in the files as found; a header that was set right stands for the
+        """The spans of these bytes of a planned file in the original files; a corrected header stands for the
         bytes that it replaces."""
-        pieces = content_of(_as_found(self._former.image.content(name)))
+        pieces = content_of(_as_found(self._previous.image.content(name)))
         for piece in _slice(pieces, position, length):
             if isinstance(piece, Span):
                 yield piece
@@ -177,22 +181,22 @@ class _Joined:
     # --- what is said
 
     def _new_findings(self) -> Iterator[Finding]:
-        told = {_mark(finding) for finding in self._former.findings}
+        reported = {_mark(finding) for finding in self._previous.findings}
         for finding in self._later.findings:
             if finding.severity == INFO:
                 continue
             traced = self._traced_finding(finding)
-            if _mark(traced) not in told:
+            if _mark(traced) not in reported:
                 yield traced
 
     def _traced_finding(self, finding: Finding) -> Finding:
         name = os.path.basename(finding.path)
-        if name not in self._former.image:
+        if name not in self._previous.image:
             return finding
         spans = [*self._origins(name, finding.position or 0, max(1, finding.length or 0))]
         if not spans:
             return finding
-        path, position = os.path.join(self._draft.directory, spans[0].name), spans[0].position
+        path, position = os.path.join(self._working_image.directory, spans[0].name), spans[0].position
         if finding.position is None:
             return replace(finding, path=path)
         message = finding.message
@@ -218,7 +222,7 @@ def _slice(content: Content, position: int, length: int) -> Iterator[Piece]:
 
 
 def _as_found(content: Content) -> Iterator[Piece]:
-    """The content with the bytes as found where a header is set right: what follows it tells where they lie."""
+    """The content with the bytes as found where a header is corrected: the next piece tells their position."""
     for number, piece in enumerate(content):
         following = content[number + 1] if number + 1 < len(content) else None
         if isinstance(piece, Fresh) and isinstance(following, Span) and following.position >= piece.length:

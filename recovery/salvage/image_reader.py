@@ -1,10 +1,10 @@
-"""A planned directory, read as if it were there: for whoever must judge what a plan would leave.
+"""Read a planned directory as if it existed: for whoever must assess what a plan would leave.
 
-    a file as found, or its beginning           the file itself, mapped
-    fresh bytes, small files                    put together in memory
-    a large file of several pieces              put together in a nameless file, as long as it is open
+    an original file, or its beginning          the file itself, mapped
+    new bytes, small files                      assembled in memory
+    a large file of several pieces              assembled in an anonymous file, as long as it is open
 
-Only one file of the last kind is laid down for each that is open; nothing of it has a name.
+Each open file needs at most one anonymous file.
 """
 
 import os
@@ -20,10 +20,10 @@ from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile, Reader, read_small
 from kseg.segment.unreadable import BadArea
 
-_MOST_IN_MEMORY_BYTES = 4 << 20
+_MAX_IN_MEMORY_BYTES = 4 << 20
 
 
-class StandIn:
+class ImageFile:
     """The bytes of one planned file; closed, it gives back what holds them."""
 
     def __init__(self, view: memoryview, holder: MappedFile | ScratchFile | None = None) -> None:
@@ -67,14 +67,14 @@ class ImageReader(Reader):
         self._directory = directory
         self._image = image
 
-    def open(self, path: str, drop_cache: bool = False) -> StandIn:
+    def open(self, path: str, drop_cache: bool = False) -> ImageFile:
         content = self._content(path)
         match content:
             case (Span(position=0) as span,):
                 file = MappedFile(os.path.join(self._directory, span.name))
-                return StandIn(file.view[: span.length], file)
-            case _ if length_of(content) <= _MOST_IN_MEMORY_BYTES:
-                return StandIn(memoryview(self._bytes(content)))
+                return ImageFile(file.view[: span.length], file)
+            case _ if length_of(content) <= _MAX_IN_MEMORY_BYTES:
+                return ImageFile(memoryview(self._bytes(content)))
             case _:
                 return self._put_together(content)
 
@@ -104,7 +104,7 @@ class ImageReader(Reader):
                     raise AssertionError("salvage makes no piece ahead")
         return bytes(data)
 
-    def _put_together(self, content: Content) -> StandIn:
+    def _put_together(self, content: Content) -> ImageFile:
         scratch = ScratchFile(None)
         try:
             for piece in content:
@@ -117,7 +117,7 @@ class ImageReader(Reader):
                             scratch.copy(path, file.view, piece.position, piece.length)
                     case Made():
                         raise AssertionError("salvage makes no piece ahead")
-            return StandIn(scratch.view, scratch)
+            return ImageFile(scratch.view, scratch)
         except BaseException:
             scratch.close()
             raise

@@ -1,39 +1,41 @@
-"""What interrupted cleanings, splits and deletions left behind: as a broker settles it, except that nothing is lost by it.
+"""Leftovers of interrupted cleanings, splits and deletions: resolved as by a broker, but without losing anything.
 
-As a broker does (fact sheet §6.2, steps 1 to 5; policy kafka acts it out in `recovery.loading.swap_files`):
+As a broker does (fact sheet §6.2, steps 1 to 5; policy kafka simulates it in `recovery.loading.swap_files`):
 
-1. `.cleaned` files go: unfinished by definition.
-2. `.swap` files with a number at or above that of a `.cleaned` file belong to a replacement that was not finished.
-3. The other `.swap` files are finished: everything else whose number lies between the smallest base and the greatest
-   next offset of their logs is replaced by them.
+1. `.cleaned` files are removed: unfinished by definition.
+2. `.swap` files at or above the offset of a `.cleaned` file belong to an unfinished replacement.
+3. The other `.swap` files are complete: they replace every other file whose offset is between the smallest base offset and
+   the largest next offset of their logs.
 
-Where a broker would lose what is whole, salvage decides otherwise:
+Where a broker would lose valid batches, salvage decides differently:
 
-4. A finished replacement that is damaged gives way to the segments it was to replace, when these are still there. So
-   does one whose batches are not among theirs: a cleaner takes records out of batches, it never makes new ones.
-5. A replacement into whose range no live log reaches takes its place, finished or not: it is all there is.
-6. Whatever goes may hold what damage has taken from a live log: it is taken from there first (`sources`).
+4. A complete replacement that is damaged is dropped in favour of the segments that it was to replace, if they still exist.
+   So is one whose batches are not among theirs: a cleaner removes records from batches, it never creates new ones.
+5. A replacement for a range without any live log is used, complete or not: it is all there is.
+6. Before a file is removed, batches that damage destroyed in a live log are restored from it (`sources`).
 
-`.deleted` files stay where they are, in a partition that is repaired as in one that needs nothing, also when records
-were taken from them: a broker that was stopped cleanly leaves them, too, and deletes them at its next start. Whether retention was to
-delete a log or a recovery threw it away cannot be told; the finding says which offsets are nowhere else, and
-`retain --unmark` takes them back.
+`.deleted` files are kept, whether or not the partition needs a repair, and even when records were restored from them: a
+broker that was shut down cleanly leaves them too, and deletes them on its next start. It is unknown whether retention
+was to delete a log or recovery removed it; the finding says which offsets exist nowhere else, and
+`retain --unmark` restores them.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from kseg.recovery.salvage.working_image import Draft
+from kseg.recovery.salvage.working_image import WorkingImage
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.counted import offsets_words
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import FileName, FileState, Role, parse_file_name
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
-# So many batches of each file of a replacement are compared with those that it would replace.
-_MOST_COMPARED = 4096
+# This many batches of each file of a replacement are compared with those that it would replace.
+_MAX_COMPARED = 4096
 _KRAFT_SNAPSHOT_DELETED = L.CHECKPOINT_SUFFIX + L.DELETED_SUFFIX
 
 
@@ -49,33 +51,33 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
-    """A log that is none of the partition's any more. name: as found. is_replaced: other files took its place. stays: it is left
-    where it lies; others leave the directory whole."""
+class LeftoverLog:
+    """A log that is none of the partition's any more. name: as found. is_replaced: other files took its place. is_kept: it is left
+    where it is; others leave the directory."""
 
     name: str
     contents: Contents
     cause: str
     is_replaced: bool = False
-    stays: bool = False
+    is_kept: bool = False
 
 
 class Leftovers:
-    """Settles them in a draft; `findings` and `logs` tell what was done."""
+    """Resolves them in a working image; `findings` and `logs` have the results."""
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+    def __init__(self, working_image: WorkingImage) -> None:
+        self._working_image = working_image
         self.findings: list[Finding] = []
-        self.logs: list[SetAside] = []
+        self.logs: list[LeftoverLog] = []
 
     @property
     def are_marks_only(self) -> bool:
-        """Whether nothing lies there but files that are marked for deletion."""
-        states = {parse_file_name(name).state for name in self._draft.image}
+        """Whether all leftovers are files that are marked for deletion."""
+        states = {parse_file_name(name).state for name in self._working_image.image}
         return FileState.CLEANED not in states and FileState.SWAP not in states
 
-    def settle(self) -> None:
-        names = [parse_file_name(name) for name in self._draft.image]
+    def resolve(self) -> None:
+        names = [parse_file_name(name) for name in self._working_image.image]
         aside = [
             name for name in names if name.state in (FileState.DELETED, FileState.CLEANED, FileState.SWAP)
         ]
@@ -84,7 +86,7 @@ class Leftovers:
         cleaned = [name for name in aside if name.state is FileState.CLEANED]
         swaps = [name for name in aside if name.state is FileState.SWAP]
         least = min((name.base_offset for name in cleaned if name.base_offset is not None), default=None)
-        self._settle_swaps(swaps, least)
+        self._resolve_swaps(swaps, least)
         for name in aside:
             if name.state is FileState.DELETED and not name.name.endswith(_KRAFT_SNAPSHOT_DELETED):
                 self._leave(name)
@@ -93,8 +95,8 @@ class Leftovers:
 
     # --- replacements
 
-    def _settle_swaps(self, swaps: list[FileName], least_cleaned: int | None) -> None:
-        contents = {name.name: self._look(name.name) for name in swaps if name.role is Role.LOG}
+    def _resolve_swaps(self, swaps: list[FileName], least_cleaned: int | None) -> None:
+        contents = {name.name: self._scan(name.name) for name in swaps if name.role is Role.LOG}
         logs = [name for name in swaps if name.role is Role.LOG]
         unfinished = {
             name.base_offset
@@ -117,12 +119,12 @@ class Leftovers:
         has_log = {name.base_offset for name in logs}
         for name in swaps:
             if name.base_offset in unfinished or name.base_offset not in has_log:
-                self._drop(name, "leftover-swap", "part of a cleaning or split that was not finished")
+                self._drop(name, "leftover-swap", "part of an unfinished cleaning or split")
             else:
                 self._complete(name)
 
     def _replace(self, begin: int, end: int) -> None:
-        for name in list(self._draft.image):
+        for name in list(self._working_image.image):
             parsed = parse_file_name(name)
             if (
                 parsed.state in (FileState.SWAP, FileState.DELETED)
@@ -133,9 +135,9 @@ class Leftovers:
             if parsed.role is Role.METADATA_SNAPSHOT:
                 continue
             if parsed.role is Role.LOG and parsed.is_live:
-                self.logs.append(SetAside(name, self._look(name), "leftover-swap", is_replaced=True))
-            self._draft.remove(
-                name, f"replaced by a finished cleaning or split of offsets {begin} to {end - 1}"
+                self.logs.append(LeftoverLog(name, self._scan(name), "leftover-swap", is_replaced=True))
+            self._working_image.remove(
+                name, f"replaced by a finished cleaning or split of {offsets_words(begin, end - 1)}"
             )
 
     def _is_foreign(self, swaps: Iterable[str], live: Iterable[str]) -> bool:
@@ -144,7 +146,7 @@ class Leftovers:
         claims, like, unlike = list[tuple[int, int, int]](), 0, 0
         for name in swaps:
             base_offset = parse_file_name(name).base_offset or 0
-            for claim in islice(self._batches(name), _MOST_COMPARED):
+            for claim in islice(self._batches(name), _MAX_COMPARED):
                 if claim[0] < base_offset:
                     unlike += 1
                 else:
@@ -168,7 +170,7 @@ class Leftovers:
 
     def _batches(self, name: str) -> Iterator[tuple[int, int, int]]:
         """First offset, last offset, leader epoch of the valid batches of magic 2."""
-        with self._draft.reader.open(self._draft.path(name)) as file:
+        with self._working_image.reader.open(self._working_image.path(name)) as file:
             for block in Scanner.over(file, parse_file_name(name).base_offset or 0).blocks():
                 if isinstance(block, Damage):
                     continue
@@ -179,22 +181,22 @@ class Leftovers:
 
     def _complete(self, name: FileName) -> None:
         new_name = name.name.removesuffix(L.SWAP_SUFFIX)
-        self._say("leftover-swap", name, f"{name.name} is finished and takes its place")
-        self._draft.rename(name.name, new_name, "a finished cleaning or split is completed")
+        self._report("leftover-swap", name, f"{name.name} is complete and replaces its segments")
+        self._working_image.rename(name.name, new_name, "a finished cleaning or split is completed")
 
     def _live_logs(self, begin: int, end: int) -> Iterator[str]:
         """Live logs of which a batch may lie in begin … end - 1, and those that a replacement of this range takes away."""
         live = sorted(
             (parsed.base_offset, name)
-            for name in self._draft.image
+            for name in self._working_image.image
             if (parsed := parse_file_name(name)).is_live
             and parsed.role is Role.LOG
             and parsed.base_offset is not None
         )
         for at, (base, name) in enumerate(live):
             following = live[at + 1][0] if at + 1 < len(live) else L.INT64_MAX
-            if base < end and following > begin and self._draft.image.size_bytes(name):
-                contents = self._look(name)
+            if base < end and following > begin and self._working_image.image.size_bytes(name):
+                contents = self._scan(name)
                 if contents.first_offset is None or contents.last_offset is None:
                     continue
                 is_replaced = begin <= base < end
@@ -205,29 +207,29 @@ class Leftovers:
 
     def _leave(self, name: FileName) -> None:
         if name.role is Role.LOG:
-            self.logs.append(SetAside(name.name, self._look(name.name), "leftover-deleted", stays=True))
+            self.logs.append(LeftoverLog(name.name, self._scan(name.name), "leftover-deleted", is_kept=True))
         else:
-            self._say("leftover-deleted", name, f"{name.name} stays: it is marked for deletion")
+            self._report("leftover-deleted", name, f"{name.name} is kept: it is marked for deletion")
 
     def _drop(self, name: FileName, kind: str, why: str) -> None:
-        if name.name not in self._draft.image:
+        if name.name not in self._working_image.image:
             return
         if name.role is Role.LOG:
-            self.logs.append(SetAside(name.name, self._look(name.name), kind))
+            self.logs.append(LeftoverLog(name.name, self._scan(name.name), kind))
         else:
-            self._say(kind, name, f"{name.name} goes: {why}")
-        self._draft.remove(name.name, why)
+            self._report(kind, name, f"{name.name} is removed: {why}")
+        self._working_image.remove(name.name, why)
 
-    def _say(self, kind: str, name: FileName, message: str) -> None:
-        size = self._draft.image.size_bytes(name.name)
-        path = self._draft.path(name.name)
+    def _report(self, kind: str, name: FileName, message: str) -> None:
+        size = self._working_image.image.size_bytes(name.name)
+        path = self._working_image.path(name.name)
         self.findings.append(Finding(kind, path, message, 0, size, name.base_offset))
 
-    def _look(self, name: str) -> Contents:
+    def _scan(self, name: str) -> Contents:
         batches, is_damaged = 0, False
         first: int | None = None
         last: int | None = None
-        with self._draft.reader.open(self._draft.path(name)) as file:
+        with self._working_image.reader.open(self._working_image.path(name)) as file:
             for block in Scanner.over(file, parse_file_name(name).base_offset or 0).blocks():
                 if isinstance(block, Damage):
                     is_damaged = True
@@ -243,28 +245,28 @@ def _first_offset(claim: tuple[int, int, int]) -> int:
     return claim[0]
 
 
-def set_aside_findings(
-    draft: Draft, logs: Iterable[SetAside], kept: Iterable[tuple[int, int]]
+def leftover_findings(
+    working_image: WorkingImage, logs: Iterable[LeftoverLog], kept: Iterable[tuple[int, int]]
 ) -> Iterator[Finding]:
-    """What logs hold that were set aside, told once it is known which offsets stay (ranges, in order)."""
+    """The contents of leftover logs, reported once the kept offsets are known (ranges, in order)."""
     ranges = list(kept)
     for log in logs:
         if log.is_replaced:
             continue
         contents = log.contents
-        message = f"{log.name} {'stays: it is marked for deletion' if log.stays else 'goes'}"
+        message = f"{log.name} {'is kept: it is marked for deletion' if log.is_kept else 'is removed'}"
         is_missing = False
         if contents.first_offset is not None and contents.last_offset is not None:
             first, last = contents.first_offset, contents.last_offset
             is_missing = not any(low <= last and first <= high for low, high in ranges)
-            message += f" with offsets {first} to {last}"
-            if is_missing and log.stays:
-                message += ", which no other file holds; a broker deletes it at its next start, `kseg retain --unmark` takes it back"
+            message += f"; it has {offsets_words(first, last)}"
+            if is_missing and log.is_kept:
+                message += ", which no other file has; a broker deletes it on its next start, `kseg retain --unmark` restores it"
             elif is_missing:
-                message += ", which no other file holds; the quarantine keeps them"
+                message += ", which no other file has; the quarantine keeps them"
         yield Finding(
             log.cause,
-            draft.path(log.name),
+            working_image.path(log.name),
             message,
             0,
             contents.size_bytes,
@@ -275,7 +277,7 @@ def set_aside_findings(
 
 
 def _range(logs: list[FileName], contents: dict[str, Contents]) -> tuple[int, int]:
-    """From the smallest base to behind the last offset. Where nothing is valid it takes the one name at least."""
+    """From the smallest base to after the last offset. Where nothing is valid it takes the one name at least."""
     bases = [name.base_offset or 0 for name in logs]
-    lasts = (contents[name.name].last_offset for name in logs)
-    return min(bases), max((*bases, *(last for last in lasts if last is not None))) + 1
+    last_offsets = (contents[name.name].last_offset for name in logs)
+    return min(bases), max((*bases, *(last for last in last_offsets if last is not None))) + 1

@@ -1,11 +1,11 @@
-"""The logs of a partition as they were found, and what of them is valid.
+"""The original logs of a partition, and what of them is valid.
 
-A *stretch* is a run of valid batches that lie one behind the other in one file and whose offsets rise. Stretches, not
-batches, are what salvage moves around: a sound segment is one of them, and each damage or break in the order makes
-one more. When batches must be seen after all, they are walked over again, headers only.
+A *valid run* is a sequence of valid batches that follow one another in one file with increasing offsets. Salvage moves
+valid runs, not batches: a valid segment is one of them, and each damage or break in the order starts
+another one. Where single batches are needed, they are read again, headers only.
 
-A header field outside the checksum that was altered is a `HeaderFix`, by the position of its batch. Whoever walks over
-a stretch sees the batches as repaired; whoever lays the stretch down writes the 17 bytes in front anew:
+A correction of a header field outside the CRC is a `HeaderFix`, by the position of its batch. Readers of
+a valid run see the batches as repaired; writers of it replace the first 17 bytes:
 
      0  base_offset   8  length   12  leader_epoch   16  magic          (magic 0 and 1: offset and length only)
 """
@@ -26,11 +26,10 @@ from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.scanning.decode import Decoder
-from kseg.segment.scanning.lost_offsets import plus, records_of
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE
 from kseg.segment.values import dataclass
 
-_MOST_OPEN = 8
+_MAX_OPEN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +40,21 @@ class HeaderFix:
     leader_epoch: int | None = None
     magic: int | None = None
 
-    def over(self, former: "HeaderFix | None") -> "HeaderFix":
+    def over(self, previous: "HeaderFix | None") -> "HeaderFix":
         """Both together."""
-        if former is None:
+        if previous is None:
             return self
         return HeaderFix(
-            former.base_offset if self.base_offset is None else self.base_offset,
-            former.leader_epoch if self.leader_epoch is None else self.leader_epoch,
-            former.magic if self.magic is None else self.magic,
+            previous.base_offset if self.base_offset is None else self.base_offset,
+            previous.leader_epoch if self.leader_epoch is None else self.leader_epoch,
+            previous.magic if self.magic is None else self.magic,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class FoundLog:
     """One `.log`. name: as found on disk. called: its name when leftovers are settled. base_offset: from that name.
-    fixes: by position of the batch; filled while the log is judged."""
+    fixes: by position of the batch; filled while the log is checked."""
 
     name: str
     called: str
@@ -69,7 +68,7 @@ class FoundLog:
 class ValidRun:
     """log: number of the found log. position, length: bytes in it. first_offset: of a compressed set of magic 0 or 1
     its only known offset, the last. first_epoch, last_epoch: leader epochs of its first and last batch. is_believed:
-    its place in the file speaks for it; False behind damage where the offsets do not go on from before."""
+    its place in the file speaks for it; False after damage where the offsets do not go on from before."""
 
     log: int
     position: int
@@ -86,7 +85,7 @@ class ValidRun:
         return self.position + self.length
 
     def joined(self, after: "ValidRun") -> "ValidRun":
-        """Both, the second lying behind this one."""
+        """Both, the second lying after this one."""
         return replace(
             self,
             length=self.length + after.length,
@@ -96,8 +95,8 @@ class ValidRun:
         )
 
 
-def stretch_of(log: int, table: Columns, first: int, stop: int) -> ValidRun:
-    """The rows first … stop - 1 of a table of batches that lie one behind the other."""
+def valid_run_of(log: int, table: Columns, first: int, stop: int) -> ValidRun:
+    """The rows first … stop - 1 of a table of batches that lie one after another."""
     position = table.at(C.POSITION, first)
     length = table.at(C.POSITION, stop - 1) + table.at(C.SIZE, stop - 1) - position
     low, last = first_of(table, first), table.at(C.LAST_OFFSET, stop - 1)
@@ -108,14 +107,14 @@ def stretch_of(log: int, table: Columns, first: int, stop: int) -> ValidRun:
 class Logs:
     """All found logs of a partition, by number; a context manager. Few are mapped at a time.
 
-    Behind them come sources: leftover logs of which batches are taken into the place of damage. They have numbers, too, but are
+    After them come sources: leftover logs of which batches are taken into the place of damage. They have numbers, too, but are
     no logs of the partition (`len` does not count them).
     """
 
     def __init__(self, logs: Sequence[FoundLog], reader: Reader = DISK) -> None:
         self._logs = [*logs]
         self._own = len(logs)
-        self._homes: list[int] = []
+        self._target_logs: list[int] = []
         self._reader = reader
         self._open: OrderedDict[int, OpenFile] = OrderedDict()
         self._fixed: dict[int, list[int]] = {}
@@ -126,15 +125,15 @@ class Logs:
     def __len__(self) -> int:
         return self._own
 
-    def add_source(self, source: FoundLog, home: int) -> int:
-        """Make batches of another file known; its number. home: of the log that they are taken into."""
+    def add_source(self, source: FoundLog, target_log: int) -> int:
+        """Make batches of another file known; its number. target_log: of the log that they are taken into."""
         self._logs.append(source)
-        self._homes.append(home)
+        self._target_logs.append(target_log)
         return len(self._logs) - 1
 
-    def home(self, number: int) -> int:
+    def target_log(self, number: int) -> int:
         """The log that the batches of a log belong to: itself, or for a source the one with the damage."""
-        return number if number < self._own else self._homes[number - self._own]
+        return number if number < self._own else self._target_logs[number - self._own]
 
     def view(self, number: int) -> memoryview:
         """The bytes of a log. Raises UnreadableInput."""
@@ -145,33 +144,24 @@ class Logs:
         file = self._open.pop(number, None)
         if file is None:
             file = self._reader.open(self._logs[number].path)
-            if len(self._open) >= _MOST_OPEN:
+            if len(self._open) >= _MAX_OPEN:
                 _, oldest = self._open.popitem(last=False)
                 oldest.close()
         self._open[number] = file
         return file
 
-    def tables(self, stretch: ValidRun) -> Iterator[Columns]:
-        """The batches of a stretch as repaired, a table at a time (each valid until the next is asked for)."""
-        view = self.view(stretch.log)
-        table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, stretch.batches))
-        state = memoryview(array("q", [stretch.position, 0]))
-        while state[0] < stretch.end_position:
-            walk(view, stretch.end_position, table.cells, table.capacity, state)
+    def tables(self, valid_run: ValidRun) -> Iterator[Columns]:
+        """The batches of a valid run as repaired, a table at a time (each valid until the next is asked for)."""
+        view = self.view(valid_run.log)
+        table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, valid_run.batches))
+        state = memoryview(array("q", [valid_run.position, 0]))
+        while state[0] < valid_run.end_position:
+            walk(view, valid_run.end_position, table.cells, table.capacity, state)
             table.count = state[1]
             if not table.count:
                 raise AssertionError("a stretch holds valid batches only")
-            self._repair(stretch.log, table)
+            self._repair(valid_run.log, table)
             yield table
-
-    def records_in(self, stretch: ValidRun, from_offset: int) -> int | None:
-        """Of the batches of a stretch that reach to an offset, what a consumer would see; None when nobody can tell."""
-        records: int | None = 0
-        for table in self.tables(stretch):
-            for row in range(table.count):
-                if table.at(C.LAST_OFFSET, row) >= from_offset:
-                    records = plus(records, records_of(table, row, row + 1))
-        return records
 
     def first_offset(self, number: int, table: Columns, row: int) -> int:
         """The true first offset of a batch: of a compressed set of an old format only its messages know it."""
@@ -182,31 +172,31 @@ class Logs:
                 break
         return table.at(C.BASE_OFFSET, row)
 
-    def true_first_offset(self, stretch: ValidRun) -> int:
-        """`first_offset` of the first batch of a stretch. Looks into it only when its header does not say."""
-        table = next(self.tables(replace(stretch, batches=1)))
-        return self.first_offset(stretch.log, table, 0)
+    def true_first_offset(self, valid_run: ValidRun) -> int:
+        """`first_offset` of the first batch of a valid run. Looks into it only when its header does not say."""
+        table = next(self.tables(replace(valid_run, batches=1)))
+        return self.first_offset(valid_run.log, table, 0)
 
-    def pieces(self, stretch: ValidRun) -> Iterator[Piece]:
-        """What a file is made of that holds the stretch."""
-        log = self._logs[stretch.log]
-        position = stretch.position
-        for at in self._fixes_in(stretch.log, position, stretch.end_position):
+    def pieces(self, valid_run: ValidRun) -> Iterator[Piece]:
+        """What a file is made of that holds the valid run."""
+        log = self._logs[valid_run.log]
+        position = valid_run.position
+        for at in self._fixes_in(valid_run.log, position, valid_run.end_position):
             yield Span(log.name, position, at - position)
-            yield Fresh(self._repaired_head(stretch.log, at))
+            yield Fresh(self._repaired_head(valid_run.log, at))
             position = at + L.HEADER_TO_MAGIC
-        yield Span(log.name, position, stretch.end_position - position)
+        yield Span(log.name, position, valid_run.end_position - position)
 
-    def is_untouched(self, number: int, stretches: Sequence[ValidRun]) -> bool:
-        """Whether these stretches, laid down in order, are the log as it is."""
+    def is_untouched(self, number: int, valid_runs: Sequence[ValidRun]) -> bool:
+        """Whether these valid runs, laid down in order, are the log as it is."""
         position = 0
-        for stretch in stretches:
-            if stretch.log != number or stretch.position != position:
+        for valid_run in valid_runs:
+            if valid_run.log != number or valid_run.position != position:
                 return False
-            position = stretch.end_position
+            position = valid_run.end_position
         return position == self._logs[number].size_bytes and not self._logs[number].fixes
 
-    def is_at_home(self, number: int, first_offset: int, last_offset: int) -> bool:
+    def is_in_own_segment(self, number: int, first_offset: int, last_offset: int) -> bool:
         """Whether offsets lie in the range that the names give to a segment."""
         base = self._logs[number].base_offset
         following = self._logs[number + 1].base_offset if number + 1 < self._own else L.INT64_MAX

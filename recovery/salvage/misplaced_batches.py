@@ -1,122 +1,126 @@
-"""Was a batch altered, moved or copied? What its neighbours in the file cannot tell, the whole log can.
+"""Decide whether a batch was altered, moved or copied, by the whole log where its neighbours in the file cannot tell.
 
-A base offset that contradicts its neighbours may have been altered, or the batch may stand in a wrong place with the
-right offsets. Damage may hold whole batches too: an interrupted batch, bytes that were written twice. For each such
-doubtful batch, against all batches without doubts:
+A base offset that contradicts its neighbours may have been altered, or the batch may be in the wrong place with the
+right offsets. Damage may contain complete batches too: an interrupted batch, bytes that were written twice. Each such
+doubtful batch is compared with all batches without doubts:
 
-1. A byte-equal batch holds the claimed offsets: it is a copy, and the copies are settled like any others.
-2. Nobody holds one of the claimed offsets, and they lie inside the log (or join its end, or files beside the log know
-   of them): it was moved, and is where its header says. Unless it fills the hole between its neighbours exactly with
-   one bit changed, and no hole exactly as it is: then
+1. A byte-equal batch has the claimed offsets: it is a copy, and copies are resolved like any others.
+2. No batch has one of the claimed offsets, and they are inside the log (or join its end, or side files have
+   them): it was moved, and belongs where its header says. Unless it fills the gap between its neighbours exactly with
+   one bit changed, and no gap exactly as it is: then
 3. it was altered. Where its value is certain, because it joins the batches around it without a gap (or is one bit away
-   from an offset that is far from all that the log ever held), it stays at that value. Else it competes for the
-   offsets it claims when they are the log's, or it goes: no valid batch gets an offset that is a guess.
+   from an offset that is far from all that the log ever had), it gets that value. Otherwise it competes for the
+   offsets that it claims when the log has them, or it is removed: no valid batch gets an offset that is a guess.
 
-Doubtful batches whose claims nobody contests count as neighbours and as holders of their offsets for one another: of
-two batches that changed places each fills the hole that the other seems to have.
+Doubtful batches whose claims are uncontested count as neighbours of one another: of two batches that changed places each
+fills the gap that the other seems to have.
 
-Then the leader epochs are judged in the order that stays (`epochs`).
+Then the leader epochs are checked in the resulting order (`salvaged_epochs`).
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kseg.recovery.salvage.logs import HeaderFix, Logs, ValidRun, stretch_of
+from kseg.recovery.salvage.logs import HeaderFix, Logs, ValidRun, valid_run_of
 from kseg.recovery.salvage.outliers import BELIEVABLE_GAP, doubt_outliers, moved_to, set_altered_offset
-from kseg.recovery.salvage.overlaps import Joiner, in_order
-from kseg.recovery.salvage.salvaged_epochs import judge_epochs
-from kseg.recovery.salvage.valid_runs import Doubtful, Loss, Watch
+from kseg.recovery.salvage.overlaps import MergeResult, in_order
+from kseg.recovery.salvage.salvaged_epochs import correct_epochs
+from kseg.recovery.salvage.valid_runs import DoubtfulBatch, Loss, ValidRunCollector
 from kseg.recovery.verify.header_plausibility import one_bit_away
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 
-def settled_order(
-    logs: Logs, watches: Sequence[Watch], witness: int | None, epochs: EpochHistory | None
-) -> Joiner:
+def resolved_order(
+    logs: Logs, collectors: Sequence[ValidRunCollector], known_end: int | None, epochs: EpochHistory | None
+) -> MergeResult:
     """All that stays, in order, with every doubt settled: fixes that are none are dropped, what goes is a loss of its
-    watch. witness: the greatest offset that files beside the log know of. epochs: the leader-epoch checkpoint."""
-    for watch in watches:
-        doubt_outliers(logs, watch)
-    plain = [stretch for watch in watches for stretch in watch.stretches if stretch.is_believed]
+    watch. known_end: the largest offset that side files have. epochs: the leader-epoch checkpoint."""
+    for collector in collectors:
+        doubt_outliers(logs, collector)
+    plain = [
+        valid_run for collector in collectors for valid_run in collector.valid_runs if valid_run.is_believed
+    ]
     order = in_order(logs, plain, epochs)
-    strange = [*_believed_after_all(logs, watches, order, witness)]
-    if strange:
-        order = in_order(logs, [*plain, *strange], epochs)
-    for number, watch in enumerate(watches):
-        if watch.losses:
-            watch.search_damage(logs.file(number))
-    doubtful = [doubt for watch in watches for doubt in watch.doubtful]
+    accepted = [*_accepted_after_damage(logs, collectors, order, known_end)]
+    if accepted:
+        order = in_order(logs, [*plain, *accepted], epochs)
+    for number, collector in enumerate(collectors):
+        if collector.losses:
+            collector.search_damage(logs.file(number))
+    doubtful = [doubt for collector in collectors for doubt in collector.doubtful]
     if doubtful:
-        settled = _Doubts(logs, watches, order, witness).settled(doubtful)
-        order = in_order(logs, [*plain, *strange, *settled], epochs)
-    judge_epochs(logs, order.kept, epochs)
+        resolved = _Doubts(logs, collectors, order, known_end).resolved(doubtful)
+        order = in_order(logs, [*plain, *accepted, *resolved], epochs)
+    correct_epochs(logs, order.kept, epochs)
     return order
 
 
-def _believed_after_all(
-    logs: Logs, watches: Sequence[Watch], order: Joiner, witness: int | None
+def _accepted_after_damage(
+    logs: Logs, collectors: Sequence[ValidRunCollector], order: MergeResult, known_end: int | None
 ) -> Iterator[ValidRun]:
-    """The stretches behind damage that do not go on from before: believed inside the log, where the file holds nothing
-    else (then it stands in a wrong place), and where believed ones go on from them. Others may be somebody's values, and go."""
+    """The valid runs after damage that do not go on from before: believed inside the log, where the file holds nothing
+    else (then it is in the wrong place), and where trusted ones continue from them. Others may be part of record values, and are removed."""
     low = logs[0].base_offset if len(logs) else 0
-    high = max(order.last_offset + 1, witness or 0)
-    for watch in watches:
-        is_all = not any(stretch.is_believed for stretch in watch.stretches)
-        leading = _leading_on(watch)
-        for stretch in [stretch for stretch in watch.stretches if not stretch.is_believed]:
-            is_inside = low <= stretch.first_offset <= stretch.last_offset <= high
-            if is_all or is_inside or stretch.position in leading:
-                yield stretch
+    high = max(order.last_offset + 1, known_end or 0)
+    for collector in collectors:
+        is_all = not any(valid_run.is_believed for valid_run in collector.valid_runs)
+        leading = _leading_on(collector)
+        for valid_run in [valid_run for valid_run in collector.valid_runs if not valid_run.is_believed]:
+            is_inside = low <= valid_run.first_offset <= valid_run.last_offset <= high
+            if is_all or is_inside or valid_run.position in leading:
+                yield valid_run
                 continue
-            watch.stretches.remove(stretch)
+            collector.valid_runs.remove(valid_run)
             loss = Loss(
-                stretch.log, stretch.position, stretch.length, "offset-not-monotonic", stretch.batches
+                valid_run.log, valid_run.position, valid_run.length, "offset-not-monotonic", valid_run.batches
             )
-            watch.losses.append(loss)
+            collector.losses.append(loss)
 
 
-def _leading_on(watch: Watch) -> set[int]:
-    """Positions of the stretches that believed ones go on from: no more offsets are missing in between than the damage
+def _leading_on(collector: ValidRunCollector) -> set[int]:
+    """Positions of the valid runs that believed ones go on from: no more offsets are missing in between than the damage
     there has bytes."""
-    found, behind = set[int](), None
-    for stretch in reversed(watch.stretches):
+    found, after = set[int](), None
+    for valid_run in reversed(collector.valid_runs):
         is_leading = (
-            behind is not None
-            and 0 < behind.first_offset - stretch.last_offset <= 1 + behind.position - stretch.end_position
+            after is not None
+            and 0 < after.first_offset - valid_run.last_offset <= 1 + after.position - valid_run.end_position
         )
-        if not stretch.is_believed and is_leading:
-            found.add(stretch.position)
-        behind = stretch if stretch.is_believed or is_leading else None
+        if not valid_run.is_believed and is_leading:
+            found.add(valid_run.position)
+        after = valid_run if valid_run.is_believed or is_leading else None
     return found
 
 
 class _Doubts:
-    def __init__(self, logs: Logs, watches: Sequence[Watch], order: Joiner, witness: int | None) -> None:
+    def __init__(
+        self, logs: Logs, collectors: Sequence[ValidRunCollector], order: MergeResult, known_end: int | None
+    ) -> None:
         self._logs = logs
-        self._watches = watches
+        self._collectors = collectors
         self._order = order
-        self._witness = witness
+        self._known_end = known_end
         self._start = 0
-        self._company: list[ValidRun] = []
+        self._uncontested_claims: list[ValidRun] = []
 
-    def settled(self, doubtful: Sequence[Doubtful]) -> Iterator[ValidRun]:
-        """Those that stay, as stretches of one batch."""
+    def resolved(self, doubtful: Sequence[DoubtfulBatch]) -> Iterator[ValidRun]:
+        """Those that stay, as valid runs of one batch."""
         claims = [doubt.claimed for doubt in doubtful]
         self._start = self._start_of(claims)
-        self._company = self._uncontested(claims)
+        self._uncontested_claims = self._uncontested(claims)
         for doubt in doubtful:
             claimed, corrected = doubt.claimed, doubt.corrected
             if doubt.is_inside:
-                yield from self._rescued(doubt)
-            elif self._is_at_home(doubt) or self._has_copy(claimed):
+                yield from self._kept_inside_damage(doubt)
+            elif self._has_own_offsets(doubt) or self._has_copy(claimed):
                 _set_fix(self._logs, claimed, base_offset=None)
                 yield claimed
             elif corrected is not None and self._is_certain(doubt):
                 yield corrected
-            elif doubt.is_strange and not self._is_altered_copy(claimed):
+            elif doubt.is_above_both and not self._is_altered_copy(claimed):
                 yield claimed
             elif self._is_rival(doubt):
                 _set_fix(self._logs, claimed, base_offset=None)
@@ -124,41 +128,41 @@ class _Doubts:
             else:
                 self._logs.set_fix(claimed.log, claimed.position, HeaderFix())
                 loss = Loss(claimed.log, claimed.position, claimed.length, "altered-base-offset", 1)
-                self._watches[claimed.log].losses.append(loss)
+                self._collectors[claimed.log].losses.append(loss)
 
-    def _rescued(self, doubt: Doubtful) -> Iterator[ValidRun]:
+    def _kept_inside_damage(self, doubt: DoubtfulBatch) -> Iterator[ValidRun]:
         """A batch inside of damage, where it stays: at its own offsets, or in the hole around it that it fills."""
-        claimed, watch = doubt.claimed, self._watches[doubt.claimed.log]
-        if 0 <= claimed.first_offset <= claimed.last_offset < L.INT64_MAX and self._is_at_home(doubt):
-            watch.rescue(claimed)
+        claimed, collector = doubt.claimed, self._collectors[doubt.claimed.log]
+        if 0 <= claimed.first_offset <= claimed.last_offset < L.INT64_MAX and self._has_own_offsets(doubt):
+            collector.rescue(claimed)
             yield claimed
             return
-        value = self._value_in_hole(watch, doubt)
+        value = self._value_in_hole(collector, doubt)
         if value is not None:
             moved = set_altered_offset(
-                self._logs, watch, claimed, value, "the hole around it is just as wide"
+                self._logs, collector, claimed, value, "the gap around it is exactly as wide"
             )
-            watch.rescue(claimed)
+            collector.rescue(claimed)
             yield moved
 
-    def _value_in_hole(self, watch: Watch, doubt: Doubtful) -> int | None:
+    def _value_in_hole(self, collector: ValidRunCollector, doubt: DoubtfulBatch) -> int | None:
         """The offset of a batch that ends the damage, and has as many offsets as are missing there. What a record holds
         never ends where its batch does, except in the old formats."""
-        claimed, stretches = doubt.claimed, watch.stretches
-        at = bisect_left(stretches, claimed.position, key=lambda stretch: stretch.position)
-        if doubt.is_wrapper or at == len(stretches) or stretches[at].position != claimed.end_position:
+        claimed, valid_runs = doubt.claimed, collector.valid_runs
+        at = bisect_left(valid_runs, claimed.position, key=lambda valid_run: valid_run.position)
+        if doubt.is_wrapper or at == len(valid_runs) or valid_runs[at].position != claimed.end_position:
             return None
-        before = stretches[at - 1].last_offset if at else watch.log.base_offset - 1
+        before = valid_runs[at - 1].last_offset if at else collector.log.base_offset - 1
         width = claimed.last_offset - claimed.first_offset + 1
-        if stretches[at].first_offset - before - 1 != width:
+        if valid_runs[at].first_offset - before - 1 != width:
             return None
         return before + 1 if self._is_free(moved_to(claimed, before + 1)) else None
 
     def _uncontested(self, claims: Sequence[ValidRun]) -> list[ValidRun]:
-        """The claims to offsets of the log that nobody else holds or claims, in order."""
-        copies = {_likeness(claim): claim for claim in claims}
+        """The claims to offsets of the log that no other batch has or claims, in order."""
+        copies = {_copy_key(claim): claim for claim in claims}
         by_offset = sorted(copies.values(), key=lambda claim: claim.first_offset)
-        end = max(self._order.last_offset, -1 if self._witness is None else self._witness)
+        end = max(self._order.last_offset, -1 if self._known_end is None else self._known_end)
         found, reach = list[ValidRun](), -1
         for number, claim in enumerate(by_offset):
             following = by_offset[number + 1].first_offset if number + 1 < len(by_offset) else L.INT64_MAX
@@ -170,14 +174,14 @@ class _Doubts:
                 end = max(end, claim.last_offset)
         return found
 
-    def _is_at_home(self, doubt: Doubtful) -> bool:
+    def _has_own_offsets(self, doubt: DoubtfulBatch) -> bool:
         """Whether the claimed offsets are the batch's own (rule 2)."""
         claimed, kept = doubt.claimed, self._order.kept
-        before, behind = self._beside(claimed, claimed)
-        if not self._is_above_start(claimed) or behind <= claimed.last_offset:
+        before, after = self._doubtful_neighbours(claimed, claimed)
+        if not self._is_above_start(claimed) or after <= claimed.last_offset:
             return False
         if not kept or claimed.first_offset > kept[-1].last_offset:
-            is_known = self._witness is not None and claimed.last_offset <= self._witness
+            is_known = self._known_end is not None and claimed.last_offset <= self._known_end
             is_near = doubt.corrected is None and _is_near(claimed, before)
             return is_known or claimed.first_offset == before + 1 or is_near
         if self._fills_a_hole(claimed) or not doubt.is_one_bit or doubt.corrected is None:
@@ -198,59 +202,58 @@ class _Doubts:
                 start = claim.first_offset
         return start
 
-    def _is_rival(self, doubt: Doubtful) -> bool:
+    def _is_rival(self, doubt: DoubtfulBatch) -> bool:
         """Whether the batch may be right and another wrong (rule 3): it claims offsets of the log, and not one bit
         makes the difference."""
         kept, claimed = self._order.kept, doubt.claimed
         is_inside = bool(kept) and kept[0].first_offset <= claimed.first_offset <= kept[-1].last_offset
         return is_inside and doubt.corrected is not None and not doubt.is_one_bit
 
-    def _is_free(self, stretch: ValidRun) -> bool:
-        """Whether nobody holds one of its offsets."""
-        _, behind, _ = self._around(stretch)
-        return stretch.last_offset < behind
+    def _is_free(self, valid_run: ValidRun) -> bool:
+        """Whether no batch has one of its offsets."""
+        _, after, _ = self._neighbours(valid_run)
+        return valid_run.last_offset < after
 
-    def _fills_a_hole(self, stretch: ValidRun) -> bool:
+    def _fills_a_hole(self, valid_run: ValidRun) -> bool:
         """Whether its offsets touch those of both neighbours."""
-        before, behind = self._beside(stretch, stretch)
-        return before + 1 == stretch.first_offset and behind in (stretch.last_offset + 1, L.INT64_MAX)
+        before, after = self._doubtful_neighbours(valid_run, valid_run)
+        return before + 1 == valid_run.first_offset and after in (valid_run.last_offset + 1, L.INT64_MAX)
 
-    def _is_certain(self, doubt: Doubtful) -> bool:
+    def _is_certain(self, doubt: DoubtfulBatch) -> bool:
         """Whether it fills, as corrected, the hole between two batches: none misses an offset then, and none is too
-        many. Behind the last one of all there is no second neighbour; there one bit or a file beside the log must tell
-        it as well. Where no log of this partition can have had the claimed offset, the one bit is enough."""
-        stretch = doubt.corrected
-        assert stretch is not None
+        many. After the last one of all there is no second neighbour; there one bit or a side file must confirm it as well. Where no log of this partition can have had the claimed offset, the one bit is enough."""
+        valid_run = doubt.corrected
+        assert valid_run is not None
         if doubt.is_of_a_run:
-            return self._is_free(stretch)
-        highest = max(self._order.last_offset, -1 if self._witness is None else self._witness)
+            return self._is_free(valid_run)
+        highest = max(self._order.last_offset, -1 if self._known_end is None else self._known_end)
         if doubt.is_one_bit and doubt.claimed.first_offset > highest + BELIEVABLE_GAP:
-            return self._is_free(stretch)
-        before, behind = self._beside(stretch, doubt.claimed)
-        if behind == L.INT64_MAX and stretch.last_offset == self._witness:
-            return before < stretch.first_offset
-        if doubt.is_wrapper or before + 1 != stretch.first_offset:
+            return self._is_free(valid_run)
+        before, after = self._doubtful_neighbours(valid_run, doubt.claimed)
+        if after == L.INT64_MAX and valid_run.last_offset == self._known_end:
+            return before < valid_run.first_offset
+        if doubt.is_wrapper or before + 1 != valid_run.first_offset:
             return False
-        return doubt.is_one_bit if behind == L.INT64_MAX else behind == stretch.last_offset + 1
+        return doubt.is_one_bit if after == L.INT64_MAX else after == valid_run.last_offset + 1
 
-    def _beside(self, stretch: ValidRun, itself: ValidRun) -> tuple[int, int]:
-        """`_around` with the uncontested claims of other doubtful batches: the last offset before, the first behind."""
-        before, behind, _ = self._around(stretch)
-        company = self._company
-        at = bisect_left(company, stretch.first_offset, key=lambda found: found.last_offset)
-        for claim in reversed(company[max(0, at - 2) : at]):
-            if _likeness(claim) != _likeness(itself):
+    def _doubtful_neighbours(self, valid_run: ValidRun, itself: ValidRun) -> tuple[int, int]:
+        """`_neighbours` with the uncontested claims of other doubtful batches: the last offset before, the first after."""
+        before, after, _ = self._neighbours(valid_run)
+        claims = self._uncontested_claims
+        at = bisect_left(claims, valid_run.first_offset, key=lambda found: found.last_offset)
+        for claim in reversed(claims[max(0, at - 2) : at]):
+            if _copy_key(claim) != _copy_key(itself):
                 before = max(before, claim.last_offset)
                 break
-        for claim in company[at : at + 2]:
-            if _likeness(claim) != _likeness(itself):
-                behind = min(behind, claim.first_offset)
+        for claim in claims[at : at + 2]:
+            if _copy_key(claim) != _copy_key(itself):
+                after = min(after, claim.first_offset)
                 break
-        return before, behind
+        return before, after
 
     def _has_copy(self, claimed: ValidRun) -> bool:
-        _, behind, holder = self._around(claimed)
-        if holder is None or behind != claimed.first_offset or holder.length != claimed.length:
+        _, after, holder = self._neighbours(claimed)
+        if holder is None or after != claimed.first_offset or holder.length != claimed.length:
             return False
         return self._body(holder) == self._body(claimed)
 
@@ -263,25 +266,25 @@ class _Doubts:
             if 0 <= value <= self._order.last_offset - width
         )
 
-    def _body(self, stretch: ValidRun) -> memoryview:
-        view = self._logs.view(stretch.log)
-        return view[stretch.position + L.HEADER_TO_MAGIC : stretch.end_position]
+    def _body(self, valid_run: ValidRun) -> memoryview:
+        view = self._logs.view(valid_run.log)
+        return view[valid_run.position + L.HEADER_TO_MAGIC : valid_run.end_position]
 
-    def _around(self, stretch: ValidRun) -> tuple[int, int, ValidRun | None]:
-        """Of the batches without doubts: the last offset below the stretch's first one, and the first batch that does
-        not end below it (its first offset, and itself as a stretch)."""
+    def _neighbours(self, valid_run: ValidRun) -> tuple[int, int, ValidRun | None]:
+        """Of the batches without doubts: the last offset below the valid run's first one, and the first batch that does
+        not end below it (its first offset, and itself as a valid run)."""
         kept = self._order.kept
-        at = bisect_left(kept, stretch.first_offset, key=lambda found: found.last_offset)
+        at = bisect_left(kept, valid_run.first_offset, key=lambda found: found.last_offset)
         before = kept[at - 1].last_offset if at else self._logs[0].base_offset - 1
         if at == len(kept):
             return before, L.INT64_MAX, None
         for table in self._logs.tables(kept[at]):
-            row = bisect_left(table.column(C.LAST_OFFSET), stretch.first_offset)
+            row = bisect_left(table.column(C.LAST_OFFSET), valid_run.first_offset)
             if row:
                 before = table.at(C.LAST_OFFSET, row - 1)
             if row < table.count:
                 first = self._logs.first_offset(kept[at].log, table, row)
-                return before, first, stretch_of(kept[at].log, table, row, row + 1)
+                return before, first, valid_run_of(kept[at].log, table, row, row + 1)
         raise AssertionError("a stretch ends with its last offset")
 
 
@@ -290,12 +293,12 @@ def _is_near(claim: ValidRun, end: int) -> bool:
     return claim.first_offset - end - 1 <= claim.last_offset - claim.first_offset
 
 
-def _likeness(claim: ValidRun) -> tuple[int, int, int]:
+def _copy_key(claim: ValidRun) -> tuple[int, int, int]:
     """What copies of one batch have in common."""
     return claim.first_offset, claim.last_offset, claim.length
 
 
-def _set_fix(logs: Logs, stretch: ValidRun, **values: None) -> None:
-    fix = logs[stretch.log].fixes.get(stretch.position)
+def _set_fix(logs: Logs, valid_run: ValidRun, **values: None) -> None:
+    fix = logs[valid_run.log].fixes.get(valid_run.position)
     if fix is not None:
-        logs.set_fix(stretch.log, stretch.position, replace(fix, **values))
+        logs.set_fix(valid_run.log, valid_run.position, replace(fix, **values))

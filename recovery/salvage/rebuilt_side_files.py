@@ -1,13 +1,13 @@
-"""Side files of salvaged logs: as a broker's unclean load from recovery point 0 makes them.
+"""Side files of salvaged logs, as a broker's unclean load from recovery point 0 writes them.
 
-One pass over the headers of all segments to be, in order (`rebuild`); only what is wanted is kept of it:
+One pass over the headers of all planned segments, in order (`rebuild`), which keeps only what is needed:
 
     indexes             `SegmentIndexes`, with the positions that the batches will have
-    transaction index   the aborted transactions that the replay meets; an empty file only where one was
+    transaction index   the aborted transactions of the replay; an empty file only where one existed
     snapshots           at each base offset above the first and at the log end. A broker reads each of them back before
                         it recovers the next segment, and drops expired producers then (Kafka: LogLoader.recoverSegment,
-                        ProducerStateManager.truncateAndReload); one that is written behind a gap was read back before
-    leader epochs       a batch of magic 2 whose epoch is above the latest adds it
+                        ProducerStateManager.truncateAndReload); one that is written after a gap was read back before
+    leader epochs       a batch of magic 2 whose epoch is above the latest adds an entry
 
 The replay starts from the newest readable snapshot at or below the first base offset, as the load does.
 """
@@ -34,8 +34,8 @@ from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 from kseg.segment.state.producer import OpenTransaction, ProducerState
 from kseg.segment.values import dataclass
 
-# So many transactions with a possibly lost end are told one by one.
-MOST_CUT = 100
+# This many transactions with a possibly lost marker are reported individually.
+MAX_CUT = 100
 
 Range = tuple[int, int]
 
@@ -47,7 +47,7 @@ def file_of(segment: PlannedSegment, role: Role) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be made anew. indexes: numbers of segments. snapshots_above: those of greater offsets (None: no such
+    """What is to be rebuilt. indexes: numbers of segments. snapshots_above: those of greater offsets (None: no such
     rule); snapshots: these as well. epochs: the history of leader epochs."""
 
     indexes: frozenset[int] = frozenset()
@@ -120,19 +120,19 @@ class _Rebuild:
             indexes = SegmentIndexes(segment.base_offset, interval, most)
         aborted: list[AbortedTxn] = []
         self._replayed_to, position = segment.base_offset, 0
-        for stretch in segment.stretches:
-            self._note_cut(stretch.first_offset)
-            self._replay.begin(self._logs[stretch.log].path, self._logs.view(stretch.log))
-            for table in self._logs.tables(stretch):
+        for valid_run in segment.valid_runs:
+            self._note_cut(valid_run.first_offset)
+            self._replay.begin(self._logs[valid_run.log].path, self._logs.view(valid_run.log))
+            for table in self._logs.tables(valid_run):
                 self._result.findings.extend(self._replay.take(table, 0, table.count))
                 self._note_end(table)
                 if self._wanted.epochs:
                     self._take_epochs(table)
                 if indexes is not None:
-                    _move(table, position - stretch.position)
+                    _move(table, position - valid_run.position)
                     _fill(indexes, table)
             aborted += self._replay.aborted
-            position += stretch.length
+            position += valid_run.length
         self._result.aborted.append(tuple(aborted))
         if indexes is not None:
             indexes.finish()
@@ -144,7 +144,7 @@ class _Rebuild:
         """Which transactions are open at the offsets that were lost before `offset`."""
         while self._lost and self._lost[0][0] <= offset:
             lost = self._lost.popleft()
-            if len(self._result.cut) < MOST_CUT:
+            if len(self._result.cut) < MAX_CUT:
                 self._result.cut += [(opened, lost) for opened in self._replay.state.open_transactions]
 
     def _note_end(self, table: Columns) -> None:
@@ -174,7 +174,7 @@ class _Rebuild:
         above = self._wanted.snapshots_above
         is_wanted = offset in self._wanted.snapshots or (above is not None and offset > above)
         name = segment_file_name(offset, L.SNAPSHOT_SUFFIX)
-        # behind an empty segment the offset is the same, and a broker does not write it again
+        # after an empty segment the offset is the same, and a broker does not write it again
         if is_wanted and offset > self._log_start_offset and name not in self._result.files:
             self._result.files[name] = encode_snapshot(self._replay.state.snapshot())
         self._read_back(offset)

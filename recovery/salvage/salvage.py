@@ -1,50 +1,50 @@
-"""Policy `salvage`: every valid batch stays, at its offset; what is not valid goes to the quarantine.
+"""Policy `salvage`: keep every valid batch at its offset; move what is not valid to the quarantine.
 
-A broker keeps nothing behind the first byte it cannot read. Plan:
+A broker truncates a log at the first byte that it cannot read. Salvage does not:
 
-1. Leftovers of cleanings and splits are settled as a broker does, unless whole batches would be lost by it
-   (`leftovers`). Files marked for deletion stay.
-2. One pass judges everything as `verify` does, and notes what of each log is valid: stretches of batches, damage, header
-   fields outside the checksum that neighbours prove wrong (`assessment`, `valid_runs`). Where nothing is wrong that is all.
-3. What is held twice is held once, by stated rules; offsets rise strictly (`overlaps`). Batches whose base offset
-   contradicts their neighbours are set right, put where they belong, or go (`misplaced_batches`).
-4. What stays becomes segments: mostly the files as they are, cut or with holes closed; renamed, merged or split where
-   their offsets say so (`segment_layout`). Contents are spans of the files as found. Only a header field that is set right
-   is written anew: base offset, leader epoch and magic lie outside the checksum, so the batch stays valid.
-5. Side files are rebuilt for logs that changed, and where they are wrong or missing, by one pass over the headers
-   (`rebuilt_side_files`); entries that are true stay, also those that a rebuild would write otherwise. Snapshots behind a change
-   are rebuilt, those behind the log end go.
-6. Everything that goes is accounted for: bytes kept + bytes removed = bytes found (`losses`).
-7. What would be left is judged in the same way, until nothing would change any more (`fixpoint`): what was set right or
-   put elsewhere may be what tells of something else.
+1. Complete interrupted cleanings and splits as a broker does, unless that would lose complete batches
+   (`leftovers`). Keep files that are marked for deletion.
+2. One pass checks everything as `verify` does, and records what of each log is valid: runs of batches, damage, header
+   fields outside the CRC that adjacent batches prove wrong (`assessment`, `valid_runs`). Where nothing is wrong that is all.
+3. Of duplicate offsets keep one copy, by stated rules; offsets strictly increase (`overlaps`). Batches whose base offset
+   contradicts adjacent batches are corrected, moved where they belong, or removed (`misplaced_batches`).
+4. What is kept becomes segments: mostly the original files, truncated or with holes closed; renamed, merged or split where
+   their offsets require it (`segment_layout`). Contents are spans of the original files. Only a corrected header field
+   is rewritten: the CRC does not cover base offset, leader epoch and magic, so the batch stays valid.
+5. Rebuild side files of logs that changed, and where they are wrong or missing, in one pass over the headers
+   (`rebuilt_side_files`); true entries are kept, even those that a rebuild would write differently. Snapshots after a change
+   are rebuilt, those beyond the log end removed.
+6. Account for everything that is removed: bytes kept + bytes removed = bytes found (`losses`).
+7. Assess the planned result in the same way, until nothing changes any more (`fixpoint`): a corrected or moved batch
+   may be evidence about another one.
 
-A batch under a right checksum stays even when it does harm: a data batch outside the open transaction of its producer
-(its marker was lost) makes a broker's load die, a header that contradicts its records stops consumers. That is said,
-with the position, and left to the operator. Transactions whose end may lie among the lost bytes are named.
+A batch with a right checksum is kept even when it does harm: a data batch outside the open transaction of its producer
+(its marker was lost) makes a broker's load fail, a header that contradicts its records stops consumers. That is reported,
+with the position, and left to the operator. Transactions whose marker may be among the lost bytes are reported.
 """
 
 from kseg.change.plan.steps import FileIdentity
-from kseg.recovery.policy import Circumstances, LoadSettings, Repair
-from kseg.recovery.salvage.one_pass import look
-from kseg.recovery.salvage.working_image import Draft
+from kseg.recovery.policy import BrokerState, LoadSettings, Repair
+from kseg.recovery.salvage.one_pass import salvage_once
+from kseg.recovery.salvage.working_image import WorkingImage
 
 
 def salvage(
     directory: str,
     inputs: tuple[FileIdentity, ...],
-    circumstances: Circumstances,
+    broker_state: BrokerState,
     settings: LoadSettings,
     *,
     rebuild: bool = False,
 ) -> Repair:
-    """What salvage makes of the partition in `directory`, whose files are `inputs` (others are not looked at).
+    """What salvage makes of the partition in `directory`, whose files are `inputs` (others are not checked).
 
-    rebuild: all side files anew. Raises UnreadableInput when a log cannot be read.
+    rebuild: all side files are rebuilt. Raises UnreadableInput when a log cannot be read.
     """
-    draft = Draft(directory, inputs)
-    repair = look(draft, circumstances, settings, rebuild=rebuild)
-    if repair.image == draft.found:
+    working_image = WorkingImage(directory, inputs)
+    repair = salvage_once(working_image, broker_state, settings, rebuild=rebuild)
+    if repair.image == working_image.found:
         return repair
-    from kseg.recovery.salvage.fixpoint import settled  # most partitions need none
+    from kseg.recovery.salvage.fixpoint import salvaged_to_fixpoint  # most partitions need none
 
-    return settled(repair, draft, circumstances, settings)
+    return salvaged_to_fixpoint(repair, working_image, broker_state, settings)

@@ -1,11 +1,11 @@
-"""Leader epochs, judged in the order that stays.
+"""Check leader epochs again in the salvaged order.
 
-While the files were read, a leader epoch was judged beside the batches that lay there. Where batches are moved or
-copies go, others stand beside it in the end. Plan, only where an altered epoch was found:
+While the files were read, a leader epoch was compared with the adjacent batches in the file. Where batches are moved or
+copies removed, others are adjacent in the end. Only where an altered epoch was found:
 
-1. Forget every value that was found: each batch has the epoch of its header again.
-2. Let the chain of `verify` judge the batches once more as they follow one another now, as if they were one segment.
-   So the repaired log is what verify finds sound, and a moved batch keeps its epoch.
+1. Drop every correction: each batch has the epoch of its header again.
+2. Let the chain of `verify` check the batches once more in their new order, as if they were one segment.
+   So verify accepts the repaired log, and a moved batch keeps its epoch.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,22 +14,23 @@ from dataclasses import replace
 
 from kseg.recovery.salvage.logs import HeaderFix, Logs, ValidRun
 from kseg.recovery.verify.chain import Chain
-from kseg.recovery.verify.header_plausibility import HeaderPlace, Witness
+from kseg.recovery.verify.header_plausibility import HeaderContext, SideFileEvidence
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.diagnosis import AlteredLeaderEpoch
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 
-def judge_epochs(logs: Logs, kept: Sequence[ValidRun], epochs: EpochHistory | None) -> None:
+def correct_epochs(logs: Logs, kept: Sequence[ValidRun], epochs: EpochHistory | None) -> None:
     """Leave in the fixes of `logs` the leader epochs that are altered in the order `kept`, and no others. epochs: the
     leader-epoch checkpoint, None when there is none to trust."""
     if not _forget(logs):
         return
     if kept:
-        place = HeaderPlace("", kept[0].first_offset, witness=Witness(epochs=epochs))
-        _set_right(logs, kept, dict(_altered(logs, kept, Chain(place))))
+        context = HeaderContext("", kept[0].first_offset, evidence=SideFileEvidence(epochs=epochs))
+        _set_right(logs, kept, dict(_altered(logs, kept, Chain(context))))
 
 
 def _forget(logs: Logs) -> bool:
@@ -45,18 +46,18 @@ def _forget(logs: Logs) -> bool:
 
 def _altered(logs: Logs, kept: Sequence[ValidRun], chain: Chain) -> Iterator[tuple[int, int]]:
     """(first offset, true epoch) of each batch whose epoch is altered; of several that fit, that of the batch before."""
-    for stretch in kept:
-        for table in logs.tables(stretch):
-            yield from _told(chain, chain.feed(table))
+    for valid_run in kept:
+        for table in logs.tables(valid_run):
+            yield from _corrections(chain, chain.feed(table))
             chain.carry()
-    yield from _told(chain, chain.close(is_damaged=True))
+    yield from _corrections(chain, chain.close(is_damaged=True))
 
 
-def _told(chain: Chain, findings: Iterator[Finding]) -> Iterator[tuple[int, int]]:
+def _corrections(chain: Chain, findings: Iterator[Finding]) -> Iterator[tuple[int, int]]:
     for finding in findings:
-        if finding.id == "altered-leader-epoch" and finding.first_offset is not None:
-            probable = finding.numbers["probable_epoch"]
-            if not isinstance(probable, int):
+        if isinstance(finding.diagnosis, AlteredLeaderEpoch) and finding.first_offset is not None:
+            probable = finding.diagnosis.probable
+            if probable is None:
                 probable = _in_table(chain.table, finding.first_offset)
             yield finding.first_offset, probable
 
@@ -70,15 +71,15 @@ def _in_table(table: Columns, offset: int) -> int:
 def _set_right(logs: Logs, kept: Sequence[ValidRun], epochs: Mapping[int, int]) -> None:
     """epochs: the true ones, by the first offset of the batch."""
     offsets = sorted(epochs)
-    for stretch in kept:
-        low, high = bisect_left(offsets, stretch.first_offset), bisect_right(offsets, stretch.last_offset)
+    for valid_run in kept:
+        low, high = bisect_left(offsets, valid_run.first_offset), bisect_right(offsets, valid_run.last_offset)
         wanted = offsets[low:high]
-        for table in logs.tables(stretch) if wanted else ():
-            lasts = table.column(C.LAST_OFFSET)
-            while wanted and wanted[0] <= lasts[-1]:
+        for table in logs.tables(valid_run) if wanted else ():
+            last_offsets = table.column(C.LAST_OFFSET)
+            while wanted and wanted[0] <= last_offsets[-1]:
                 offset = wanted.pop(0)
-                position = table.at(C.POSITION, bisect_left(lasts, offset))
-                former = logs[stretch.log].fixes.get(position)
-                logs.set_fix(stretch.log, position, HeaderFix(leader_epoch=epochs[offset]).over(former))
+                position = table.at(C.POSITION, bisect_left(last_offsets, offset))
+                previous = logs[valid_run.log].fixes.get(position)
+                logs.set_fix(valid_run.log, position, HeaderFix(leader_epoch=epochs[offset]).over(previous))
             if not wanted:
                 break

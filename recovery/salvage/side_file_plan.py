@@ -1,22 +1,23 @@
-"""Which side files are written anew, and which go.
+"""Which side files are rebuilt, and which are removed.
 
-    indexes, transaction index   of a log that changed; wrong, missing, or with room for more entries as a crash leaves
-                                 them (a broker that starts after a clean stop would take the zeros for entries)
-    snapshots                    at the base offsets and the end behind a change; wrong ones. Those behind the log end,
-                                 those that cannot be read and those that belong nowhere behind a change go
-    leader epochs                wrong, missing, or at odds with the logs that stay; entries behind the log end go
-    all of an absent log         go
+    indexes, transaction index   rebuilt for a log that changed; when wrong, missing, not all readable, or preallocated as after a crash
+                                 (a broker that starts after a clean shutdown would take the zeros for entries)
+    snapshots                    rebuilt at the base offsets and the end after a change, and when wrong. Removed beyond
+                                 the log end, when unreadable, and after a change where no segment starts
+    leader epochs                rebuilt when wrong, missing, or in conflict with the kept logs; entries beyond the log end
+                                 are removed
+    all of a missing log         removed
 
-Everything else is left alone. `rebuild` writes all of them, as a load does that finds none.
+Everything else is kept. `rebuild` writes all of them, as a load does that finds none.
 """
 
 from collections.abc import Iterator
 
-from kseg.recovery.policy import Circumstances, LoadSettings
-from kseg.recovery.salvage.assessment import Assessment
+from kseg.recovery.policy import BrokerState, LoadSettings
+from kseg.recovery.salvage.assessment import UNREADABLE_BYTES, Assessment
 from kseg.recovery.salvage.logs import Logs
 from kseg.recovery.salvage.rebuilt_side_files import (
-    MOST_CUT,
+    MAX_CUT,
     Range,
     Rebuilt,
     Wanted,
@@ -25,7 +26,7 @@ from kseg.recovery.salvage.rebuilt_side_files import (
     rebuild,
 )
 from kseg.recovery.salvage.segment_layout import PlannedSegment
-from kseg.recovery.salvage.working_image import Draft
+from kseg.recovery.salvage.working_image import WorkingImage
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import (
@@ -53,6 +54,7 @@ _OFFSET_INDEX_FLAWS = (
     "index-entry-beyond-log",
     "index-below-base",
     "unreadable-file",
+    UNREADABLE_BYTES,
     _PREALLOCATED,
 )
 _FLAWS = {
@@ -72,48 +74,49 @@ _FLAWS = {
         "txn-index-missing-entry",
         "txn-index-wrong-entry",
         "unreadable-file",
+        UNREADABLE_BYTES,
     ),
 }
 _ABSENCES = {Role.OFFSET_INDEX: "index-missing", Role.TIME_INDEX: "time-index-missing"}
 _BAD_SNAPSHOT = ("snapshot-corrupt", "snapshot-mismatch", "unreadable-file")
 
 
-class Beside:
+class SideFilePlan:
     """Settles the side files in a draft. producers: at the log end; findings: what the replay says; cut: transactions
     that were open where offsets are lost, with these."""
 
     def __init__(
         self,
-        draft: Draft,
-        judgement: Assessment,
+        working_image: WorkingImage,
+        assessment: Assessment,
         logs: Logs,
         segments: tuple[PlannedSegment, ...],
         changed: frozenset[int],
-        circumstances: Circumstances,
+        broker_state: BrokerState,
         settings: LoadSettings,
         *,
         rebuild: bool,
     ) -> None:
-        self.producers = judgement.producers
+        self.producers = assessment.producers
         self.findings: list[Finding] = []
         self.cut: list[tuple[OpenTransaction, Range]] = []
-        self._draft = draft
-        self._judgement = judgement
+        self._working_image = working_image
+        self._assessment = assessment
         self._logs = logs
         self._segments = segments
         self._changed = changed
-        self._circumstances = circumstances
+        self._broker_state = broker_state
         self._settings = settings
         self._rebuild = rebuild
 
-    def settle(self, log_start_offset: int, end_offset: int, lost: list[Range]) -> None:
+    def apply(self, log_start_offset: int, end_offset: int, lost: list[Range]) -> None:
         """lost: ranges of offsets that are lost, in order."""
-        self._remove_homeless()
+        self._remove_orphans()
         flawed = dict(self._flawed())
         wanted = self._wanted(flawed, end_offset)
         if wanted == Wanted() and not self._is_reordered():
             self._remove_snapshots(wanted, Rebuilt(), end_offset)
-            opened = self.producers.open_transactions[:MOST_CUT] if lost else ()
+            opened = self.producers.open_transactions[:MAX_CUT] if lost else ()
             self.cut = [(one, last) for one in opened for last in lost[-1:] if last[0] > one.first_offset]
             return
         start = ProducerState(self._segments[0].base_offset) if self._segments else ProducerState()
@@ -127,8 +130,8 @@ class Beside:
         self._put_epochs(wanted, made, end_offset)
 
     def _is_reordered(self) -> bool:
-        """Whether logs went as a whole, so that the judgement replayed more than what stays."""
-        return len(self._segments) != len(self._judgement.logs)
+        """Whether logs went as a whole, so that the assessment replayed more than what stays."""
+        return len(self._segments) != len(self._assessment.logs)
 
     # --- what is wanted
 
@@ -139,8 +142,8 @@ class Beside:
         elif self._changed:
             above = min(self._segments[number].base_offset for number in self._changed)
         snapshots = {offset for offset in self._bad_snapshots() if self._has_place(offset, end_offset)}
-        known = {segment.base_offset for segment in self._judgement.partition.segments}
-        # where no segment began nobody has looked at a snapshot yet
+        known = {segment.base_offset for segment in self._assessment.partition.segments}
+        # a snapshot where no segment starts was not checked yet
         snapshots |= {segment.base_offset for segment in self._segments[1:]} - known
         if self._segments and self._is_left_by_a_crash():
             snapshots.add(end_offset)
@@ -152,31 +155,35 @@ class Beside:
         )
 
     def _flawed(self) -> Iterator[tuple[int, frozenset[Role]]]:
-        """The numbers of segments of which indexes are made anew, and which ones."""
+        """The numbers of segments of which indexes are rebuilt, and which ones."""
         for number, segment in enumerate(self._segments):
             if number in self._changed or self._rebuild:
                 yield number, frozenset(INDEX_ROLES)
                 continue
-            log_path = self._draft.path(file_of(segment, Role.LOG))
+            log_path = self._working_image.path(file_of(segment, Role.LOG))
             roles = {
                 role
                 for role, flaws in _FLAWS.items()
-                if self._judgement.is_blamed(self._draft.path(file_of(segment, role)), *flaws)
+                if self._assessment.has_finding(self._working_image.path(file_of(segment, role)), *flaws)
             }
-            roles |= {role for role, kind in _ABSENCES.items() if self._judgement.is_blamed(log_path, kind)}
+            roles |= {
+                role for role, kind in _ABSENCES.items() if self._assessment.has_finding(log_path, kind)
+            }
             if roles:
                 yield number, frozenset(roles)
 
     def _is_left_by_a_crash(self) -> bool:
-        """No clean stop wrote the snapshot at the end: the active segment's index has room for more entries, or there is none."""
-        path = self._draft.path(file_of(self._segments[-1], Role.OFFSET_INDEX))
-        return self._judgement.is_blamed(path, _PREALLOCATED) or self._judgement.has_unfiled_producers
+        """No clean shutdown wrote the snapshot at the end: the active segment's index has room for more entries, or may have where it
+        cannot be read; or there is none."""
+        path = self._working_image.path(file_of(self._segments[-1], Role.OFFSET_INDEX))
+        kinds = (_PREALLOCATED,) if self._broker_state.is_clean else (_PREALLOCATED, UNREADABLE_BYTES)
+        return self._assessment.has_finding(path, *kinds) or self._assessment.has_unfiled_producers
 
     def _has_place(self, offset: int, end_offset: int) -> bool:
         return offset == end_offset or any(segment.base_offset == offset for segment in self._segments[1:])
 
     def _snapshots(self) -> Iterator[FileName]:
-        for name in self._draft.image:
+        for name in self._working_image.image:
             parsed = parse_file_name(name)
             if parsed.role is Role.PRODUCER_SNAPSHOT and parsed.is_live and parsed.base_offset is not None:
                 yield parsed
@@ -186,14 +193,14 @@ class Beside:
             name.base_offset
             for name in self._snapshots()
             if name.base_offset is not None
-            and self._judgement.is_blamed(self._draft.path(name.name), *_BAD_SNAPSHOT)
+            and self._assessment.has_finding(self._working_image.path(name.name), *_BAD_SNAPSHOT)
         }
 
     def _are_epochs_flawed(self) -> bool:
         kinds = "leader-epoch-file-corrupt", "leader-epoch-file-mismatch", "unreadable-file"
-        if self._judgement.is_blamed(self._draft.path(_EPOCHS), *kinds):
+        if self._assessment.has_finding(self._working_image.path(_EPOCHS), *kinds):
             return True
-        return self._judgement.is_blamed(self._draft.directory, "leader-epoch-file-missing")
+        return self._assessment.has_finding(self._working_image.directory, "leader-epoch-file-missing")
 
     def _start(self) -> ProducerState:
         """The producers that a load begins with: of the newest readable snapshot at or below the first segment."""
@@ -204,11 +211,11 @@ class Beside:
             name.base_offset: name.name
             for name in self._snapshots()
             if name.base_offset is not None
-            and self._circumstances.log_start_offset < name.base_offset <= first
+            and self._broker_state.log_start_offset < name.base_offset <= first
         }
         for offset in sorted(usable, reverse=True):
             try:
-                entries = decode_snapshot(self._draft.read(usable[offset]))
+                entries = decode_snapshot(self._working_image.read(usable[offset]))
             except (FormatError, UnreadableInput):
                 continue
             now_ms, expiration_ms = self._settings.now_ms, self._settings.producer_id_expiration_ms
@@ -217,19 +224,19 @@ class Beside:
 
     # --- what is written, what goes
 
-    def _remove_homeless(self) -> None:
+    def _remove_orphans(self) -> None:
         """Indexes whose log is not there, or under a name that is not the log's."""
         bases = {segment.base_offset for segment in self._segments}
-        for name in list(self._draft.image):
+        for name in list(self._working_image.image):
             parsed = parse_file_name(name)
             if parsed.role not in INDEX_ROLES or not parsed.is_live or parsed.remote_segment_id:
                 continue
             if parsed.base_offset is None:
                 continue
             if parsed.base_offset not in bases:
-                self._draft.remove(name, "there is no log of this offset")
+                self._working_image.remove(name, "there is no log with this base offset")
             elif not parsed.is_well_formed:
-                self._draft.remove(name, "no broker looks for an index of this name")
+                self._working_image.remove(name, "no broker reads an index with this name")
 
     def _put_indexes(self, flawed: dict[int, frozenset[Role]], made: Rebuilt) -> None:
         for number, segment in enumerate(self._segments):
@@ -237,7 +244,7 @@ class Beside:
             why = "rebuilt: its log changed" if number in self._changed else "rebuilt from the log"
             for role in (Role.OFFSET_INDEX, Role.TIME_INDEX):
                 if role in roles:
-                    self._draft.put(file_of(segment, role), made.files[file_of(segment, role)], why)
+                    self._working_image.put(file_of(segment, role), made.files[file_of(segment, role)], why)
             if Role.TXN_INDEX in roles:
                 self._put_txn_index(file_of(segment, Role.TXN_INDEX), made.files, why)
             elif self._lacks_aborted(number, segment, made):
@@ -245,22 +252,24 @@ class Beside:
 
     def _put_txn_index(self, name: str, files: dict[str, bytes], why: str) -> None:
         data = files[name]
-        if data or (name in self._draft.image and not self._rebuild):
-            self._draft.put(name, data, why)  # what a broker finds it empties, and does not remove
-        elif name in self._draft.image:
-            self._draft.remove(name, "no transaction was aborted in its log")
+        if data or (name in self._working_image.image and not self._rebuild):
+            self._working_image.put(name, data, why)  # what a broker finds it empties, and does not remove
+        elif name in self._working_image.image:
+            self._working_image.remove(name, "its log has no aborted transaction")
 
     def _lacks_aborted(self, number: int, segment: PlannedSegment, made: Rebuilt) -> bool:
         """Whether a log that did not change holds an abort that only now ends something."""
         if not made.aborted[number]:
             return False
         name = file_of(segment, Role.TXN_INDEX)
-        data = self._draft.read(name) if name in self._draft.image else b""
+        data = self._working_image.read(name) if name in self._working_image.image else b""
         return missing_aborted(made.aborted[number], TxnIndex(data, segment.base_offset))
 
     def _add_aborted(self, segment: PlannedSegment, number: int, made: Rebuilt) -> None:
         name = file_of(segment, Role.TXN_INDEX)
-        self._draft.put(name, encode_txn_index(made.aborted[number]), "an aborted transaction is not in it")
+        self._working_image.put(
+            name, encode_txn_index(made.aborted[number]), "it lacks an aborted transaction"
+        )
 
     def _remove_snapshots(self, wanted: Wanted, made: Rebuilt, end_offset: int) -> None:
         if not self._segments:
@@ -273,46 +282,56 @@ class Beside:
             if segment_file_name(offset, ".snapshot") in made.files and name.is_well_formed:
                 continue
             if offset > end_offset:
-                self._draft.remove(name.name, f"the log ends at offset {end_offset}")
+                self._working_image.remove(name.name, f"the log ends at offset {end_offset}")
             elif offset in bad:
-                self._draft.remove(name.name, "it cannot be read or is wrong, and no segment starts there")
+                self._working_image.remove(
+                    name.name, "it cannot be read or is wrong, and no segment starts there"
+                )
             elif wanted.snapshots_above is not None and offset > wanted.snapshots_above:
-                self._draft.remove(name.name, "no segment starts there, and the log changed before it")
-            elif offset < first and self._judgement.is_blamed(self._draft.path(name.name), "snapshot-stray"):
-                self._draft.remove(name.name, f"the log starts at offset {first}")
+                self._working_image.remove(
+                    name.name, "no segment starts there, and the log changed before it"
+                )
+            elif offset < first and self._assessment.has_finding(
+                self._working_image.path(name.name), "snapshot-stray"
+            ):
+                self._working_image.remove(name.name, f"the log starts at offset {first}")
 
     def _put_snapshots(self, made: Rebuilt) -> None:
         for name, data in made.files.items():
             if name.endswith(".snapshot"):
-                self._draft.put(name, data, "rebuilt by a replay of the log")
+                self._working_image.put(name, data, "rebuilt by a replay of the log")
 
     def _put_epochs(self, wanted: Wanted, made: Rebuilt, end_offset: int) -> None:
         if not wanted.epochs:
             return
         history = made.epochs
         history.truncate_from_end(end_offset)
-        history.truncate_from_start(min(self._circumstances.log_start_offset, end_offset))
+        history.truncate_from_start(min(self._broker_state.log_start_offset, end_offset))
         filed = None if self._rebuild or self._are_epochs_flawed() else self._filed_epochs()
         if filed is not None and _agrees(filed, history):
             if not any(entry.start_offset > end_offset for entry in filed.entries):
                 return
             history = filed
             history.truncate_from_end(end_offset)
-        if filed is None and _EPOCHS not in self._draft.image and not (self._rebuild or history.entries):
+        if (
+            filed is None
+            and _EPOCHS not in self._working_image.image
+            and not (self._rebuild or history.entries)
+        ):
             return
         entries = history.entries
         # the file exists from the start and stays empty until there is an epoch
         data = encode_leader_epochs(entries) if entries or not self._rebuild else b""
-        self._draft.put(
+        self._working_image.put(
             _EPOCHS, data, "rebuilt from the batches" if history is made.epochs else "cut to the log"
         )
 
     def _filed_epochs(self) -> EpochHistory | None:
-        """None where there is none, or none that can be understood. Raises UnreadableInput: it was readable when it was judged."""
-        if _EPOCHS not in self._draft.image:
+        """None where it is missing or corrupt. Raises UnreadableInput: it was readable when it was checked."""
+        if _EPOCHS not in self._working_image.image:
             return None
         try:
-            return EpochHistory(decode_leader_epochs(self._draft.read(_EPOCHS)))
+            return EpochHistory(decode_leader_epochs(self._working_image.read(_EPOCHS)))
         except FormatError:
             return None
 

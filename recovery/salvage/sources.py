@@ -1,27 +1,28 @@
-"""Lost records that a file beside the log still holds: batches of a leftover take the place of damaged ones.
+"""Restore lost records from leftover files: batches of a leftover replace damaged ones.
 
-An intact `.deleted`, `.cleaned` or `.swap` may hold what damage has taken from a live log. Its batches are taken as they are,
-with their offsets, but nothing comes back that was deleted on purpose:
+An intact `.deleted`, `.cleaned` or `.swap` may have what damage destroyed in a live log. Its batches are copied
+unchanged, with their offsets, but nothing that was deleted on purpose comes back:
 
-1. Only into damage: the offsets that it stands for must be known from both ends, and be at or above the log start.
-   What retention has deleted lies below, and what a cleaning took out is not damaged.
-2. The batch must be the one that was lost: it has the base offset and the checksum that the damaged header has. Where the
-   header does not say, all batches that are taken into the hole must hold as many records as the headers there declare.
-   Where they say nothing at all, only a log that no cleaner has been in takes batches of a `.deleted` file: the others may
-   hold what was compacted away. A `.cleaned` or `.swap` file holds nothing that the log it was made from had not.
-3. They must fit: valid, offsets rising within the hole, leader epochs between those of the batches around it.
+1. Only into damage: the lost offsets must be known from both ends, and be at or above the log start.
+   What retention deleted is below it, and what a cleaning removed is not damaged.
+2. The batch must be the lost one: it has the base offset and the checksum of the damaged header. Where the
+   header is unreadable, all batches that fill the hole must together have as many records as the headers there declare.
+   Where no header is readable, only a log without traces of cleaning takes batches of a `.deleted` file: in the others
+   they may have been compacted away. A `.cleaned` or `.swap` file has nothing that its source log did not have.
+3. They must fit: valid, offsets increasing within the hole, leader epochs between those of the batches around it.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from kseg.recovery.salvage.leftovers import SetAside
-from kseg.recovery.salvage.logs import FoundLog, Logs, ValidRun, stretch_of
-from kseg.recovery.salvage.valid_runs import Loss, Watch
-from kseg.recovery.salvage.working_image import Draft
+from kseg.recovery.salvage.leftovers import LeftoverLog
+from kseg.recovery.salvage.logs import FoundLog, Logs, ValidRun, valid_run_of
+from kseg.recovery.salvage.valid_runs import Loss, ValidRunCollector
+from kseg.recovery.salvage.working_image import WorkingImage
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.counted import counted, offsets_words
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.names import FileState, parse_file_name
@@ -34,16 +35,16 @@ RESTORED = "lost-records-restored"
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Batches of a leftover that take the place of damage. stretch: in the leftover; loss: the damage."""
+    """Batches of a leftover that take the place of damage. valid_run: in the leftover; loss: the damage."""
 
-    stretch: ValidRun
+    valid_run: ValidRun
     loss: Loss
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    stretch: ValidRun
+    valid_run: ValidRun
     crc: int
     records: int | None
 
@@ -54,61 +55,61 @@ class Sources:
 
     def __init__(
         self,
-        draft: Draft,
+        working_image: WorkingImage,
         logs: Logs,
-        watches: Sequence[Watch],
+        collectors: Sequence[ValidRunCollector],
         kept: Sequence[ValidRun],
         facts: Iterable[SegmentFacts],
         log_start_offset: int,
     ) -> None:
-        self._draft = draft
+        self._working_image = working_image
         self._logs = logs
-        self._watches = watches
+        self._collectors = collectors
         self._kept = kept
         self._facts = {each.base_offset: each for each in facts}
         self._log_start = log_start_offset
 
-    def restored(self, asides: Sequence[SetAside]) -> list[Restored]:
+    def restored(self, leftovers: Sequence[LeftoverLog]) -> list[Restored]:
         """What is taken, in the order of offsets."""
         found: list[Restored] = []
-        for watch in self._watches:
-            for loss in watch.losses:
-                found += self._for_loss(loss, asides)
-        return sorted(found, key=lambda each: each.stretch.first_offset)
+        for collector in self._collectors:
+            for loss in collector.losses:
+                found += self._for_loss(loss, leftovers)
+        return sorted(found, key=lambda each: each.valid_run.first_offset)
 
-    def _for_loss(self, loss: Loss, asides: Sequence[SetAside]) -> list[Restored]:
+    def _for_loss(self, loss: Loss, leftovers: Sequence[LeftoverLog]) -> list[Restored]:
         first, last = loss.first_offset, loss.last_offset
         if loss.batches or first is None or last is None or first < self._log_start:
             return []
         if not self._is_free(first, last):
             return []
-        for aside in asides:
-            contents = aside.contents
+        for leftover in leftovers:
+            contents = leftover.contents
             if contents.first_offset is None or contents.last_offset is None:
                 continue
             if contents.first_offset <= last and contents.last_offset >= first:
-                candidates = [*self._candidates(aside, loss, first, last)]
-                if candidates and self._are_the_lost(aside, loss, candidates):
-                    return [Restored(each.stretch, loss, aside.name) for each in candidates]
+                candidates = [*self._candidates(leftover, loss, first, last)]
+                if candidates and self._are_the_lost(leftover, loss, candidates):
+                    return [Restored(each.valid_run, loss, leftover.name) for each in candidates]
         return []
 
     def _is_free(self, first: int, last: int) -> bool:
-        at = bisect_left(self._kept, first, key=lambda stretch: stretch.last_offset)
+        at = bisect_left(self._kept, first, key=lambda valid_run: valid_run.last_offset)
         return at == len(self._kept) or self._kept[at].first_offset > last
 
-    def _candidates(self, aside: SetAside, loss: Loss, first: int, last: int) -> Iterator[_Candidate]:
+    def _candidates(self, leftover: LeftoverLog, loss: Loss, first: int, last: int) -> Iterator[_Candidate]:
         """The batches of a leftover that fit into the hole."""
         lowest, highest = self._epochs_around(first, last)
         source = FoundLog(
-            aside.name,
-            aside.name,
-            self._draft.path_of(aside.name),
-            parse_file_name(aside.name).base_offset or 0,
-            aside.contents.size_bytes,
+            leftover.name,
+            leftover.name,
+            self._working_image.path_of(leftover.name),
+            parse_file_name(leftover.name).base_offset or 0,
+            leftover.contents.size_bytes,
         )
         number: int | None = None
         before = first - 1
-        with self._draft.reader.open(source.path) as file:
+        with self._working_image.reader.open(source.path) as file:
             for block in Scanner(file.view, source.base_offset).blocks():
                 if not isinstance(block, Columns):
                     continue
@@ -121,17 +122,17 @@ class Sources:
                     if number is None:
                         number = self._logs.add_source(source, loss.log)
                     before = end
-                    stretch = stretch_of(number, block, row, row + 1)
-                    yield _Candidate(stretch, block.at(C.CRC, row), records_of(block, row, row + 1))
+                    valid_run = valid_run_of(number, block, row, row + 1)
+                    yield _Candidate(valid_run, block.at(C.CRC, row), records_of(block, row, row + 1))
 
     def _epochs_around(self, first: int, last: int) -> tuple[int, int]:
-        at = bisect_right(self._kept, first, key=lambda stretch: stretch.first_offset)
+        at = bisect_right(self._kept, first, key=lambda valid_run: valid_run.first_offset)
         lowest = self._kept[at - 1].last_epoch if at else L.NO_LEADER_EPOCH
-        behind = bisect_left(self._kept, last, key=lambda stretch: stretch.first_offset)
-        highest = self._kept[behind].first_epoch if behind < len(self._kept) else L.INT32_MAX
+        after = bisect_left(self._kept, last, key=lambda valid_run: valid_run.first_offset)
+        highest = self._kept[after].first_epoch if after < len(self._kept) else L.INT32_MAX
         return lowest, L.INT32_MAX if highest == L.NO_LEADER_EPOCH else highest
 
-    def _are_the_lost(self, aside: SetAside, loss: Loss, candidates: Sequence[_Candidate]) -> bool:
+    def _are_the_lost(self, leftover: LeftoverLog, loss: Loss, candidates: Sequence[_Candidate]) -> bool:
         if self._has_their_headers(loss, candidates):
             return True
         if loss.records is not None:
@@ -140,7 +141,7 @@ class Sources:
                 records = plus(records, candidate.records)
             return records == loss.records and self._fill(loss, candidates)
         facts = self._facts.get(self._logs[loss.log].base_offset)
-        is_original = parse_file_name(aside.name).state is FileState.DELETED
+        is_original = parse_file_name(leftover.name).state is FileState.DELETED
         return not is_original or (facts is not None and not facts.cleaned and not facts.gaps)
 
     def _has_their_headers(self, loss: Loss, candidates: Sequence[_Candidate]) -> bool:
@@ -151,35 +152,37 @@ class Sources:
             crc = int.from_bytes(head[L.CRC_POSITION : L.CRC_POSITION + 4], "big")
             if len(head) < L.CRC_POSITION + 4 or crc != candidate.crc:
                 return False
-            position += candidate.stretch.length
+            position += candidate.valid_run.length
         return position >= loss.position + loss.length
 
     @staticmethod
     def _fill(loss: Loss, candidates: Sequence[_Candidate]) -> bool:
-        first, last = candidates[0].stretch.first_offset, candidates[-1].stretch.last_offset
+        first, last = candidates[0].valid_run.first_offset, candidates[-1].valid_run.last_offset
         return (first, last) == (loss.first_offset, loss.last_offset)
 
 
 def with_restored(kept: Sequence[ValidRun], restored: Sequence[Restored]) -> list[ValidRun]:
-    """All of it in the order of offsets; damage lies between two stretches, never in one."""
-    return sorted([*kept, *(each.stretch for each in restored)], key=lambda each: each.first_offset)
+    """All of it in the order of offsets; damage is between two valid runs, never in one."""
+    return sorted([*kept, *(each.valid_run for each in restored)], key=lambda each: each.first_offset)
 
 
-def restored_findings(draft: Draft, logs: Logs, restored: Sequence[Restored]) -> Iterator[Finding]:
+def restored_findings(
+    working_image: WorkingImage, logs: Logs, restored: Sequence[Restored]
+) -> Iterator[Finding]:
     """What is taken from where."""
     for each in restored:
-        stretch, name = each.stretch, logs[each.loss.log].name
-        first, last = stretch.first_offset, stretch.last_offset
+        valid_run, name = each.valid_run, logs[each.loss.log].name
+        first, last = valid_run.first_offset, valid_run.last_offset
         message = (
-            f"the batch of offsets {first} to {last}, which damage has taken from {name}, is taken from {each.source}, "
-            f"{stretch.length} bytes at position {stretch.position}"
+            f"the batch with {offsets_words(first, last)}, lost to damage in {name}, is restored from {each.source}, "
+            f"{counted(valid_run.length, 'byte')} at position {valid_run.position}"
         )
         yield Finding(
             RESTORED,
-            draft.path_of(each.source),
+            working_image.path_of(each.source),
             message,
-            stretch.position,
-            stretch.length,
+            valid_run.position,
+            valid_run.length,
             first,
             last,
             {"restored_to": name, "damage_position": each.loss.position},

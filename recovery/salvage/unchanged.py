@@ -1,38 +1,38 @@
-"""What salvage answers where it has nothing to do: told by a glance (`verify.quick_check`), before anything is judged."""
+"""Skip salvage for partitions that need no repair: the fast path of `verify.quick_check` decides that."""
 
 from kseg.change.plan.directory_image import DirectoryImage
-from kseg.recovery.policy import Circumstances, LoadSettings, Repair
-from kseg.recovery.verify.quick_check import Known, extent_at_a_glance
+from kseg.recovery.policy import BrokerState, LoadSettings, Repair
+from kseg.recovery.verify.quick_check import KnownState, quick_extent
 from kseg.segment.partition.names import PartitionName, PartitionState
 
 
-def left_alone(
+def unchanged_repair(
     directory: str,
     name: PartitionName,
     found: DirectoryImage,
-    circumstances: Circumstances,
+    broker_state: BrokerState,
     settings: LoadSettings,
 ) -> Repair | None:
-    """The repair of a partition that is as it should be; None where that takes a closer look.
+    """The repair of a partition that needs none; None where the full salvage has to decide.
 
     name: of the partition in `directory`. found: all its files, and the image of the repair.
     """
     if name.state is not PartitionState.LIVE or name.is_metadata_log:
         return None
     offsets = (
-        circumstances.high_watermark or 0,
-        circumstances.recovery_point,
-        circumstances.first_dirty_offset,
+        broker_state.high_watermark or 0,
+        broker_state.recovery_point,
+        broker_state.first_dirty_offset,
     )
-    known = Known(offsets, circumstances.log_start_offset, circumstances.is_clean, settings.now_ms)
-    extent = extent_at_a_glance(directory, found, known)
+    known = KnownState(offsets, broker_state.log_start_offset, broker_state.is_clean, settings.now_ms)
+    extent = quick_extent(directory, found, known)
     if extent is None:
         return None
     end = extent.end_offset
     return Repair(
         image=found,
-        log_start_offset=min(max(circumstances.log_start_offset, extent.first_offset), end),
+        log_start_offset=min(max(broker_state.log_start_offset, extent.first_offset), end),
         log_end_offset=end,
         last_stable_offset=end,
-        recovery_point=circumstances.safe_point(end),
+        recovery_point=broker_state.safe_point(end),
     )

@@ -1,25 +1,25 @@
-"""The valid batches of one log as the judgement passes by: stretches, damage, what is to be repaired.
+"""Collect the valid runs of one log during the assessment: runs of batches, damage, and header fields to correct.
 
 A consumer of the pass that `verify` makes (`verify.segment_check`): findings come first, then the rows they are about.
-A table about which nothing was found costs one comparison. From the first finding on, the kernel looks for breaks in
+A table without findings costs one comparison. After the first finding, the kernel looks for breaks in
 the order.
 
     altered leader epoch, wrong magic                   a `HeaderFix`; the rows come with the probable value
     altered base offset                                 likewise when there is a probable one; the batch is *doubtful*:
-                                                        whether it was altered, moved or copied is seen at the end
-    offsets below 0, a last offset below the first      it goes: no log can hold them
-    offsets that do not rise                            a new stretch
+                                                        whether it was altered, moved or copied is decided at the end
+    offsets below 0, a last offset below the first      the batch is removed: no log can hold it
+    offsets that do not increase                        a new valid run
 
-Behind damage the first batch is weighed. Its checksum alone (32 bits) is what the search stopped at, and what it
-found may still be the middle of somebody's value that looks like a batch. For it speaks:
+The first batch after damage is rated. Its checksum alone (32 bits) stopped the search, and it
+may still be part of a record value that looks like a batch. The evidence for it:
 
     checksum    magic, length and checksum are right                                always
     length      its length leads to another valid batch, or to the end of the file
-    offset      it lies above what came before the damage and below the next segment, and the batch behind it higher
-    epoch       its leader epoch is not below that before the damage, nor above that of the batch behind it
+    offset      it is above what came before the damage and below the next segment, and the next batch is higher
+    epoch       its leader epoch is not below that before the damage, nor above that of the next batch
 
-Confidence is high when all speak for it, medium when one does not, low otherwise. When its offset does not go on from
-before, it and those behind it are not believed yet; the whole log decides (`misplaced_batches`).
+Confidence is high with all four, medium when one is missing, low otherwise. When its offset does not continue from
+before, it and the later batches are not trusted yet; the whole log decides (`misplaced_batches`).
 """
 
 from array import array
@@ -27,15 +27,17 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from kseg.recovery.salvage.logs import FoundLog, HeaderFix, ValidRun, stretch_of
+from kseg.recovery.salvage.logs import FoundLog, HeaderFix, ValidRun, valid_run_of
 from kseg.recovery.verify.header_plausibility import first_of
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.diagnosis import AlteredBaseOffset, AlteredLeaderEpoch, InvalidBytes
 from kseg.segment.files import OpenFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
+from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
@@ -49,15 +51,15 @@ _ORDER = frozenset(
         "bad-magic",
     )
 )
-# So many stretches are asked at most where the offsets were before damage.
+# This many valid runs are asked at most where the offsets were before damage.
 _LOOK_BACK = 64
 CHECKSUM, LENGTH, OFFSET, EPOCH = "checksum", "length", "offset", "epoch"
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Bytes of a log that do not stay. cause: id of the finding. batches: valid ones among them. first_offset,
-    last_offset, records: that damage stands for, as its finding has them."""
+    """Bytes that are removed from a log. cause: id of the finding. batches: valid ones among them. first_offset,
+    last_offset, records: that are lost with the damage, from its finding."""
 
     log: int
     position: int
@@ -70,11 +72,10 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubtful:
+class DoubtfulBatch:
     """A batch whose base offset contradicts its neighbours in the file. claimed: as its header has it. corrected: as
-    it fits between them, None when several values would. is_one_bit: the two differ in one bit. is_inside: it lies
-    in a span of damage. is_wrapper: a compressed set of an old format, so how many offsets it holds is not known.
-    is_of_a_run: one of a few far from all others (`outliers`), whose corrected values go together. is_strange: above
+    it fits between them, None when several values would. is_one_bit: the two differ in one bit. is_inside: it is inside a damaged range. is_wrapper: a compressed set of an old format, so how many offsets it holds is not known.
+    is_of_a_run: one of a few far from all others (`outliers`), whose corrected values go together. is_above_both: above
     where the file goes on, and that is below what came before as well; it stays, unless it is an altered copy."""
 
     claimed: ValidRun
@@ -83,12 +84,12 @@ class Doubtful:
     is_inside: bool = False
     is_wrapper: bool = False
     is_of_a_run: bool = False
-    is_strange: bool = False
+    is_above_both: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Why the first batch behind damage is believed. evidence: what speaks for it."""
+    """Why the first batch after damage is trusted. evidence: what supports it."""
 
     evidence: tuple[str, ...]
 
@@ -97,27 +98,27 @@ class Resumption:
         return {4: "high", 3: "medium"}.get(len(self.evidence), "low")
 
 
-class Watch:
+class ValidRunCollector:
     """A consumer for one log. number: of the log. next_base: of the next segment, None for the last.
 
-    stretches, losses: in order of position. doubtful: batches of which neither tells yet. altered: findings about base
+    valid_runs, losses: in order of position. doubtful: batches that are not decided yet. altered: findings about base
     offsets that only the whole file proves wrong. resumptions: by the position of the damage.
     """
 
     def __init__(self, number: int, log: FoundLog, next_base: int | None) -> None:
         self.log = log
-        self.stretches: list[ValidRun] = []
+        self.valid_runs: list[ValidRun] = []
         self.losses: list[Loss] = []
-        self.doubtful: list[Doubtful] = []
+        self.doubtful: list[DoubtfulBatch] = []
         self.altered: list[Finding] = []
         self.resumptions: dict[int, Resumption] = {}
         self._number = number
         self.next_base = next_base
         self._is_suspicious = False
-        self._claims: dict[int, Finding] = {}
-        self._noted: list[int] = []  # positions of batches that are to be taken alone
+        self._claims: dict[int, AlteredBaseOffset] = {}
+        self._checkpointed: list[int] = []  # positions of batches that are to be taken alone
         self._is_cut = False
-        self._is_strange = False
+        self._is_unproven = False
         self._unknown_epochs: list[int] = []
         self._damage: int | None = None
         self._last_epoch = L.NO_LEADER_EPOCH
@@ -126,16 +127,15 @@ class Watch:
     # --- what is said
 
     def note(self, finding: Finding) -> None:
-        """A finding about this log; before the rows it is about are taken, unless the next segment told it."""
-        if "claimed_offset" in finding.numbers:
-            self._note_damage(finding)
+        """A finding about this log; before the rows it is about are taken, unless the next segment reported it."""
+        if isinstance(finding.diagnosis, InvalidBytes):
+            self._note_damage(finding, finding.diagnosis)
         elif finding.id in _ORDER:
             self._is_suspicious = True
             self._note_order(finding)
 
-    def _note_damage(self, finding: Finding) -> None:
+    def _note_damage(self, finding: Finding, damage: InvalidBytes) -> None:
         assert finding.position is not None and finding.length is not None
-        records = finding.numbers["records"]
         self.losses.append(
             Loss(
                 self._number,
@@ -144,40 +144,38 @@ class Watch:
                 finding.id,
                 first_offset=finding.first_offset,
                 last_offset=finding.last_offset,
-                records=records if isinstance(records, int) else None,
+                records=damage.records,
             )
         )
         self._damage = finding.position
 
     def _note_order(self, finding: Finding) -> None:
-        numbers, position = finding.numbers, finding.position
+        position, diagnosis = finding.position, finding.diagnosis
         if position is None:
             return
-        if finding.id == "altered-base-offset":
-            self._claims[position] = finding
-            self._noted.append(position)
-            probable = numbers["probable_base_offset"]
-            if isinstance(probable, int):
-                self._fix(position, HeaderFix(base_offset=probable))
-        elif finding.id == "altered-leader-epoch":
+        if isinstance(diagnosis, AlteredBaseOffset):
+            self._claims[position] = diagnosis
+            self._checkpointed.append(position)
+            if diagnosis.probable is not None:
+                self._fix(position, HeaderFix(base_offset=diagnosis.probable))
+        elif isinstance(diagnosis, AlteredLeaderEpoch):
             position -= L.ENTRY_OVERHEAD
-            probable = numbers["probable_epoch"]
-            if isinstance(probable, int):
-                self._fix(position, HeaderFix(leader_epoch=probable))
+            if diagnosis.probable is not None:
+                self._fix(position, HeaderFix(leader_epoch=diagnosis.probable))
             else:
                 self._unknown_epochs.append(position)
         elif finding.id == "bad-magic":
             self._fix(position, HeaderFix(magic=L.MAGIC_V2))
 
     def _fix(self, position: int, fix: HeaderFix) -> None:
-        self._noted.append(position)
+        self._checkpointed.append(position)
         self.log.fixes[position] = fix.over(self.log.fixes.get(position))
 
     # --- what passes by
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         if self._damage is not None:
-            self._weigh(table, first, stop)
+            self._rate(table, first, stop)
         if self._is_suspicious:
             self._take_closely(table, first, stop)
         else:
@@ -192,35 +190,32 @@ class Watch:
         self._learn_epochs(table, stop)
         begin = first
         reached = table.at(C.POSITION, stop - 1)
-        noted = {position for position in self._noted if position <= reached}
-        self._noted = [position for position in self._noted if position > reached]
+        noted = {position for position in self._checkpointed if position <= reached}
+        self._checkpointed = [position for position in self._checkpointed if position > reached]
         for row in self._rows_at(table, noted, first, stop):
             self._take_ordered(table, begin, row)
-            self._take_alone(table, row)
+            self._take_single(table, row)
             begin = row + 1
         self._take_ordered(table, begin, stop)
 
-    def _take_alone(self, table: Columns, row: int) -> None:
+    def _take_single(self, table: Columns, row: int) -> None:
         """A batch about whose header something was found: it may have to be moved alone."""
         self._is_cut = True
-        stretch = stretch_of(self._number, table, row, row + 1)
-        claim = self._claims.pop(stretch.position, None)
+        valid_run = valid_run_of(self._number, table, row, row + 1)
+        claim = self._claims.pop(valid_run.position, None)
         if claim is None:
             self._take_ordered(table, row, row + 1)
         else:
-            found = claim.numbers["found_base_offset"]
-            assert isinstance(found, int)
-            width = stretch.last_offset - stretch.first_offset
-            claimed = replace(stretch, first_offset=found, last_offset=found + width)
+            width = valid_run.last_offset - valid_run.first_offset
+            claimed = replace(valid_run, first_offset=claim.found, last_offset=claim.found + width)
             is_wrapper = table.at(C.MAGIC, row) < L.MAGIC_V2 and table.at(C.COUNT, row) < 0
-            has_value = claim.numbers["probable_base_offset"] is not None
-            is_one_bit = claim.numbers["flipped_bit"] is not None
-            corrected = stretch if has_value else None
-            self.doubtful.append(Doubtful(claimed, corrected, is_one_bit, is_wrapper=is_wrapper))
+            is_one_bit = claim.flipped_bit is not None
+            corrected = None if claim.probable is None else valid_run
+            self.doubtful.append(DoubtfulBatch(claimed, corrected, is_one_bit, is_wrapper=is_wrapper))
         self._is_cut = True
 
     def _take_ordered(self, table: Columns, first: int, stop: int) -> None:
-        """Rows that all have offsets, cut where these do not rise."""
+        """Rows that all have offsets, cut where they do not increase."""
         state, row = self._state, first
         state[verify_records.SEEN_LAST] = -L.INT64_MAX - 1
         while row < stop:
@@ -239,20 +234,20 @@ class Watch:
         self._extend(table, first, stop)
 
     def _extend(self, table: Columns, first: int, stop: int) -> None:
-        """Rows whose offsets rise, one behind the other in the file."""
+        """Rows whose offsets increase, one after another in the file."""
         while first < stop and first_of(table, first) < 0:  # rising up from below 0
             self._leave_out(table, first, "offset-not-monotonic")
             first += 1
         if first >= stop:
             return
-        stretch = stretch_of(self._number, table, first, stop)
-        before = self.stretches[-1] if self.stretches else None
-        is_joined = before is not None and before.end_position == stretch.position and not self._is_cut
-        if before is not None and is_joined and before.last_offset < stretch.first_offset:
-            self.stretches[-1] = before.joined(stretch)
+        valid_run = valid_run_of(self._number, table, first, stop)
+        before = self.valid_runs[-1] if self.valid_runs else None
+        is_joined = before is not None and before.end_position == valid_run.position and not self._is_cut
+        if before is not None and is_joined and before.last_offset < valid_run.first_offset:
+            self.valid_runs[-1] = before.joined(valid_run)
         else:
-            self._is_strange &= not self._goes_on(stretch.first_offset)
-            self.stretches.append(replace(stretch, is_believed=not self._is_strange))
+            self._is_unproven &= not self._goes_on(valid_run.first_offset)
+            self.valid_runs.append(replace(valid_run, is_believed=not self._is_unproven))
         self._is_cut = False
 
     def _leave_out(self, table: Columns, row: int, cause: str) -> None:
@@ -265,34 +260,34 @@ class Watch:
         spans = [
             loss
             for loss in self.losses
-            if not loss.batches and loss.cause not in ("zero-filled", "zero-tail")
+            if not loss.batches and loss.cause not in ("zero-filled", "zero-tail", PREALLOCATED)
         ]
         if not spans:
             return
         scanner = Scanner.over(file, self.log.base_offset)
         for loss in spans:
             for table in scanner.valid_within(loss.position + 1, loss.position + loss.length):
-                stretch = stretch_of(self._number, table, 0, 1)
+                valid_run = valid_run_of(self._number, table, 0, 1)
                 is_wrapper = table.at(C.MAGIC, 0) < L.MAGIC_V2
-                self.doubtful.append(Doubtful(stretch, is_inside=True, is_wrapper=is_wrapper))
+                self.doubtful.append(DoubtfulBatch(valid_run, is_inside=True, is_wrapper=is_wrapper))
 
-    def rescue(self, stretch: ValidRun) -> None:
-        """A batch inside of damage stays: that damage is what lies around it."""
+    def rescue(self, valid_run: ValidRun) -> None:
+        """Keep a batch inside of damage: the damage is what is around it."""
         at = next(
             number
             for number, loss in enumerate(self.losses)
-            if loss.position <= stretch.position < loss.position + loss.length
+            if loss.position <= valid_run.position < loss.position + loss.length
         )
         loss = self.losses[at]
-        front = replace(loss, length=stretch.position - loss.position)
-        rest = loss.position + loss.length - stretch.end_position
+        front = replace(loss, length=valid_run.position - loss.position)
+        rest = loss.position + loss.length - valid_run.end_position
         back = replace(
-            loss, position=stretch.end_position, length=rest, first_offset=None, last_offset=None, records=0
+            loss, position=valid_run.end_position, length=rest, first_offset=None, last_offset=None, records=0
         )
         self.losses[at : at + 1] = [part for part in (front, back) if part.length]
 
     def _learn_epochs(self, table: Columns, stop: int) -> None:
-        """Where several epochs fit alike, the judgement has put that of the batch before."""
+        """Where several epochs fit alike, the assessment has put that of the batch before."""
         for row in self._rows_at(table, self._unknown_epochs, 0, stop):
             self._fix(table.at(C.POSITION, row), HeaderFix(leader_epoch=table.at(C.LEADER_EPOCH, row)))
         self._unknown_epochs.clear()
@@ -306,26 +301,26 @@ class Watch:
         rows = ((bisect_left(known, position), position) for position in wanted)
         return [first + row for row, position in rows if known[row] == position]
 
-    # --- behind damage
+    # --- after damage
 
     def _goes_on(self, offset: int) -> bool:
-        """Whether an offset is believable here: above what was believed before, or of this segment. The last stretch
+        """Whether an offset is believable here: above what was believed before, or of this segment. The last valid run
         may end with an altered batch, so it is enough to be above the one before that."""
-        believed = [found.last_offset + 1 for found in self.stretches[-_LOOK_BACK:] if found.is_believed]
+        believed = [found.last_offset + 1 for found in self.valid_runs[-_LOOK_BACK:] if found.is_believed]
         lows = believed[-2:] if len(believed) > 1 else [self.log.base_offset, *believed]
         return any(low <= offset <= low + L.INT32_MAX for low in lows)
 
-    def _weigh(self, table: Columns, first: int, stop: int) -> None:
+    def _rate(self, table: Columns, first: int, stop: int) -> None:
         damage, self._damage = self._damage, None
         assert damage is not None
-        self._is_strange = True
+        self._is_unproven = True
         evidence = [CHECKSUM]
         altered = self.log.fixes.get(table.at(C.POSITION, first), HeaderFix())
         end = table.at(C.POSITION, first) + table.at(C.SIZE, first)
         follows = first + 1 < stop
         if follows or end == self.log.size_bytes:
             evidence.append(LENGTH)
-        low = self.stretches[-1].last_offset + 1 if self.stretches else self.log.base_offset
+        low = self.valid_runs[-1].last_offset + 1 if self.valid_runs else self.log.base_offset
         reach = self.log.base_offset + L.INT32_MAX
         high = reach if self.next_base is None else min(reach, self.next_base - 1)
         if follows:
@@ -334,8 +329,8 @@ class Watch:
         if is_between and altered.base_offset is None:
             evidence.append(OFFSET)
         epoch = table.at(C.LEADER_EPOCH, first)
-        behind = table.at(C.LEADER_EPOCH, first + 1) if follows else epoch
-        is_between = self._last_epoch <= epoch <= behind or L.NO_LEADER_EPOCH in (epoch, behind)
+        after = table.at(C.LEADER_EPOCH, first + 1) if follows else epoch
+        is_between = self._last_epoch <= epoch <= after or L.NO_LEADER_EPOCH in (epoch, after)
         if is_between and altered.leader_epoch is None:
             evidence.append(EPOCH)
         self.resumptions[damage] = Resumption(tuple(evidence))

@@ -1,6 +1,6 @@
-"""The directory while it is planned: an image, the reason for each change, and the bytes that are there already.
+"""The directory while it is planned: an image, the reason for each change, and the existing bytes.
 
-What would be written anew and is there as it is stays, so that salvage of its own result changes nothing.
+A file that would be rewritten with the bytes it has is kept, so that salvage of its own result changes nothing.
 """
 
 import os
@@ -12,7 +12,7 @@ from kseg.change.plan.steps import FileIdentity
 from kseg.segment.files import DISK, Reader
 
 
-class Draft:
+class WorkingImage:
     """directory: as shown to the user. found: the files as they lie there. image: as they would be. reader: opens the
     files as found."""
 
@@ -23,10 +23,12 @@ class Draft:
         self.found = DirectoryImage.of(self.identities.values())
         self.image = self.found.copy()
         self._why: dict[str, str] = {}
-        self._renamed: dict[str, str] = {}  # the name as found: an empty file has no bytes that tell it
+        self._renamed: dict[
+            str, str
+        ] = {}  # the name as found: an empty file has no bytes that could identify it
 
     def path(self, name: str) -> str:
-        """Of the file as found whose bytes a file consists of; where it would be when it is made anew."""
+        """Of the file as found whose bytes a file consists of; where it would be when it is rebuilt."""
         content = self.image.content(name) if name in self.image else ()
         source = self._renamed.get(name, name)
         if len(content) == 1 and isinstance(content[0], Span):
@@ -50,7 +52,7 @@ class Draft:
         """Make or replace a side file, unless it has these bytes; a beginning of what it was is a cut."""
         if name in self.image:
             size = self.image.size_bytes(name)
-            is_beginning = size >= len(data) > 0 and self.read(name)[: len(data)] == data
+            is_beginning = size >= len(data) > 0 and self._begins_with(name, data)
             if size == len(data) and (is_beginning or not data):
                 return
             if is_beginning and self._is_as_found(name):
@@ -60,7 +62,14 @@ class Draft:
         self.image.write(name, data)
         self._why[name] = why
 
-    def lay(self, name: str, pieces: Iterable[Piece], like: str | None, why: str) -> None:
+    def _begins_with(self, name: str, data: bytes) -> bool:
+        """Without reading on: an index of an active segment is preallocated with 10 MiB."""
+        if not self.image.content(name):
+            return False
+        with self.reader.open(self.path(name)) as file:
+            return bytes(file.view[: len(data)]) == data and not file.unreadable(0, len(data))
+
+    def put_log(self, name: str, pieces: Iterable[Piece], like: str | None, why: str) -> None:
         """Make or replace a log."""
         content = content_of(pieces)
         if name in self.image and self.image.content(name) == content:

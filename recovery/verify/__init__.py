@@ -1,1 +1,1 @@
-"""`verify`: read-only judgement of files, partitions and data directories."""
+"""`verify`: read-only checks of files, partitions and data directories."""

@@ -1,4 +1,4 @@
-"""Altered base offsets and leader epochs of one log, for `dump` and `lookup` (`inspection.header_findings` says when they ask)."""
+"""Find altered base offsets and leader epochs of one log, for `dump` and `lookup` (`inspection.header_findings` decides when)."""
 
 import os
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from kseg.segment.findings import Finding
 
 def header_findings(path: str, base_offset: int, start: int, stop: int | None) -> Iterator[Finding]:
     """What `verify` finds wrong with the headers of the batches between two positions. Raises UnreadableInput."""
-    from kseg.recovery.verify.header_verdicts import judge_headers  # for the few logs that need it
+    from kseg.recovery.verify.header_verdicts import check_headers  # for the few logs that need it
 
     full = path if os.path.dirname(path) else os.path.join(os.curdir, path)
-    for finding in judge_headers(full, base_offset, start, stop).findings:
+    for finding in check_headers(full, base_offset, start, stop).findings:
         if finding.path == full:
             yield replace(finding, path=path)

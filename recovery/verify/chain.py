@@ -1,7 +1,7 @@
-"""The chain of batches in one segment: every row is judged beside its neighbours before anybody else sees it.
+"""The chain of batches in one segment: compare each batch with its neighbours before any consumer sees it.
 
-`Chain` collects tables of batches, runs the kernel over them, and looks itself only where that stops. Rows are
-given out (`table`, rows 0 … `ready`) when no later batch can change what is said about them, so up to two rows wait
+`Chain` collects tables of batches, runs the kernel over them, and inspects a row only where the kernel stops. Rows are
+released (`table`, rows 0 … `ready`) when no later batch can change the verdict on them, so up to two rows wait
 for the next table. The rules are those of `header_plausibility`.
 """
 
@@ -9,17 +9,18 @@ from array import array
 from collections.abc import Iterator
 
 from kseg.recovery.verify import header_plausibility as N
-from kseg.recovery.verify.header_plausibility import FormerBatch, HeaderPlace
+from kseg.recovery.verify.header_plausibility import HeaderContext, PreviousBatch
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.counted import counted, offsets_words
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE
 
-_HELD = 2
-# Beyond this the segment is no log any more, and judging each pair would cost more than it tells.
-MOST_SUSPECTS = 10_000
+_CARRIED_ROWS = 2
+# Beyond this the segment is no log any more, and comparing each pair would be wasted time.
+MAX_SUSPECTS = 10_000
 
 
 class Chain:
@@ -28,18 +29,18 @@ class Chain:
     is_gapless: set by the owner, whether nothing it has taken so far had a gap or a trace of cleaning.
     """
 
-    def __init__(self, place: HeaderPlace, rows_per_block: int = BATCHES_PER_TABLE) -> None:
-        self.place = place
-        self.table = Columns(C.BATCH_WIDTH, rows_per_block + _HELD)
+    def __init__(self, context: HeaderContext, rows_per_block: int = BATCHES_PER_TABLE) -> None:
+        self.context = context
+        self.table = Columns(C.BATCH_WIDTH, rows_per_block + _CARRIED_ROWS)
         self.ready = 0
         self.is_gapless = True
-        limit = place.base_offset + L.INT32_MAX + 1
-        self._limit = limit if place.next_base is None else min(limit, place.next_base)
-        self._before_last = place.base_offset - 1
-        self._before_epoch = place.former_epoch
+        limit = context.base_offset + L.INT32_MAX + 1
+        self._limit = limit if context.next_base is None else min(limit, context.next_base)
+        self._before_last = context.base_offset - 1
+        self._before_epoch = context.previous_epoch
         self._is_start = True  # row 0 is the first batch of the segment
         self._is_misnamed = False
-        self._judged = 0
+        self._checked_rows = 0
         self._suspects = 0
         self._state = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
         self._state[verify_records.SEEN_LAST] = self._before_last
@@ -48,28 +49,30 @@ class Chain:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch after everything judged so far."""
+        """The leader epoch after everything checked so far."""
         return self._state[verify_records.SEEN_EPOCH]
 
-    def last_batch(self) -> FormerBatch | None:
+    def last_batch(self) -> PreviousBatch | None:
         """After `close`, before `carry`: what the next segment must know of this one's last batch."""
         row = self.table.count - 1
         if row < 0 or self._epoch_at(row) == L.NO_LEADER_EPOCH:
             return None
         offsets = N.first_of(self.table, row), self.table.at(C.LAST_OFFSET, row)
         position = self.table.at(C.POSITION, row)
-        return FormerBatch(self.place.path, position, offsets, self._epoch_at(row), self._epoch_before(row))
+        return PreviousBatch(
+            self.context.path, position, offsets, self._epoch_at(row), self._epoch_before(row)
+        )
 
     def feed(self, block: Columns) -> Iterator[Finding]:
         """Take in a block of valid batches."""
-        table, held = self.table, self.table.count
+        table, carried = self.table, self.table.count
         for field in range(C.BATCH_WIDTH):
-            start = field * table.capacity + held
+            start = field * table.capacity + carried
             table.cells[start : start + block.count] = block.column(field)
-        table.count = held + block.count
-        self._judge(table.count - 1)
-        self.ready = max(0, table.count - _HELD)
-        return self._take_found()
+        table.count = carried + block.count
+        self._check_rows(table.count - 1)
+        self.ready = max(0, table.count - _CARRIED_ROWS)
+        return self._take_findings()
 
     def carry(self) -> None:
         """The ready rows are dealt with; keep the others for the next block."""
@@ -84,36 +87,36 @@ class Chain:
             for row in range(left):
                 table.cells[start + row] = table.cells[start + ready + row]
         table.count, self.ready = left, 0
-        self._judged -= ready
+        self._checked_rows -= ready
 
     def close(self, is_damaged: bool) -> Iterator[Finding]:
         """No batch follows the ones fed: damage does (is_damaged), or the end of the segment. All are ready."""
-        self._judge(self.table.count, None if is_damaged else self._limit)
+        self._check_rows(self.table.count, None if is_damaged else self._limit)
         if not is_damaged and self.table.count:
-            self._judge_end()
+            self._check_end()
         self.ready = self.table.count
-        return self._take_found()
+        return self._take_findings()
 
-    def _take_found(self) -> Iterator[Finding]:
+    def _take_findings(self) -> Iterator[Finding]:
         found, self._found = self._found, []
         return iter(found)
 
-    # --- the judgement
+    # --- the assessment
 
-    def _judge(self, stop: int, upper: int | None = None) -> None:
+    def _check_rows(self, stop: int, upper: int | None = None) -> None:
         table, state = self.table, self._state
-        if self._is_start and not self._judged and table.count:
+        if self._is_start and not self._checked_rows and table.count:
             # where more than one batch is below the name, name and side files are another log's
             firsts = (N.first_of(table, row) for row in range(min(2, table.count)))
-            self._is_misnamed = all(first < self.place.base_offset for first in firsts)
-        row = stop if self._suspects > MOST_SUSPECTS else self._judged
+            self._is_misnamed = all(first < self.context.base_offset for first in firsts)
+        row = stop if self._suspects > MAX_SUSPECTS else self._checked_rows
         while row < stop:
             row = verify_records.next_suspect(table.cells, table.capacity, row, stop, state)
             if row >= stop:
                 break
             reasons = state[verify_records.SEEN_REASONS]
             self._suspects += 1
-            if self._suspects > MOST_SUSPECTS:
+            if self._suspects > MAX_SUSPECTS:
                 self._give_up(row)
                 break
             if reasons & (verify_records.COUNT | verify_records.ATTRIBUTES | verify_records.MAGIC):
@@ -125,12 +128,14 @@ class Chain:
                 state[verify_records.SEEN_EPOCH] = self._epoch_at(row)
             state[verify_records.SEEN_LAST] = table.at(C.LAST_OFFSET, row)
             row += 1
-        self._judged = max(self._judged, stop)
+        self._checked_rows = max(self._checked_rows, stop)
 
     def _give_up(self, row: int) -> None:
         position = self.table.at(C.POSITION, row)
-        message = f"more than {MOST_SUSPECTS} batches contradict their neighbours; from here on they are not compared"
-        self._say("offset-not-monotonic", message, position, 0, self.table.at(C.BASE_OFFSET, row), None)
+        message = (
+            f"more than {MAX_SUSPECTS} batches contradict adjacent batches; later batches are not compared"
+        )
+        self._report("offset-not-monotonic", message, position, 0, self.table.at(C.BASE_OFFSET, row), None)
 
     def _header(self, row: int, reasons: int) -> None:
         at = self.table.at
@@ -138,17 +143,19 @@ class Chain:
         first, last = at(C.BASE_OFFSET, row), at(C.LAST_OFFSET, row)
         if reasons & verify_records.MAGIC:
             magic = at(C.MAGIC, row)
-            message = f"the batch at position {position} has magic {magic}; with 2 it is whole"
-            self._say("bad-magic", message, position, size, first, last, {"magic": magic})
+            message = f"the batch at position {position} has magic {magic}; it is valid with magic 2"
+            self._report("bad-magic", message, position, size, first, last, {"magic": magic})
         if reasons & verify_records.COUNT:
-            message = f"the batch at position {position} declares {at(C.COUNT, row)} records in {last - first + 1} offsets"
-            self._say("record-count-mismatch", message, position, size, first, last)
+            message = f"the batch at position {position} declares {counted(at(C.COUNT, row), 'record')} but spans {counted(last - first + 1, 'offset')}"
+            self._report("record-count-mismatch", message, position, size, first, last)
         if reasons & verify_records.ATTRIBUTES:
             attributes = at(C.ATTRIBUTES, row)
             message = f"the batch at position {position} has attributes {attributes & 0xFFFF:#06x}"
-            self._say("unknown-attributes", message, position, size, first, last, {"attributes": attributes})
+            self._report(
+                "unknown-attributes", message, position, size, first, last, {"attributes": attributes}
+            )
 
-    def _say(
+    def _report(
         self,
         kind: str,
         message: str,
@@ -159,7 +166,7 @@ class Chain:
         numbers: dict[str, int | str | bool | None] | None = None,
     ) -> None:
         self._found.append(
-            Finding(kind, self.place.path, message, position, length, first, last, numbers or {})
+            Finding(kind, self.context.path, message, position, length, first, last, numbers or {})
         )
 
     # --- offsets
@@ -172,27 +179,27 @@ class Chain:
         table = self.table
         first, before = N.first_of(table, row), self._last_before(row)
         following = self._open(self._following(row, upper))
-        this = N.fit_offset(first, N.width_of(table, row), before, following)
-        former, is_misnamed = N.Fit(0), False
+        current = N.fit_offset(first, N.width_of(table, row), before, following)
+        previous, is_misnamed = N.Fit(0), False
         if row:
             lower = self._last_before(row - 1)
             is_misnamed = row == 1 and self._is_start and N.first_of(table, 0) <= lower
             if is_misnamed:
-                lower = -1  # the name says nothing of the first batch
-            former = N.fit_offset(N.first_of(table, row - 1), N.width_of(table, row - 1), lower, first)
+                lower = -1  # the name does not tell the first offset
+            previous = N.fit_offset(N.first_of(table, row - 1), N.width_of(table, row - 1), lower, first)
             fills_hole = first == lower + 1 and table.at(C.LAST_OFFSET, row) + 1 == N.first_of(table, row - 1)
             if N.is_copy(table, row) or fills_hole:
                 self._out_of_order(row)
                 return
-            former = self._as_indexed(former, row - 1, lower, first)
-        this = self._as_indexed(this, row, before, following)
+            previous = self._by_index(previous, row - 1, lower, first)
+        current = self._by_index(current, row, before, following)
         if following is not None and not is_misnamed:
-            former, this = self._by_room(former, this, row, following)
-        if former.strength > this.strength:
-            self._alter(row - 1, former.value, "the batch behind it does not start above its end")
-        elif this.strength > former.strength:
-            self._alter(row, this.value, "the batch before it ends above that")
-        elif row + 1 < table.count or upper is None or not self._as_known(row, before):
+            previous, current = self._by_gap(previous, current, row, following)
+        if previous.strength > current.strength:
+            self._correct_offset(row - 1, previous.value, "the next batch does not start above its end")
+        elif current.strength > previous.strength:
+            self._correct_offset(row, current.value, "the previous batch ends above that")
+        elif row + 1 < table.count or upper is None or not self._by_side_files(row, before):
             self._out_of_order(row)
 
     def _following(self, row: int, upper: int | None) -> int | None:
@@ -202,22 +209,26 @@ class Chain:
         behind = N.first_of(self.table, row + 1)
         return behind if self._last_before(row) >= self._limit else min(behind, self._limit)
 
-    def _by_room(self, former: N.Fit, this: N.Fit, row: int, following: int) -> tuple[N.Fit, N.Fit]:
-        """Where both may be altered there are legal gaps, and a tight fit tells nothing. The altered one has left its
-        place: where more room is than needed, a batch is likelier missing."""
-        if not former.strength or not this.strength or N.CERTAIN in (former.strength, this.strength):
-            return former, this
+    def _by_gap(self, previous: N.Fit, current: N.Fit, row: int, following: int) -> tuple[N.Fit, N.Fit]:
+        """Where both may be altered there are legal gaps, and a tight fit is no evidence. The altered one has left its
+        context: where more room is than needed, a batch is likelier missing."""
+        if (
+            not previous.strength
+            or not current.strength
+            or N.CERTAIN in (previous.strength, current.strength)
+        ):
+            return previous, current
         lower = self._last_before(row - 1)
         spare_here = following - self._last_before(row) - N.width_of(self.table, row)
         spare_before = N.first_of(self.table, row) - lower - N.width_of(self.table, row - 1)
         if spare_here == spare_before:
-            return former, this
-        return (former, N.Fit(0)) if spare_before > spare_here else (N.Fit(0), this)
+            return previous, current
+        return (previous, N.Fit(0)) if spare_before > spare_here else (N.Fit(0), current)
 
-    def _as_indexed(self, fit: N.Fit, row: int, lower: int, upper: int | None) -> N.Fit:
+    def _by_index(self, fit: N.Fit, row: int, lower: int, upper: int | None) -> N.Fit:
         """A hypothesis in the light of the offset index, if that has an entry for the batch."""
         table = self.table
-        last = self.place.indexed(table.at(C.POSITION, row)) if fit.strength else None
+        last = self.context.indexed(table.at(C.POSITION, row)) if fit.strength else None
         if last is None or self._is_misnamed or table.at(C.MAGIC, row) < L.MAGIC_V2:
             return fit
         if last == table.at(C.LAST_OFFSET, row):
@@ -229,12 +240,12 @@ class Chain:
 
     def _open(self, following: int | None) -> int | None:
         """The bound above the last batch of a log is far away: nothing is known to follow."""
-        if self.place.next_base is None and following == self._limit:
+        if self.context.next_base is None and following == self._limit:
             return None
         return following
 
-    def _alter(self, row: int, probable: int | None, why: str) -> None:
-        self._found.append(N.altered_offset(self.place.path, self.table, row, probable, why))
+    def _correct_offset(self, row: int, probable: int | None, why: str) -> None:
+        self._found.append(N.altered_offset(self.context.path, self.table, row, probable, why))
         N.set_offset(self.table, row, self._last_before(row) + 1 if probable is None else probable)
 
     def _out_of_order(self, row: int) -> None:
@@ -242,64 +253,69 @@ class Chain:
         first, last = N.first_of(table, row), table.at(C.LAST_OFFSET, row)
         position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
         if not row and self._is_start:
-            message = (
-                f"the first batch holds offsets {first} to {last}, below {self.place.base_offset} in the name"
-            )
-            self._say("offset-below-segment", message, position, size, first, last)
+            message = f"the first batch has {offsets_words(first, last)}, below the base offset {self.context.base_offset} in the file name"
+            self._report("offset-below-segment", message, position, size, first, last)
             return
         copy = ", a copy of it" if row and N.is_copy(table, row) else ""
         before = self._last_before(row)
-        message = f"the batch at position {position} starts at offset {first}; the one before ends at {before}{copy}"
-        self._say(
+        message = f"the batch at position {position} starts at offset {first}; the previous one ends at {before}{copy}"
+        self._report(
             "offset-not-monotonic", message, position, size, first, last, {"former_last_offset": before}
         )
 
-    def _judge_end(self) -> None:
-        """What only the end of the segment can tell of its last batch."""
+    def _check_end(self) -> None:
+        """Verdicts on the last batch that need the end of the segment."""
         table, row = self.table, self.table.count - 1
         first, last, width = N.first_of(table, row), table.at(C.LAST_OFFSET, row), N.width_of(table, row)
         lower = self._last_before(row)
         if last >= self._limit:
             # only the next segment is a neighbour to fit before; the reach of an index entry is far away
-            bound = self._limit if self._limit == self.place.next_base else None
+            bound = self._limit if self._limit == self.context.next_base else None
             fit = N.fit_offset(first, width, lower, bound)
-            if self._as_known(row, lower):
+            if self._by_side_files(row, lower):
                 return
             if fit.strength:
-                self._alter(row, fit.value, f"the segment must end below offset {self._limit}")
+                self._correct_offset(row, fit.value, f"the segment must end below offset {self._limit}")
             elif bound is None:
                 message = (
-                    f"offset {last} is more than 2^31 - 1 above the base offset {self.place.base_offset}"
+                    f"offset {last} is more than 2^31 - 1 above the base offset {self.context.base_offset}"
                 )
-                self._say(
+                self._report(
                     "offset-overflow", message, table.at(C.POSITION, row), table.at(C.SIZE, row), first, last
                 )
             return
-        if self.place.is_last and table.at(C.COUNT, row) >= 0:
-            self._judge_last(row, first, lower)
+        if self.context.is_last and table.at(C.COUNT, row) >= 0:
+            self._check_last(row, first, lower)
 
-    def _judge_last(self, row: int, first: int, lower: int) -> None:
-        """The last batch of the log: side files may know where it ends; else a gap before it is looked at."""
+    def _check_last(self, row: int, first: int, lower: int) -> None:
+        """The last batch of the log: side files may know where it ends; else a gap before it is checked."""
         table, probable = self.table, lower + 1
         if (
-            self._as_known(row, lower)
+            self._by_side_files(row, lower)
             or first <= probable
-            or table.at(C.LAST_OFFSET, row) in self.place.witness.lasts
+            or table.at(C.LAST_OFFSET, row) in self.context.evidence.last_offsets
         ):
             return
         if N.flipped_bit(first, probable, 64) is not None and self._is_gap_by_flip(row):
-            self._alter(row, probable, f"the offsets before it end at {lower} and nothing is missing")
+            self._correct_offset(row, probable, f"the previous offset is {lower} and no offset is missing")
 
-    def _as_known(self, row: int, lower: int) -> bool:
-        """Whether side files know a batch that ends where the log's last one would with one bit flipped back."""
-        known, width = self.place.witness.lasts, N.width_of(self.table, row)
-        if not self.place.is_last or self._is_misnamed or self.table.at(C.LAST_OFFSET, row) in known:
+    def _by_side_files(self, row: int, lower: int) -> bool:
+        """Whether side files know a batch that ends where the log's last one would with one bit flipped back. Where no offset is
+        missing before it, a single index entry is more likely to be altered than the batch."""
+        evidence, width = self.context.evidence, N.width_of(self.table, row)
+        last_offset = self.table.at(C.LAST_OFFSET, row)
+        if not self.context.is_last or self._is_misnamed or last_offset in evidence.last_offsets:
             return False
         first = N.first_of(self.table, row)
-        meant = [v for v in N.one_bit_away(first, 64) if v > lower and v + width - 1 in known]
-        if len(meant) != 1:
+        known = evidence.confirmed if first == lower + 1 else evidence.last_offsets
+        candidates = [v for v in N.one_bit_away(first, 64) if v > lower and v + width - 1 in known]
+        if len(candidates) != 1:
             return False
-        self._alter(row, meant[0], f"files beside it know a batch that ends at {meant[0] + width - 1}")
+        self._correct_offset(
+            row,
+            candidates[0],
+            f"an index, snapshot or checkpoint refers to a batch that ends at {candidates[0] + width - 1}",
+        )
         return True
 
     def _is_gap_by_flip(self, row: int) -> bool:
@@ -333,42 +349,44 @@ class Chain:
         if after == L.NO_LEADER_EPOCH:
             after = None
         if found > before >= 0:
-            if self._is_start and row == 1 and self.place.former_epoch < 0:
-                self._against_file(0, before, 0, found)  # the log's first batch has no predecessor
+            if self._is_start and row == 1 and self.context.previous_epoch < 0:
+                self._contradicts_checkpoint(0, before, 0, found)  # the log's first batch has no predecessor
             if after is None or after > found:
                 self._rise(row, found, self._epoch_before(row), after)
             return
-        this = self._without_sign(found, before, after) if found < 0 else N.fit_epoch(found, before, after)
-        former = N.Fit(0)
-        across = self.place.former if not row and self._is_start else None
+        current = self._without_sign(found, before, after) if found < 0 else N.fit_epoch(found, before, after)
+        previous = N.Fit(0)
+        across = self.context.previous if not row and self._is_start else None
         if found >= 0 and row and self._epoch_at(row - 1) == before:
-            former = N.fit_epoch(before, self._epoch_before(row - 1), found)
+            previous = N.fit_epoch(before, self._epoch_before(row - 1), found)
         elif found >= 0 and across is not None:
-            former = N.fit_epoch(before, across.epoch_before, found)
-        former, this = self._as_filed(row, former, this)
-        if former.strength > this.strength and across is not None:
-            why = f"the first batch of the next segment is of epoch {found}"
-            altered = N.altered_epoch(across.path, across.position, before, former.value, why, across.offsets)
+            previous = N.fit_epoch(before, across.epoch_before, found)
+        previous, current = self._by_checkpoint(row, previous, current)
+        if previous.strength > current.strength and across is not None:
+            why = f"the first batch of the next segment has epoch {found}"
+            altered = N.altered_epoch(
+                across.path, across.position, before, previous.value, why, across.offsets
+            )
             self._found.append(altered)
-        elif former.strength > this.strength:
-            self._alter_epoch(row - 1, former.value, f"the batch behind it is of epoch {found}")
-        elif this.strength > former.strength:
-            self._alter_epoch(row, this.value, f"the batch before it is of epoch {before}")
+        elif previous.strength > current.strength:
+            self._correct_epoch(row - 1, previous.value, f"the next batch has epoch {found}")
+        elif current.strength > previous.strength:
+            self._correct_epoch(row, current.value, f"the previous batch has epoch {before}")
         else:
             self._decreases(row, found, before)
 
     @staticmethod
     def _without_sign(found: int, before: int, after: int | None) -> N.Fit:
-        """A negative epoch is wrong whatever stands beside it."""
+        """A negative epoch is wrong whatever its neighbours have."""
         positive = found & L.INT32_MAX
         fits = positive >= before and (after is None or after < 0 or positive <= after)
         return N.Fit(N.CERTAIN, positive if fits or before < 0 else before)
 
-    def _as_filed(self, row: int, former: N.Fit, this: N.Fit) -> tuple[N.Fit, N.Fit]:
+    def _by_checkpoint(self, row: int, previous: N.Fit, current: N.Fit) -> tuple[N.Fit, N.Fit]:
         """A draw is decided by the leader-epoch checkpoint when exactly one of the two contradicts it."""
-        epochs = self.place.witness.epochs
-        if former.strength != this.strength or epochs is None:
-            return former, this
+        epochs = self.context.evidence.epochs
+        if previous.strength != current.strength or epochs is None:
+            return previous, current
         filed = [
             None if at < 0 else epochs.epoch_for_offset(N.first_of(self.table, at)) for at in (row - 1, row)
         ]
@@ -377,46 +395,48 @@ class Chain:
             for at, epoch in zip((row - 1, row), filed, strict=True)
         ]
         if wrong == [True, False]:
-            return N.Fit(N.CERTAIN, filed[0]), this
+            return N.Fit(N.CERTAIN, filed[0]), current
         if wrong == [False, True]:
-            return former, N.Fit(N.CERTAIN, filed[1])
-        return former, this
+            return previous, N.Fit(N.CERTAIN, filed[1])
+        return previous, current
 
     def _rise(self, row: int, found: int, before: int, after: int | None) -> None:
         """An epoch of one batch only: believed unless the leader-epoch checkpoint knows better."""
-        epochs = self.place.witness.epochs
+        epochs = self.context.evidence.epochs
         if epochs is not None and epochs.entries:
-            self._against_file(row, found, before, after)
+            self._contradicts_checkpoint(row, found, before, after)
             return
-        is_end = after is None and self.place.is_last and row + 1 == self.table.count
+        is_end = after is None and self.context.is_last and row + 1 == self.table.count
         if (
             is_end
             and found - before > N.BELIEVABLE_EPOCH_RISE
             and N.flipped_bit(found, before, 32) is not None
         ):
-            self._alter_epoch(row, before, f"the batch before it is of epoch {before}")
+            self._correct_epoch(row, before, f"the previous batch has epoch {before}")
 
-    def _against_file(self, row: int, found: int, lower: int, upper: int | None) -> None:
+    def _contradicts_checkpoint(self, row: int, found: int, lower: int, upper: int | None) -> None:
         """An epoch that the file does not know, at an offset for which it has one that fits."""
-        epochs = self.place.witness.epochs
+        epochs = self.context.evidence.epochs
         filed = None if epochs is None else epochs.epoch_for_offset(N.first_of(self.table, row))
         if epochs is None or filed is None or any(entry.epoch == found for entry in epochs.entries):
             return
         if filed >= lower and (upper is None or filed <= upper):
-            self._alter_epoch(row, filed, f"the leader-epoch checkpoint has epoch {filed} there")
+            self._correct_epoch(row, filed, f"the leader-epoch checkpoint has epoch {filed} there")
 
-    def _alter_epoch(self, row: int, probable: int | None, why: str) -> None:
+    def _correct_epoch(self, row: int, probable: int | None, why: str) -> None:
         table = self.table
         offsets = N.first_of(table, row), table.at(C.LAST_OFFSET, row)
         position = table.at(C.POSITION, row)
         found = self._epoch_at(row)
-        self._found.append(N.altered_epoch(self.place.path, position, found, probable, why, offsets))
+        self._found.append(N.altered_epoch(self.context.path, position, found, probable, why, offsets))
         value = self._epoch_before(row) if probable is None else probable
         table.cells[C.LEADER_EPOCH * table.capacity + row] = value
 
     def _decreases(self, row: int, found: int, before: int) -> None:
         table = self.table
         position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
-        message = f"the batch at position {position} is of leader epoch {found}, the one before of {before}"
+        message = (
+            f"the batch at position {position} has leader epoch {found}, but the previous one has {before}"
+        )
         first, last = N.first_of(table, row), table.at(C.LAST_OFFSET, row)
-        self._say("leader-epoch-decreases", message, position, size, first, last)
+        self._report("leader-epoch-decreases", message, position, size, first, last)

@@ -1,7 +1,7 @@
-"""Kafka 0.7: `.kafka` files (fact sheet §2.1). Offsets are bytes, so the chain of files must join exactly.
+"""Verify Kafka 0.7 `.kafka` files (fact sheet §2.1). Offsets are byte positions, so the files must join exactly.
 
-A broker of 0.7 walks only its last file when it starts; here every file is walked. The deep level also decompresses
-the sets and judges the messages inside.
+A 0.7 broker reads only its last file when it starts; here every file is read. The deep level also decompresses
+the sets and checks the messages inside.
 """
 
 import os
@@ -9,77 +9,76 @@ from collections.abc import Iterator
 
 from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import Totals
+from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
-from kseg.segment.kafka07.messages07 import AncientDamage, AncientEntry, messages, walk
+from kseg.segment.kafka07.messages07 import Damage07, Entry07, messages, walk
 from kseg.segment.partition.directory import PartitionDirectory
 from kseg.segment.partition.names import parse_file_name
 
 _PROGRESS_BYTES = 16 * 1024 * 1024
 
 
-def ancient_partition(
-    directory: PartitionDirectory, options: VerifyOptions, ledger: Ledger
+def check_partition07(
+    directory: PartitionDirectory, options: VerifyOptions, totals: Totals
 ) -> Iterator[Event]:
     """All `.kafka` files of a directory, and whether each begins where the one before ends."""
     from kseg.recovery.verify.small_files import readable
 
     expected: int | None = None
-    for entry in directory.ancient_files:
+    for entry in directory.kafka07_files:
         number = entry.name.base_offset or 0
         if entry.problem is not None:
             expected = None
             continue
         if expected is not None and number != expected:
             message = (
-                f"the file begins at byte {number} of the partition, the one before it ends at {expected}"
+                f"the file starts at byte {number} of the partition, but the previous one ends at {expected}"
             )
             numbers: dict[str, int | str | bool | None] = {"expected": expected, "found": number}
             yield Finding("ancient-gap", entry.path, message, 0, 0, numbers=numbers)
         path = entry.path
-        yield from readable(path, ancient_file(path, options, ledger))
+        yield from readable(path, check_file07(path, options, totals))
         expected = number + entry.size_bytes
 
 
-def ancient_file(path: str, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+def check_file07(path: str, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     """One `.kafka` file. Raises UnreadableInput."""
     base = parse_file_name(os.path.basename(path)).base_offset or 0
-    damaged = padding = told = 0
+    damaged = padding = reported_position = 0
     with MappedFile(path, options.drop_cache) as file:
         for item in walk(file.view, 0, file.unreadable, file.extents):
-            if isinstance(item, AncientDamage):
+            if isinstance(item, Damage07):
                 if item.kind == "zero-tail":
                     padding += item.length
                 else:
                     damaged += item.length
-                message = f"{item.length} bytes at position {item.position} hold no message"
+                message = f"no message in the {counted(item.length, 'byte')} at position {item.position}"
                 yield Finding(item.kind, path, message, item.position, item.length, base + item.position)
                 continue
-            ledger.batches += 1
+            totals.batches += 1
             if not item.crc_valid:
                 damaged += item.size_bytes
                 message = f"the message at position {item.position} does not match its checksum"
                 yield Finding("bad-crc", path, message, item.position, item.size_bytes, base + item.position)
             elif options.level == "deep":
-                yield from _contents(path, file.view, item, base, ledger)
+                yield from _contents(path, file.view, item, base, totals)
             else:
-                ledger.records += 1
-            if item.end_position - told > _PROGRESS_BYTES:
-                yield Advance(path, item.end_position - told)
-                told = item.end_position
-        yield Advance(path, file.size_bytes - told)
-        ledger.account(path, file.size_bytes, damaged, padding)
+                totals.records += 1
+            if item.end_position - reported_position > _PROGRESS_BYTES:
+                yield Advance(path, item.end_position - reported_position)
+                reported_position = item.end_position
+        yield Advance(path, file.size_bytes - reported_position)
+        totals.account(path, file.size_bytes, damaged, padding)
 
 
-def _contents(
-    path: str, view: memoryview, entry: AncientEntry, base: int, ledger: Ledger
-) -> Iterator[Finding]:
+def _contents(path: str, view: memoryview, entry: Entry07, base: int, totals: Totals) -> Iterator[Finding]:
     position, size = entry.position, entry.size_bytes
     try:
         for message in messages(view, entry, base):
-            ledger.records += 1
+            totals.records += 1
             if not message.crc_valid:
                 text = f"a message in the set at position {position} does not match its checksum"
                 yield Finding("bad-crc", path, text, position, size, base + position)

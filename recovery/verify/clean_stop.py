@@ -1,7 +1,7 @@
-"""What a clean stop leaves of a log, as far as a short look tells: the judge of a clean-shutdown marker.
+"""What a clean shutdown leaves of a log, as far as a short check can tell: whether a clean-shutdown marker is true.
 
-A broker believes the marker and then reads no log. For each partition the end of the last segment is looked at: the marker
-lies when that segment lacks an index, has preallocated ones, or does not end with a whole batch.
+A broker trusts the marker and then reads no log. This checks the end of the last segment of each partition: the marker
+is false when that segment lacks an index, has preallocated ones, or does not end with a complete batch.
 """
 
 from collections.abc import Iterator
@@ -10,12 +10,13 @@ from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.partition.directory import SegmentFiles, list_partition, plain_last_segment
 from kseg.segment.partition.names import PartitionName, PartitionState
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.index import OffsetIndex
 
 
-def lies_in(path: str, name: PartitionName | None) -> Iterator[str]:
-    """What in a partition directory gives a clean-shutdown marker the lie, as a clause."""
+def marker_contradictions(path: str, name: PartitionName | None) -> Iterator[str]:
+    """What in a partition directory contradicts a clean-shutdown marker, as a clause."""
     if name is None or name.state is not PartitionState.LIVE:
         return
     last, had_times = plain_last_segment(path), True
@@ -24,13 +25,13 @@ def lies_in(path: str, name: PartitionName | None) -> Iterator[str]:
         last = segments[-1] if segments else None
         had_times = any(segment.time_index for segment in segments)
     if last is not None:
-        reason = _lie_of(last, had_times)
+        reason = _contradiction(last, had_times)
         if reason:
             yield f"{name.text} {reason}"
 
 
-def _lie_of(segment: SegmentFiles, had_times: bool) -> str:
-    """What a clean stop would not have left behind, in words; empty when there is nothing. had_times: some segment has a time index."""
+def _contradiction(segment: SegmentFiles, had_times: bool) -> str:
+    """What a clean shutdown would not have left behind, in words; empty when there is nothing. had_times: some segment has a time index."""
     if segment.offset_index is None:
         return "has no index for its last segment"
     if segment.time_index is None and had_times:
@@ -51,7 +52,7 @@ def _lie_of(segment: SegmentFiles, had_times: bool) -> str:
                 if not isinstance(item, Damage) or item.kind == "unreadable-batch":
                     continue
                 if item.position + item.length == file.size_bytes:
-                    return f"does not end with a whole batch ({item.kind})"
+                    return f"does not end with a complete batch ({item.kind})"
     except UnreadableInput:
         return ""
     return ""

@@ -1,8 +1,8 @@
-"""The leader-epoch checkpoint against the batches (fact sheet §5.5).
+"""Check the leader-epoch checkpoint against the batches (fact sheet §5.5).
 
 The file is a step function from offsets to epochs; a run of batches of one epoch agrees with it when its first and
-its last batch do. It may begin later than the log (recovery rebuilds it from the recovered segments only, an append
-of an old format clears it), so offsets below its first entry are not judged; it must not reach behind the log's end.
+its last batch do. It may start later than the log (recovery rebuilds it from the recovered segments only, an append
+of an old format clears it), so offsets below its first entry are not checked; it must not reach beyond the log end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ class EpochCheck:
         self._entries = tuple(entries)
         self._history = EpochHistory(entries)
         self._epoch = L.NO_LEADER_EPOCH
-        self._said = L.NO_LEADER_EPOCH  # one finding a run is enough
+        self._reported_epoch = L.NO_LEADER_EPOCH  # one finding a run is enough
         self._last: int | None = None
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
@@ -37,19 +37,19 @@ class EpochCheck:
                 return
             yield from self._end_run()
             self._epoch = table.at(C.LEADER_EPOCH, row)
-            yield from self._judge(table.at(C.BASE_OFFSET, row))
+            yield from self._check_epoch(table.at(C.BASE_OFFSET, row))
             row += 1
 
     def _end_run(self) -> Iterator[Finding]:
         last, self._last = self._last, None
         if last is not None:
-            yield from self._judge(last)
+            yield from self._check_epoch(last)
 
-    def _judge(self, offset: int) -> Iterator[Finding]:
+    def _check_epoch(self, offset: int) -> Iterator[Finding]:
         filed = self._history.epoch_for_offset(offset)
-        if filed is not None and filed != self._epoch and self._said != self._epoch:
-            self._said = self._epoch
-            message = f"the batch at offset {offset} is of epoch {self._epoch}, the file says {filed}"
+        if filed is not None and filed != self._epoch and self._reported_epoch != self._epoch:
+            self._reported_epoch = self._epoch
+            message = f"the batch at offset {offset} has epoch {self._epoch}, but the checkpoint has {filed}"
             yield Finding(
                 "leader-epoch-file-mismatch",
                 self._path,
@@ -62,29 +62,29 @@ class EpochCheck:
         return iter(())
 
     def end_of_log(self, end_offset: int, last_epoch: int) -> Iterator[Finding]:
-        """What only the whole log can tell. last_epoch: of its last batch."""
+        """Findings that need the whole log. last_epoch: of its last batch."""
         yield from self._end_run()
         if not self._entries and last_epoch >= 0:
-            message = f"the file has no entry, the last batch is of epoch {last_epoch}; a broker then knows no epoch of the log"
+            message = f"the checkpoint has no entry, but the last batch has epoch {last_epoch}; a broker then knows no leader epoch of the log"
             yield Finding(
                 "leader-epoch-file-mismatch",
                 self._path,
                 message,
                 numbers={"filed_epoch": None, "batch_epoch": last_epoch},
             )
-        former: EpochEntry | None = None
+        previous: EpochEntry | None = None
         for line, entry in enumerate(self._entries, start=3):
-            if former is not None and (
-                entry.epoch <= former.epoch or entry.start_offset <= former.start_offset
+            if previous is not None and (
+                entry.epoch <= previous.epoch or entry.start_offset <= previous.start_offset
             ):
-                message = f"line {line} (epoch {entry.epoch} from {entry.start_offset}) does not increase"
-                yield self._mismatch(message, entry)
-            elif entry.start_offset > end_offset:
                 message = (
-                    f"epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends at {end_offset}"
+                    f"line {line} (epoch {entry.epoch}, start offset {entry.start_offset}) does not increase"
                 )
                 yield self._mismatch(message, entry)
-            former = entry
+            elif entry.start_offset > end_offset:
+                message = f"epoch {entry.epoch} starts at offset {entry.start_offset}, but the log ends at {end_offset}"
+                yield self._mismatch(message, entry)
+            previous = entry
 
     def _mismatch(self, message: str, entry: EpochEntry) -> Finding:
         numbers: dict[str, int | str | bool | None] = {"filed_epoch": entry.epoch}

@@ -1,18 +1,18 @@
-"""One file alone. An index is held against the `.log` beside it when there is one; nothing else is looked at."""
+"""Verify a single file. An index is compared with the `.log` next to it when there is one; nothing else is read."""
 
 import os
 from collections.abc import Iterator
 
 from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify import names_check
-from kseg.recovery.verify.header_plausibility import HeaderPlace
-from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck, TimeIndexCheck
+from kseg.recovery.verify.header_plausibility import HeaderContext
+from kseg.recovery.verify.index_check import IndexContext, OffsetIndexCheck, TimeIndexCheck
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.producer_check import ProducerReplay
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck
-from kseg.recovery.verify.small_files import _SMALL_FILES, clean_shutdown, small_file
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.small_files import SMALL_FILES, clean_shutdown, small_file
+from kseg.recovery.verify.totals import Totals
 from kseg.recovery.verify.txn_check import TxnIndexCheck
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
@@ -25,67 +25,65 @@ from kseg.segment.partition.names import (
     segment_file_name,
 )
 from kseg.segment.partition.targets import FileTarget
-from kseg.segment.scanning.prevalidated import trust_in
+from kseg.segment.scanning.prevalidated import skippable_spans
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 
 
-def verify_file(target: FileTarget, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+def verify_file(target: FileTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     """Everything there is to say about one file, whatever it is. Raises UnreadableInput."""
     path = target.path
     name = parse_given_name(os.path.basename(path))
     if name.is_live and not name.is_well_formed and name.role is not Role.UNKNOWN:
-        yield Finding("bad-file-name", path, f"{name.name} is not written the way Kafka writes it")
+        yield Finding("bad-file-name", path, f"{name.name} is not a file name that Kafka writes")
     if name.role is Role.LOG:
-        yield from log_file(path, name, options, ledger)
+        yield from log_file(path, name, options, totals)
     elif name.role in INDEX_ROLES:
-        yield from _index(path, name, options, ledger)
+        yield from _index(path, name, options, totals)
     elif name.role in (Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT):
         from kseg.recovery.verify.raft_check import snapshot_file
 
-        yield from snapshot_file(path, options, ledger)
-    elif name.role is Role.ANCIENT_LOG:
-        from kseg.recovery.verify.check07 import ancient_file
+        yield from snapshot_file(path, options, totals)
+    elif name.role is Role.KAFKA07_LOG:
+        from kseg.recovery.verify.check07 import check_file07
 
-        yield from ancient_file(path, options, ledger)
-    elif name.role in _SMALL_FILES:
-        yield from small_file(path, name.role, ledger)
+        yield from check_file07(path, options, totals)
+    elif name.role in SMALL_FILES:
+        yield from small_file(path, name.role, totals)
     elif name.role is Role.CLEAN_SHUTDOWN:
-        yield from clean_shutdown(path, ledger)
+        yield from clean_shutdown(path, totals)
     elif name.role is Role.UNKNOWN:
         size = os.stat(path).st_size
-        yield Finding("unknown-file", path, f"{name.name} is none of Kafka's files", 0, size)
+        yield Finding("unknown-file", path, f"{name.name} is not a Kafka file", 0, size)
 
 
-def log_file(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+def log_file(path: str, name: FileName, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     """A `.log` without its surroundings."""
     with MappedFile(path, options.drop_cache) as file:
         is_deep = options.level == "deep"
-        trust = trust_in(options.claims, file, with_records=is_deep)
-        records = RecordsCheck(path, file.view, trust) if is_deep else None
+        skippable = skippable_spans(options.claims, file, with_records=is_deep)
+        records = RecordsCheck(path, file.view, skippable) if is_deep else None
         base = name.base_offset
         consumers: list[Consumer] = [records] if records is not None else []
-        check = SegmentCheck(file, HeaderPlace(path, base or 0), options, ledger, consumers, trust)
+        check = SegmentCheck(file, HeaderContext(path, base or 0), options, totals, consumers, skippable)
         yield from check.events()
         if records is not None:
-            ledger.records += records.records - check.facts.records
-            ledger.sets_not_opened -= check.facts.sets_not_opened
+            totals.records += records.records - check.facts.records
+            totals.sets_not_opened -= check.facts.sets_not_opened
 
 
-def _index(path: str, name: FileName, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+def _index(path: str, name: FileName, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     base = name.base_offset or 0
     log_path = os.path.join(os.path.dirname(path), segment_file_name(base, ".log"))
     with MappedFile(path, options.drop_cache) as file:
         entry = Entry(path, file.size_bytes, file.mtime_ms, name)
         if options.level == "quick" or not os.path.isfile(log_path):
-            ledger.account(path, file.size_bytes, file.size_bytes % names_check.SLOT_BYTES[name.role])
+            totals.account(path, file.size_bytes, file.size_bytes % names_check.SLOT_BYTES[name.role])
             yield from names_check.index_size(entry)
             if not os.path.isfile(log_path):
-                yield Finding(
-                    "orphan-index", path, f"{name.name} has no segment beside it", 0, file.size_bytes
-                )
+                yield Finding("orphan-index", path, f"{name.name} has no matching .log", 0, file.size_bytes)
                 yield from _sanity(path, name, file.view, base)
             return
-        yield from _beside_log(path, name, file.view, log_path, options, ledger)
+        yield from _beside_log(file, name, log_path, options, totals)
 
 
 def _sanity(path: str, name: FileName, view: memoryview, base: int) -> Iterator[Finding]:
@@ -93,29 +91,29 @@ def _sanity(path: str, name: FileName, view: memoryview, base: int) -> Iterator[
     if name.role is Role.TXN_INDEX or len(view) % names_check.SLOT_BYTES[name.role]:
         return
     index = OffsetIndex(view, base) if name.role is Role.OFFSET_INDEX else TimeIndex(view, base)
-    insanity = index.insanity()
-    if insanity is not None and index.zero_tail_slots == 0:
-        kind, problem = insanity
+    sanity_error = index.sanity_error()
+    if sanity_error is not None and index.zero_tail_slots == 0:
+        kind, problem = sanity_error
         yield Finding(kind, path, problem, 0, len(view))
 
 
 def _beside_log(
-    path: str, name: FileName, view: memoryview, log_path: str, options: VerifyOptions, ledger: Ledger
+    index: MappedFile, name: FileName, log_path: str, options: VerifyOptions, totals: Totals
 ) -> Iterator[Event]:
     """Only what concerns the index is said and counted; the log is another target."""
-    base = name.base_offset or 0
+    path, view, base = index.path, index.view, name.base_offset or 0
     with MappedFile(log_path, options.drop_cache) as log:
-        place = IndexPlace(path, base)
+        context = IndexContext(path, base, unreadable=index.unreadable)
         consumers: list[Consumer] = []
         if name.role is Role.TXN_INDEX:
             replay = ProducerReplay(None, is_exact=False)
             replay.begin(log_path, log.view)
-            consumers = [replay, TxnIndexCheck(path, view, base, replay, ledger)]
+            consumers = [replay, TxnIndexCheck(path, view, base, replay, totals)]
         elif name.role is Role.OFFSET_INDEX:
-            consumers = [OffsetIndexCheck(place, view, ledger)]
+            consumers = [OffsetIndexCheck(context, view, totals)]
         else:
-            consumers = [TimeIndexCheck(place, view, ledger)]
-        check = SegmentCheck(log, HeaderPlace(log_path, base), options, Ledger(), consumers)
+            consumers = [TimeIndexCheck(context, view, totals)]
+        check = SegmentCheck(log, HeaderContext(log_path, base), options, Totals(), consumers)
         for event in check.events():
             if isinstance(event, Advance) or (isinstance(event, Finding) and event.path == path):
                 yield event

@@ -1,48 +1,51 @@
-"""Which batch lies? Base offset and leader epoch stand outside the checksum, so only the neighbours can tell.
+"""Decide which of two adjacent batches has a corrupt header. The CRC does not cover base offset and leader epoch, so only adjacent batches can tell.
 
-A log's batches cover growing, disjoint ranges of offsets, and leader epochs never sink. One altered field breaks
-that between two batches, and either of them can be the one. Plan, for the pair (former, this) that breaks it:
+The batches of a log cover increasing, disjoint offset ranges, and leader epochs never decrease. One altered field breaks
+that between two batches, and either of them can be the corrupt one. For a pair (previous, current) that breaks it:
 
-1. Suppose `former` is altered: would a batch of its width fit between its own predecessor and `this`?
-2. Suppose `this` is altered: would it fit between `former` and its successor (or the next segment's base)?
-3. A hypothesis is the stronger the tighter the fit: a hole of exactly the batch's width; a value that touches a
-   neighbour and differs in one bit; one that differs in one bit; any room at all. Legal gaps leave room, so width
-   alone decides nothing there. An equal strength of both, or none, blames nobody: the pair is out of order.
-   An offset-index entry for one of the two decides: it confirms the batch, or names the value.
-4. A batch that is the former's copy, or fills exactly the hole before the former, was duplicated or moved.
-5. Leader epochs likewise: without the altered one the epochs around it do not sink; the leader-epoch checkpoint
-   decides what order cannot (a rise for one single batch that the file does not know).
+1. Suppose `previous` is altered: would a batch of its width fit between its own predecessor and `current`?
+2. Suppose `current` is altered: would it fit between `previous` and its successor (or the base offset of the next segment)?
+3. The tighter the fit, the stronger the hypothesis: a gap of exactly the width of the batch; a value that touches an
+   adjacent batch and differs in one bit; one that differs in one bit; any gap that is wide enough. Legal gaps exist, so
+   width alone decides nothing there. When both are equally strong, or neither fits, the pair is reported as out of order.
+   An offset index entry for one of the two decides: it confirms the batch, or has the original value.
+4. A batch that is a copy of the previous one, or exactly fills the gap before the previous one, was duplicated or moved.
+5. Leader epochs likewise: without the altered one the epochs around it do not decrease; the leader-epoch checkpoint
+   decides what the order cannot (an increase for a single batch that the checkpoint does not have).
 6. The last batch of the log has no successor: a gap before it counts only when one flipped bit closes it and side
-   files confirm that (`Witness`), or nothing else in the segment has gaps and its producer's sequence goes on.
+   files confirm that (`SideFileEvidence`), or nothing else in the segment has gaps and the sequence of its producer continues.
 
-The altered value is replaced in the table by the probable one, so that nobody blames indexes or neighbours for it.
+The altered value is replaced in the table by the probable one, so that no index or adjacent batch is reported because of it.
 """
 
 from collections.abc import Callable, Iterator
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.diagnosis import AlteredBaseOffset, AlteredLeaderEpoch
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.values import dataclass
 
 CERTAIN = 6
-_EXACT_BIT, _EXACT, _TOUCHING_BIT, _BIT, _ROOM, _NONE = 5, 4, 3, 2, 1, 0
+_EXACT_BIT, _EXACT, _TOUCHING_BIT, _BIT, _FITS, _NONE = 5, 4, 3, 2, 1, 0
 # Without any other witness, an epoch that rises by more than this for the last batch alone is not believed.
 BELIEVABLE_EPOCH_RISE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
-    """What side files say about the last segment. lasts: offsets at which a batch ends according to indexes,
-    snapshots and checkpoints. epochs: the leader-epoch checkpoint, None when there is none to trust."""
+class SideFileEvidence:
+    """What side files say about the last segment. last_offsets: offsets at which a batch ends according to indexes,
+    snapshots and checkpoints. confirmed: those that more than one of them has. epochs: the leader-epoch checkpoint, None
+    when there is none to trust."""
 
-    lasts: frozenset[int] = frozenset()
+    last_offsets: frozenset[int] = frozenset()
+    confirmed: frozenset[int] = frozenset()
     epochs: EpochHistory | None = None
 
 
-NO_WITNESS = Witness()
+NO_EVIDENCE = SideFileEvidence()
 
 
 def no_index(_position: int) -> int | None:
@@ -51,7 +54,7 @@ def no_index(_position: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class FormerBatch:
+class PreviousBatch:
     """The last batch of the segment before, as far as leader epochs go. epoch_before: of the batch before it."""
 
     path: str
@@ -62,20 +65,20 @@ class FormerBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class HeaderPlace:
-    """What must be known of a segment to judge its batches.
+class HeaderContext:
+    """What the checks of a segment must know about it.
 
-    next_base: base offset of the next segment, None for the last. former_epoch: the leader epoch before the first
-    batch, -1 = unknown. indexed: the offset that the offset index has for a batch position. former: the last batch of the segment before, None when it is damaged or has no epoch.
+    next_base: base offset of the next segment, None for the last. previous_epoch: the leader epoch before the first
+    batch, -1 = unknown. indexed: the offset that the offset index has for a batch position. previous: the last batch of the segment before, None when it is damaged or has no epoch.
     """
 
     path: str
     base_offset: int
     next_base: int | None = None
     is_last: bool = True
-    former_epoch: int = L.NO_LEADER_EPOCH
-    former: FormerBatch | None = None
-    witness: Witness = NO_WITNESS
+    previous_epoch: int = L.NO_LEADER_EPOCH
+    previous: PreviousBatch | None = None
+    evidence: SideFileEvidence = NO_EVIDENCE
     indexed: Callable[[int], int | None] = no_index
 
 
@@ -104,7 +107,7 @@ def flipped_bit(found: int, probable: int | None, bits: int) -> int | None:
 
 def fit_offset(found: int, width: int, lower: int, upper: int | None) -> Fit:
     """How well a batch of `width` offsets with a wrong first offset `found` fits above `lower` and below `upper`
-    (None = nothing is known to follow; then only a value right behind `lower` counts)."""
+    (None = nothing is known to follow; then only a value right after `lower` counts)."""
     if upper is not None and upper - lower - 1 < width:
         return Fit(_NONE)
     fitting = [v for v in one_bit_away(found, 64) if v > lower and (upper is None or v + width <= upper)]
@@ -117,7 +120,7 @@ def fit_offset(found: int, width: int, lower: int, upper: int | None) -> Fit:
         return Fit(_NONE)
     if fitting:
         return Fit(_BIT, fitting[0] if len(fitting) == 1 else None)
-    return Fit(_ROOM)
+    return Fit(_FITS)
 
 
 def fit_epoch(found: int, lower: int, upper: int | None) -> Fit:
@@ -132,11 +135,11 @@ def fit_epoch(found: int, lower: int, upper: int | None) -> Fit:
             return Fit(_TOUCHING_BIT, neighbour)
     if upper is None:
         return Fit(_NONE)
-    return Fit(_BIT, fitting[0]) if len(fitting) == 1 else Fit(_ROOM)
+    return Fit(_BIT, fitting[0]) if len(fitting) == 1 else Fit(_FITS)
 
 
 def first_of(table: Columns, row: int) -> int:
-    """The first offset of a batch as far as its header tells: a legacy entry has only its last."""
+    """The first offset of a batch as far as its header has it: a legacy entry has only the last offset."""
     return table.at(C.BASE_OFFSET if table.at(C.MAGIC, row) >= L.MAGIC_V2 else C.LAST_OFFSET, row)
 
 
@@ -183,15 +186,17 @@ def altered_base_offset(
     guess = "" if probable is None else f"; it was probably {probable}"
     if bit is not None:
         guess += f" (bit {bit} is flipped)"
+    diagnosis = AlteredBaseOffset(found, probable, bit)
     return Finding(
         "altered-base-offset",
         path,
-        f"the batch at position {position} says it starts at offset {found}, but {why}{guess}",
+        f"the batch at position {position} claims base offset {found}, but {why}{guess}",
         position=position,
         length=8,
         first_offset=probable,
         last_offset=None if probable is None else probable + width - 1,
-        numbers={"found_base_offset": found, "probable_base_offset": probable, "flipped_bit": bit},
+        numbers=diagnosis.numbers(),
+        diagnosis=diagnosis,
     )
 
 
@@ -207,13 +212,15 @@ def altered_epoch(
     guess = "" if probable is None else f"; it was probably {probable}"
     if bit is not None:
         guess += f" (bit {bit} is flipped)"
+    diagnosis = AlteredLeaderEpoch(found, probable, bit)
     return Finding(
         "altered-leader-epoch",
         path,
-        f"the batch at position {position} says it is of leader epoch {found}, but {why}{guess}",
+        f"the batch at position {position} claims leader epoch {found}, but {why}{guess}",
         position=position + L.ENTRY_OVERHEAD,
         length=4,
         first_offset=offsets[0] if offsets else None,
         last_offset=offsets[1] if offsets else None,
-        numbers={"found_epoch": found, "probable_epoch": probable, "flipped_bit": bit},
+        numbers=diagnosis.numbers(),
+        diagnosis=diagnosis,
     )

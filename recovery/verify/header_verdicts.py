@@ -1,15 +1,15 @@
-"""The judgement of batch headers alone, of a part of a log: what `verify` says of base offsets, leader epochs and counts.
+"""Check the batch headers of a part of a log: what `verify` says about base offsets, leader epochs and counts.
 
-Base offset and leader epoch stand outside the checksum, so a flipped bit there leaves a valid batch that says the wrong
-thing; only its neighbours and the side files tell (`header_plausibility`). A part of a log is judged as `verify` judges all of it:
+The CRC does not cover base offset and leader epoch, so a flipped bit there leaves a valid batch with wrong values; only
+adjacent batches and side files can tell (`header_plausibility`). A part of a log is checked as `verify` checks all of it:
 
-1. The walk begins a few batches before the part and ends a few batches behind it, so that its first and its last batch
-   have neighbours. What is found outside of the part is somebody else's to tell.
-2. The witnesses are those of `verify`: the offset index, the leader-epoch checkpoint, and for the last segment what side
-   files know of the log's end.
-3. Who reads the part afterwards need not sum the checksums again (`HeaderVerdicts.spans`).
+1. The walk starts a few batches before the part and ends a few batches after it, so that its first and its last batch
+   have neighbours. Whoever reads the adjacent parts reports what is found there.
+2. The evidence is that of `verify`: the offset index, the leader-epoch checkpoint, and for the last segment the last
+   offsets that side files have.
+3. A reader of the part need not compute the checksums again (`HeaderVerdicts.spans`).
 
-What needs more than headers (indexes, producers, records) is not looked at.
+What needs more than headers (indexes, producers, records) is not checked.
 """
 
 import os
@@ -22,11 +22,12 @@ from functools import lru_cache
 
 from kseg.recovery.verify import partition_files
 from kseg.recovery.verify.chain import Chain
-from kseg.recovery.verify.header_plausibility import FormerBatch, HeaderPlace, Witness, no_index
-from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.header_plausibility import HeaderContext, PreviousBatch, SideFileEvidence, no_index
+from kseg.recovery.verify.index_check import IndexContext, OffsetIndexCheck
+from kseg.recovery.verify.totals import Totals
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.diagnosis import AlteredBaseOffset
 from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
@@ -35,13 +36,14 @@ from kseg.segment.kernel import verify_records
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.partition.bounds import Bounds
 from kseg.segment.partition.directory import PartitionDirectory, SegmentFiles, list_partition
-from kseg.segment.partition.log_dir_state import surroundings
-from kseg.segment.scanning.scan import Damage, Scanner, rows_for
+from kseg.segment.partition.log_dir_state import read_log_dir_state
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.scan import Scanner, rows_for
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.values import dataclass
 
-NEIGHBOURS = 4  # index entries before a part, and batches behind it, that are asked
-MOST_WALKED_BYTES = 4 * 1024 * 1024  # from the beginning of a log, where no index leads
+NEIGHBOURS = 4  # index entries before a part, and batches after it, that are asked
+MAX_WALKED_BYTES = 4 * 1024 * 1024  # from the beginning of a log, where no index leads
 # what it says of a batch is that its records do not have the offsets that they seem to have
 MISPLACED = frozenset(
     {"altered-base-offset", "offset-not-monotonic", "offset-below-segment", "offset-overflow"}
@@ -60,58 +62,59 @@ class HeaderVerdicts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Evidence:
+class _DirectoryEvidence:
     """What the directory of a log knows of it."""
 
     directory: PartitionDirectory
-    witness: Witness
+    evidence: SideFileEvidence
 
 
-def judge_headers(path: str, base_offset: int, start: int = 0, stop: int | None = None) -> HeaderVerdicts:
+def check_headers(path: str, base_offset: int, start: int = 0, stop: int | None = None) -> HeaderVerdicts:
     """What is wrong with the headers of the batches from `start` up to before `stop` (None: to the end of the file).
 
     start and stop are where batches begin. Raises UnreadableInput.
     """
     with ExitStack() as stack:
         file = stack.enter_context(MappedFile(path))
-        place, index = _place(stack, path, base_offset, is_first_part=start == 0)
-        begin = _before(file.view, start, index) if start else 0
-        return _Part(file, place, (begin, start, stop)).judgement()
+        context, index = _context(stack, path, base_offset, is_first_part=start == 0)
+        begin = _start_before(file.view, start, index) if start else 0
+        return _LogPart(file, context, (begin, start, stop)).verdicts()
 
 
 def concerns(finding: Finding, bounds: Bounds) -> bool:
-    """Whether records within `bounds` may be wrong, or missing, because of a finding of `judge_headers`."""
+    """Whether records within `bounds` may be wrong, or missing, because of a finding of `check_headers`."""
     first, last = finding.first_offset, finding.last_offset
     if first is None or last is None:
         return True
-    found = finding.numbers.get("found_base_offset")
-    claims = [first] if not isinstance(found, int) else [first, found]
+    claims = [first]
+    if isinstance(finding.diagnosis, AlteredBaseOffset):
+        claims.append(finding.diagnosis.found)
     return any(each < bounds.to_offset and each + last - first >= bounds.from_offset for each in claims)
 
 
-class _Part:
+class _LogPart:
     """part: where the walk begins, and the part from where up to before where."""
 
-    def __init__(self, file: MappedFile, place: HeaderPlace, part: tuple[int, int, int | None]) -> None:
-        self._view, self._place = file.view, place
+    def __init__(self, file: MappedFile, context: HeaderContext, part: tuple[int, int, int | None]) -> None:
+        self._view, self._context = file.view, context
         self._begin, self._start, self._stop = part
-        self._scanner = Scanner.over(file, place.base_offset)
-        self._chain = Chain(place, rows_for(file.size_bytes))
+        self._scanner = Scanner.over(file, context.base_offset)
+        self._chain = Chain(context, rows_for(file.size_bytes))
         self._spans: list[Span] = []
         self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
 
-    def judgement(self) -> HeaderVerdicts:
+    def verdicts(self) -> HeaderVerdicts:
         findings = tuple(finding for finding in self._findings() if self._is_ours(finding))
         misplaced = frozenset(
             finding.position
             for finding in findings
-            if finding.id in MISPLACED and finding.position is not None and finding.path == self._place.path
+            if finding.id in MISPLACED and finding.position is not None and finding.path == self._context.path
         )
         return HeaderVerdicts(findings, misplaced, tuple(self._spans))
 
     def _is_ours(self, finding: Finding) -> bool:
         if (
-            finding.path != self._place.path
+            finding.path != self._context.path
         ):  # the batch before this segment; its own part ends without a neighbour
             return self._start == 0
         position = finding.position or 0
@@ -119,17 +122,17 @@ class _Part:
 
     def _findings(self) -> Iterator[Finding]:
         chain, size = self._chain, len(self._view)
-        until = size if self._stop is None else _behind(self._view, self._stop, NEIGHBOURS)
+        until = size if self._stop is None else _end_after(self._view, self._stop, NEIGHBOURS)
         for item in self._scanner.blocks(self._begin, None, until):
             if isinstance(item, Damage):
                 yield from chain.close(is_damaged=True)
                 self._sums[verify_records.T_CONTIGUOUS] = 0
             else:
-                self._note_sound(item)
+                self._note_valid(item)
                 yield from chain.feed(item)
             self._carry()
         if until < size:
-            return  # the last batches are only witnesses
+            return  # the last batches are only side files
         # a part of a segment does not know whether there are gaps before it
         is_gapless = not self._sums[verify_records.T_GAPS] and not self._sums[verify_records.T_CLEANED]
         chain.is_gapless = is_gapless and self._start == 0
@@ -140,7 +143,7 @@ class _Part:
         verify_records.tally(table.cells, table.capacity, 0, self._chain.ready, L.INT64_MAX, self._sums)
         self._chain.carry()
 
-    def _note_sound(self, table: Columns) -> None:
+    def _note_valid(self, table: Columns) -> None:
         """Of the batches that whoever reads from `start` on will come to."""
         positions = table.column(C.POSITION)
         row = bisect_left(positions, self._start)
@@ -152,10 +155,10 @@ class _Part:
         self._spans.append((first, end))
 
 
-def _before(view: memoryview, start: int, index: OffsetIndexCheck | None) -> int:
+def _start_before(view: memoryview, start: int, index: OffsetIndexCheck | None) -> int:
     """Where a batch begins some batches before the one at `start`; `start` when nothing leads there."""
     entries = [] if index is None else index.last_positions(start, NEIGHBOURS)
-    if len(entries) < NEIGHBOURS and start <= MOST_WALKED_BYTES:
+    if len(entries) < NEIGHBOURS and start <= MAX_WALKED_BYTES:
         entries = [0, *entries]
     return next((entry for entry in entries if _leads_to(view, entry, start)), start)
 
@@ -171,7 +174,7 @@ def _leads_to(view: memoryview, position: int, start: int) -> bool:
     return state[0] == start
 
 
-def _behind(view: memoryview, position: int, count: int) -> int:
+def _end_after(view: memoryview, position: int, count: int) -> int:
     """The end of the `count`th batch from `position` on; the end of the file when there are fewer."""
     table = Columns(C.BATCH_WIDTH, count)
     state = memoryview(array("q", [position, 0]))
@@ -179,57 +182,61 @@ def _behind(view: memoryview, position: int, count: int) -> int:
     return state[0] if state[1] == count else len(view)
 
 
-# --- the witnesses
+# --- the side files
 
 
-def _place(
+def _context(
     stack: ExitStack, path: str, base_offset: int, *, is_first_part: bool
-) -> tuple[HeaderPlace, OffsetIndexCheck | None]:
+) -> tuple[HeaderContext, OffsetIndexCheck | None]:
     """What is known around a log, and its offset index."""
-    evidence = _evidence_beside(path)
-    segments = evidence.directory.segments
+    directory_evidence = _evidence_beside(path)
+    segments = directory_evidence.directory.segments
     at = next((number for number, each in enumerate(segments) if each.log.path == path), None)
     if at is None:  # a file that is no log of its directory, read for itself
-        return HeaderPlace(path, base_offset, is_last=False, witness=evidence.witness), None
-    former = _last_batch(segments[at - 1], base_offset, evidence.witness) if at and is_first_part else None
+        return HeaderContext(path, base_offset, is_last=False, evidence=directory_evidence.evidence), None
+    previous = (
+        _last_batch(segments[at - 1], base_offset, directory_evidence.evidence)
+        if at and is_first_part
+        else None
+    )
     index = _index_of(stack, segments[at])
-    place = HeaderPlace(
+    context = HeaderContext(
         path,
         base_offset,
         None if at + 1 == len(segments) else segments[at + 1].base_offset,
         at + 1 == len(segments),
-        L.NO_LEADER_EPOCH if former is None else former.epoch,
-        former,
-        evidence.witness,
+        L.NO_LEADER_EPOCH if previous is None else previous.epoch,
+        previous,
+        directory_evidence.evidence,
         no_index if index is None else index.offset_for,
     )
-    return place, index
+    return context, index
 
 
-def _evidence_beside(path: str) -> _Evidence:
+def _evidence_beside(path: str) -> _DirectoryEvidence:
     directory = os.path.dirname(path)
     try:
         changed_ns = os.stat(directory).st_mtime_ns
     except OSError as error:
         raise cannot_read(directory, error) from error
-    return _evidence(directory, changed_ns)
+    return _directory_evidence(directory, changed_ns)
 
 
 @lru_cache(maxsize=4)
-def _evidence(path: str, _changed_ns: int) -> _Evidence:
-    """Read once for all parts of a partition that a process works on; anew when files came or went."""
+def _directory_evidence(path: str, _changed_ns: int) -> _DirectoryEvidence:
+    """Read once for all parts of a partition that a process works on; again when files came or went."""
     directory = list_partition(path)
     if not directory.segments:
-        return _Evidence(directory, Witness())
-    entries, _ = partition_files.leader_epochs(directory, Ledger())
+        return _DirectoryEvidence(directory, SideFileEvidence())
+    entries, _ = partition_files.leader_epochs(directory, Totals())
     epochs = None
     if entries is not None:
         try:
             epochs = EpochHistory(entries)
         except FormatError:
             epochs = None  # a witness that contradicts itself
-    around = surroundings(os.path.dirname(path)) if directory.name is not None else None
-    return _Evidence(directory, Witness(partition_files.known_last_offsets(directory, around), epochs))
+    log_dir_state = read_log_dir_state(os.path.dirname(path)) if directory.name is not None else None
+    return _DirectoryEvidence(directory, partition_files.side_file_evidence(directory, log_dir_state, epochs))
 
 
 def _index_of(stack: ExitStack, segment: SegmentFiles) -> OffsetIndexCheck | None:
@@ -240,10 +247,12 @@ def _index_of(stack: ExitStack, segment: SegmentFiles) -> OffsetIndexCheck | Non
         opened = stack.enter_context(MappedFile(segment.offset_index.path))
     except UnreadableInput:
         return None
-    return OffsetIndexCheck(IndexPlace(segment.offset_index.path, segment.base_offset), opened.view, Ledger())
+    return OffsetIndexCheck(
+        IndexContext(segment.offset_index.path, segment.base_offset), opened.view, Totals()
+    )
 
 
-def _last_batch(segment: SegmentFiles, next_base: int, witness: Witness) -> FormerBatch | None:
+def _last_batch(segment: SegmentFiles, next_base: int, evidence: SideFileEvidence) -> PreviousBatch | None:
     """The last batch of the segment before, as far as leader epochs go; None when nothing leads to it."""
     with ExitStack() as stack:
         try:
@@ -251,11 +260,13 @@ def _last_batch(segment: SegmentFiles, next_base: int, witness: Witness) -> Form
         except UnreadableInput:
             return None
         size = len(file.view)
-        start = _before(file.view, size, _index_of(stack, segment))
+        start = _start_before(file.view, size, _index_of(stack, segment))
         if start == size:
             return None
-        place = HeaderPlace(segment.log.path, segment.base_offset, next_base, is_last=False, witness=witness)
-        chain = Chain(place, rows_for(size))
+        context = HeaderContext(
+            segment.log.path, segment.base_offset, next_base, is_last=False, evidence=evidence
+        )
+        chain = Chain(context, rows_for(size))
         for item in Scanner.over(file, segment.base_offset).blocks(start):
             if isinstance(item, Damage):
                 return None

@@ -1,54 +1,63 @@
-"""Offset index and time index against the batches they speak of, as the batches pass by.
+"""Check offset index and time index against the batches of their segment, in one pass with the batches.
 
-What every broker version agrees on (fact sheet §4.1, §4.2, §4.6), and so an error when it is not so:
+What every broker version agrees on (fact sheet §4.1, §4.2, §4.6), so that a violation is an error:
 
     offset index   offsets and positions increase · a batch starts at the position · its first offset is not above
                    the entry's, and the entry's is not above the last offset before the next entry's batch
-    time index     timestamps increase, offsets do not decrease · the offset lies in a batch whose maximum timestamp
-                   is the entry's, and no batch before has a greater one
+    time index     timestamps increase, offsets do not decrease · the offset is in a batch whose maximum timestamp
+                   is the entry's, and no earlier batch has a larger one
 
-Which offset of its batch an entry names differs: its first (up to 1.1), the last of the whole append (2.0 to 3.9),
-its last (4.x); a time index of 1.x names the record's own. Those are told once per file, as `index-entry-old-style`.
-An entry whose batch was damaged is the damage's business, not the index's.
+Versions differ in which offset of its batch an entry has: the first (up to 1.1), the last of the whole append (2.0 to 3.9),
+the last (4.x); a time index of 1.x has the offset of the record. Those are reported once per file, as `index-entry-old-style`.
+An entry whose batch is damaged is not reported: the finding is about the batch.
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from kseg.recovery.verify.segment_check import SegmentFacts
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import Totals
 from kseg.segment import layout as L
+from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
+from kseg.segment.moments import moment
+from kseg.segment.unreadable import BadArea
 from kseg.segment.values import dataclass
 
-_PIECE_BYTES = 64 * 1024
-_MOST_PENDING = 10_000
+_ZEROS = bytes(64 * 1024)
+_MAX_PENDING = 10_000
 
 
-def used_slots(view: memoryview, width: int) -> int:
-    """How many slots there are up to the last one that is not all zeros."""
+def used_slots(view: memoryview, width: int, data_end: int | None = None) -> int:
+    """How many slots there are up to the last one that is not all zeros.
+
+    data_end: after it is a hole, as a broker preallocates 10 MiB for each index of an active segment; it is not touched."""
     end = len(view) - len(view) % width
+    if data_end is not None:
+        end = min(end, data_end)
     while end:
-        start = max(0, end - _PIECE_BYTES)
-        rest = bytes(view[start:end]).rstrip(b"\x00")
-        if rest:
-            return -(-(start + len(rest)) // width)
+        start = max(0, end - len(_ZEROS))
+        piece = bytes(view[start:end])
+        if piece != _ZEROS[: end - start]:
+            return -(-(start + len(piece.rstrip(b"\x00"))) // width)
         end = start
     return 0
 
 
 @dataclass(frozen=True, slots=True)
-class IndexPlace:
+class IndexContext:
     """path: of the index. may_be_preallocated: it is the active segment's and the directory was not stopped
-    cleanly, so unused slots are as they should be. may_be_incomplete: likewise, of the last time entry."""
+    cleanly, so unused slots are as they should be. may_be_incomplete: likewise, of the last time entry.
+    unreadable: what could not be read so far; zeros stand there, and nothing follows from them."""
 
     path: str
     base_offset: int
     may_be_preallocated: bool = False
     may_be_incomplete: bool = False
+    unreadable: Callable[[], Sequence[BadArea]] = tuple
 
 
 class _IndexCheck:
@@ -56,24 +65,26 @@ class _IndexCheck:
 
     WIDTH = 0
 
-    def __init__(self, place: IndexPlace, view: memoryview, ledger: Ledger) -> None:
-        self.place = place
+    def __init__(
+        self, context: IndexContext, view: memoryview, totals: Totals, data_end: int | None = None
+    ) -> None:
+        self.context = context
         self.view = view
-        self.slots = used_slots(view, self.WIDTH)
-        self._ledger = ledger
+        self.slots = used_slots(view, self.WIDTH, data_end)
+        self._totals = totals
         self._state = memoryview(array("q", bytes(8 * verify_records.I_WIDTH)))
         self._state[verify_records.I_FORMER_SLOT] = -1
-        self._state[verify_records.I_SEEN] = place.base_offset - 1
+        self._state[verify_records.I_SEEN] = context.base_offset - 1
         self._pending: list[tuple[int, int]] = []
         self._bad_slots = 0
 
-    def _say(
+    def _report(
         self, kind: str, slot: int, message: str, offset: int | None = None, length: int | None = None
     ) -> Finding:
         position = slot * self.WIDTH
         return Finding(
             kind,
-            self.place.path,
+            self.context.path,
             message,
             position=position,
             length=self.WIDTH if length is None else length,
@@ -89,21 +100,21 @@ class _IndexCheck:
         state[verify_records.I_ROW] = first
         while True:
             code = kernel(
-                self.view, self.slots, self.place.base_offset, table.cells, table.capacity, stop, state
+                self.view, self.slots, self.context.base_offset, table.cells, table.capacity, stop, state
             )
             if code in (verify_records.IN_ORDER, verify_records.MORE):
                 return
             yield code, state[verify_records.I_SLOT] - 1
 
-    def _set_aside(self, slot: int, place: int) -> None:
-        # whether damage explains it is known at the end only; of very many, the first ones tell enough
-        if len(self._pending) < _MOST_PENDING:
-            self._pending.append((slot, place))
+    def _defer(self, slot: int, context: int) -> None:
+        # whether damage explains it is known at the end only; of very many, the first ones are enough
+        if len(self._pending) < _MAX_PENDING:
+            self._pending.append((slot, context))
         else:
             self._bad_slots += 1
 
-    def _homeless(self, place_of: Callable[[int], int]) -> Iterator[tuple[int, int]]:
-        """The entries that met no batch: those set aside, and those behind the last batch."""
+    def _unmatched(self, place_of: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+        """The entries without a batch: the deferred ones, and those after the last batch."""
         yield from self._pending
         for slot in range(self._state[verify_records.I_SLOT], self.slots):
             yield slot, place_of(slot)
@@ -113,25 +124,25 @@ class _IndexCheck:
         whole = len(self.view) // self.WIDTH
         trailing = len(self.view) % self.WIDTH
         if trailing:
-            message = f"{len(self.view)} bytes are not a whole number of {self.WIDTH}-byte entries"
-            yield self._say("index-bad-size", whole, message, length=trailing)
+            message = f"the size of {counted(len(self.view), 'byte')} is not a multiple of {self.WIDTH}, the size of an entry"
+            yield self._report("index-bad-size", whole, message, length=trailing)
         tail = whole - self.slots
-        if tail:
-            kind = "index-preallocated" if self.place.may_be_preallocated else "index-zero-tail"
-            message = f"{self.slots} entries are followed by {tail} unused slots"
-            yield self._say(kind, self.slots, message, length=tail * self.WIDTH)
+        if tail and not self.context.unreadable():
+            kind = "index-preallocated" if self.context.may_be_preallocated else "index-zero-tail"
+            message = f"{counted(self.slots, 'entry')} {'is' if self.slots == 1 else 'are'} followed by {counted(tail, 'unused slot')}"
+            yield self._report(kind, self.slots, message, length=tail * self.WIDTH)
         damaged = self._bad_slots * self.WIDTH + trailing
-        self._ledger.account(self.place.path, len(self.view), damaged, tail * self.WIDTH)
+        self._totals.account(self.context.path, len(self.view), damaged, tail * self.WIDTH)
 
     def _old_style(self, counts: dict[str, int]) -> Iterator[Finding]:
-        told = [f"{number} {what}" for what, number in counts.items() if number]
-        if told:
+        clauses = [f"{number} {what}" for what, number in counts.items() if number]
+        if clauses:
             numbers: dict[str, int | str | bool | None] = {
                 "entries": self.slots,
                 "old_style": sum(counts.values()),
             }
-            message = f"of {self.slots} entries, {', '.join(told)}, as older brokers write them"
-            yield Finding("index-entry-old-style", self.place.path, message, numbers=numbers)
+            message = f"of {counted(self.slots, 'entry')}, {', '.join(clauses)}, as older brokers write them"
+            yield Finding("index-entry-old-style", self.context.path, message, numbers=numbers)
 
 
 class OffsetIndexCheck(_IndexCheck):
@@ -142,29 +153,29 @@ class OffsetIndexCheck(_IndexCheck):
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         for code, slot in self._walk(verify_records.next_offset_entry, table, first, stop):
             if code == verify_records.NO_BATCH:
-                self._set_aside(slot, self._position(slot))
+                self._defer(slot, self._position(slot))
             else:
                 yield self._verdict(code, slot)
 
     def _verdict(self, code: int, slot: int) -> Finding:
         self._bad_slots += 1
-        if self._offset(slot) < self.place.base_offset and slot + 1 == self.slots:
-            message = f"the last entry names offset {self._offset(slot)}, below the base offset"
-            return self._say("index-below-base", slot, message, self._offset(slot))
+        if self._offset(slot) < self.context.base_offset and slot + 1 == self.slots:
+            message = f"the last entry has offset {self._offset(slot)}, below the base offset"
+            return self._report("index-below-base", slot, message, self._offset(slot))
         if code == verify_records.UNSORTED:
-            return self._say("index-not-sorted", slot, f"entry {slot} does not increase", self._offset(slot))
+            return self._report(
+                "index-not-sorted", slot, f"entry {slot} does not increase", self._offset(slot)
+            )
         if code == verify_records.FORMER_TOO_HIGH:
             slot = self._state[verify_records.I_FORMER_LAST]
-            message = (
-                f"entry {slot} names offset {self._offset(slot)}, which lies behind the next entry's batch"
-            )
-            return self._say("index-entry-mismatch", slot, message, self._offset(slot))
-        message = f"entry {slot} names offset {self._offset(slot)}, but the batch at {self._position(slot)} is later"
-        return self._say("index-entry-mismatch", slot, message, self._offset(slot))
+            message = f"entry {slot} has offset {self._offset(slot)}, above the batch of the next entry"
+            return self._report("index-entry-mismatch", slot, message, self._offset(slot))
+        message = f"entry {slot} has offset {self._offset(slot)}, but the batch at position {self._position(slot)} has higher offsets"
+        return self._report("index-entry-mismatch", slot, message, self._offset(slot))
 
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
         run: list[int] = []
-        for slot, position in self._homeless(self._position):
+        for slot, position in self._unmatched(self._position):
             if facts.is_damaged_at(position):
                 continue
             self._bad_slots += 1
@@ -180,9 +191,9 @@ class OffsetIndexCheck(_IndexCheck):
         state = self._state
         yield from self._old_style(
             {
-                "name the first offset of their batch": state[verify_records.I_FIRST],
-                "name an offset inside it": state[verify_records.I_INNER],
-                "name the last offset of several batches": state[verify_records.I_BEYOND],
+                "have the first offset of their batch": state[verify_records.I_FIRST],
+                "have an offset inside it": state[verify_records.I_INNER],
+                "have the last offset of several batches": state[verify_records.I_BEYOND],
             }
         )
         yield from self._sizes()
@@ -205,21 +216,21 @@ class OffsetIndexCheck(_IndexCheck):
         is_beyond = self._is_beyond(first, facts)
         kind = "index-entry-beyond-log" if is_beyond else "index-entry-mismatch"
         which = f"entry {first} points" if first == last else f"entries {first} to {last} point, first"
-        where = f"behind the end of the segment, {facts.size_bytes}" if is_beyond else "where no batch starts"
-        message = f"{which} at byte {self._position(first)}, {where}"
-        return self._say(kind, first, message, self._offset(first), (last - first + 1) * self.WIDTH)
+        where = f"beyond the end of the segment, {facts.size_bytes}" if is_beyond else "where no batch starts"
+        message = f"{which} to position {self._position(first)}, {where}"
+        return self._report(kind, first, message, self._offset(first), (last - first + 1) * self.WIDTH)
 
     def _last_entry(self, facts: SegmentFacts) -> Iterator[Finding]:
         slot = self._state[verify_records.I_FORMER_SLOT]
         if slot < 0 or facts.damage or facts.last_offset is None or self._offset(slot) <= facts.last_offset:
             return
         self._bad_slots += 1
-        message = f"entry {slot} names offset {self._offset(slot)}, the segment ends at {facts.last_offset}"
-        yield self._say("index-entry-mismatch", slot, message, self._offset(slot))
+        message = f"entry {slot} has offset {self._offset(slot)}, but the segment ends at {facts.last_offset}"
+        yield self._report("index-entry-mismatch", slot, message, self._offset(slot))
 
     def _offset(self, slot: int) -> int:
         field = self.view[slot * self.WIDTH : slot * self.WIDTH + 4]
-        return self.place.base_offset + int.from_bytes(field, "big", signed=True)
+        return self.context.base_offset + int.from_bytes(field, "big", signed=True)
 
     def _position(self, slot: int) -> int:
         return int.from_bytes(self.view[slot * self.WIDTH + 4 : slot * self.WIDTH + 8], "big", signed=True)
@@ -230,8 +241,10 @@ class TimeIndexCheck(_IndexCheck):
 
     WIDTH = L.TIME_INDEX_ENTRY
 
-    def __init__(self, place: IndexPlace, view: memoryview, ledger: Ledger) -> None:
-        super().__init__(place, view, ledger)
+    def __init__(
+        self, context: IndexContext, view: memoryview, totals: Totals, data_end: int | None = None
+    ) -> None:
+        super().__init__(context, view, totals, data_end)
         if len(view) == self.WIDTH:
             self.slots = 1  # trimmed: an all-zero entry says timestamp 0
         self._state[verify_records.I_FORMER] = L.NO_TIMESTAMP
@@ -240,7 +253,7 @@ class TimeIndexCheck(_IndexCheck):
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         for code, slot in self._walk(verify_records.next_time_entry, table, first, stop):
             if code == verify_records.NO_BATCH:
-                self._set_aside(slot, self._offset(slot))
+                self._defer(slot, self._offset(slot))
             elif code == verify_records.OLD_TIMESTAMP:
                 self._without_timestamp += 1
             else:
@@ -250,35 +263,42 @@ class TimeIndexCheck(_IndexCheck):
     def _verdict(self, code: int, slot: int) -> Finding:
         timestamp, offset = self._timestamp(slot), self._offset(slot)
         if code == verify_records.UNSORTED:
-            message = f"entry {slot} (timestamp {timestamp}, offset {offset}) is out of order"
-            return self._say("time-index-out-of-order", slot, message, offset)
-        message = f"entry {slot} says {timestamp} is the greatest timestamp up to offset {offset}; it is not"
-        return self._say("time-index-mismatch", slot, message, offset)
+            message = f"entry {slot} (timestamp {moment(timestamp)}, offset {offset}) is out of order"
+            return self._report("time-index-out-of-order", slot, message, offset)
+        message = f"entry {slot} has {moment(timestamp)} as the largest timestamp up to offset {offset}, which is wrong"
+        return self._report("time-index-mismatch", slot, message, offset)
 
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
-        for slot, offset in self._homeless(self._offset):
+        for slot, offset in self._unmatched(self._offset):
             if facts.damage:
                 continue  # its batch may be what was lost
             self._bad_slots += 1
-            message = f"entry {slot} names offset {offset}, which no batch holds"
-            yield self._say("time-index-offset-not-found", slot, message, offset)
+            message = f"entry {slot} has offset {offset}, which no batch contains"
+            yield self._report("time-index-offset-not-found", slot, message, offset)
         yield from self._completeness(facts)
         yield from self._old_style(
             {
-                "name a record that is not the last of its batch": self._state[verify_records.I_INNER],
-                "name a message without a timestamp": self._without_timestamp,
+                "have a record that is not the last of its batch": self._state[verify_records.I_INNER],
+                "have a message without a timestamp": self._without_timestamp,
             }
         )
         yield from self._sizes()
 
     def _completeness(self, facts: SegmentFacts) -> Iterator[Finding]:
         last = self._timestamp(self.slots - 1) if self.slots else L.NO_TIMESTAMP
-        if facts.max_timestamp_ms <= last or self.place.may_be_incomplete or self._bad_slots or facts.damage:
+        if (
+            facts.max_timestamp_ms <= last
+            or self.context.may_be_incomplete
+            or self._bad_slots
+            or facts.damage
+            or self.context.unreadable()
+        ):
             return
-        message = f"the last entry says {last}, the segment's greatest timestamp is {facts.max_timestamp_ms}"
+        what = f"the last entry has timestamp {moment(last)}" if last >= 0 else "it has no entry"
+        message = f"{what}, but the segment's largest timestamp is {moment(facts.max_timestamp_ms)}"
         yield Finding(
             "time-index-incomplete",
-            self.place.path,
+            self.context.path,
             message,
             numbers={"indexed_timestamp": last, "max_timestamp": facts.max_timestamp_ms},
         )
@@ -288,4 +308,4 @@ class TimeIndexCheck(_IndexCheck):
 
     def _offset(self, slot: int) -> int:
         field = self.view[slot * self.WIDTH + 8 : slot * self.WIDTH + 12]
-        return self.place.base_offset + int.from_bytes(field, "big", signed=True)
+        return self.context.base_offset + int.from_bytes(field, "big", signed=True)

@@ -1,8 +1,8 @@
-"""A data directory as a whole: its own files, the names in it, and what its partitions must agree on.
+"""Verify a data directory as a whole: its own files, the names in it, and what its partitions must agree on.
 
-The partitions are targets of their own and are not walked here. A clean-shutdown marker is doubted, though: a
-broker believes it and then reads no log, so for each partition the end of the last segment is looked at. It lies
-when that segment lacks an index, has preallocated ones, or does not end with a whole batch.
+The partitions are targets of their own and are not read here. A clean-shutdown marker is checked, though: a
+broker trusts it and then reads no log, so the end of the last segment of each partition is checked. The marker is false
+when that segment lacks an index, has preallocated ones, or does not end with a complete batch.
 """
 
 import os
@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 from kseg.jobs.events import Event
 from kseg.recovery.verify import names_check
-from kseg.recovery.verify.clean_stop import lies_in
+from kseg.recovery.verify.clean_stop import marker_contradictions
+from kseg.recovery.verify.identity_evidence import identity_missing, why_identity_is_missing
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.small_files import clean_shutdown, readable, small_file
 from kseg.recovery.verify.topic_ids import METADATA_FILE, topic_ids
-from kseg.recovery.verify.totals import Ledger
-from kseg.segment.findings import Finding
+from kseg.recovery.verify.totals import Totals
+from kseg.segment.findings import Finding, no_partitions
 from kseg.segment.partition.directory import LogDirectory
-from kseg.segment.partition.log_dir_state import surroundings
+from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, PartitionState, Role
 from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.partition.targets import LogDirTarget
@@ -26,14 +27,16 @@ _SHOWN_REASONS = 3
 _SMALL_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
 
 
-def verify_log_dir(target: LogDirTarget, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+def verify_log_dir(target: LogDirTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     """Everything there is to say about one data directory beside its partitions. Raises UnreadableInput."""
-    directory = list_log_directory(target.path, target.nested)
+    directory = totals.listed = list_log_directory(target.path, target.nested)
     yield from names_check.log_dir_names(directory.entries)
     for child in (*directory.partitions, *directory.other_directories):
         yield from names_check.sub_directory(child)
     yield from names_check.nested_directories(directory)
-    yield from _files(directory, options, ledger)
+    if not (directory.partitions or directory.nested):
+        yield no_partitions(target.path)
+    yield from _files(directory, options, totals)
     if options.level != "quick":
         yield from _orphans(directory)
         yield from _topic_ids(directory, options)
@@ -44,46 +47,38 @@ def verify_log_dir(target: LogDirTarget, options: VerifyOptions, ledger: Ledger)
         yield from against_others(target.path, target.before)
 
 
-def _files(directory: LogDirectory, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+def _files(directory: LogDirectory, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     for entry in directory.entries:
         if not entry.name.is_live or entry.problem is not None:
             continue
         path, role = entry.path, entry.name.role
         if role in _SMALL_ROLES:
-            yield from readable(path, small_file(path, role, ledger))
+            yield from readable(path, small_file(path, role, totals))
         elif role is Role.CLEAN_SHUTDOWN:
-            yield from readable(path, clean_shutdown(path, ledger))
+            yield from readable(path, clean_shutdown(path, totals))
         elif role is Role.BOOTSTRAP_SNAPSHOT:
             from kseg.recovery.verify.raft_check import snapshot_file
 
-            yield from readable(path, snapshot_file(path, options, ledger))
+            yield from readable(path, snapshot_file(path, options, totals))
     yield from _lost_checkpoints(directory)
-    if directory.entry(Role.META_PROPERTIES) is None and _is_modern(directory):
-        yield Finding("meta-properties-missing", directory.path, "there is no meta.properties")
+    if directory.entry(Role.META_PROPERTIES) is None:
+        why = why_identity_is_missing(directory.path, (child.path for child in directory.partitions))
+        if why:
+            yield identity_missing(directory.path, why)
 
 
 def _lost_checkpoints(directory: LogDirectory) -> Iterator[Finding]:
-    """Those that a clean stop must have written. One that cannot be read was told when it was looked at."""
-    around = surroundings(directory.path)
+    """Those that a clean shutdown must have written. An unreadable one was reported when it was checked."""
+    log_dir_state = read_log_dir_state(directory.path)
     partitions = (child.partition for child in directory.partitions if child.partition is not None)
-    lost = around.lost_beside(partitions) if around.is_clean else ()
+    lost = log_dir_state.lost_among(partitions) if log_dir_state.is_clean else ()
     for role in OFFSET_CHECKPOINT_ROLES:
         entry = directory.entry(role)
         if role in lost and (entry is None or not entry.size_bytes):
             state = "missing" if entry is None else "empty"
             name = NAME_BY_ROLE[role]
-            message = (
-                f"{name} is {state}, though a clean stop has written it; a broker takes 0 for all partitions"
-            )
+            message = f"{name} is {state}, although a clean shutdown writes it; a broker assumes 0 for all partitions"
             yield Finding("checkpoint-lost", os.path.join(directory.path, name), message)
-
-
-def _is_modern(directory: LogDirectory) -> bool:
-    """Whether some partition has a file that no broker before meta.properties wrote."""
-    names = (NAME_BY_ROLE[Role.PARTITION_METADATA], NAME_BY_ROLE[Role.LEADER_EPOCHS])
-    return any(
-        os.path.exists(os.path.join(child.path, name)) for child in directory.partitions for name in names
-    )
 
 
 def _orphans(directory: LogDirectory) -> Iterator[Finding]:
@@ -94,8 +89,8 @@ def _orphans(directory: LogDirectory) -> Iterator[Finding]:
         if child.partition is not None
         and child.partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
     }
-    around = surroundings(directory.path)
-    for role, offsets in around.checkpoints.items():
+    log_dir_state = read_log_dir_state(directory.path)
+    for role, offsets in log_dir_state.checkpoints.items():
         path = os.path.join(directory.path, NAME_BY_ROLE[role])
         for (topic, partition), offset in offsets.items():
             if (topic, partition) not in present:
@@ -118,7 +113,7 @@ def _topic_ids(directory: LogDirectory, options: VerifyOptions) -> Iterator[Find
         )
         path = os.path.join(directory.path, name.text, METADATA_FILE)
         if other_topic != name.topic:
-            message = f"the topic id {topic_id} of {name.topic} is that of {other_topic} as well"
+            message = f"the topic id {topic_id} of {name.topic} is also that of {other_topic}"
             yield Finding("topic-id-conflict", path, message, numbers={"topic_id": topic_id})
         elif other_id != topic_id:
             message = f"the topic id {topic_id} of {name.text} differs from {other_id} of other partitions"
@@ -134,11 +129,21 @@ def _shutdown(directory: LogDirectory) -> Iterator[Finding]:
         if any(
             directory.entry(role) is not None for role in (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
         ):
-            message = "there is no clean-shutdown marker: running, crashed, or copied while running"
+            message = "there is no clean-shutdown marker: the broker is running or crashed, or the directory was copied while it ran"
             yield Finding("unclean-shutdown", directory.path, message)
         return
-    lies = [reason for child in directory.partitions for reason in lies_in(child.path, child.partition)]
-    if lies:
-        more = f" and {len(lies) - _SHOWN_REASONS} more" if len(lies) > _SHOWN_REASONS else ""
-        message = f"the marker says the stop was clean, but {'; '.join(lies[:_SHOWN_REASONS])}{more}"
-        yield Finding("false-clean-shutdown", marker.path, message, numbers={"reasons": len(lies)})
+    contradictions = [
+        reason
+        for child in directory.partitions
+        for reason in marker_contradictions(child.path, child.partition)
+    ]
+    if contradictions:
+        more = (
+            f" and {len(contradictions) - _SHOWN_REASONS} more"
+            if len(contradictions) > _SHOWN_REASONS
+            else ""
+        )
+        message = (
+            f"the marker says the shutdown was clean, but {'; '.join(contradictions[:_SHOWN_REASONS])}{more}"
+        )
+        yield Finding("false-clean-shutdown", marker.path, message, numbers={"reasons": len(contradictions)})

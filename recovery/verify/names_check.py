@@ -1,10 +1,11 @@
-"""Names: leftovers of interrupted work, files nobody knows, files without their segment, sizes that cannot be."""
+"""Check names and sizes: leftovers of interrupted work, unknown files, files without a segment, impossible sizes."""
 
 import os
 from collections.abc import Iterator
 
 from kseg.segment import layout as L
-from kseg.segment.findings import Finding, linked_directory
+from kseg.segment.counted import counted
+from kseg.segment.findings import Finding, deleted_directory, linked_directory
 from kseg.segment.partition.directory import Entry, LogDirectory, PartitionDirectory, SubDirectory
 from kseg.segment.partition.names import (
     INDEX_ROLES,
@@ -49,10 +50,10 @@ def partition_names(directory: PartitionDirectory) -> Iterator[Finding]:
         yield from file_name(entry, in_log_dir=False, is_orphan=entry.path in orphans)
     for child in directory.directories:
         if child.name not in (KSEG_DIRECTORY, REMOTE_INDEX_CACHE):
-            message = "a directory inside a partition; a broker does not look into it, nor does kseg"
+            message = "a directory inside a partition directory; brokers and kseg ignore it"
             yield Finding("unknown-file", child.path, message)
-    if not directory.segments and not directory.ancient_files:
-        yield Finding("no-segments", directory.path, "the directory holds no segment")
+    if not directory.segments and not directory.kafka07_files:
+        yield Finding("no-segments", directory.path, "the directory has no segment")
 
 
 def log_dir_names(entries: tuple[Entry, ...]) -> Iterator[Finding]:
@@ -66,16 +67,14 @@ def file_name(entry: Entry, in_log_dir: bool, is_orphan: bool) -> Iterator[Findi
     if entry.problem is not None:
         yield Finding("unreadable-file", path, entry.problem)
     elif name.role is Role.UNKNOWN or (name.role in _LOG_DIR_ROLES) != in_log_dir:
-        yield Finding("unknown-file", path, f"{name.name} is none of Kafka's files here", 0, length)
+        yield Finding("unknown-file", path, f"{name.name} is not a Kafka file", 0, length)
     elif not name.is_live:
         kind = _LEFTOVERS[name.state]
         yield Finding(kind, path, f"{name.name} is marked as {name.state}", 0, length, name.base_offset)
     elif not name.is_well_formed:
-        yield Finding("bad-file-name", path, f"{name.name} is not written the way Kafka writes it", 0, length)
+        yield Finding("bad-file-name", path, f"{name.name} is not a file name that Kafka writes", 0, length)
     elif is_orphan and name.role in INDEX_ROLES:
-        yield Finding(
-            "orphan-index", path, f"{name.name} has no segment beside it", 0, length, name.base_offset
-        )
+        yield Finding("orphan-index", path, f"{name.name} has no matching .log", 0, length, name.base_offset)
 
 
 def index_size(entry: Entry, log_bytes: int | None = None) -> Iterator[Finding]:
@@ -86,32 +85,36 @@ def index_size(entry: Entry, log_bytes: int | None = None) -> Iterator[Finding]:
     trailing = entry.size_bytes % width
     if trailing:
         kind = "txn-index-bad-size" if entry.name.role is Role.TXN_INDEX else "index-bad-size"
-        message = f"{entry.size_bytes} bytes are not a whole number of {width}-byte entries"
+        message = f"the size of {counted(entry.size_bytes, 'byte')} is not a multiple of {width}, the size of an entry"
         yield Finding(kind, entry.path, message, entry.size_bytes - trailing, trailing)
     elif log_bytes is not None and entry.size_bytes // width > log_bytes // _SMALLEST_BATCH_BYTES + 1:
-        message = f"{entry.size_bytes // width} entries are more than a segment of {log_bytes} bytes can have"
+        message = f"{counted(entry.size_bytes // width, 'entry')} {'is' if entry.size_bytes < 2 * width else 'are'} too many for a segment of {counted(log_bytes, 'byte')}"
         yield Finding("index-oversized", entry.path, message, 0, entry.size_bytes)
 
 
 def sub_directory(directory: SubDirectory) -> Iterator[Finding]:
-    """What the name of a directory inside a data directory says, and whether it lies there at all."""
+    """The verdict on the name of a directory inside a data directory."""
     if os.path.islink(directory.path):
         yield linked_directory(directory.path)
     partition = directory.partition
     if partition is None:
         if directory.name not in (REMOTE_INDEX_CACHE, KSEG_DIRECTORY):
-            yield Finding("bad-directory-name", directory.path, directory.problem or "this is no partition")
+            yield Finding(
+                "bad-directory-name", directory.path, directory.problem or "this is not a partition"
+            )
         elif directory.name == KSEG_DIRECTORY:
             message = "a broker refuses to start with this directory in a data directory"
             yield Finding("bad-directory-name", directory.path, message)
         return
     match partition.state:
         case PartitionState.STRAY:
-            yield Finding("stray-directory", directory.path, f"{partition.text} was set aside as stray")
+            yield Finding("stray-directory", directory.path, f"{partition.text} was renamed as stray")
         case PartitionState.DELETE:
-            yield Finding("deleted-directory", directory.path, f"{partition.text} is scheduled for deletion")
+            yield deleted_directory(directory.path, partition.text)
         case PartitionState.FUTURE:
-            yield Finding("future-directory", directory.path, f"{partition.text} is moving to this directory")
+            yield Finding(
+                "future-directory", directory.path, f"{partition.text} is being moved to this directory"
+            )
 
 
 def nested_directories(directory: LogDirectory) -> Iterator[Finding]:
@@ -119,15 +122,15 @@ def nested_directories(directory: LogDirectory) -> Iterator[Finding]:
     if not any(entry.name.role in _LOG_DIR_ROLES for entry in directory.entries):
         return
     for child in directory.nested:
-        fate = (
+        consequence = (
             "does not start because of its name"
             if child.partition is None
-            else f"takes it for the partition {child.partition.text}, and sets it aside as stray with all that is in it"
+            else f"loads it as the partition {child.partition.text} and renames it, with everything in it, as stray"
         )
-        message = f"a data directory lies here, inside {directory.path}; a broker that has the latter {fate}"
+        message = f"this is a data directory inside {directory.path}; a broker that has the latter in log.dirs {consequence}"
         yield Finding("nested-log-dir", child.path, message)
 
 
-def beside(path: str, suffix: str) -> str:
+def sibling_path(path: str, suffix: str) -> str:
     """The path of a segment's other file."""
     return os.path.splitext(path)[0] + suffix

@@ -6,7 +6,7 @@ from kseg.segment.partition.topic_identity import WithIdentities
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.segment.scanning.prevalidated import Claim
+    from kseg.segment.scanning.prevalidated import ValidatedSpans
 
 LEVELS = ("quick", "default", "deep")
 
@@ -20,4 +20,4 @@ class VerifyOptions(WithIdentities):
     now_ms: int
     drop_cache: bool = False
     jobs: int = 1
-    claims: "tuple[Claim, ...]" = ()
+    claims: "tuple[ValidatedSpans, ...]" = ()

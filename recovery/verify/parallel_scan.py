@@ -1,19 +1,19 @@
-"""One large log, scanned by several processes: the same batches and the same damage as `Scanner.blocks` gives.
+"""Scan one large log with several processes: the same batches and the same damage as `Scanner.blocks` returns.
 
-Reading a mapped file costs page faults, checksums and cache misses in like parts, so what helps is a second core for
-all of it: a process of its own that walks and judges, and hands over no bytes but tables of headers.
+Reading a mapped file costs page faults, checksums and cache misses in similar parts, so a second core for all of it
+helps: a separate process that reads and checks, and returns only tables of headers.
 
 1. The log is cut into parts of PART_BYTES, wherever that is. Part i belongs to process i mod jobs; this process is
-   number 0, and a helper is forked for each other number. Of the first and the last ALONE_PARTS all are this process's:
-   so a helper has its tables ready when they are asked for, and has ended before this process is done.
-2. A helper does not know where in its part the first batch begins: it takes the first valid one that it finds, walks
-   from there to the end of its part, and puts the rows into tables in shared memory. Of each table it tells the number
-   of the part, where the rows begin and where they end. Where a batch is not valid it leaves the rest of the part.
-3. This process goes through the file in order. In a part of its own it scans. In another's it takes the tables, if
-   they begin exactly where it stands (what looked like a batch inside of a value does not), and scans the rest itself:
-   whatever is damaged, and the first batch of a part where the one before reaches far into it. So no verdict rests on
-   where a helper began.
-4. A helper has SLOTS tables and waits when all are full. One that died tells of no more tables.
+   number 0, and a helper is forked for each other number. Of the first and the last parts SERIAL_PARTS belong to this process,
+   so that a helper has its tables ready when they are needed, and has ended before this process is done.
+2. A helper does not know where in its part the first batch starts: it takes the first valid one that it finds, walks
+   from there to the end of its part, and puts the rows into tables in shared memory. For each table it sends the number
+   of the part, where the rows start and where they end. At an invalid batch it leaves the rest of the part.
+3. This process goes through the file in order. It scans its own parts. In the part of a helper it takes the tables
+   if they start exactly at its position (what looked like a batch inside a record value does not), and scans the rest itself:
+   damaged ranges, and the first batch of a part where the previous one extends far into it. So no verdict depends on
+   where a helper started.
+4. A helper has SLOTS tables and waits when all are full. One that died sends no more tables.
 """
 
 import os
@@ -21,29 +21,30 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from kseg.jobs.forked_worker import ForkedWorker, may_fork
+from kseg.jobs.forked_worker import ForkedWorker, can_fork
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.files import shared_memory
 from kseg.segment.header_tables import Columns
-from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Damage, Scanner
+from kseg.segment.memory import shared_memory
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner
 
 PART_BYTES = 8 * 1024 * 1024
-ALONE_PARTS = 4
+SERIAL_PARTS = 4
 SLOTS = 12
 # a smaller log is done before a helper has begun
-_LEAST_PARTS = 3 * ALONE_PARTS
+_MIN_PARTS = 3 * SERIAL_PARTS
 _TABLE_BYTES = 8 * C.BATCH_WIDTH * BATCHES_PER_TABLE
 
 # number of the part, rows (0: no more of this part), position where they begin, and where they end
-_TOLD = struct.Struct("<qqqq")
-_GONE = L.INT64_MAX, 0, 0, 0
+_MESSAGE = struct.Struct("<qqqq")
+_END = L.INT64_MAX, 0, 0, 0
 
 
 def blocks_by_many(scanner: Scanner, jobs: int) -> Iterator[Columns | Damage]:
     """`scanner.blocks()` by up to `jobs` processes, where that can be done and pays; the tables may be smaller."""
     end = len(scanner.view)
-    if jobs <= 1 or end < _LEAST_PARTS * PART_BYTES or not may_fork():
+    if jobs <= 1 or end < _MIN_PARTS * PART_BYTES or not can_fork():
         yield from scanner.blocks()
         return
     helpers: list[_ScanHelper] = []
@@ -66,7 +67,7 @@ def blocks_by_many(scanner: Scanner, jobs: int) -> Iterator[Columns | Damage]:
                 yield item
     finally:
         for helper in helpers:
-            helper.dismiss()
+            helper.kill()
 
 
 def _end_of(item: Columns | Damage) -> int:
@@ -86,8 +87,8 @@ class _ScanHelper:
         ]
         self._taken = 0
         parts = -(-len(scanner.view) // PART_BYTES)
-        first = number + -(-ALONE_PARTS // jobs) * jobs
-        self._parts = range(first, parts - ALONE_PARTS, jobs)
+        first = number + -(-SERIAL_PARTS // jobs) * jobs
+        self._parts = range(first, parts - SERIAL_PARTS, jobs)
 
         def life(reads: int, writes: int) -> None:
             _scan_parts(scanner, self._slots, self._parts, reads, writes)
@@ -99,7 +100,7 @@ class _ScanHelper:
         for in order; of those that were left out (damage can cover them) the tables are dropped."""
         if part not in self._parts:
             return
-        number, rows, start, stop = self._told()
+        number, rows, start, stop = self._next_message()
         while rows or number < part:
             if rows:
                 table = self._slots[self._taken % SLOTS]
@@ -110,14 +111,14 @@ class _ScanHelper:
                     yield table
                 with suppress(BrokenPipeError):
                     os.write(self._helper.writes, b"\0")
-            number, rows, start, stop = self._told()
+            number, rows, start, stop = self._next_message()
 
-    def dismiss(self) -> None:
-        self._helper.dismiss()
+    def kill(self) -> None:
+        self._helper.kill()
 
-    def _told(self) -> tuple[int, ...]:
-        told = os.read(self._helper.reads, _TOLD.size)
-        return _TOLD.unpack(told) if len(told) == _TOLD.size else _GONE
+    def _next_message(self) -> tuple[int, ...]:
+        message = os.read(self._helper.reads, _MESSAGE.size)
+        return _MESSAGE.unpack(message) if len(message) == _MESSAGE.size else _END
 
 
 def _scan_parts(
@@ -139,5 +140,5 @@ def _scan_parts(
             position, is_whole = scanner.fill_valid(table, start, end, stop)
             if table.count:
                 filled, free = filled + 1, free - 1
-                os.write(writes, _TOLD.pack(part, table.count, start, position))
-        os.write(writes, _TOLD.pack(part, 0, 0, 0))
+                os.write(writes, _MESSAGE.pack(part, table.count, start, position))
+        os.write(writes, _MESSAGE.pack(part, 0, 0, 0))

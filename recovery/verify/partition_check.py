@@ -3,7 +3,7 @@
 1. Names, leftovers, orphans (`names_check`); what the data directory knows (`log_dir_state`).
 2. Each segment in order with its consumers: replay, leader epochs, both indexes, the transaction index, and in the
    deep level every record. Between segments: the chain of offsets, and the snapshot named by the next base.
-3. What only the end can tell: gaps between segments (legal once anything was compacted), the snapshot at the log
+3. What needs the end of the log: gaps between segments (legal once anything was compacted), the snapshot at the log
    end, stray ones, epochs, open transactions, partition.metadata, checkpoints.
 
 The quick level stops at names, sizes and the bytes of the logs.
@@ -16,91 +16,101 @@ from contextlib import ExitStack
 from kseg.jobs.events import Event
 from kseg.recovery.verify import names_check, partition_files
 from kseg.recovery.verify.epoch_check import EpochCheck
-from kseg.recovery.verify.header_plausibility import FormerBatch, HeaderPlace, Witness, no_index
-from kseg.recovery.verify.index_check import IndexPlace, OffsetIndexCheck, TimeIndexCheck
+from kseg.recovery.verify.header_plausibility import HeaderContext, PreviousBatch, SideFileEvidence, no_index
+from kseg.recovery.verify.index_check import IndexContext, OffsetIndexCheck, TimeIndexCheck
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.producer_check import ProducerReplay
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import CheckedPartition, Totals
 from kseg.recovery.verify.txn_check import TxnIndexCheck
+from kseg.recovery.verify.unread_records import UnreadRecords
 from kseg.segment import layout as L
+from kseg.segment.counted import log_range_words, offsets_words
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
-from kseg.segment.partition.log_dir_state import Surroundings, surroundings
+from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import INTERNAL_TOPICS, Role
 from kseg.segment.partition.targets import PartitionTarget
-from kseg.segment.scanning.prevalidated import trust_in
+from kseg.segment.scanning.lost_offsets import UnreadBatch
+from kseg.segment.scanning.prevalidated import skippable_spans
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
 from kseg.segment.state.producer import ProducerState
 
 
 class PartitionCheck:
-    """The judgement of one partition directory; `events` once.
+    """The assessment of one partition directory; `events` once.
 
-    directory: its files; where they lie is told by the path of each, so they may be called otherwise on disk. around:
-    what the data directory says, None when it is not known. watch: gives a further consumer for each segment. reader:
-    opens the files. facts, replay: what was found, complete when `events` has ended.
+    directory: its files; the path of each says where it is, so names on disk may differ. log_dir_state:
+    what the data directory says, None when it is not known. collector_of: gives a further consumer for each segment. reader:
+    opens the files. facts, replay, unread, unreadable_paths (logs and indexes with bytes that cannot be read): what was found,
+    complete when `events` has ended.
     """
 
     def __init__(
         self,
         directory: PartitionDirectory,
-        around: Surroundings | None,
+        log_dir_state: LogDirState | None,
         options: VerifyOptions,
-        ledger: Ledger,
-        watch: Callable[[SegmentFiles], Consumer] | None = None,
+        totals: Totals,
+        collector_of: Callable[[SegmentFiles], Consumer] | None = None,
         reader: Reader = DISK,
     ) -> None:
         self.facts: list[SegmentFacts] = []
         self.replay = ProducerReplay(None, True)
+        self.unread: list[UnreadBatch] = []
+        self.unreadable_paths: set[str] = set()
         self._options = options
-        self._ledger = ledger
+        self._totals = totals
         self._directory = directory
-        self._around = around
-        self._watch = watch
+        self._log_dir_state = log_dir_state
+        self._collector_of = collector_of
         self._reader = reader
-        self._last_batch: FormerBatch | None = None
+        self._last_batch: PreviousBatch | None = None
         self._epochs: EpochCheck | None = None
-        self._witness = Witness()
+        self._side_file_evidence = SideFileEvidence()
         self._wants_side_files = options.level != "quick"
         self._gaps: list[tuple[str, int, int]] = []
 
     @property
     def epochs(self) -> EpochHistory | None:
         """The leader-epoch checkpoint, once `events` has passed it; None when there is none to trust."""
-        return self._witness.epochs
+        return self._side_file_evidence.epochs
 
     def events(self) -> Iterator[Event]:
         directory = self._directory
         if directory.problem is not None:
             raise UnreadableInput(directory.problem)
         yield from names_check.partition_names(directory)
-        if directory.ancient_files:
-            from kseg.recovery.verify.check07 import ancient_partition
+        if directory.kafka07_files:
+            from kseg.recovery.verify.check07 import check_partition07
 
-            yield from ancient_partition(directory, self._options, self._ledger)
+            yield from check_partition07(directory, self._options, self._totals)
         if directory.segments:
             yield from self._prepare()
             for at in range(len(directory.segments)):
                 yield from self._segment(at)
             yield from self._end_of_log()
         yield from partition_files.metadata_files(
-            directory, self._around, self._ledger, self._reader, self._options.identity_of(directory.path)
+            directory,
+            self._log_dir_state,
+            self._totals,
+            self._reader,
+            self._options.identity_of(directory.path),
         )
         if directory.name is not None and directory.name.is_metadata_log:
             from kseg.recovery.verify.raft_check import raft_files
 
-            yield from raft_files(directory, self._options, self._ledger)
+            yield from raft_files(directory, self._options, self._totals)
 
     # --- before the segments
 
     def _prepare(self) -> Iterator[Finding]:
         segments, name = self._directory.segments, self._directory.name
-        entries, problem = partition_files.leader_epochs(self._directory, self._ledger, self._reader)
+        entries, problem = partition_files.leader_epochs(self._directory, self._totals, self._reader)
         if problem is not None:
             yield problem
         history = None
@@ -110,8 +120,9 @@ class PartitionCheck:
                 self._epochs = EpochCheck(self._epoch_entry_path(), entries)
             except FormatError as error:
                 yield Finding("leader-epoch-file-corrupt", self._epoch_entry_path(), str(error))
-        lasts = partition_files.known_last_offsets(self._directory, self._around, self._reader)
-        self._witness = Witness(lasts, history)
+        self._side_file_evidence = partition_files.side_file_evidence(
+            self._directory, self._log_dir_state, history, self._reader
+        )
         first = segments[0].base_offset
         self.replay = ProducerReplay(ProducerState(first), is_exact=first == 0)
         if first and self._wants_side_files and segments[0].snapshot is not None:
@@ -146,28 +157,32 @@ class PartitionCheck:
                 yield from self._side_files(stack, segment, view, is_last, consumers)
             offset_indexes = (found for found in consumers if isinstance(found, OffsetIndexCheck))
             indexed = next((found.offset_for for found in offset_indexes), no_index)
-            place = HeaderPlace(
+            context = HeaderContext(
                 segment.log.path,
                 segment.base_offset,
                 None if is_last else segments[at + 1].base_offset,
                 is_last,
                 self.facts[-1].last_epoch if self.facts else L.NO_LEADER_EPOCH,
                 self._last_batch,
-                self._witness,
+                self._side_file_evidence,
                 indexed,
             )
             is_deep = self._options.level == "deep"
-            trust = trust_in(self._options.claims, segment.log, with_records=is_deep)
-            records = RecordsCheck(segment.log.path, view, trust) if is_deep else None
+            skippable = skippable_spans(self._options.claims, segment.log, with_records=is_deep)
+            records = RecordsCheck(segment.log.path, view, skippable) if is_deep else None
             if records is not None:
                 consumers.append(records)
-            if self._watch is not None:
-                consumers.append(self._watch(segment))
-            check = SegmentCheck(file, place, self._options, self._ledger, consumers, trust)
+            unread = UnreadRecords(segment.log.path, view, context.next_base, is_deep=is_deep)
+            if self._wants_side_files:
+                consumers.append(unread)
+            if self._collector_of is not None:
+                consumers.append(self._collector_of(segment))
+            check = SegmentCheck(file, context, self._options, self._totals, consumers, skippable)
             yield from check.events()
+            self.unread += unread.found
             if records is not None:
-                self._ledger.records += records.records - check.facts.records
-                self._ledger.sets_not_opened -= check.facts.sets_not_opened
+                self._totals.records += records.records - check.facts.records
+                self._totals.sets_not_opened -= check.facts.sets_not_opened
         self._last_batch = check.last_batch
         yield from self._after(segment, check.facts)
 
@@ -176,22 +191,30 @@ class PartitionCheck:
         has_times = facts.magics & ~1 or any(s.time_index for s in self._directory.segments)
         if segment.time_index is None and has_times:
             yield Finding(
-                "time-index-missing", segment.log.path, f"{segment.log.name.stem} has no .timeindex beside it"
+                "time-index-missing", segment.log.path, f"{segment.log.name.stem} has no .timeindex"
             )
 
     def _open(self, stack: ExitStack, entry: Entry) -> Generator[Finding, None, OpenFile | None]:
         """A file that is open as long as `stack` lives; None when it cannot be read."""
         if entry.problem is not None:
-            return None  # told with the names
+            return None  # reported with the names
         try:
-            return stack.enter_context(self._reader.open(entry.path, self._options.drop_cache))
+            opened = stack.enter_context(self._reader.open(entry.path, self._options.drop_cache))
         except UnreadableInput as error:
             yield Finding("unreadable-file", entry.path, str(error))
             return None
+        stack.callback(
+            self._note_unreadable, entry.path, opened
+        )  # when all was looked at, before it is closed
+        return opened
+
+    def _note_unreadable(self, path: str, opened: OpenFile) -> None:
+        if opened.unreadable():
+            self.unreadable_paths.add(path)
 
     def _presence(self, segment: SegmentFiles, is_last: bool) -> Iterator[Finding]:
         if segment.offset_index is None:
-            message = f"{segment.log.name.stem} has no .index beside it"
+            message = f"{segment.log.name.stem} has no .index"
             yield Finding("index-missing", segment.log.path, message, first_offset=segment.base_offset)
         if not self._wants_side_files:
             for entry in (segment.offset_index, segment.time_index, segment.txn_index):
@@ -210,37 +233,41 @@ class PartitionCheck:
             consumers.append(self._epochs)
         self.replay.begin(segment.log.path, view)
         consumers.append(self.replay)
-        is_running = is_last and self._around is not None and not self._around.is_clean
+        is_running = is_last and self._log_dir_state is not None and not self._log_dir_state.is_clean
         for entry in (segment.offset_index, segment.time_index):
             if entry is None:
                 continue
             opened = yield from self._open(stack, entry)
             if opened is None:
                 continue
-            place = IndexPlace(entry.path, segment.base_offset, is_running, is_running)
+            context = IndexContext(entry.path, segment.base_offset, is_running, is_running, opened.unreadable)
             checker = OffsetIndexCheck if entry is segment.offset_index else TimeIndexCheck
-            consumers.append(checker(place, opened.view, self._ledger))
+            consumers.append(checker(context, opened.view, self._totals, opened.data_end))
         opened = None
         if segment.txn_index is not None:
             opened = yield from self._open(stack, segment.txn_index)
         content = None if opened is None else opened.view
         log_name = os.path.join(self._directory.path, segment.log.name.name)
-        path = segment.txn_index.path if segment.txn_index else names_check.beside(log_name, ".txnindex")
-        consumers.append(TxnIndexCheck(path, content, segment.base_offset, self.replay, self._ledger))
+        path = (
+            segment.txn_index.path if segment.txn_index else names_check.sibling_path(log_name, ".txnindex")
+        )
+        consumers.append(TxnIndexCheck(path, content, segment.base_offset, self.replay, self._totals))
 
     # --- between segments
 
     def _join(self, segment: SegmentFiles) -> Iterator[Finding]:
         if not self.facts:
             return
-        former = self.facts[-1]
-        end, base = former.end_offset, segment.base_offset
-        if former.last_offset is not None and base < end:
-            message = f"the segment starts at offset {base}, the one before ends at {former.last_offset}"
+        previous = self.facts[-1]
+        end, base = previous.end_offset, segment.base_offset
+        if previous.last_offset is not None and base < end:
+            message = (
+                f"the segment starts at offset {base}, but the previous one ends at {previous.last_offset}"
+            )
             yield Finding(
                 "segment-overlap", segment.log.path, message, first_offset=base, last_offset=end - 1
             )
-        elif base > end and not former.damage:
+        elif base > end and not previous.damage:
             self._gaps.append((segment.log.path, end, base - 1))
         if base != end:
             self.replay.is_exact = False
@@ -263,11 +290,11 @@ class PartitionCheck:
         try:
             loaded = decode_snapshot(data)
         except SnapshotCorrupt as error:
-            self._ledger.account(entry.path, len(data), len(data))
+            self._totals.account(entry.path, len(data), len(data))
             return None, Finding(
                 "snapshot-corrupt", entry.path, str(error), 0, len(data), entry.name.base_offset
             )
-        self._ledger.account(entry.path, len(data))
+        self._totals.account(entry.path, len(data))
         return loaded, None
 
     # --- the end
@@ -289,11 +316,11 @@ class PartitionCheck:
                     "leader-epoch-file-missing", self._directory.path, "there is no leader-epoch-checkpoint"
                 )
             yield from self.replay.open_transactions(self._directory.path)
-            if self._around is not None and self._directory.name is not None:
+            if self._log_dir_state is not None and self._directory.name is not None:
                 yield from partition_files.checkpoints(
-                    self._directory.name, self._around, self.facts[0].base_offset, last
+                    self._directory.name, self._log_dir_state, self.facts[0].base_offset, last
                 )
-                yield from partition_files.log_start(self._directory, self._around)
+                yield from partition_files.log_start(self._directory, self._log_dir_state)
 
     @staticmethod
     def _last_epoch(last: SegmentFacts) -> int:
@@ -312,11 +339,11 @@ class PartitionCheck:
             "producers": len(producers),
             "open_transactions": opened,
         }
-        if self._around is not None and self._around.is_clean:
-            message = f"there is no producer snapshot, the log knows {known}: a broker forgets them at a clean start"
+        if self._log_dir_state is not None and self._log_dir_state.is_clean:
+            message = f"there is no producer snapshot, but the log has {known}: a broker forgets them on a clean start"
             yield Finding("snapshot-missing", self._directory.path, message, numbers=numbers)
         else:
-            message = f"there is no producer snapshot yet, the log knows {known}"
+            message = f"there is no producer snapshot yet; the log has {known}"
             yield Finding("snapshot-unwritten", self._directory.path, message, numbers=numbers)
 
     def _lacks_epoch_file(self) -> bool:
@@ -327,10 +354,10 @@ class PartitionCheck:
         name = self._directory.name
         if name is not None and name.topic in INTERNAL_TOPICS:
             return True
-        if name is None or self._around is None:
+        if name is None or self._log_dir_state is None:
             is_cleaned = False
         else:
-            is_cleaned = bool(self._around.offset(Role.CLEANER_OFFSETS, name.topic, name.partition))
+            is_cleaned = bool(self._log_dir_state.offset(Role.CLEANER_OFFSETS, name.topic, name.partition))
         return is_cleaned or any(
             facts.gaps or facts.cleaned or (not facts.size_bytes and facts is not self.facts[-1])
             for facts in self.facts
@@ -339,11 +366,13 @@ class PartitionCheck:
     def _gap_findings(self) -> Iterator[Finding]:
         kind = "offset-gap" if self._gaps and self._is_compacted() else "segment-gap"
         for path, first, last in self._gaps:
-            message = f"offsets {first} to {last} before this segment are missing"
+            message = (
+                f"{offsets_words(first, last)} before this segment {'is' if first == last else 'are'} missing"
+            )
             yield Finding(kind, path, message, first_offset=first, last_offset=last)
 
     def _other_snapshots(self, last: SegmentFacts) -> Iterator[Finding]:
-        """Those that no segment is named like: at the log end, older ones, and ones behind the end."""
+        """Those that no segment is named like: at the log end, older ones, and ones after the end."""
         bases = {segment.base_offset for segment in self._directory.segments}
         others = [entry for entry in self._directory.snapshots if entry.name.base_offset not in bases]
         for entry in others:
@@ -358,14 +387,24 @@ class PartitionCheck:
             elif offset > last.end_offset and last.damage:
                 continue  # what it stood for was lost with the damage
             elif offset > last.end_offset or offset < self.facts[0].base_offset:
-                message = f"offset {offset} is not in the log, which has {self.facts[0].base_offset} to {last.end_offset}"
+                message = f"offset {offset} is not in the log ({log_range_words(self.facts[0].base_offset, last.end_offset)})"
                 yield Finding("snapshot-stray", entry.path, message, first_offset=offset)
             else:
-                message = f"no segment begins and the log does not end at offset {offset}"
+                message = f"offset {offset} is neither the base offset of a segment nor the log end offset"
                 yield Finding("snapshot-leftover", entry.path, message, first_offset=offset)
 
 
-def verify_partition(target: PartitionTarget, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+def verify_partition(target: PartitionTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     """Everything there is to say about one partition directory."""
-    around = surroundings(target.log_dir) if target.log_dir else None
-    yield from PartitionCheck(list_partition(target.path), around, options, ledger).events()
+    log_dir_state = read_log_dir_state(target.log_dir) if target.log_dir else None
+    directory = list_partition(target.path)
+    check = PartitionCheck(directory, log_dir_state, options, totals)
+    yield from check.events()
+    first, last = (check.facts[0], check.facts[-1]) if check.facts else (None, None)
+    totals.checked = CheckedPartition(
+        directory,
+        log_dir_state,
+        0 if first is None else first.base_offset,
+        None if last is None else last.end_offset,
+        0 if last is None or last.damage else last.padding_bytes,
+    )

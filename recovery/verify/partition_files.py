@@ -1,26 +1,31 @@
 """The small files of a partition, and what checkpoints of the data directory say about it."""
 
 import os
+import struct
+from collections import Counter
 from collections.abc import Iterator
 
+from kseg.recovery.verify.header_plausibility import SideFileEvidence
 from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.recovery.verify.topic_ids import missing_metadata
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import Totals
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
-from kseg.segment.partition.log_dir_state import Surroundings
+from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.log_start_trace import log_start_trace
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
-from kseg.segment.partition.topic_identity import NOBODY_SAYS, TopicIdentity
+from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY, TopicIdentity
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
-from kseg.segment.sidecar.leader_epochs import EpochEntry
+from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+from kseg.segment.values import dataclass
 
 # How many entries at the end of an index are asked where the last batch ends.
 _ASKED_ENTRIES = 3
+_OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
 
 _CHECKPOINT_WORDS = {
     Role.RECOVERY_POINTS: "the recovery point",
@@ -37,7 +42,7 @@ def live(directory: PartitionDirectory, role: Role) -> Entry | None:
 
 
 def leader_epochs(
-    directory: PartitionDirectory, ledger: Ledger, reader: Reader = DISK
+    directory: PartitionDirectory, totals: Totals, reader: Reader = DISK
 ) -> tuple[tuple[EpochEntry, ...] | None, Finding | None]:
     """The entries of leader-epoch-checkpoint, None when it is absent or cannot be read."""
     entry = live(directory, Role.LEADER_EPOCHS)
@@ -50,25 +55,27 @@ def leader_epochs(
     try:
         entries = decode_leader_epochs(data)
     except FormatError as error:
-        ledger.account(entry.path, len(data), len(data))
+        totals.account(entry.path, len(data), len(data))
         return None, Finding("leader-epoch-file-corrupt", entry.path, str(error), 0, len(data))
-    ledger.account(entry.path, len(data))
+    totals.account(entry.path, len(data))
     return entries, None
 
 
 def metadata_files(
     directory: PartitionDirectory,
-    around: Surroundings | None,
-    ledger: Ledger,
+    log_dir_state: LogDirState | None,
+    totals: Totals,
     reader: Reader = DISK,
-    identity: TopicIdentity = NOBODY_SAYS,
+    identity: TopicIdentity = UNKNOWN_IDENTITY,
 ) -> Iterator[Finding]:
     """partition.metadata: readable, present where a broker needs it, and of a topic that the metadata log has here."""
     entry = live(directory, Role.PARTITION_METADATA)
     if entry is None:
         finding = identity.finding if directory.segments else None
         if finding is None:
-            finding = missing_metadata(directory, None if around is None else around.meta_version)
+            finding = missing_metadata(
+                directory, None if log_dir_state is None else log_dir_state.meta_version
+            )
         if finding is not None:
             yield finding
         return
@@ -80,50 +87,71 @@ def metadata_files(
     try:
         decode_partition_metadata(data)
     except FormatError as error:
-        ledger.account(entry.path, len(data), len(data))
+        totals.account(entry.path, len(data), len(data))
         yield Finding("partition-metadata-corrupt", entry.path, str(error), 0, len(data))
         return
-    ledger.account(entry.path, len(data))
+    totals.account(entry.path, len(data))
     if identity.finding is not None:
         yield identity.finding
 
 
-def known_last_offsets(
-    directory: PartitionDirectory, around: Surroundings | None, reader: Reader = DISK
-) -> frozenset[int]:
+@dataclass(frozen=True, slots=True)
+class KnownBatchEnd:
+    """An offset at which a batch ends. position: of that batch, by an offset index. timestamp_ms: that no record up to there exceeds,
+    by a time index. Neither: told by the name of a snapshot or by a checkpoint."""
+
+    offset: int
+    position: int | None = None
+    timestamp_ms: int | None = None
+
+
+def side_file_evidence(
+    directory: PartitionDirectory,
+    log_dir_state: LogDirState | None,
+    epochs: EpochHistory | None,
+    reader: Reader = DISK,
+) -> SideFileEvidence:
+    """Where batches of the last segment end according to what lies beside it. epochs: the leader-epoch checkpoint."""
+    told = Counter(known.offset for known in known_batch_ends(directory, log_dir_state, reader))
+    confirmed = (offset for offset, times in told.items() if times > 1)
+    return SideFileEvidence(frozenset(told), frozenset(confirmed), epochs)
+
+
+def known_batch_ends(
+    directory: PartitionDirectory, log_dir_state: LogDirState | None, reader: Reader = DISK
+) -> Iterator[KnownBatchEnd]:
     """Offsets at which a batch of the last segment ends according to what lies beside it."""
     segment = directory.segments[-1]
-    known = {
-        entry.name.base_offset - 1
-        for entry in directory.snapshots
-        if entry.name.base_offset is not None and entry.name.base_offset > segment.base_offset
-    }
-    for entry, width, at in ((segment.offset_index, 8, 0), (segment.time_index, 12, 8)):
-        if entry is not None:
-            known |= _last_indexed(reader, entry, width, at, segment.base_offset)
-    if around is not None and directory.name is not None:
+    for entry in directory.snapshots:
+        if entry.name.base_offset is not None and entry.name.base_offset > segment.base_offset:
+            yield KnownBatchEnd(entry.name.base_offset - 1)
+    if segment.offset_index is not None:
+        for slot in _last_slots(reader, segment.offset_index, _OFFSET_ENTRY):
+            relative, position = _OFFSET_ENTRY.unpack(slot)
+            yield KnownBatchEnd(segment.base_offset + relative, position=position)
+    if segment.time_index is not None:
+        for slot in _last_slots(reader, segment.time_index, _TIME_ENTRY):
+            timestamp_ms, relative = _TIME_ENTRY.unpack(slot)
+            yield KnownBatchEnd(segment.base_offset + relative, timestamp_ms=timestamp_ms)
+    if log_dir_state is not None and directory.name is not None:
         for role in (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS):
-            offset = around.offset(role, directory.name.topic, directory.name.partition)
+            offset = log_dir_state.offset(role, directory.name.topic, directory.name.partition)
             if offset is not None and offset > segment.base_offset:
-                known.add(offset - 1)
-    return frozenset(known)
+                yield KnownBatchEnd(offset - 1)
 
 
-def _last_indexed(reader: Reader, entry: Entry, width: int, at: int, base_offset: int) -> set[int]:
+def _last_slots(reader: Reader, entry: Entry, form: struct.Struct) -> list[bytes]:
     try:
         with reader.open(entry.path) as file:
-            used = used_slots(file.view, width)
-            return {
-                base_offset
-                + int.from_bytes(file.view[slot * width + at : slot * width + at + 4], "big", signed=True)
-                for slot in range(max(0, used - _ASKED_ENTRIES), used)
-            }
+            used = used_slots(file.view, form.size, file.data_end)
+            slots = range(max(0, used - _ASKED_ENTRIES), used)
+            return [bytes(file.view[slot * form.size : (slot + 1) * form.size]) for slot in slots]
     except UnreadableInput:
-        return set()
+        return []
 
 
 def checkpoints(
-    name: PartitionName, around: Surroundings, first_base: int, last: SegmentFacts
+    name: PartitionName, log_dir_state: LogDirState, first_base: int, last: SegmentFacts
 ) -> Iterator[Finding]:
     """The data directory's checkpoints against the log's ends. A damaged end is not known, so nothing is beyond it.
 
@@ -132,10 +160,10 @@ def checkpoints(
     if name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
         return
     for role, words in _CHECKPOINT_WORDS.items():
-        offset = around.offset(role, name.topic, name.partition)
+        offset = log_dir_state.offset(role, name.topic, name.partition)
         if offset is None:
             continue
-        path = os.path.join(around.path, NAME_BY_ROLE[role])
+        path = os.path.join(log_dir_state.path, NAME_BY_ROLE[role])
         numbers: dict[str, int | str | bool | None] = {
             "topic": name.topic,
             "partition": name.partition,
@@ -145,28 +173,28 @@ def checkpoints(
         }
         if offset > last.end_offset and not last.damage:
             kind = "log-start-beyond-end" if role is Role.LOG_START_OFFSETS else "checkpoint-beyond-log"
-            message = f"{words} of {name.text} is {offset}, its log ends at {last.end_offset}"
+            message = f"{words} of {name.text} is {offset}, but its log ends at {last.end_offset}"
             yield Finding(kind, path, message, first_offset=offset, numbers=numbers)
         elif offset < first_base and offset != 0 and role is not Role.LOG_START_OFFSETS:
-            message = f"{words} of {name.text} is {offset}, its log starts at {first_base}"
+            message = f"{words} of {name.text} is {offset}, but its log starts at {first_base}"
             yield Finding("checkpoint-below-log", path, message, first_offset=offset, numbers=numbers)
 
 
-def log_start(directory: PartitionDirectory, around: Surroundings) -> Iterator[Finding]:
-    """Where the checkpoint of the log start says nothing of a log whose leader epochs begin like behind one."""
+def log_start(directory: PartitionDirectory, log_dir_state: LogDirState) -> Iterator[Finding]:
+    """The log start checkpoint has no entry for a log whose leader epochs start as if its records had been deleted."""
     name = directory.name
     if name is None or name.state not in (PartitionState.LIVE, PartitionState.FUTURE) or name.is_metadata_log:
         return
-    if around.offset(Role.LOG_START_OFFSETS, name.topic, name.partition) is not None:
+    if log_dir_state.offset(Role.LOG_START_OFFSETS, name.topic, name.partition) is not None:
         return
     trace = log_start_trace(directory.path)
     if trace is None:
         return
     numbers: dict[str, int | str | bool | None] = {"log_start_offset": trace.offset}
-    begin = f"the leader epochs begin at offset {trace.offset}, within epoch {trace.epoch} of the batches"
-    if Role.LOG_START_OFFSETS in around.lost:
+    begin = f"the leader-epoch checkpoint starts at offset {trace.offset}, within epoch {trace.epoch} of the batches"
+    if Role.LOG_START_OFFSETS in log_dir_state.lost:
         message = (
-            f"{begin}: the log started there, {NAME_BY_ROLE[Role.LOG_START_OFFSETS]} is lost, and the records before come "
+            f"{begin}: the log started there, {NAME_BY_ROLE[Role.LOG_START_OFFSETS]} is lost, and earlier records come "
             "back when a broker starts"
         )
         yield Finding(
@@ -174,7 +202,7 @@ def log_start(directory: PartitionDirectory, around: Surroundings) -> Iterator[F
         )
     elif trace.is_certain:
         message = (
-            f"{begin}, as behind a log start there, but {NAME_BY_ROLE[Role.LOG_START_OFFSETS]} has no entry; if records "
+            f"{begin}, as if the log started there, but {NAME_BY_ROLE[Role.LOG_START_OFFSETS]} has no entry; if records "
             f"before it were deleted: kseg recover --log-start-offset {trace.offset}"
         )
         yield Finding("log-start-doubtful", directory.path, message, numbers=numbers)

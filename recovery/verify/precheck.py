@@ -1,9 +1,9 @@
-"""What of a verification others can do beforehand, in any order and on any machine: the bytes of large logs.
+"""The part of a verification that can run ahead, in any order and on any machine: the bytes of large logs.
 
-The pass over a partition goes from batch to batch, since a producer's state, an epoch, an index entry hang on what came
-before. Checksums do not, nor does whether records can be decoded; and these are what takes time. So parts of the logs are
-looked at first (`claim`), and the pass believes what was found (`segment.scanning.prevalidated`): it reads the headers, and only of
-batches that somebody stumbled over the rest.
+The pass over a partition goes from batch to batch, since the state of a producer, an epoch or an index entry depends on
+earlier batches. Checksums do not, nor does whether records can be decoded; and these take most of the time. So parts of
+the logs are checked first (`claim`), and the pass trusts the result (`segment.scanning.prevalidated`): it reads the
+headers, and everything else only of batches that the first check rejected.
 """
 
 import os
@@ -17,8 +17,8 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
-from kseg.segment.scanning.prevalidated import MOST_SPANS, Claim, Span, join_spans
-from kseg.segment.scanning.record_validation import sound_until
+from kseg.segment.scanning.prevalidated import MAX_SPANS, Span, ValidatedSpans, join_spans
+from kseg.segment.scanning.record_validation import valid_until
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, rows_for
 
 
@@ -38,29 +38,31 @@ def parts(target: FileTarget | PartitionTarget | LogDirTarget, part_bytes: int) 
     return []
 
 
-def claim(part: Part, options: VerifyOptions) -> Claim:
+def claim(part: Part, options: VerifyOptions) -> ValidatedSpans:
     """What is sound in a part. Raises UnreadableInput."""
     base_offset = parse_file_name(os.path.basename(part.path)).base_offset or 0
     with MappedFile(part.path, options.drop_cache) as file:
         return claim_of(file, base_offset, part.start, part.stop, with_records=options.level == "deep")
 
 
-def claim_of(file: MappedFile, base_offset: int, start: int, stop: int, *, with_records: bool) -> Claim:
+def claim_of(
+    file: MappedFile, base_offset: int, start: int, stop: int, *, with_records: bool
+) -> ValidatedSpans:
     """What can be claimed of the batches that begin from `start` on, before `stop`. It ends where a batch is not valid."""
     view = file.view
     scanner = Scanner.over(file, base_offset)
     table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, rows_for(len(view))))
     spans: list[Span] = []
     position, is_whole = start, True
-    while is_whole and position < stop and len(spans) < MOST_SPANS:
+    while is_whole and position < stop and len(spans) < MAX_SPANS:
         position, is_whole = scanner.fill_valid(table, position, len(view), stop)
         row = 0
         while row < table.count:
-            sound = sound_until(view, table, row, table.count) if with_records else table.count
+            sound = valid_until(view, table, row, table.count) if with_records else table.count
             if sound > row:
                 join_spans(spans, table.at(C.POSITION, row), _end_of(table, sound - 1))
             row = sound + 1
-    return Claim(file.path, file.size_bytes, file.mtime_ms, tuple(spans), with_records)
+    return ValidatedSpans(file.path, file.size_bytes, file.mtime_ms, tuple(spans), with_records)
 
 
 def _end_of(table: Columns, row: int) -> int:

@@ -1,28 +1,30 @@
-"""Replay of producers and transactions over a whole partition, and what side files say about it.
+"""Replay the producers and transactions of a whole partition, and check side files against the result.
 
-The replay (`segment.producer`) sees every batch with a producer id; a run in which one producer simply continues is
-found by the kernel and applied by its first and last batch. Judged against it:
+The replay (`segment.state.producer`) sees every batch with a producer id. The kernel passes those with which a known
+producer simply continues; the others are applied one by one. Checked against it:
 
-    sequences       jumps are told once per segment (legal at rest: compaction, followers); repetitions are suspicious
-    snapshots       at each segment base and at the log end (`compare`)
+    sequences       gaps are reported once per segment (legal at rest: compaction, followers); repetitions are suspicious
+    snapshots       at each base offset and at the log end (`compare`)
     open ones       at the end of the log
 
-A replay knows everything only while the log still holds everything: from offset 0, or from a snapshot that could be
-loaded, without a gap, a trace of cleaning or damage. Then it is *exact*, and any difference counts. Otherwise only
-what no deletion, compaction or expiration can explain does.
+A replay is complete only while the log is: from offset 0, or from a snapshot that could be loaded, without a gap, a
+trace of cleaning or damage. Then it is *exact*, and any difference counts. Otherwise only a difference
+that no deletion, compaction or expiration can explain counts.
 """
 
 from collections.abc import Iterable, Iterator
 
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import header_tables as C
+from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
 from kseg.segment.model import Batch
+from kseg.segment.moments import moment
+from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import batch_at
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
@@ -38,7 +40,7 @@ from kseg.segment.state.producer import (
 from kseg.segment.values import dataclass
 
 # An idle producer is forgotten after hours or days; one this young was surely not.
-SURELY_REMEMBERED_MS = 3_600_000
+NEVER_EXPIRED_MS = 3_600_000
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class ProducerReplay:
         self.aborted: list[AbortedTxn] = []
         self.markers: dict[int, tuple[int, bool]] = {}
         self._opened_ms: dict[int, int] = {}
+        # producers whose transaction was open before the log's first batch: their next batch says since when at least
+        self._since_unknown = {opened.producer_id for opened in self.state.open_transactions}
         self._is_excused = False
         self._view = memoryview(b"")
         self._path = ""
@@ -74,18 +78,20 @@ class ProducerReplay:
         self._gaps, self._repeats = _Breaks(), _Breaks()
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
-        cells, capacity = table.cells, table.capacity
-        row = verify_records.next_producer(cells, capacity, first, stop)
-        while row < stop:
-            yield from self._apply(table, row, False)
-            run_end = verify_records.steady_run(cells, capacity, row, stop)
-            if run_end > row:
-                yield from self._apply(table, run_end, True)
-            row = verify_records.next_producer(cells, capacity, run_end + 1, stop)
+        row = first
+        while (row := self._follow(table, row, stop)) < stop:
+            yield from self._apply(table, row)
+            row += 1
+
+    def _follow(self, table: Columns, row: int, stop: int) -> int:
+        """Let batches pass that say nothing new; the first one that has to be applied, `stop` when none has."""
+        if not self._since_unknown:
+            return self.state.follow(table, row, stop)
+        return verify_records.next_producer(table.cells, table.capacity, row, stop)
 
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
         if (
-            not facts.is_sound
+            not facts.has_valid_crc
             or facts.gaps
             or facts.cleaned
             or facts.first_offset not in (None, facts.base_offset)
@@ -97,7 +103,7 @@ class ProducerReplay:
 
     # --- batches
 
-    def _apply(self, table: Columns, row: int, is_run_end: bool) -> Iterator[Finding]:
+    def _apply(self, table: Columns, row: int) -> Iterator[Finding]:
         batch = batch_at(table, row)
         marker = None
         if batch.is_control:
@@ -112,11 +118,12 @@ class ProducerReplay:
             if marker is not None:
                 self.markers[batch.base_offset] = batch.producer_id, marker.is_abort
                 self._opened_ms.pop(batch.producer_id, None)
+                self._since_unknown.discard(batch.producer_id)
         elif batch.is_transactional:
             self._opened_ms.setdefault(batch.producer_id, batch.max_timestamp_ms)
+            self._since_unknown.discard(batch.producer_id)
         for event in self.state.apply(batch, marker):
-            if not (is_run_end and isinstance(event, SequenceBreak)):
-                yield from self._event(batch, event)
+            yield from self._event(batch, event)
 
     def _marker(self, table: Columns, row: int) -> EndTransactionMarker | None:
         """The marker in a control batch; None when it was emptied by the cleaner."""
@@ -140,12 +147,12 @@ class ProducerReplay:
                 breaks.first = breaks.first or event
             case OutsideTransaction():
                 message = (
-                    f"producer {event.producer_id} wrote offsets {event.base_offset} to {event.last_offset} outside the "
+                    f"producer {event.producer_id} wrote {offsets_words(event.base_offset, event.last_offset)} outside the "
                     f"transaction it opened at {event.transaction_first_offset}"
                 )
                 yield self._at(batch, "non-transactional-in-transaction", message)
             case LostTransaction():
-                message = f"the transaction of producer {event.producer_id} began at an offset another one's began at"
+                message = f"the transaction of producer {event.producer_id} starts at the same offset as another transaction"
                 yield self._at(batch, "transaction-collision", message)
 
     def _at(self, batch: Batch, kind: str, message: str) -> Finding:
@@ -167,11 +174,11 @@ class ProducerReplay:
         ):
             first = breaks.first
             if first is None or (kind == "sequence-gap" and self._is_excused):
-                continue  # damage explains what is missing behind it
+                continue  # damage explains what is missing after it
             times = "once" if breaks.count == 1 else f"{breaks.count} times"
             message = (
                 f"sequences {words} {times}, first of producer {first.producer_id} at offset {first.base_offset}: "
-                f"{first.found} where {first.expected} was next"
+                f"{first.found} where {first.expected} was expected"
             )
             numbers: dict[str, int | str | bool | None] = {
                 "times": breaks.count,
@@ -189,7 +196,7 @@ class ProducerReplay:
             since = self._opened_ms.get(opened.producer_id, opened.timestamp_ms)
             message = (
                 f"producer {opened.producer_id} (epoch {opened.producer_epoch}) has a transaction open from offset "
-                f"{opened.first_offset}, since {since} ms; readers of committed data stop there"
+                f"{opened.first_offset}, since {moment(since)}; read_committed consumers stop there"
             )
             yield Finding(
                 "open-transaction",
@@ -208,7 +215,7 @@ class ProducerReplay:
     def compare(
         self, path: str, offset: int, entries: Iterable[ProducerSnapshotEntry], mtime_ms: int
     ) -> Iterator[Finding]:
-        """A snapshot named by `offset` against the replay, which stands at that offset."""
+        """Compare a snapshot named by `offset` with the replay, which has reached that offset."""
         seen = set()
         for entry in entries:
             seen.add(entry.producer_id)
@@ -217,8 +224,10 @@ class ProducerReplay:
             if wrong:
                 yield self._mismatch(path, offset, entry.producer_id, wrong)
         for entry in self.state.snapshot() if self.is_exact else ():
-            if entry.producer_id not in seen and self._must_be_remembered(entry, mtime_ms):
-                wrong = f"it is not in the snapshot, the log has its batch up to offset {entry.last_offset}"
+            if entry.producer_id not in seen and self._cannot_have_expired(entry, mtime_ms):
+                wrong = (
+                    f"it is not in the snapshot, but the log has its batches up to offset {entry.last_offset}"
+                )
                 yield self._mismatch(path, offset, entry.producer_id, wrong)
 
     @staticmethod
@@ -229,23 +238,23 @@ class ProducerReplay:
         )
 
     @staticmethod
-    def _must_be_remembered(entry: ProducerSnapshotEntry, mtime_ms: int) -> bool:
+    def _cannot_have_expired(entry: ProducerSnapshotEntry, mtime_ms: int) -> bool:
         if entry.current_txn_first_offset is not None:
             return True
-        return 0 <= mtime_ms - entry.timestamp_ms < SURELY_REMEMBERED_MS
+        return 0 <= mtime_ms - entry.timestamp_ms < NEVER_EXPIRED_MS
 
     def _difference(
         self, entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry | None, offset: int
     ) -> str:
-        """What is wrong with a snapshot's entry, in words; empty when nothing is or nothing can be told."""
+        """What is wrong with a snapshot's entry, in words; empty when nothing is wrong or it is unknown."""
         if entry.last_offset >= offset:
-            return f"the snapshot has its last batch at offset {entry.last_offset}, behind its own end"
+            return f"the snapshot has its last batch at offset {entry.last_offset}, above the snapshot's own offset"
         if found is None:
-            return "the log has nothing of it" if self.is_exact else ""
+            return "the log has no batch of it" if self.is_exact else ""
         if self.is_exact:
             return _exact_difference(entry, found)
         if entry.producer_epoch == found.producer_epoch and 0 <= entry.last_offset < found.last_offset:
-            return f"the snapshot knows it up to offset {entry.last_offset}, the log has {found.last_offset}"
+            return f"the snapshot has it up to offset {entry.last_offset}, the log up to {found.last_offset}"
         if entry.last_offset == found.last_offset >= 0 and entry.producer_epoch == found.producer_epoch:
             return _field_difference(entry, found, ("last_sequence", "offset_delta"))
         return ""
@@ -267,7 +276,7 @@ def _field_difference(
     for field in fields:
         filed, replayed = getattr(entry, field), getattr(found, field)
         if filed != replayed:
-            return f"the snapshot says {field} {filed}, a replay of the log {replayed}"
+            return f"the snapshot has {field} {filed}, a replay of the log {replayed}"
     return ""
 
 

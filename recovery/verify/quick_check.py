@@ -1,18 +1,19 @@
-"""A glance at a partition before anybody judges it: is everything in it as a broker leaves it on an ordinary day?
+"""Fast path: return the extent of the log if nothing is unusual, otherwise None, and the full check has to run.
 
-Nearly every partition is like that, and judging it (`partition_check`) takes longest where there is nothing to tell. The
-glance says yes or nothing. A yes means that the judgement would find nothing at all; it asks the same kernels, and gives
-up at the first thing out of the ordinary, be it sound. A yes takes all of this:
+Nearly every partition is ordinary, and the full check (`partition_check`) takes longest where it finds nothing. An
+extent means that the full check would find nothing at all. The fast path calls the same kernels and gives up at the
+first unusual thing, even a legal one. It requires all of this:
 
-1. Live files that Kafka named, and no others: logs, both indexes of each, producer snapshots, leader-epoch-checkpoint,
-   partition.metadata.
-2. Every log is valid batches of magic 2 from its first byte to its last. Offsets go on without a gap, from one segment
-   to the next as well. Nothing that only a cleaner leaves, no marker, no broken sequence, no open transaction.
-3. Index entries name the last offsets of their batches, and no slot is left over.
-4. Snapshots, at the bases of segments and at the log end, are those that a replay of the log writes; there is one where there
+1. Live files with names that Kafka writes, and no others: logs, both indexes of each, producer snapshots,
+   leader-epoch-checkpoint, partition.metadata.
+2. Every log consists of valid batches of magic 2 from the first byte to the last. Offsets have no gap, nor between
+   segments. No trace of a cleaner, no transaction marker, no broken sequence, no open transaction.
+3. Index entries have the last offsets of their batches, and no slot is unused.
+4. Snapshots, at base offsets and at the log end, equal those that a replay of the log writes; there is one where there
    are producers.
-5. Batches are of the leader epoch that the checkpoint has there.
-6. The offsets that the data directory has of the partition lie within the log.
+5. Batches have the leader epoch that the checkpoint has for their offset.
+6. No header or body is such that a consumer may miss records of the batch (`unread_records`).
+7. The offsets that the data directory has for the partition are within the log.
 """
 
 import os
@@ -26,8 +27,10 @@ from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
+from kseg.segment.kernel.validate import next_doubtful
 from kseg.segment.partition.names import FileState, Role, parse_file_name
-from kseg.segment.scanning.scan import Scanner, batch_at
+from kseg.segment.scanning.batches import batch_at
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
@@ -42,14 +45,14 @@ _MAGIC_2_ALONE = 1 << L.MAGIC_V2
 
 
 class LogExtent(NamedTuple):
-    """What a sound log reaches over: the base offset of its first segment, and its end (exclusive)."""
+    """The extent of a valid log: the base offset of its first segment, and its end (exclusive)."""
 
     first_offset: int
     end_offset: int
 
 
-class Known(NamedTuple):
-    """What the data directory says. offsets: of the high watermark, the recovery point, …; 0 says nothing.
+class KnownState(NamedTuple):
+    """What the data directory says. offsets: of the high watermark, the recovery point, …; 0 counts as missing.
     log_start_offset: may lie before the log. is_clean: the broker was stopped in order."""
 
     offsets: Sequence[int]
@@ -59,24 +62,24 @@ class Known(NamedTuple):
 
 
 class _Unusual(Exception):
-    """Something is not as on an ordinary day."""
+    """Something is unusual: the full check has to run."""
 
 
-def extent_at_a_glance(directory: str, names: Iterable[str], known: Known) -> LogExtent | None:
-    """The extent of the partition in `directory` when all is as it should be. None: somebody has to look closely.
+def quick_extent(directory: str, names: Iterable[str], known: KnownState) -> LogExtent | None:
+    """The extent of the partition in `directory` when nothing is unusual. None: run the full check.
 
     names: of all its files.
     """
     try:
-        return _Glance(directory, known).over(names)
+        return _QuickCheck(directory, known).run(names)
     except (_Unusual, FormatError, UnreadableInput):
         return None
 
 
-class _Glance:
-    """One look; `over` once. The chain of batches (`verify_records.next_suspect`) and the replay go on from log to log."""
+class _QuickCheck:
+    """One quick check; call `run` once. The chain of batches (`verify_records.next_suspect`) and the replay go on from log to log."""
 
-    def __init__(self, directory: str, known: Known) -> None:
+    def __init__(self, directory: str, known: KnownState) -> None:
         self._prefix = os.path.join(directory, "")
         self._known = known
         self._chain = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
@@ -86,19 +89,19 @@ class _Glance:
         self._epoch = L.NO_LEADER_EPOCH
         self._producers: ProducerState | None = None
 
-    def over(self, names: Iterable[str]) -> LogExtent:
+    def run(self, names: Iterable[str]) -> LogExtent:
         bases = self._sort(names)
         first = end = bases[0]
         if first:
             from kseg.segment.state.producer import ProducerState
 
-            _demand(first in self._snapshots)
+            _require(first in self._snapshots)
             loaded = decode_snapshot(self._read(self._snapshots.pop(first)))
             self._producers = ProducerState.load(loaded, first)
         self._chain[verify_records.SEEN_LAST] = first - 1
         self._chain[verify_records.SEEN_EPOCH] = L.NO_LEADER_EPOCH
         for base in bases:
-            _demand(base == end)
+            _require(base == end)
             self._compare(base)
             end = self._segment(base, is_last=base == bases[-1])
         self._compare(end)
@@ -106,27 +109,27 @@ class _Glance:
         return LogExtent(first, end)
 
     def _sort(self, names: Iterable[str]) -> list[int]:
-        """The base offsets of the segments, in order; takes note of what lies beside them."""
+        """The base offsets of the segments, in order; records the other files."""
         bases: dict[Role, set[int]] = {role: set() for role in _SEGMENT_ROLES}
         found = set()
         for text in names:
             name = parse_file_name(text)
             role, offset = name.role, name.base_offset
-            _demand(role in _ROLES and name.state is FileState.LIVE and name.is_well_formed)
+            _require(role in _ROLES and name.state is FileState.LIVE and name.is_well_formed)
             if offset is None:
                 found.add(role)
             elif role is Role.PRODUCER_SNAPSHOT:
                 self._snapshots[offset] = text
             else:
-                _demand(name.remote_segment_id is None)
+                _require(name.remote_segment_id is None)
                 bases[role].add(offset)
         self._has_snapshots = bool(self._snapshots)
         logs, offset_indexes, time_indexes = bases.values()
-        _demand(len(found) == 2 and bool(logs) and logs == offset_indexes == time_indexes)
+        _require(len(found) == 2 and bool(logs) and logs == offset_indexes == time_indexes)
         decode_partition_metadata(self._read("partition.metadata"))
         entries = decode_leader_epochs(self._read("leader-epoch-checkpoint"))
         self._history = EpochHistory(entries)
-        _demand(self._history.entries == entries)
+        _require(self._history.entries == entries)
         return sorted(logs)
 
     def _read(self, name: str) -> bytes:
@@ -145,32 +148,33 @@ class _Glance:
             MappedFile(stem + L.TIME_INDEX_SUFFIX) as time_index,
         ):
             size = len(log.view)
-            _demand(0 < size <= L.MAX_SEGMENT_BYTES)
+            _require(0 < size <= L.MAX_SEGMENT_BYTES)
             offsets = _Index(offset_index.view, L.OFFSET_INDEX_ENTRY, verify_records.next_offset_entry, base)
             times = _Index(time_index.view, L.TIME_INDEX_ENTRY, verify_records.next_time_entry, base)
             scanner, position = Scanner.over(log, base), 0
             while position < size:
                 position, goes_on = scanner.fill_valid(scanner.table, position, size, size)
-                _demand(scanner.table.count > 0 and (goes_on or position == size))
+                _require(scanner.table.count > 0 and (goes_on or position == size))
                 self._table(scanner.table, sums)
+                _require(_is_read_whole(log.view, scanner.table, is_end=is_last and position == size))
                 offsets.take(scanner.table)
                 times.take(scanner.table)
             offsets.end()
             times.end()
             is_running = is_last and not self._known.is_clean
-            _demand(is_running or sums[verify_records.T_MAX_TIMESTAMP] <= times.last_timestamp())
+            _require(is_running or sums[verify_records.T_MAX_TIMESTAMP] <= times.last_timestamp())
         last: int = self._chain[verify_records.SEEN_LAST]
         unusual = verify_records.T_GAPS, verify_records.T_FUTURE, verify_records.T_CLEANED
-        _demand(not any(sums[at] for at in unusual) and sums[verify_records.T_MAGICS] == _MAGIC_2_ALONE)
-        _demand(last - base <= L.INT32_MAX)
+        _require(not any(sums[at] for at in unusual) and sums[verify_records.T_MAGICS] == _MAGIC_2_ALONE)
+        _require(last - base <= L.INT32_MAX)
         return last + 1
 
     def _table(self, table: Columns, sums: memoryview) -> None:
         cells, capacity, count, chain = table.cells, table.capacity, table.count, self._chain
-        _demand(table.at(C.BASE_OFFSET, 0) == chain[verify_records.SEEN_LAST] + 1)
+        _require(table.at(C.BASE_OFFSET, 0) == chain[verify_records.SEEN_LAST] + 1)
         row, epoch = 0, chain[verify_records.SEEN_EPOCH]
         while (row := verify_records.next_suspect(cells, capacity, row, count, chain)) < count:
-            _demand(
+            _require(
                 chain[verify_records.SEEN_REASONS] == verify_records.EPOCH
                 and chain[verify_records.SEEN_EPOCH] > epoch
             )
@@ -188,8 +192,8 @@ class _Glance:
             self._producers = ProducerState()
         state, row = self._producers, 0
         while (row := state.follow(table, row, table.count)) < table.count:
-            _demand(not table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT)
-            _demand(not state.apply(batch_at(table, row)))
+            _require(not table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT)
+            _require(not state.apply(batch_at(table, row)))
             row += 1
 
     def _follow_epochs(self, table: Columns) -> None:
@@ -199,31 +203,31 @@ class _Glance:
         while True:
             row = verify_records.next_epoch(cells, capacity, row, count, self._epoch)
             if row and self._epoch >= 0:
-                _demand(history.epoch_for_offset(table.at(C.BASE_OFFSET, row - 1)) == self._epoch)
+                _require(history.epoch_for_offset(table.at(C.BASE_OFFSET, row - 1)) == self._epoch)
             if row >= count:
                 return
             self._epoch = table.at(C.LEADER_EPOCH, row)
-            _demand(history.epoch_for_offset(table.at(C.BASE_OFFSET, row)) == self._epoch)
+            _require(history.epoch_for_offset(table.at(C.BASE_OFFSET, row)) == self._epoch)
             row += 1
 
-    # --- between and behind them
+    # --- between and after them
 
     def _compare(self, offset: int) -> None:
         """The snapshot at `offset`, if there is one, with the producers after everything below it."""
         name = self._snapshots.pop(offset, None)
         if name is not None:
             entries = () if self._producers is None else self._producers.snapshot()
-            _demand(self._read(name) == encode_snapshot(entries))
+            _require(self._read(name) == encode_snapshot(entries))
 
     def _end(self, first: int, end: int) -> None:
         known, history = self._known, self._history
-        _demand(not self._snapshots)
+        _require(not self._snapshots)
         if self._producers is not None:
-            _demand(not self._producers.open_transactions)
-            _demand(self._has_snapshots or not self._producers.snapshot())
-        _demand(history.latest is None or history.latest.start_offset <= end)
-        _demand(known.log_start_offset <= end)
-        _demand(all(offset == 0 or first <= offset <= end for offset in known.offsets))
+            _require(not self._producers.open_transactions)
+            _require(self._has_snapshots or not self._producers.snapshot())
+        _require(history.latest is None or history.latest.start_offset <= end)
+        _require(known.log_start_offset <= end)
+        _require(all(offset == 0 or first <= offset <= end for offset in known.offsets))
 
 
 class _Index:
@@ -233,7 +237,7 @@ class _Index:
         self._view, self._kernel, self._base = view, kernel, base_offset
         self._slots = len(view) // width
         self._width = width
-        _demand(not len(view) % width and (not self._slots or any(view[-width:])))
+        _require(not len(view) % width and (not self._slots or any(view[-width:])))
         self._state = memoryview(array("q", bytes(8 * verify_records.I_WIDTH)))
         self._state[verify_records.I_FORMER_SLOT] = -1
         self._state[verify_records.I_SEEN] = base_offset - 1
@@ -244,14 +248,14 @@ class _Index:
         if self._slots:
             state = self._state
             state[verify_records.I_ROW] = 0
-            said = self._kernel(
+            code = self._kernel(
                 self._view, self._slots, self._base, table.cells, table.capacity, table.count, state
             )
-            _demand(said in (verify_records.IN_ORDER, verify_records.MORE))
+            _require(code in (verify_records.IN_ORDER, verify_records.MORE))
 
     def end(self) -> None:
-        """Every entry met its batch, and named its last offset."""
-        _demand(self._state[verify_records.I_SLOT] == self._state[verify_records.I_EXACT] == self._slots)
+        """Every entry belongs to a batch and has its last offset."""
+        _require(self._state[verify_records.I_SLOT] == self._state[verify_records.I_EXACT] == self._slots)
 
     def last_timestamp(self) -> int:
         """Of a time index, NO_TIMESTAMP when it has no entry."""
@@ -261,6 +265,18 @@ class _Index:
         return int.from_bytes(self._view[start : start + 8], "big", signed=True)
 
 
-def _demand(is_usual: bool) -> None:
+def _is_read_whole(view: memoryview, table: Columns, *, is_end: bool) -> bool:
+    """Whether nothing about the batches of a table hints at records that a reader misses. is_end: of the log."""
+    count = table.count
+    if next_doubtful(view, 0, count, table.cells, table.capacity, 1) < count:
+        return False
+    if not is_end or not count or not table.at(C.ATTRIBUTES, count - 1) & L.CODEC_MASK:
+        return True
+    from kseg.segment.scanning.record_validation import invalid_rows  # brings the codecs
+
+    return not invalid_rows(view, table, (count - 1,))
+
+
+def _require(is_usual: bool) -> None:
     if not is_usual:
         raise _Unusual

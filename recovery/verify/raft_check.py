@@ -1,18 +1,18 @@
 """What only the metadata log has: quorum-state, snapshots in `.checkpoint` files, and that they reach the log.
 
 A snapshot is a row of batches that begins with a control batch (SNAPSHOT_HEADER first) and ends with another
-(SNAPSHOT_FOOTER); offsets in it start at 0 (fact sheet §1.7). A log that starts above 0 needs one at or behind its
+(SNAPSHOT_FOOTER); offsets in it start at 0 (fact sheet §1.7). A log that starts above 0 needs one at or above its
 start.
 """
 
 from collections.abc import Iterator
 
 from kseg.jobs.events import Event
-from kseg.recovery.verify.header_plausibility import HeaderPlace
+from kseg.recovery.verify.header_plausibility import HeaderContext
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import Totals
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
@@ -64,16 +64,16 @@ class _Frame:
                 yield Finding("metadata-snapshot-incomplete", self._path, message, 0, facts.size_bytes)
 
 
-def snapshot_file(path: str, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+def snapshot_file(path: str, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     """One `.checkpoint` of records. Raises UnreadableInput."""
     with MappedFile(path, options.drop_cache) as file:
         consumers: list[Consumer] = [_Frame(path, file.view)]
         if options.level == "deep":
             consumers.append(RecordsCheck(path, file.view))
-        yield from SegmentCheck(file, HeaderPlace(path, 0), options, ledger, consumers).events()
+        yield from SegmentCheck(file, HeaderContext(path, 0), options, totals, consumers).events()
 
 
-def raft_files(directory: PartitionDirectory, options: VerifyOptions, ledger: Ledger) -> Iterator[Event]:
+def raft_files(directory: PartitionDirectory, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     """The files of a metadata log that other partitions do not have."""
     from kseg.recovery.verify.small_files import readable, small_file
 
@@ -85,16 +85,16 @@ def raft_files(directory: PartitionDirectory, options: VerifyOptions, ledger: Le
     for entry in directory.entries:
         if entry.name.role is Role.QUORUM_STATE and entry.name.is_live and entry.problem is None:
             path = entry.path
-            yield from readable(path, small_file(path, Role.QUORUM_STATE, ledger))
+            yield from readable(path, small_file(path, Role.QUORUM_STATE, totals))
     for entry in snapshots:
         path = entry.path
-        yield from readable(path, snapshot_file(path, options, ledger))
+        yield from readable(path, snapshot_file(path, options, totals))
     if not directory.segments:
         return
     start = directory.segments[0].base_offset
     reach = max((entry.name.base_offset or 0 for entry in snapshots), default=0)
     if start > reach:
-        message = f"the log starts at offset {start}, the latest snapshot ends at {reach}"
+        message = f"the log starts at offset {start}, but the latest snapshot ends at {reach}"
         yield Finding(
             "quorum-snapshot-missing", directory.path, message, first_offset=reach, last_offset=start - 1
         )

@@ -1,9 +1,9 @@
-"""The deep level: every record of every batch decoded, decompressed where needed, and held against its batch.
+"""The deep level: decode every record of every batch, decompress where needed, and compare it with its batch.
 
-1. Nearly every batch is sound, and a kernel that only looks says so: one call for a run of plain batches, one for
-   each compressed batch behind its decompression.
-2. A batch that is not (or is a control batch, or of magic 0 or 1) is taken to pieces: the decoder hands over tables
-   of records, another kernel runs over them and says what is wrong where.
+1. Nearly every batch is valid, and a kernel that only checks can tell: one call for a run of uncompressed batches, one
+   for each compressed batch after its decompression.
+2. A batch that is not (or a control batch, or one of magic 0 or 1) is taken apart: the decoder returns tables
+   of records, and another kernel checks them and reports what is wrong where.
 
 Python is entered per run or batch, never per record.
 """
@@ -15,45 +15,47 @@ from collections.abc import Iterator
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import record_walk as R
 from kseg.segment.kernel import verify_records
+from kseg.segment.moments import moment
 from kseg.segment.scanning.decode import Chunk, Decoder, Problem, record_at
-from kseg.segment.scanning.prevalidated import Trust
-from kseg.segment.scanning.record_validation import sound_until
+from kseg.segment.scanning.prevalidated import SkippableSpans
+from kseg.segment.scanning.record_validation import valid_until
 from kseg.segment.state.control import parse_control_record
 
 _COUNT_PROBLEMS = (R.NEGATIVE_COUNT, R.TOO_FEW_RECORDS, R.BYTES_LEFT_OVER)
 _RULES = {
-    verify_records.OUTSIDE: ("offset-outside-batch", "lies outside the offsets of its batch"),
+    verify_records.OUTSIDE: ("offset-outside-batch", "is outside the offsets of its batch"),
     verify_records.NOT_INCREASING: (
         "offset-not-increasing-in-batch",
-        "does not lie above the record before it",
+        "is not above the offset of the previous record",
     ),
     verify_records.BAD_MESSAGE_CRC: ("bad-crc", "has a wrong checksum of its own"),
 }
 
 
-def _behind_look(table: Columns, row: int, stop: int) -> int:
-    """Where a closer look at `row` ends: behind it, or behind the messages of magic 0 and 1 that stand together."""
+def _look_end(table: Columns, row: int, stop: int) -> int:
+    """Where a closer look at `row` ends: after it, or after the messages of magic 0 and 1 that stand together."""
     magics = table.column(C.MAGIC)
-    behind = row + 1
+    after = row + 1
     if magics[row] < L.MAGIC_V2:
-        while behind < stop and magics[behind] < L.MAGIC_V2:
-            behind += 1
-    return behind
+        while after < stop and magics[after] < L.MAGIC_V2:
+            after += 1
+    return after
 
 
 class RecordsCheck:
     """A `Consumer` that decodes. records: how many there were. trust: what need not be decoded again."""
 
-    def __init__(self, path: str, view: memoryview, trust: Trust | None = None) -> None:
+    def __init__(self, path: str, view: memoryview, skippable: SkippableSpans | None = None) -> None:
         self.records = 0
         self._path = path
         self._view = view
-        self._trust = trust
+        self._trust = skippable
         self._decoder = Decoder(view)
         self._state = memoryview(array("q", bytes(8 * verify_records.R_STATE_WIDTH)))
 
@@ -66,23 +68,23 @@ class RecordsCheck:
         while row < stop:
             trusted = min(stop, bisect_left(positions, self._trust.until(positions[row])))
             self.records += sum(table.column(C.COUNT)[row:trusted])
-            behind = min(
+            after = min(
                 stop, bisect_left(positions, self._trust.next_start(positions[max(row, trusted - 1)]))
             )
-            yield from self._decode(table, trusted, behind)
-            row = max(behind, trusted)
+            yield from self._decode(table, trusted, after)
+            row = max(after, trusted)
 
     def _decode(self, table: Columns, row: int, stop: int) -> Iterator[Finding]:
         while row < stop:
-            sound = sound_until(self._view, table, row, stop)
+            sound = valid_until(self._view, table, row, stop)
             self.records += sum(table.column(C.COUNT)[row:sound])
             row = sound
             if row < stop:
-                behind = _behind_look(table, row, stop)
-                yield from self._look(table, row, behind)
-                row = behind
+                after = _look_end(table, row, stop)
+                yield from self._check_rows(table, row, after)
+                row = after
 
-    def _look(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+    def _check_rows(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         state = self._state
         state[verify_records.R_BATCH] = -1
         for chunk in self._decoder.chunks(table, first, stop):
@@ -121,10 +123,12 @@ class RecordsCheck:
             row, offset = records.at(C.R_BATCH, at), records.at(C.R_OFFSET, at)
             position = table.at(C.POSITION, row)
             message = f"the record with offset {offset} in the batch at position {position} {words}"
-            yield self._say(kind, table, row, message, offset)
+            yield self._report(kind, table, row, message, offset)
             at += 1
 
-    def _say(self, kind: str, table: Columns, row: int, message: str, offset: int | None = None) -> Finding:
+    def _report(
+        self, kind: str, table: Columns, row: int, message: str, offset: int | None = None
+    ) -> Finding:
         first = table.at(C.BASE_OFFSET, row) if offset is None else offset
         last = table.at(C.LAST_OFFSET, row) if offset is None else offset
         return Finding(
@@ -141,16 +145,18 @@ class RecordsCheck:
         ):
             return  # the header alone has said it
         if is_v2 and begun and problem.code in _COUNT_PROBLEMS:
-            message = f"the batch at position {position} declares {declared} records: {problem.sentence}"
-            yield self._say("record-count-mismatch", table, row, message)
+            message = (
+                f"the batch at position {position} declares {counted(declared, 'record')}: {problem.sentence}"
+            )
+            yield self._report("record-count-mismatch", table, row, message)
             return
         message = f"the records of the batch at position {position} cannot be decoded: {problem.sentence}"
-        yield self._say("undecodable-batch", table, row, message)
+        yield self._report("undecodable-batch", table, row, message)
 
     def _max_timestamp(self, table: Columns, row: int) -> Finding:
         position, declared = table.at(C.POSITION, row), table.at(C.MAX_TIMESTAMP, row)
-        message = f"the batch at position {position} declares the maximum timestamp {declared}; its records have another"
-        return self._say("max-timestamp-mismatch", table, row, message)
+        message = f"the batch at position {position} declares maximum timestamp {moment(declared)}, but its records have a different one"
+        return self._report("max-timestamp-mismatch", table, row, message)
 
     def _control(self, table: Columns, chunk: Chunk) -> Iterator[Finding]:
         for at in range(chunk.records.count):
@@ -159,4 +165,4 @@ class RecordsCheck:
                 parse_control_record(record.key, record.value)
             except FormatError as error:
                 message = f"the control record with offset {record.offset}: {error}"
-                yield self._say("bad-control-record", table, chunk.first_row, message, record.offset)
+                yield self._report("bad-control-record", table, chunk.first_row, message, record.offset)

@@ -1,11 +1,11 @@
-"""One `.log` from front to back: bytes, checksums, headers, order; and whoever else wants to see its batches.
+"""One pass over a `.log`: bytes, checksums, headers, order; and every consumer of its batches.
 
 1. The scanner cuts the file into tables of valid batches and damage spans (`segment.scan`).
-2. The chain judges each batch beside its neighbours and corrects what was altered (`chain`).
-3. The kernel sums up what is left; each `Consumer` sees every valid batch once, in order.
+2. The chain compares each batch with its neighbours and corrects altered headers (`chain`).
+3. The kernel sums up the rest; each `Consumer` sees every valid batch once, in order.
 4. At the end: gaps, timestamps in the future, mixed formats, each in one finding for the file.
 
-In the quick level there are no consumers, and a table of 4096 batches costs a few kernel calls.
+The quick level has no consumers, and a table of 4096 batches costs a few kernel calls.
 """
 
 from array import array
@@ -17,32 +17,36 @@ from typing import Protocol
 
 from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify.chain import Chain
-from kseg.recovery.verify.header_plausibility import FormerBatch, HeaderPlace
+from kseg.recovery.verify.header_plausibility import HeaderContext, PreviousBatch
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.parallel_scan import blocks_by_many
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import Totals
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.counted import counted
 from kseg.segment.files import OpenFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
+from kseg.segment.moments import moment
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
-from kseg.segment.scanning.prevalidated import Trust
-from kseg.segment.scanning.scan import Damage, Scanner, rows_for
+from kseg.segment.scanning.preallocated_tail import PREALLOCATED
+from kseg.segment.scanning.prevalidated import SkippableSpans
+from kseg.segment.scanning.scan import Scanner, rows_for
 from kseg.segment.values import dataclass
 
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
 # disagree a little are no news.
 FUTURE_TOLERANCE_MS = 3_600_000
-MOST_SPANS = 100_000
+MAX_SPANS = 100_000
 
 
 class Consumer(Protocol):
-    """Somebody who wants to see the valid batches of a segment, corrected where they were altered."""
+    """A consumer of the valid batches of a segment, with altered headers corrected."""
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
-        """Rows first … stop - 1, the batches behind the ones taken before."""
+        """Rows first … stop - 1, the batches after the ones taken before."""
         ...
 
     def finish(self, facts: "SegmentFacts") -> Iterator[Finding]:
@@ -78,7 +82,7 @@ class SegmentFacts:
     batch_findings: int = 0
 
     @property
-    def is_sound(self) -> bool:
+    def has_valid_crc(self) -> bool:
         """Whether every byte is a valid batch that fits its neighbours."""
         return not self.damage and not self.batch_findings
 
@@ -87,7 +91,7 @@ class SegmentFacts:
         return self.base_offset if self.last_offset is None else self.last_offset + 1
 
     def note_damage(self, position: int, length: int) -> None:
-        if len(self.damage) < MOST_SPANS:
+        if len(self.damage) < MAX_SPANS:
             self.damage.append((position, length))
         else:  # of very many spans the rest counts as one
             start, _ = self.damage[-1]
@@ -104,22 +108,22 @@ class SegmentCheck:
     def __init__(
         self,
         file: OpenFile,
-        place: HeaderPlace,
+        context: HeaderContext,
         options: VerifyOptions,
-        ledger: Ledger,
+        totals: Totals,
         consumers: Sequence[Consumer] = (),
-        trust: Trust | None = None,
+        skippable: SkippableSpans | None = None,
     ) -> None:
         size_bytes = len(file.view)
-        self.facts = SegmentFacts(place.path, place.base_offset, size_bytes)
-        self.last_batch: FormerBatch | None = None
+        self.facts = SegmentFacts(context.path, context.base_offset, size_bytes)
+        self.last_batch: PreviousBatch | None = None
         self._file = file
-        self._place = place
+        self._context = context
         self._options = options
-        self._ledger = ledger
+        self._totals = totals
         self._consumers = consumers
-        self._trust = trust
-        self._chain = Chain(place, rows_for(size_bytes))
+        self._trust = skippable
+        self._chain = Chain(context, rows_for(size_bytes))
         self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
         self._sums[verify_records.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
         self._seen_position = 0
@@ -127,19 +131,20 @@ class SegmentCheck:
         self._is_ordered = True
 
     def events(self) -> Iterator[Event]:
-        chain, path = self._chain, self._place.path
+        chain, path = self._chain, self._context.path
         scanner = Scanner.over(
             self._file,
-            self._place.base_offset,
-            trust=self._trust,
-            next_base=lambda: self._place.next_base,
+            self._context.base_offset,
+            skippable=self._trust,
+            next_base=lambda: self._context.next_base,
         )
         for item in blocks_by_many(scanner, self._options.jobs):
             if isinstance(item, Damage):
                 yield from self._counted(chain.close(is_damaged=True))
                 yield from self._consume()
-                self._note_damage(item)
-                yield damage_finding(path, item)
+                finding = damage_finding(path, item)
+                self._note_damage(item, finding)
+                yield finding
                 done = item.position + item.length
             else:
                 done = item.at(C.POSITION, item.count - 1) + item.at(C.SIZE, item.count - 1)
@@ -179,7 +184,10 @@ class SegmentCheck:
                 yield from consumer.take(table, 0, stop)
         chain.carry()
 
-    def _note_damage(self, damage: Damage) -> None:
+    def _note_damage(self, damage: Damage, finding: Finding) -> None:
+        if finding.id == PREALLOCATED:  # the log ends here
+            self.facts.padding_bytes += damage.length
+            return
         self._sums[verify_records.T_CONTIGUOUS] = 0
         if damage.kind == "zero-tail":
             self.facts.padding_bytes += damage.length
@@ -196,20 +204,20 @@ class SegmentCheck:
         facts.magics = sums[verify_records.T_MAGICS]
         facts.last_epoch = self._chain.last_epoch
         damaged = facts.damaged_bytes + self._wrong_magic_bytes
-        self._ledger.account(facts.path, facts.size_bytes, damaged, facts.padding_bytes)
-        self._ledger.batches += facts.batches
-        self._ledger.records += facts.records
-        self._ledger.sets_not_opened += facts.sets_not_opened
+        self._totals.account(facts.path, facts.size_bytes, damaged, facts.padding_bytes)
+        self._totals.batches += facts.batches
+        self._totals.records += facts.records
+        self._totals.sets_not_opened += facts.sets_not_opened
 
     def _conclusions(self) -> Iterator[Finding]:
-        facts, sums, path = self.facts, self._sums, self._place.path
-        if facts.gaps and self._is_ordered:  # out of order, what is missing cannot be told
+        facts, sums, path = self.facts, self._sums, self._context.path
+        if facts.gaps and self._is_ordered:  # without order it is unknown what is missing
             where = sums[verify_records.T_GAP_OFFSET]
-            places = "1 place" if facts.gaps == 1 else f"{facts.gaps} places"
             yield Finding(
                 "offset-gap",
                 path,
-                f"{facts.missing_offsets} offsets are missing at {places}, first at offset {where}",
+                f"{counted(facts.missing_offsets, 'offset')} {'is' if facts.missing_offsets == 1 else 'are'} missing at {counted(facts.gaps, 'place')}, "
+                f"first at offset {where}",
                 position=sums[verify_records.T_GAP_POSITION],
                 length=0,
                 first_offset=where,
@@ -220,7 +228,7 @@ class SegmentCheck:
             yield Finding(
                 "future-timestamp",
                 path,
-                f"{sums[verify_records.T_FUTURE]} batches have timestamps in the future, the first of them {timestamp} ms at "
+                f"{counted(sums[verify_records.T_FUTURE], 'batch')} with a timestamp in the future, the first one {moment(timestamp)} at "
                 f"offset {offset}",
                 position=sums[verify_records.T_FUTURE_POSITION],
                 first_offset=offset,
@@ -229,7 +237,7 @@ class SegmentCheck:
         magics = [magic for magic in range(3) if facts.magics >> magic & 1]
         if len(magics) > 1:
             names = " and ".join(map(str, magics))
-            yield Finding("mixed-magic", path, f"the segment holds batches of the message formats {names}")
+            yield Finding("mixed-magic", path, f"the segment mixes batches of message formats {names}")
         if facts.size_bytes > L.MAX_SEGMENT_BYTES:
-            message = f"{facts.size_bytes} bytes; a broker opens at most {L.MAX_SEGMENT_BYTES}"
+            message = f"the segment has {counted(facts.size_bytes, 'byte')}; a broker opens at most {L.MAX_SEGMENT_BYTES}"
             yield Finding("oversized-segment", path, message, numbers={"bytes": facts.size_bytes})

@@ -1,13 +1,13 @@
-"""Data directories of one run beside each other: what a broker that has them all would refuse to start with.
+"""Compare the data directories of one run: what a broker with all of them in log.dirs would refuse to start with.
 
-Two data directories are of one node when their meta.properties say so: the same cluster and the same node id. A path may
-as well be the place where the disks of several nodes were gathered, which is no damage; then replicas of a partition
-are what is to be expected, and a human is told whose directories these are (MetaPropertiesEnsemble.verify). Where
-meta.properties is missing nothing is compared but directories of the same run that say whose they are.
+Two data directories belong to one node when their meta.properties say so: the same cluster and the same node id. A path
+may as well be the place where the disks of several nodes were collected, which is no damage; several replicas of a
+partition are expected then, and the finding says whose directories these are (MetaPropertiesEnsemble.verify). Without
+meta.properties a directory is compared only with directories of the same run that have one.
 
-    one directory.id twice      "Duplicate directory ID": one is a copy of the other, and their partitions are, too
+    one directory.id twice      "Duplicate directory ID": one is a copy of the other, and so are their partitions
     a live partition twice      "Duplicate log directories" (LogManager.loadLog). The -future log of a partition that moves
-                                between data directories is none of that, nor is what was set aside.
+                                between data directories does not count, nor does a stray or deleted one.
 """
 
 import os
@@ -28,35 +28,35 @@ def against_others(log_dir: str, others: Sequence[str]) -> Iterator[Finding]:
     """What is wrong between a data directory and others, one after the other."""
     own = _identity(log_dir)
     live: set[str] | None = None
-    is_told = False  # of several directories of another node the first will do
+    is_reported = False  # of several directories of another node the first will do
     for other in others:
-        theirs = _identity(other)
+        other_identity = _identity(other)
         path = os.path.join(log_dir, _META_PROPERTIES)
-        if own.directory_id is not None and own.directory_id == theirs.directory_id:
+        if own.directory_id is not None and own.directory_id == other_identity.directory_id:
             message = (
-                f"{other} has the directory.id {own.directory_id} as well; one is a copy of the other, and a broker "
-                "that has both in log.dirs does not start"
+                f"{other} also has the directory.id {own.directory_id}; one is a copy of the other, and a broker "
+                "with both in log.dirs does not start"
             )
             yield Finding("directory-id-twice", path, message, numbers={"other": other})
             continue
-        difference = _difference(own, theirs)
-        if difference and not is_told:
-            is_told = True
+        difference = _difference(own, other_identity)
+        if difference and not is_reported:
+            is_reported = True
             message = (
-                f"this data directory is of {_whose(own)}, {other} of {_whose(theirs)}; nothing is wrong where disks of "
-                f"several nodes were gathered, but a broker that has both in log.dirs does not start ({difference})"
+                f"this data directory belongs to {_described(own)}, {other} to {_described(other_identity)}; that is fine where disks of "
+                f"several nodes were collected, but a broker with both in log.dirs does not start ({difference})"
             )
             yield Finding("log-dirs-mixed", path, message, numbers={"other": other})
-        elif own.node_id is not None and not difference and theirs.node_id is not None:
+        elif own.node_id is not None and not difference and other_identity.node_id is not None:
             live = _live_in(log_dir) if live is None else live
             for name in sorted(live & _live_in(other)):
-                place = os.path.join(other, name)
+                other_path = os.path.join(other, name)
                 message = (
-                    f"{name} lies in {place} as well; a broker does not start with both: keep one, after a look at both "
+                    f"{name} is also in {other_path}; a broker does not start with both: keep one, after comparing them "
                     "with `kseg list`"
                 )
                 yield Finding(
-                    "partition-twice", os.path.join(log_dir, name), message, numbers={"other": place}
+                    "partition-twice", os.path.join(log_dir, name), message, numbers={"other": other_path}
                 )
 
 
@@ -67,16 +67,19 @@ def _identity(log_dir: str) -> MetaProperties:
         return _UNKNOWN
 
 
-def _difference(own: MetaProperties, theirs: MetaProperties) -> str:
+def _difference(own: MetaProperties, other_identity: MetaProperties) -> str:
     """Which field of two identities a broker would stumble over; empty when none, or where one is not known."""
-    if None not in (own.cluster_id, theirs.cluster_id) and own.cluster_id != theirs.cluster_id:
+    if (
+        None not in (own.cluster_id, other_identity.cluster_id)
+        and own.cluster_id != other_identity.cluster_id
+    ):
         return "cluster.id"
-    if None not in (own.node_id, theirs.node_id) and own.node_id != theirs.node_id:
+    if None not in (own.node_id, other_identity.node_id) and own.node_id != other_identity.node_id:
         return "node.id"
     return ""
 
 
-def _whose(identity: MetaProperties) -> str:
+def _described(identity: MetaProperties) -> str:
     of_cluster = "" if identity.cluster_id is None else f" of cluster {identity.cluster_id}"
     return f"node {identity.node_id}{of_cluster}"
 

@@ -1,9 +1,9 @@
-"""The small files of a log directory and of a partition: can each be read, and does it say something possible?"""
+"""The small files of a data directory and of a partition: can each be read, and are its values possible?"""
 
 from collections.abc import Callable, Iterator
 
 from kseg.jobs.events import Event
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import Totals
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -25,7 +25,7 @@ from kseg.segment.sidecar.snapshot import decode_snapshot
 def _decode_identity(data: bytes) -> object:
     identity = decode_meta_properties(data)
     if identity.node_id is None:
-        raise FormatError("there is no node id in it; a broker does not start (node ID not found)")
+        raise FormatError("it has no node id; a broker does not start (node ID not found)")
     return identity
 
 
@@ -33,7 +33,7 @@ def _decode_epochs(data: bytes) -> object:
     return EpochHistory(decode_leader_epochs(data))
 
 
-_SMALL_FILES: dict[Role, tuple[Callable[[bytes], object], str]] = {
+SMALL_FILES: dict[Role, tuple[Callable[[bytes], object], str]] = {
     Role.PRODUCER_SNAPSHOT: (decode_snapshot, "snapshot-corrupt"),
     Role.LEADER_EPOCHS: (_decode_epochs, "leader-epoch-file-corrupt"),
     Role.PARTITION_METADATA: (decode_partition_metadata, "partition-metadata-corrupt"),
@@ -43,24 +43,24 @@ _SMALL_FILES: dict[Role, tuple[Callable[[bytes], object], str]] = {
 }
 
 
-def small_file(path: str, role: Role, ledger: Ledger) -> Iterator[Finding]:
+def small_file(path: str, role: Role, totals: Totals) -> Iterator[Finding]:
     """A file that is read at once: its decoder's verdict."""
-    decode, kind = _SMALL_FILES[role]
+    decode, kind = SMALL_FILES[role]
     data = read_small(path)
     try:
         decode(data)
     except FormatError as error:
-        ledger.account(path, len(data), len(data))
+        totals.account(path, len(data), len(data))
         yield Finding(kind, path, str(error), 0, len(data))
         return
-    ledger.account(path, len(data))
+    totals.account(path, len(data))
 
 
-def clean_shutdown(path: str, ledger: Ledger) -> Iterator[Finding]:
+def clean_shutdown(path: str, totals: Totals) -> Iterator[Finding]:
     data = read_small(path)
-    ledger.account(path, len(data))
+    totals.account(path, len(data))
     if data and decode_clean_shutdown(data).broker_epoch is None:
-        yield Finding("clean-shutdown-corrupt", path, "no broker epoch can be read from it", 0, len(data))
+        yield Finding("clean-shutdown-corrupt", path, "it has no readable broker epoch", 0, len(data))
 
 
 def readable(path: str, check: Iterator[Event]) -> Iterator[Event]:

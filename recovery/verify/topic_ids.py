@@ -61,12 +61,12 @@ def missing_metadata(directory: PartitionDirectory, meta_version: int | None) ->
     log_dir = os.path.dirname(os.path.abspath(directory.path))
     if not directory.segments or not _needs_topic_id(directory, log_dir, meta_version):
         return None
-    words, topic_id = known_topic_id(directory.name, log_dir)
+    words, topic_id = topic_id_of_siblings(directory.name, log_dir)
     message = f"there is no partition.metadata{words}"
     return Finding("partition-metadata-missing", directory.path, message, numbers={"topic_id": topic_id})
 
 
-def known_topic_id(name: PartitionName | None, log_dir: str | None) -> tuple[str, str | None]:
+def topic_id_of_siblings(name: PartitionName | None, log_dir: str | None) -> tuple[str, str | None]:
     """The id that another partition of the topic has in the data directory: as words to end a sentence with ("" when
     there is none), and itself."""
     if name is None or log_dir is None:

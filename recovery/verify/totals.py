@@ -1,22 +1,39 @@
-"""What was looked at and what it came to: the sums of one target, and a bound on how often one thing is said."""
+"""The totals of one target, and a limit on how often one finding is shown."""
 
 from collections.abc import Iterator
 from dataclasses import field
+from typing import NamedTuple
 
 from kseg.jobs.events import Row
 from kseg.segment import unreadable
+from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.partition.directory import LogDirectory, PartitionDirectory
+from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.values import dataclass
 
-# Of one kind about one file, so many findings are shown one by one; the rest are counted.
+# Of one kind about one file, this many findings are shown one by one; the rest are counted.
 SHOWN_PER_FILE = 100
 
 
+class CheckedPartition(NamedTuple):
+    """What a check has seen of a partition, for whoever asks more about it. log_dir_state: what the data directory says, None when it is
+    not known. first_offset, end_offset: of its log, the end None where there is no segment. unwritten_bytes: zeros that are preallocated
+    behind its last batch."""
+
+    directory: PartitionDirectory
+    log_dir_state: LogDirState | None
+    first_offset: int
+    end_offset: int | None
+    unwritten_bytes: int = 0
+
+
 @dataclass(slots=True)
-class Ledger:
+class Totals:
     """sets_not_opened: compressed sets of old formats, whose records only decoding them would count. bytes_damaged,
     bytes_padding: of `bytes_total`, the bytes of all files that were read; the rest is valid. bytes_unreadable: of the
-    damaged ones, those that could not be read."""
+    damaged ones, those that could not be read. checked: the partition,
+    once it was checked; listed: the data directory."""
 
     files: int = 0
     batches: int = 0
@@ -26,8 +43,10 @@ class Ledger:
     bytes_damaged: int = 0
     bytes_padding: int = 0
     bytes_unreadable: int = 0
+    checked: CheckedPartition | None = None
+    listed: LogDirectory | None = None
     severities: dict[str, int] = field(default_factory=lambda: {ERROR: 0, WARNING: 0, INFO: 0})
-    _said: dict[tuple[str, str], int] = field(default_factory=dict)
+    _counts: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def account(self, path: str, size_bytes: int, damaged: int = 0, padding: int = 0) -> None:
         """One file that was read: what of it is damaged, what was allocated and never written."""
@@ -42,27 +61,30 @@ class Ledger:
     def admit(self, finding: Finding) -> bool:
         """Count a finding; whether it is to be shown."""
         key = finding.path, finding.id
-        said = self._said.get(key, 0)
-        self._said[key] = said + 1
-        if said < SHOWN_PER_FILE:
+        count = self._counts.get(key, 0)
+        self._counts[key] = count + 1
+        if count < SHOWN_PER_FILE:
             self.severities[finding.severity] += 1
-        return said < SHOWN_PER_FILE
+        return count < SHOWN_PER_FILE
 
     def overflow(self) -> Iterator[Finding]:
         """One finding for each kind and file of which some were not shown."""
-        for (path, kind), said in self._said.items():
-            if said > SHOWN_PER_FILE:
-                more = said - SHOWN_PER_FILE
-                finding = Finding(kind, path, f"{more} more findings of this kind", numbers={"more": more})
+        for (path, kind), count in self._counts.items():
+            if count > SHOWN_PER_FILE:
+                more = count - SHOWN_PER_FILE
+                finding = Finding(
+                    kind, path, f"{counted(more, 'more finding')} of this kind", numbers={"more": more}
+                )
                 self.severities[finding.severity] += 1
                 yield finding
 
-    def row(self, path: str) -> Row:
-        """The line that says what one target came to; the caller of all targets adds them up."""
+    def row(self, path: str, kind: str) -> Row:
+        """What one target came to; the caller adds all targets up. kind: file, partition or log-dir."""
         return Row(
             {
                 "type": "verified",
                 "path": path,
+                "kind": kind,
                 "files": self.files,
                 "batches": self.batches,
                 "records": self.records,

@@ -1,11 +1,11 @@
-"""The transaction index of a segment against the markers in it (fact sheet §4.3, §8.5).
+"""Check the transaction index of a segment against its markers (fact sheet §4.3, §8.5).
 
-1. Entries as they stand: whole ones, a known version, growing marker offsets, none below the segment.
-2. An entry's marker: an ABORT of that producer lies at its last offset. No batch there at all is legal, compaction
+1. The entries alone: complete ones, a known version, increasing marker offsets, none below the segment.
+2. The marker of an entry: an ABORT of that producer is at its last offset. No batch there at all is legal, since compaction
    removes markers; another batch is not.
-3. An entry's first and last stable offsets are those of the replay, when that is exact: compaction removes first
+3. The first and last stable offsets of an entry equal those of the replay, when that is exact: compaction removes first
    batches, damage hides markers.
-4. Every aborted transaction of the replay has its entry. (One whose data are compacted away is none for the replay.)
+4. Every aborted transaction of the replay has an entry. (The replay does not see one whose data are compacted away.)
 """
 
 from bisect import bisect_left
@@ -14,33 +14,34 @@ from itertools import islice
 
 from kseg.recovery.verify.producer_check import ProducerReplay, covering_row
 from kseg.recovery.verify.segment_check import SegmentFacts
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import Totals
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.sidecar.txn_index import CURRENT_VERSION, AbortedTxn, TxnIndex
 
-# No log has so many aborted transactions; what lies behind is not judged one by one.
-MOST_ENTRIES = 1_000_000
+# No log has this many aborted transactions; later entries are not checked individually.
+MAX_ENTRIES = 1_000_000
 
 
 class TxnIndexCheck:
-    """A `Consumer` for one `.txnindex`; must come behind the replay in the list of consumers.
+    """A `Consumer` for one `.txnindex`; must come after the replay in the list of consumers.
 
     path: of the file, present or not. view: its content, None when there is none.
     """
 
     def __init__(
-        self, path: str, view: memoryview | None, base_offset: int, replay: ProducerReplay, ledger: Ledger
+        self, path: str, view: memoryview | None, base_offset: int, replay: ProducerReplay, totals: Totals
     ) -> None:
         self._path = path
         self._replay = replay
-        self._ledger = ledger
+        self._totals = totals
         self._base_offset = base_offset
         self._size = None if view is None else len(view)
         self._index = TxnIndex(view if view is not None else b"", base_offset)
-        self._entries = tuple(islice(self._index, MOST_ENTRIES))
+        self._entries = tuple(islice(self._index, MAX_ENTRIES))
         self._wanted = sorted({entry.last_offset for entry in self._entries})
         self._covered: set[int] = set()
 
@@ -55,43 +56,43 @@ class TxnIndexCheck:
 
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
         bad = 0
-        former: int | None = None
+        previous: int | None = None
         expected = {(entry.producer_id, entry.last_offset): entry for entry in self._replay.aborted}
         for slot, entry in enumerate(self._entries):
-            finding = self._judge(slot, entry, former, expected, facts)
+            finding = self._check_entry(slot, entry, previous, expected, facts)
             if finding is not None:
                 bad += 1
                 yield finding
-            former = entry.last_offset if former is None else max(former, entry.last_offset)
+            previous = entry.last_offset if previous is None else max(previous, entry.last_offset)
         yield from self._missing(expected)
         trailing = self._index.trailing_bytes
         if trailing:
             position = self._index.entries * L.TXN_INDEX_ENTRY
-            message = f"{self._size} bytes are not a whole number of {L.TXN_INDEX_ENTRY}-byte entries"
+            message = f"the size of {counted(self._size or 0, 'byte')} is not a multiple of {L.TXN_INDEX_ENTRY}, the size of an entry"
             yield Finding("txn-index-bad-size", self._path, message, position, trailing)
         if self._size is not None:
-            self._ledger.account(self._path, self._size, bad * L.TXN_INDEX_ENTRY + trailing)
+            self._totals.account(self._path, self._size, bad * L.TXN_INDEX_ENTRY + trailing)
 
-    def _judge(
+    def _check_entry(
         self,
         slot: int,
         entry: AbortedTxn,
-        former: int | None,
+        previous: int | None,
         expected: dict[tuple[int, int], AbortedTxn],
         facts: SegmentFacts,
     ) -> Finding | None:
         if entry.version_as_kafka > CURRENT_VERSION or entry.version != CURRENT_VERSION:
             expected.pop((entry.producer_id, entry.last_offset), None)
-            return self._say("txn-index-bad-version", slot, entry, f"has version {entry.version}")
+            return self._report("txn-index-bad-version", slot, entry, f"has version {entry.version}")
         if entry.last_offset < self._base_offset:
-            message = f"ends at offset {entry.last_offset}, below the segment"
-            return self._say("txn-index-below-base", slot, entry, message)
-        if former is not None and entry.last_offset <= former:
+            message = f"ends at offset {entry.last_offset}, below the base offset of the segment"
+            return self._report("txn-index-below-base", slot, entry, message)
+        if previous is not None and entry.last_offset <= previous:
             expected.pop((entry.producer_id, entry.last_offset), None)
-            message = f"ends at offset {entry.last_offset}, the one before at {former}"
-            return self._say("txn-index-not-sorted", slot, entry, message)
+            message = f"ends at offset {entry.last_offset}, but the previous one at {previous}"
+            return self._report("txn-index-not-sorted", slot, entry, message)
         wrong = self._against_log(entry, expected, facts)
-        return self._say("txn-index-wrong-entry", slot, entry, wrong) if wrong else None
+        return self._report("txn-index-wrong-entry", slot, entry, wrong) if wrong else None
 
     def _against_log(
         self, entry: AbortedTxn, expected: dict[tuple[int, int], AbortedTxn], facts: SegmentFacts
@@ -101,7 +102,7 @@ class TxnIndexCheck:
         known = expected.pop((entry.producer_id, entry.last_offset), None)
         if marker is None:
             if entry.last_offset >= facts.end_offset and not facts.damage:
-                return f"ends at offset {entry.last_offset}, behind the end of the segment"
+                return f"ends at offset {entry.last_offset}, beyond the end of the segment"
             if entry.last_offset in self._covered:
                 return f"ends at offset {entry.last_offset}, where no transaction ends"
             return ""
@@ -109,24 +110,24 @@ class TxnIndexCheck:
         if producer_id != entry.producer_id:
             expected.pop((producer_id, entry.last_offset), None)
             return (
-                f"names producer {entry.producer_id}, the marker at {entry.last_offset} is of {producer_id}"
+                f"has producer {entry.producer_id}, but the marker at {entry.last_offset} is of {producer_id}"
             )
         if not is_aborted:
-            return f"names a transaction that was committed at offset {entry.last_offset}"
+            return f"has a transaction that was committed at offset {entry.last_offset}"
         if entry.first_offset > entry.last_offset:
-            return f"begins at offset {entry.first_offset}, behind its end {entry.last_offset}"
+            return f"starts at offset {entry.first_offset}, above its end {entry.last_offset}"
         if known is None:
             return ""
         if not self._replay.is_exact:
             return ""
         if entry.first_offset != known.first_offset:
-            return f"begins at offset {entry.first_offset}, the log has it begin at {known.first_offset}"
+            return f"starts at offset {entry.first_offset}, but in the log at {known.first_offset}"
         if entry.last_stable_offset != known.last_stable_offset:
             stable, replayed = entry.last_stable_offset, known.last_stable_offset
             return f"has the last stable offset {stable}, a replay of the log {replayed}"
         return ""
 
-    def _say(self, kind: str, slot: int, entry: AbortedTxn, what: str) -> Finding:
+    def _report(self, kind: str, slot: int, entry: AbortedTxn, what: str) -> Finding:
         return Finding(
             kind,
             self._path,

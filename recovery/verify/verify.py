@@ -1,7 +1,7 @@
-"""The work of `verify`: `verify(target, VerifyOptions) -> Iterator[Event]`, read-only.
+"""`verify`: `verify(target, VerifyOptions) -> Iterator[Event]`, read-only.
 
-Findings and progress, and at the end of each target one row `verified` with its sums; bytes valid + damaged +
-padding are always the bytes read.
+Yields findings and progress, and at the end of each target one row `verified` with its totals; bytes valid + damaged +
+padding always equal the bytes read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kseg.jobs.events import Event
 from kseg.recovery.verify.options import LEVELS, VerifyOptions
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import Totals
 from kseg.segment import unreadable
 from kseg.segment.errors import UsageError
 from kseg.segment.findings import Finding
@@ -18,27 +18,42 @@ from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTa
 
 if TYPE_CHECKING:
     from kseg.jobs.log_splitting import Part
-    from kseg.segment.scanning.prevalidated import Claim
+    from kseg.segment.scanning.prevalidated import ValidatedSpans
 
 
 class Verify:
-    """`verify(target, VerifyOptions) -> Iterator[Event]`; in parts for a cluster (`jobs.log_splitting.Foreseen`)."""
+    """`verify(target, VerifyOptions) -> Iterator[Event]`; in parts for a cluster (`jobs.log_splitting.Prevalidatable`)."""
 
     def __call__(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions
     ) -> Iterator[Event]:
         """Everything there is to say about one target. Raises UnreadableInput when it cannot be read at all."""
         if options.level not in LEVELS:
-            raise UsageError(f"the level of verify is one of {', '.join(LEVELS)}, not {options.level}")
-        ledger = Ledger()
-        for event in _work(target, options, ledger):
-            if not isinstance(event, Finding) or ledger.admit(event):
+            raise UsageError(f"the level of verify must be one of {', '.join(LEVELS)}, not {options.level}")
+        totals = Totals()
+        yield from self.findings(target, options, totals)
+        yield totals.row(target.path, KINDS[type(target)])
+
+    def findings(
+        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, totals: Totals
+    ) -> Iterator[Event]:
+        """The same without the row of sums, which are in `totals` at the end."""
+        for event in _work(target, options, totals):
+            if not isinstance(event, Finding) or totals.admit(event):
                 yield event
-        for finding in unreadable.taken():
-            if ledger.admit(finding):
+        for finding in self.further(target, options):
+            if totals.admit(finding):
                 yield finding
-        yield from ledger.overflow()
-        yield ledger.row(target.path)
+        for finding in unreadable.taken():
+            if totals.admit(finding):
+                yield finding
+        yield from totals.overflow()
+
+    def further(
+        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions
+    ) -> Iterable[Finding]:
+        """What others know about a target that this room does not; nothing here. Raises UnreadableInput."""
+        return ()
 
     def parts(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, part_bytes: int
@@ -48,32 +63,33 @@ class Verify:
 
         return parts(target, part_bytes)
 
-    def claim(self, part: "Part", options: VerifyOptions) -> "Claim":
+    def claim(self, part: "Part", options: VerifyOptions) -> "ValidatedSpans":
         """What is sound in a part: checksums, in the deep level records too. Raises UnreadableInput."""
         from kseg.recovery.verify.precheck import claim
 
         return claim(part, options)
 
-    def believing(self, options: VerifyOptions, claims: "Sequence[Claim]") -> VerifyOptions:
+    def with_validated(self, options: VerifyOptions, claims: "Sequence[ValidatedSpans]") -> VerifyOptions:
         return replace(options, claims=tuple(claims))
 
 
+KINDS = {FileTarget: "file", PartitionTarget: "partition", LogDirTarget: "log-dir"}
 verify = Verify()
 
 
 def _work(
-    target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, ledger: Ledger
+    target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, totals: Totals
 ) -> Iterable[Event]:
     match target:
         case PartitionTarget():
             from kseg.recovery.verify.partition_check import verify_partition
 
-            return verify_partition(target, options, ledger)
+            return verify_partition(target, options, totals)
         case LogDirTarget():
             from kseg.recovery.verify.log_dir_check import verify_log_dir
 
-            return verify_log_dir(target, options, ledger)
+            return verify_log_dir(target, options, totals)
         case FileTarget():
             from kseg.recovery.verify.file_check import verify_file
 
-            return verify_file(target, options, ledger)
+            return verify_file(target, options, totals)

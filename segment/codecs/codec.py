@@ -88,7 +88,7 @@ def compress(codec: int, magic: int, data: bytes, level: int | None = None) -> b
 def _module_of(codec: int) -> str:
     module = _MODULES.get(codec)
     if module is None:
-        raise CodecError(f"codec id {codec} is none that Kafka knows")
+        raise CodecError(f"codec id {codec} is unknown to Kafka")
     return module
 
 
@@ -115,4 +115,4 @@ def beyond_limit(codec_name: str, limit_bytes: int) -> CodecError:
 def check_level(codec_name: str, level: int, lowest: int, highest: int) -> None:
     """Raises CodecError for a level outside Kafka's scale."""
     if not lowest <= level <= highest:
-        raise CodecError(f"{codec_name} has the levels {lowest} to {highest}, not {level}")
+        raise CodecError(f"{codec_name} supports levels {lowest} to {highest}, not {level}")

@@ -41,12 +41,12 @@ _InflateError: type[Exception] = _inflater.error
 
 _MEMBER_START = b"\x1f\x8b\x08"
 _PLAIN_START = _MEMBER_START + b"\x00"
-_LARGEST_AT_ONCE = 4 * 1024 * 1024
+_MAX_AT_ONCE = 4 * 1024 * 1024
 _MAX_RATIO = 1032  # deflate's longest match is 258 bytes from 2 bits
 _JAVA_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _HEADER_CRC, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
 _TRAILER = struct.Struct("<II")
-_LEAST_MEMBER = 18  # fewer bytes cannot be header and trailer: Java does not look at them
+_MIN_MEMBER = 18  # fewer bytes cannot be header and trailer: Java does not look at them
 _PIECE = 8 * 1024
 _RAW_DEFLATE = -15
 _DEFAULT_LEVEL = -1
@@ -54,7 +54,7 @@ _DEFAULT_LEVEL = -1
 
 def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     """The content of all members; see `codec.decompress`."""
-    if _at_once is not None and _LEAST_MEMBER < len(data) <= _LARGEST_AT_ONCE:
+    if _at_once is not None and _MIN_MEMBER < len(data) <= _MAX_AT_ONCE:
         packed = bytes(data)
         size_bytes = int.from_bytes(packed[-4:], "little")
         if (
@@ -74,11 +74,11 @@ def _decompress_any(data: memoryview, limit_bytes: int) -> memoryview:
     """Member after member, by the rules of Java's reader."""
     position = _after_header(data, 0)
     content, position = _member(data, position, limit_bytes, limit_bytes, len(data))
-    if len(data) - position <= _LEAST_MEMBER:
+    if len(data) - position <= _MIN_MEMBER:
         return memoryview(content)
     pieces = [content]
     room = limit_bytes - len(content)
-    while len(data) - position > _LEAST_MEMBER:
+    while len(data) - position > _MIN_MEMBER:
         try:
             position = _after_header(data, position)
         except CodecError:
@@ -93,9 +93,9 @@ def _after_header(data: memoryview, position: int) -> int:
     """The position of the deflate stream of the member at `position`."""
     start = position
     if len(data) - start < 10:
-        raise CodecError("the gzip header is cut off")
+        raise CodecError("the gzip header is truncated")
     if data[start] != 0x1F or data[start + 1] != 0x8B:
-        raise CodecError("the bytes are no gzip stream")
+        raise CodecError("the bytes are not a gzip stream")
     if data[start + 2] != 8:
         raise CodecError(f"gzip method {data[start + 2]} is not defined")
     flags = data[start + 3]
@@ -104,7 +104,7 @@ def _after_header(data: memoryview, position: int) -> int:
         return position
     if flags & _EXTRA:
         if len(data) - position < 2:
-            raise CodecError("the gzip header is cut off")
+            raise CodecError("the gzip header is truncated")
         position += 2 + int.from_bytes(data[position : position + 2], "little")
     for field in (_NAME, _COMMENT):
         if flags & field:
@@ -115,7 +115,7 @@ def _after_header(data: memoryview, position: int) -> int:
             raise CodecError("the gzip header does not match its checksum")
         position += 2
     if position > len(data):
-        raise CodecError("the gzip header is cut off")
+        raise CodecError("the gzip header is truncated")
     return position
 
 
@@ -127,7 +127,7 @@ def _after_text(data: memoryview, position: int) -> int:
         if found >= 0:
             return position + found + 1
         position += len(piece)
-    raise CodecError("the gzip header is cut off")
+    raise CodecError("the gzip header is truncated")
 
 
 def _member(

@@ -106,7 +106,7 @@ def _decompress_any(data: memoryview, magic: int, limit_bytes: int) -> memoryvie
                 raise CodecError("the lz4 frame ends inside its content checksum")
             break
         if size > max_block:
-            raise CodecError(f"an lz4 block of {size} bytes passes the frame's maximum of {max_block}")
+            raise CodecError(f"an lz4 block of {size} bytes exceeds the frame's maximum of {max_block}")
         if position > len(data):
             raise CodecError("the lz4 frame ends inside a block")
         block = data[start : start + size]
@@ -124,19 +124,19 @@ def _decompress_any(data: memoryview, magic: int, limit_bytes: int) -> memoryvie
 def _header(data: memoryview, check: bool) -> tuple[int, int, int]:
     """(FLG, maximum block size in bytes, position of the first block)."""
     if len(data) < _HEADER.size:
-        raise CodecError("the lz4 frame header is cut off")
+        raise CodecError("the lz4 frame header is truncated")
     frame_magic, flg, bd, _ = _HEADER.unpack_from(data)
     if frame_magic != _FRAME_MAGIC:
-        raise CodecError("the bytes are no lz4 frame")
+        raise CodecError("the bytes are not an lz4 frame")
     if flg >> 6 != 1 or flg & 3:
         raise CodecError(f"the lz4 frame flags {flg:#04x} have another version or reserved bits")
     if not flg & 0x20:
         raise CodecError("the blocks of the lz4 frame depend on each other, which Kafka does not allow")
     if bd & 0x8F or bd >> 4 < 4:
-        raise CodecError(f"the lz4 block descriptor {bd:#04x} is none that the format defines")
+        raise CodecError(f"the lz4 block descriptor {bd:#04x} is not defined by the format")
     position = 6 + (8 if flg & _CONTENT_SIZE else 0)
     if position + 1 > len(data):
-        raise CodecError("the lz4 frame header is cut off")
+        raise CodecError("the lz4 frame header is truncated")
     if check and data[position] != _header_checksum(bytes(data[4:position])):
         raise CodecError("the lz4 frame descriptor does not match its checksum")
     return flg, 1 << (2 * (bd >> 4) + 8), position + 1

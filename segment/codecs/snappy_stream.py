@@ -30,7 +30,7 @@ _HEADER_BYTES = len(_HEADER)
 _HEADER_AS_LENGTH = struct.unpack(">i", _MAGIC[:4])[0]
 _LENGTH = struct.Struct(">i")
 _USUAL_START = struct.Struct(">16si")
-_LEAST_VERSION = 1
+_MIN_VERSION = 1
 _MAX_BLOCK = 512 * 1024 * 1024  # xerial's default ceiling
 _WRITTEN_BLOCK = 32 * 1024
 _MAX_RATIO = 22
@@ -77,7 +77,7 @@ def _header_follows(data: memoryview, position: int) -> bool:
     if data[position : position + 8] != _MAGIC:
         return False
     version = _LENGTH.unpack_from(data, position + 8)[0]
-    if version < _LEAST_VERSION:
+    if version < _MIN_VERSION:
         raise CodecError(f"the second header of the snappy stream has version {version}")
     return True
 
@@ -89,18 +89,18 @@ def _raw(block: memoryview, room: int, limit_bytes: int) -> memoryview:
         if length > room:
             raise beyond_limit("snappy", limit_bytes)
         if length > _MAX_RATIO * len(block) or not len(block):
-            raise CodecError("a snappy block claims more bytes than it can hold")
+            raise CodecError("a snappy block declares more content than it can hold")
         return memoryview(_content(block, length))
     except (cramjam.DecompressionError, ValueError, OverflowError) as error:
         raise CodecError("a snappy block cannot be decoded") from error
 
 
 def compress(data: bytes, magic: int, level: int | None = None) -> bytes:
-    """A xerial stream as Java writes it, in blocks of 32 KiB. snappy has no levels."""
+    """A xerial stream as Java writes it, in blocks of 32 KiB. snappy does not support levels."""
     import snappy
 
     if level is not None:
-        raise CodecError("snappy has no levels")
+        raise CodecError("snappy does not support levels")
     pieces = [_HEADER]
     for start in range(0, len(data), _WRITTEN_BLOCK):
         block = snappy.compress(data[start : start + _WRITTEN_BLOCK])

@@ -84,16 +84,16 @@ def _decompress_any(data: memoryview, limit_bytes: int) -> memoryview:
     room = limit_bytes
     position = 0
     while position < len(data):
-        end, most_bytes = _frame_extent(data, position)
+        end, max_bytes = _frame_extent(data, position)
         if end > len(data):
             if not position or (position - 1) // _JAVA_INPUT_PIECE != (len(data) - 1) // _JAVA_INPUT_PIECE:
                 raise CodecError("the zstd stream ends inside a frame")
-            if most_bytes > room:
+            if max_bytes > room:
                 raise beyond_limit("zstd", limit_bytes)
             pieces.append(_streamed_content(data[position:]))
             break
-        if most_bytes:
-            piece = _bounded_frame_content(data[position:end], most_bytes, room, limit_bytes)
+        if max_bytes:
+            piece = _bounded_frame_content(data[position:end], max_bytes, room, limit_bytes)
             room -= len(piece)
             pieces.append(piece)
         position = end
@@ -113,27 +113,27 @@ def _frame_extent(data: memoryview, start: int) -> tuple[int, int]:
     if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
         length = _WORD.unpack_from(data, start + 4)[0]
         if length > 0xFFFFFFFF - 8:
-            raise CodecError("a skippable zstd frame cannot have its length")
+            raise CodecError("a skippable zstd frame has an invalid length")
         return start + 8 + length, 0
     if magic != _FRAME_MAGIC:
-        raise CodecError("the bytes are no zstd frame")
+        raise CodecError("the bytes are not a zstd frame")
     descriptor = data[start + 4]
     position, content_size, window = _header(data, start)
     if position > size_bytes:
         return cut_off, 1
-    most_bytes = 0
+    max_bytes = 0
     largest = max(min(window, _LARGEST_BLOCK), 1)
     while position + 3 <= size_bytes:
         block = data[position] | data[position + 1] << 8 | data[position + 2] << 16
         kind, length = block >> 1 & 3, block >> 3
-        most_bytes += min(length, largest) if kind != _COMPRESSED else largest
+        max_bytes += min(length, largest) if kind != _COMPRESSED else largest
         position += 3 + (1 if kind == _RUN else length)
         if block & 1:
             position += 4 if descriptor & 4 else 0
-            if content_size > most_bytes and position <= size_bytes:
-                raise CodecError("a zstd frame claims more bytes than it holds")
-            return position, max(most_bytes, 1)
-    return cut_off, max(most_bytes, 1)
+            if content_size > max_bytes and position <= size_bytes:
+                raise CodecError("a zstd frame declares more content than it holds")
+            return position, max(max_bytes, 1)
+    return cut_off, max(max_bytes, 1)
 
 
 def _header(data: memoryview, start: int) -> tuple[int, int, int]:
@@ -154,14 +154,14 @@ def _header(data: memoryview, start: int) -> tuple[int, int, int]:
     position += size_field
     window = content_size if single_segment else window
     if window > _LARGEST_WINDOW and position <= len(data):
-        raise CodecError(f"a zstd frame asks for a window of {window} bytes")
+        raise CodecError(f"a zstd frame requires a window of {window} bytes")
     return position, content_size, window
 
 
-def _bounded_frame_content(frame: memoryview, most_bytes: int, room: int, limit_bytes: int) -> bytes:
+def _bounded_frame_content(frame: memoryview, max_bytes: int, room: int, limit_bytes: int) -> bytes:
     """The content of a whole frame when it fits into `room`."""
-    if most_bytes <= room:
-        return _frame_content(frame, most_bytes)
+    if max_bytes <= room:
+        return _frame_content(frame, max_bytes)
     try:
         content: bytes = _contexts.reader.stream_reader(frame).read(room + 1)
     except zstandard.ZstdError as error:
@@ -171,9 +171,9 @@ def _bounded_frame_content(frame: memoryview, most_bytes: int, room: int, limit_
     return content
 
 
-def _frame_content(frame: memoryview, most_bytes: int) -> bytes:
+def _frame_content(frame: memoryview, max_bytes: int) -> bytes:
     try:
-        content: bytes = _contexts.reader.decompress(frame, max_output_size=most_bytes)
+        content: bytes = _contexts.reader.decompress(frame, max_output_size=max_bytes)
     except zstandard.ZstdError as error:
         raise CodecError("a zstd frame cannot be decoded") from error
     # a claimed size of 0 is believed by the one-shot call, blocks and checksum unseen

@@ -124,7 +124,7 @@ def _offset_range(new: NewBatch) -> tuple[int, int]:
     base_offset = new.records[0].offset if new.base_offset is None else new.base_offset
     last_offset = new.records[-1].offset if new.last_offset is None else new.last_offset
     if not 0 <= base_offset <= last_offset <= L.INT64_MAX:
-        raise UsageError(f"no batch can span the offsets {base_offset} to {last_offset}")
+        raise UsageError(f"a batch cannot span offsets {base_offset} to {last_offset}")
     if last_offset - base_offset > L.INT32_MAX:
         raise UsageError(f"offset {last_offset} is too far from base offset {base_offset} for one batch")
     return base_offset, last_offset
@@ -139,14 +139,14 @@ def _timestamps(new: NewBatch) -> tuple[int, int]:
             raise UsageError("a batch without records has no delete horizon")
         base_timestamp_ms = new.delete_horizon_ms
         if base_timestamp_ms < 0:
-            raise UsageError(f"{base_timestamp_ms} is no delete horizon")
+            raise UsageError(f"{base_timestamp_ms} is not a valid delete horizon")
     else:
         base_timestamp_ms = new.records[0].timestamp_ms if new.records else L.NO_TIMESTAMP
     max_timestamp_ms = new.max_timestamp_ms
     if max_timestamp_ms is None:
         max_timestamp_ms = max((record.timestamp_ms for record in new.records), default=L.NO_TIMESTAMP)
     if not L.NO_TIMESTAMP <= max_timestamp_ms <= L.INT64_MAX:
-        raise UsageError(f"{max_timestamp_ms} is no timestamp")
+        raise UsageError(f"{max_timestamp_ms} is not a valid timestamp")
     return base_timestamp_ms, max_timestamp_ms
 
 
@@ -165,7 +165,7 @@ def _refuse_impossible_fields(new: NewBatch) -> None:
         ("base sequence", new.base_sequence, L.INT32_MAX),
     ):
         if not -1 <= value <= largest:
-            raise UsageError(f"{value} is no {name}")
+            raise UsageError(f"{value} is not a valid {name}")
 
 
 def _refuse_unwritable_producer(new: NewBatch) -> None:
@@ -186,10 +186,10 @@ def _refuse_bad_records(new: NewBatch, base_offset: int, last_offset: int, base_
         if record.offset <= previous:
             raise UsageError(f"offset {record.offset} does not come after {previous}")
         if record.timestamp_ms < L.NO_TIMESTAMP or record.timestamp_ms - base_timestamp_ms > L.INT64_MAX:
-            raise UsageError(f"{record.timestamp_ms} is no timestamp")
+            raise UsageError(f"{record.timestamp_ms} is not a valid timestamp")
         previous = record.offset
     if previous > last_offset:
-        raise UsageError(f"offset {previous} lies behind the last offset {last_offset} of its batch")
+        raise UsageError(f"offset {previous} is after the last offset {last_offset} of its batch")
 
 
 def _refuse_bad_control(new: NewBatch) -> None:

@@ -94,9 +94,11 @@ def _checked_last_offset(new: NewBatch, base_offset: int) -> int:
     """The offset of the last record; the old formats can declare neither another one nor a wider range."""
     last_offset = new.records[-1].offset
     if new.last_offset not in (None, last_offset):
-        raise UsageError(f"a batch of magic {new.magic} ends with its last record, not at {new.last_offset}")
+        raise UsageError(
+            f"a batch of magic {new.magic} must end with its last record, not at {new.last_offset}"
+        )
     if not 0 <= base_offset <= new.records[0].offset or last_offset > L.INT64_MAX:
-        raise UsageError(f"no batch can span the offsets {base_offset} to {last_offset}")
+        raise UsageError(f"a batch cannot span offsets {base_offset} to {last_offset}")
     if last_offset - base_offset > L.INT32_MAX:
         raise UsageError(f"offset {last_offset} is too far from base offset {base_offset} for one batch")
     previous = base_offset - 1
@@ -104,7 +106,7 @@ def _checked_last_offset(new: NewBatch, base_offset: int) -> int:
         if record.offset <= previous:
             raise UsageError(f"offset {record.offset} does not come after {previous}")
         if not L.NO_TIMESTAMP <= record.timestamp_ms <= L.INT64_MAX:
-            raise UsageError(f"{record.timestamp_ms} is no timestamp")
+            raise UsageError(f"{record.timestamp_ms} is not a valid timestamp")
         previous = record.offset
     return last_offset
 
@@ -127,8 +129,8 @@ def _refuse(new: NewBatch) -> None:
         (new.codec == L.ZSTD, "zstd"),
     ):
         if impossible:
-            raise UsageError(f"magic {new.magic} knows no {what}")
+            raise UsageError(f"message format v{new.magic} does not support {what}")
     if not 0 <= new.codec < len(L.CODEC_NAMES):
         raise UsageError(f"there is no codec {new.codec}")
     if new.max_timestamp_ms is not None and not L.NO_TIMESTAMP <= new.max_timestamp_ms <= L.INT64_MAX:
-        raise UsageError(f"{new.max_timestamp_ms} is no timestamp")
+        raise UsageError(f"{new.max_timestamp_ms} is not a valid timestamp")

@@ -75,7 +75,7 @@ def encode_properties(pairs: Mapping[str, str], written_at_ms: int) -> bytes:
     try:
         moment = datetime.fromtimestamp(written_at_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise FormatError(f"{written_at_ms} ms is no date") from error
+        raise FormatError(f"{written_at_ms} ms is not a valid date") from error
     # Java's Date.toString, whose names are English wherever we run
     day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
     lines = ["#", f"#{day} {month} {moment.day:02d} {moment:%H:%M:%S} UTC {moment.year}"]

@@ -24,7 +24,7 @@ def uuid_bytes(text: str) -> bytes:
     everything else raises FormatError."""
     match = _TEXT.fullmatch(text)
     if match is None:
-        raise FormatError(f"{text[:40]!r} is not the text of a uuid")
+        raise FormatError(f"{text[:40]!r} is not a valid uuid")
     return base64.urlsafe_b64decode(match[1] + "==")
 
 

@@ -22,7 +22,7 @@ _CODE_BYTES = 2
 def message_set_header(content_bytes: int, error_code: int = NO_ERROR) -> bytes:
     """The 6 bytes in front of so many bytes. Raises UsageError for more than fit."""
     if content_bytes + _CODE_BYTES > L.INT32_MAX:
-        raise UsageError(f"{content_bytes} bytes do not fit a frame of Kafka 0.7")
+        raise UsageError(f"{content_bytes} bytes do not fit into a Kafka 0.7 frame")
     return _HEADER.pack(content_bytes + _CODE_BYTES, error_code)
 
 

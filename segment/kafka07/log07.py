@@ -15,7 +15,7 @@ from kseg.segment.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class AncientFile:
+class File07:
     """One `.kafka` file: the offsets base_offset … end_offset - 1."""
 
     path: str
@@ -30,7 +30,7 @@ class AncientFile:
         return self.base_offset <= offset < self.end_offset
 
 
-class AncientLog:
+class Log07:
     """The `.kafka` files of a directory, or a single one; a context manager.
 
     files: by offset, at least one. name: the directory's. Raises UnreadableInput when there is none.
@@ -44,7 +44,7 @@ class AncientLog:
         self.name = os.path.basename(os.path.abspath(directory))
         self.files = sorted((_file(path) for path in paths), key=lambda file: file.base_offset)
         if not self.files:
-            raise UnreadableInput(f"cannot read {target.path}: no .kafka file in it")
+            raise UnreadableInput(f"cannot read {target.path}: it contains no .kafka file")
         self._open: dict[str, MappedFile] = {}
 
     @property
@@ -55,17 +55,17 @@ class AncientLog:
     def end_offset(self) -> int:
         return self.files[-1].end_offset
 
-    def file_with(self, offset: int) -> AncientFile | None:
+    def file_with(self, offset: int) -> File07 | None:
         """The file that holds a byte, None when none does (outside the log, or in a gap)."""
         return next((file for file in reversed(self.files) if file.holds(offset)), None)
 
-    def opened(self, file: AncientFile) -> MappedFile:
+    def opened(self, file: File07) -> MappedFile:
         """It as it is mapped until the log is closed."""
         if file.path not in self._open:
             self._open[file.path] = MappedFile(file.path)
         return self._open[file.path]
 
-    def view(self, file: AncientFile) -> memoryview:
+    def view(self, file: File07) -> memoryview:
         """Its bytes."""
         return self.opened(file).view
 
@@ -85,13 +85,13 @@ def _paths_in(directory: str) -> list[str]:
     return [
         os.path.join(directory, name.name)
         for name in names
-        if name.role is Role.ANCIENT_LOG and name.state is FileState.LIVE and name.base_offset is not None
+        if name.role is Role.KAFKA07_LOG and name.state is FileState.LIVE and name.base_offset is not None
     ]
 
 
-def _file(path: str) -> AncientFile:
+def _file(path: str) -> File07:
     try:
         size_bytes = os.stat(path).st_size
     except OSError as error:
         raise cannot_read(path, error) from error
-    return AncientFile(path, parse_file_name(os.path.basename(path)).base_offset or 0, size_bytes)
+    return File07(path, parse_file_name(os.path.basename(path)).base_offset or 0, size_bytes)

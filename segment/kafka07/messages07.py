@@ -33,10 +33,10 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TYPE_CHECKING
 
 from kseg.segment import layout as L
-from kseg.segment.codecs.codec import compress, decompress
+from kseg.segment.codecs.codec import decompress
 from kseg.segment.crc import crc32
-from kseg.segment.errors import CodecError, FormatError, UsageError
-from kseg.segment.files import without_large_holes
+from kseg.segment.errors import CodecError, FormatError
+from kseg.segment.holes import without_large_holes
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
 _SIZE_AND_MAGIC = struct.Struct(">iB")
 _CRC = struct.Struct(">I")
 _PREFIX = {0: struct.Struct(">iBI"), 1: struct.Struct(">iBBI")}
-_KNOWN_CODECS = (L.NONE, L.GZIP, L.SNAPPY)
+KNOWN_CODECS = (L.NONE, L.GZIP, L.SNAPPY)
 _CORROBORATING_HOPS = 16
 _SEARCH_ALLOWANCE_BYTES = 64 * 1024 * 1024
 _SEARCH_FACTOR = 8
@@ -67,7 +67,7 @@ _ANY_CANDIDATE = re.compile(_PLAUSIBLE % (rb"[\x00-\x7f]", 3))
 
 
 @dataclass(frozen=True, slots=True)
-class AncientEntry:
+class Entry07:
     """One entry of a file or of a decompressed set.
 
     position, size_bytes: its byte range, the size field included. attributes: 0 for magic 0, which has none.
@@ -101,7 +101,7 @@ class AncientEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class AncientDamage:
+class Damage07:
     """A span of bytes that holds no entry; `kind` is an id of the findings catalogue."""
 
     kind: str
@@ -110,7 +110,7 @@ class AncientDamage:
 
 
 @dataclass(frozen=True, slots=True)
-class AncientEnd:
+class End07:
     """Where 0.7's recovery stops. position: bytes that it keeps. cause: one of
 
     `end` (all of the file is valid), `cut-off`, `small-size`, `bad-crc`, and, where its load throws instead of
@@ -126,7 +126,7 @@ class AncientEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class AncientMessage:
+class Message07:
     """A message as a consumer sees it.
 
     offset, next_offset: of the entry of the file that holds it and of the entry behind that one; all messages of a
@@ -144,8 +144,8 @@ class AncientMessage:
     payload: memoryview
 
 
-def entry_at(view: memoryview, position: int, end: int) -> AncientEntry | str:
-    """The entry at `position`, judged, or why there is none: the cause of an AncientEnd."""
+def entry_at(view: memoryview, position: int, end: int) -> Entry07 | str:
+    """The entry at `position`, judged, or why there is none: the cause of an End07."""
     remaining = end - position
     if remaining < MIN_SIZE_FIELD:
         return "end" if remaining == 0 else _cause_of_scrap(view, position, remaining)
@@ -164,7 +164,7 @@ def entry_at(view: memoryview, position: int, end: int) -> AncientEntry | str:
     crc = _CRC.unpack_from(view, payload_position - 4)[0]
     crc_valid = crc32(view[payload_position:entry_end]) == crc
     attributes = view[position + 5] if magic == 1 else 0
-    return AncientEntry(position, SIZE_FIELD + size, magic, attributes, crc, crc_valid, payload_position)
+    return Entry07(position, SIZE_FIELD + size, magic, attributes, crc, crc_valid, payload_position)
 
 
 def _cause_of_scrap(view: memoryview, position: int, remaining: int) -> str:
@@ -173,7 +173,7 @@ def _cause_of_scrap(view: memoryview, position: int, remaining: int) -> str:
     return "small-size" if remaining == SIZE_FIELD and size < MIN_SIZE_FIELD else "cut-off"
 
 
-def valid_prefix(data: "Buffer") -> AncientEnd:
+def valid_prefix(data: "Buffer") -> End07:
     """How much of a file 0.7's recovery keeps, and why it stops there (0.7.2: FileMessageSet.recover).
 
     It looks at size, magic and checksum only: an unknown codec survives.
@@ -183,9 +183,9 @@ def valid_prefix(data: "Buffer") -> AncientEnd:
     while True:
         entry = entry_at(view, position, len(view))
         if isinstance(entry, str):
-            return AncientEnd(position, entry)
+            return End07(position, entry)
         if not entry.crc_valid:
-            return AncientEnd(position, "bad-crc")
+            return End07(position, "bad-crc")
         position = entry.end_position
 
 
@@ -194,7 +194,7 @@ def walk(
     start: int = 0,
     unreadable: Callable[[int, int], Sized] | None = None,
     extents: Callable[[int, int], Iterable[tuple[int, int]]] | None = None,
-) -> Iterator[AncientEntry | AncientDamage]:
+) -> Iterator[Entry07 | Damage07]:
     """Entries and damage spans from `start` (a boundary) to the end, in order; together they cover every byte.
 
     unreadable: what of a range could not be read, where zeros stand. extents: (position, length) of what of a range is
@@ -207,14 +207,14 @@ def walk(
     position = start
     while position < len(view):
         judged = entry_at(view, position, len(view))
-        if isinstance(judged, AncientEntry) and judged.crc_valid:
+        if isinstance(judged, Entry07) and judged.crc_valid:
             yield judged
             position = judged.end_position
             continue
         found = walker.damage(position, judged)
-        size = found.size_bytes if isinstance(found, AncientEntry) else found.length
+        size = found.size_bytes if isinstance(found, Entry07) else found.length
         if unreadable is not None and len(unreadable(position, position + size)):
-            found = AncientDamage("unreadable-batch", position, size)
+            found = Damage07("unreadable-batch", position, size)
         yield found
         position += size
 
@@ -237,37 +237,37 @@ class _Walker:
             self._zeros_from = self._start_of_zeros(0, self.end)
         return self._zeros_from <= position
 
-    def judge(self, position: int) -> AncientEntry | str:
+    def judge(self, position: int) -> Entry07 | str:
         """What lies at a candidate; its checksum is paid for."""
         entry = entry_at(self.view, position, self.end)
-        if isinstance(entry, AncientEntry):
+        if isinstance(entry, Entry07):
             self.budget_bytes -= entry.size_bytes
         return entry
 
-    def damage(self, position: int, found: AncientEntry | str) -> AncientEntry | AncientDamage:
+    def damage(self, position: int, found: Entry07 | str) -> Entry07 | Damage07:
         """What is wrong at `position`, and how far it reaches."""
         view, end = self.view, self.end
-        if isinstance(found, AncientEntry):
+        if isinstance(found, Entry07):
             self.budget_bytes -= found.size_bytes
         if self.only_zeros_from(position):
-            return AncientDamage("zero-tail", position, end - position)
+            return Damage07("zero-tail", position, end - position)
         size = int.from_bytes(view[position : position + SIZE_FIELD], "big", signed=True)
-        if (isinstance(found, AncientEntry) or found == "unknown-magic") and self._corroborated(
+        if (isinstance(found, Entry07) or found == "unknown-magic") and self._corroborated(
             position + SIZE_FIELD + size
         ):
-            if isinstance(found, AncientEntry):
+            if isinstance(found, Entry07):
                 return found
-            return AncientDamage("bad-magic", position, SIZE_FIELD + size)
+            return Damage07("bad-magic", position, SIZE_FIELD + size)
         resumed = self._search(position + 1)
         if found == "cut-off" and resumed == end:
             kind = "torn-tail"
         elif self._start_of_zeros(position, resumed) == position:
             kind = "zero-filled"
-        elif isinstance(found, AncientEntry):
+        elif isinstance(found, Entry07):
             kind = "bad-crc"
         else:
             kind = "foreign-bytes" if found == "unknown-magic" else "bad-length"
-        return AncientDamage(kind, position, resumed - position)
+        return Damage07(kind, position, resumed - position)
 
     def _corroborated(self, position: int) -> bool:
         """Whether a valid entry or a good end lies at `position` or a few entries behind it."""
@@ -277,7 +277,7 @@ class _Walker:
             if self.only_zeros_from(position):
                 return True
             entry = self.judge(position)
-            if isinstance(entry, AncientEntry):
+            if isinstance(entry, Entry07):
                 if entry.crc_valid:
                     return True
                 position = entry.end_position
@@ -303,11 +303,11 @@ class _Walker:
                     candidate = match.start()
                     if candidate >= stop or self.budget_bytes < 0:
                         break
-                    if self._believable(candidate):
+                    if self._plausible(candidate):
                         return candidate
         return self.end
 
-    def _believable(self, position: int) -> bool:
+    def _plausible(self, position: int) -> bool:
         entry = self.judge(position)
         if isinstance(entry, str) or not entry.crc_valid:
             return False
@@ -315,7 +315,7 @@ class _Walker:
             return True
         # the checksum of nothing is 0, so nine or ten ordinary bytes look like an empty message: ask the next entry
         following = self.judge(entry.end_position)
-        return following == "end" or (isinstance(following, AncientEntry) and following.crc_valid)
+        return following == "end" or (isinstance(following, Entry07) and following.crc_valid)
 
     def _start_of_zeros(self, position: int, stop: int) -> int:
         """Where the zeros at the end of a range begin; its end when there are none."""
@@ -331,8 +331,8 @@ class _Walker:
 
 
 def messages(
-    view: memoryview, entry: AncientEntry, base_offset: int = 0, limit_bytes: int = DEFAULT_LIMIT_BYTES
-) -> Iterator[AncientMessage]:
+    view: memoryview, entry: Entry07, base_offset: int = 0, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Iterator[Message07]:
     """The messages of one entry, sets inside sets resolved, in order.
 
     view: the file that the entry was found in. base_offset: the number in the file's name. limit_bytes: the most
@@ -341,7 +341,7 @@ def messages(
     """
     offset = base_offset + entry.position
     next_offset = base_offset + entry.end_position
-    held: tuple[AncientEntry, memoryview, int] | None = None
+    held: tuple[Entry07, memoryview, int] | None = None
     for found in _flatten(view, entry, 0, [limit_bytes]):
         if held is not None:
             yield _message(*held, offset, next_offset, offset)
@@ -351,24 +351,24 @@ def messages(
 
 
 def _message(
-    entry: AncientEntry, payload: memoryview, depth: int, offset: int, next_offset: int, consumer_offset: int
-) -> AncientMessage:
-    return AncientMessage(
+    entry: Entry07, payload: memoryview, depth: int, offset: int, next_offset: int, consumer_offset: int
+) -> Message07:
+    return Message07(
         offset, next_offset, consumer_offset, depth, entry.magic, entry.crc, entry.crc_valid, payload
     )
 
 
 def _flatten(
-    view: memoryview, entry: AncientEntry, depth: int, room: list[int]
-) -> Iterator[tuple[AncientEntry, memoryview, int]]:
+    view: memoryview, entry: Entry07, depth: int, room: list[int]
+) -> Iterator[tuple[Entry07, memoryview, int]]:
     """(own entry, payload, depth) of each message in `entry`; `room` holds the bytes that may still come out."""
     codec = entry.codec
     payload = entry.payload(view)
     if codec == L.NONE:
         yield entry, payload, depth
         return
-    if codec not in _KNOWN_CODECS:
-        raise CodecError(f"codec id {codec} is none that Kafka 0.7 knows")
+    if codec not in KNOWN_CODECS:
+        raise CodecError(f"codec id {codec} is unknown to Kafka 0.7")
     if depth == MAX_NESTING:
         raise CodecError(f"sets are nested more than {MAX_NESTING} deep")
     content = decompress(codec, entry.magic, payload, room[0])
@@ -377,31 +377,8 @@ def _flatten(
     while position < len(content):
         inner = entry_at(content, position, len(content))
         if isinstance(inner, str):
-            raise FormatError(f"a compressed set is damaged {position} bytes into its content ({inner})")
+            raise FormatError(
+                f"a compressed message set is damaged at byte {position} of its content ({inner})"
+            )
         yield from _flatten(content, inner, depth + 1, room)
         position = inner.end_position
-
-
-def encode_message(payload: "Buffer", magic: int = 1, codec: int = L.NONE) -> bytes:
-    """An entry around a payload as it is (for `codec` other than 0: one that is compressed already)."""
-    if magic not in HEADER_BYTES or codec not in _KNOWN_CODECS or (magic == 0 and codec != L.NONE):
-        raise UsageError(f"Kafka 0.7 has no message of magic {magic} with codec {codec}")
-    data = bytes(payload)
-    size = HEADER_BYTES[magic] - SIZE_FIELD + len(data)
-    if size > L.INT32_MAX:
-        raise UsageError(f"a message of {len(data)} bytes does not fit into an entry")
-    if magic == 0:
-        return _PREFIX[0].pack(size, 0, crc32(data)) + data
-    return _PREFIX[1].pack(size, 1, codec, crc32(data)) + data
-
-
-def encode_set(
-    payloads: Iterable["Buffer"], codec: int = L.NONE, magic: int = 1, level: int | None = None
-) -> bytes:
-    """The entries of a message set; with a codec, one entry that holds them compressed."""
-    entries = b"".join(encode_message(payload, magic) for payload in payloads)
-    if codec == L.NONE:
-        return entries
-    if codec not in _KNOWN_CODECS:
-        raise UsageError(f"Kafka 0.7 has no codec {codec}")
-    return encode_message(compress(codec, 1, entries, level), 1, codec)

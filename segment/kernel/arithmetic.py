@@ -4,8 +4,10 @@
 Kafka computes sequences in 32-bit ints that wrap silently; hostile or damaged files reach those edges.
 """
 
+from __future__ import annotations
 
-def to_int(value):
+
+def to_int(value: int) -> int:
     """value as a Java int (the low 32 bits, signed)."""
     # literals beyond 31 bits would be Python objects in C
     low = value & 0x7FFFFFFF
@@ -14,7 +16,7 @@ def to_int(value):
     return low
 
 
-def add_sequence(sequence, increment):
+def add_sequence(sequence: int, increment: int) -> int:
     """Kafka's DefaultRecordBatch.incrementSequence in 32-bit arithmetic: after 2^31−1 comes 0."""
     if sequence > to_int(0x7FFFFFFF - increment):
         return to_int(increment - to_int(0x7FFFFFFF - sequence) - 1)

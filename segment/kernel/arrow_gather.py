@@ -11,10 +11,17 @@ columns begin as zeros. What belongs to a record's batch is looked up in the tab
 buffers may come from anywhere: nothing outside of them is touched.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access
 
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
-def check_rows(cells, capacity, first, stop, room, at):
+
+def check_rows(cells: Readable, capacity: int, first: int, stop: int, room: int, at: int) -> int:
     # room: for how many rows there is any, behind `at` that are there
     if capacity < 0 or 12 * capacity > len(cells) or first < 0 or stop > capacity or first > stop:
         raise ValueError("the rows lie outside the table of records")
@@ -23,20 +30,29 @@ def check_rows(cells, capacity, first, stop, room, at):
     return 0
 
 
-def batch_of(cells, row, batch_capacity):
+def batch_of(cells: Readable, row: int, batch_capacity: int) -> int:
     batch = cells[row]
     if batch < 0 or batch >= batch_capacity:
         raise ValueError("a record's batch lies outside the table of batches")
     return batch
 
 
-def check_batches(batches, batch_capacity):
+def check_batches(batches: Readable, batch_capacity: int) -> int:
     if batch_capacity < 0 or 15 * batch_capacity > len(batches):
         raise ValueError("the table of batches is smaller than its capacity says")
     return 0
 
 
-def check_spread(batches, batch_capacity, cells, capacity, first, stop, room, at):
+def check_spread(
+    batches: Readable,
+    batch_capacity: int,
+    cells: Readable,
+    capacity: int,
+    first: int,
+    stop: int,
+    room: int,
+    at: int,
+) -> int:
     check_batches(batches, batch_capacity)
     check_rows(cells, capacity, first, stop, room, at)
     return 0
@@ -45,7 +61,7 @@ def check_spread(batches, batch_capacity, cells, capacity, first, stop, room, at
 # --- which rows
 
 
-def wanted_until(batches, capacity, row, count, bounds):
+def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds: Readable) -> int:
     """The end (exclusive) of the run of batches from `row` on that are all wanted; `row` itself when it is not.
 
     bounds: lowest offset, lowest offset that is too high, least timestamp, whether control batches are wanted. The
@@ -71,7 +87,7 @@ def wanted_until(batches, capacity, row, count, bounds):
     return row
 
 
-def keep_rows(cells, capacity, count, bounds):
+def keep_rows(cells: Writable, capacity: int, count: int, bounds: Readable) -> int:
     """Move the rows that are within `bounds` (as in `wanted_until`, and behind them the least timestamp that is too
     high) to the front; returns how many they are. Rows whose value cannot be told (a length and no place) go, too."""
     check_rows(cells, capacity, 0, count, count, 0)
@@ -95,7 +111,9 @@ def keep_rows(cells, capacity, count, bounds):
     return kept
 
 
-def rows_within(cells, capacity, first, stop, keys, values, room):
+def rows_within(
+    cells: Readable, capacity: int, first: int, stop: int, keys: bool, values: bool, room: Writable
+) -> int:
     """The end (exclusive) of the rows from `first` on whose keys and values together have at most room[0] bytes,
     which they are taken off.
 
@@ -122,7 +140,19 @@ def rows_within(cells, capacity, first, stop, keys, values, room):
 # --- keys, values, headers
 
 
-def gather_bytes(body, cells, capacity, first, stop, field, out, filled, ends, flags, at):
+def gather_bytes(
+    body: Readable,
+    cells: Readable,
+    capacity: int,
+    first: int,
+    stop: int,
+    field: int,
+    out: Writable,
+    filled: int,
+    ends: Writable,
+    flags: Writable,
+    at: int,
+) -> int:
     """Append the bytes that columns `field` (start) and `field` + 1 (length) point to, behind `filled` bytes.
 
     Returns how many bytes there are then.
@@ -155,7 +185,9 @@ def gather_bytes(body, cells, capacity, first, stop, field, out, filled, ends, f
     return filled
 
 
-def measure_headers(body, cells, capacity, first, stop, most, sums):
+def measure_headers(
+    body: Readable, cells: Readable, capacity: int, first: int, stop: int, most: int, sums: Writable
+) -> int:
     """The end (exclusive) of the rows from `first` on whose headers have at most `most` bytes, and how much these
     need: sums becomes headers, bytes of names, bytes of values."""
     check_rows(cells, capacity, first, stop, stop, 0)
@@ -187,7 +219,7 @@ def measure_headers(body, cells, capacity, first, stop, most, sums):
     return row
 
 
-def header_at(source, p, size, sums):
+def header_at(source: Readable, p: int, size: int, sums: Writable) -> int:
     # adds one header to the sums; the position behind it
     place = field_at(source, p, size)
     if place < 0:
@@ -204,7 +236,7 @@ def header_at(source, p, size, sums):
     return p + (place & 15) + (place >> 4)
 
 
-def field_at(source, p, size):
+def field_at(source: Readable, p: int, size: int) -> int:
     # a field with its length before it, as 16 × the length + the size of the length; −1: it leaves the body; a null
     # as −16 − the size of the length
     if p < 0:
@@ -221,8 +253,18 @@ def field_at(source, p, size):
 
 
 def gather_headers(
-    body, cells, capacity, first, stop, ends, names, name_ends, values, value_ends, value_flags
-):
+    body: Readable,
+    cells: Readable,
+    capacity: int,
+    first: int,
+    stop: int,
+    ends: Writable,
+    names: Writable,
+    name_ends: Writable,
+    values: Writable,
+    value_ends: Writable,
+    value_flags: Writable,
+) -> int:
     """Lay out the headers of the rows in buffers of the sizes that `measure_headers` gave, from their beginning on.
 
     ends: int32, one more than rows. flags of values as elsewhere; a name is never null.
@@ -273,7 +315,9 @@ def gather_headers(
 # --- numbers of records
 
 
-def gather_longs(cells, capacity, first, stop, field, out, at):
+def gather_longs(
+    cells: Readable, capacity: int, first: int, stop: int, field: int, out: Writable, at: int
+) -> int:
     """Append column `field` as 8-byte numbers."""
     check_rows(cells, capacity, first, stop, len(out), at)
     if field < 0 or field > 11:
@@ -288,7 +332,9 @@ def gather_longs(cells, capacity, first, stop, field, out, at):
     return at
 
 
-def gather_ints(cells, capacity, first, stop, field, out, at):
+def gather_ints(
+    cells: Readable, capacity: int, first: int, stop: int, field: int, out: Writable, at: int
+) -> int:
     """Append column `field` as 4-byte numbers; what is there must be one."""
     check_rows(cells, capacity, first, stop, len(out), at)
     if field < 0 or field > 11:
@@ -302,7 +348,7 @@ def gather_ints(cells, capacity, first, stop, field, out, at):
     return at
 
 
-def gather_times(cells, capacity, first, stop, out, at):
+def gather_times(cells: Readable, capacity: int, first: int, stop: int, out: Writable, at: int) -> int:
     """Append timestamps in microseconds; one that has none takes the nearest that there is."""
     check_rows(cells, capacity, first, stop, len(out), at)
     source = buffer_access.cells_in(cells)
@@ -327,7 +373,17 @@ def gather_times(cells, capacity, first, stop, out, at):
 # --- what batches say
 
 
-def spread_longs(batches, batch_capacity, cells, capacity, first, stop, field, out, at):
+def spread_longs(
+    batches: Readable,
+    batch_capacity: int,
+    cells: Readable,
+    capacity: int,
+    first: int,
+    stop: int,
+    field: int,
+    out: Writable,
+    at: int,
+) -> int:
     """Append column `field` of each record's batch as 8-byte numbers."""
     check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
     if field < 0 or field > 14:
@@ -343,7 +399,17 @@ def spread_longs(batches, batch_capacity, cells, capacity, first, stop, field, o
     return at
 
 
-def spread_ints(batches, batch_capacity, cells, capacity, first, stop, field, out, at):
+def spread_ints(
+    batches: Readable,
+    batch_capacity: int,
+    cells: Readable,
+    capacity: int,
+    first: int,
+    stop: int,
+    field: int,
+    out: Writable,
+    at: int,
+) -> int:
     """Append column `field` of each record's batch as 4-byte numbers; what is there must be one."""
     check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
     if field < 0 or field > 14:
@@ -358,7 +424,16 @@ def spread_ints(batches, batch_capacity, cells, capacity, first, stop, field, ou
     return at
 
 
-def spread_time_types(batches, batch_capacity, cells, capacity, first, stop, out, at):
+def spread_time_types(
+    batches: Readable,
+    batch_capacity: int,
+    cells: Readable,
+    capacity: int,
+    first: int,
+    stop: int,
+    out: Writable,
+    at: int,
+) -> int:
     """Append the kind of each record's timestamp by Kafka's numbers: −1 none, 0 CreateTime, 1 LogAppendTime."""
     check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
     source = buffer_access.cells_in(batches)
@@ -375,7 +450,16 @@ def spread_time_types(batches, batch_capacity, cells, capacity, first, stop, out
     return at
 
 
-def spread_codecs(batches, batch_capacity, cells, capacity, first, stop, out, at):
+def spread_codecs(
+    batches: Readable,
+    batch_capacity: int,
+    cells: Readable,
+    capacity: int,
+    first: int,
+    stop: int,
+    out: Writable,
+    at: int,
+) -> int:
     """Append the codec's id of each record's batch, a byte each."""
     check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
     source = buffer_access.cells_in(batches)
@@ -388,7 +472,17 @@ def spread_codecs(batches, batch_capacity, cells, capacity, first, stop, out, at
     return at
 
 
-def spread_flags(batches, batch_capacity, cells, capacity, first, stop, bit, flags, at):
+def spread_flags(
+    batches: Readable,
+    batch_capacity: int,
+    cells: Readable,
+    capacity: int,
+    first: int,
+    stop: int,
+    bit: int,
+    flags: Writable,
+    at: int,
+) -> int:
     """Append whether each record's batch has the attribute `bit`, which only magic 2 defines."""
     check_spread(batches, batch_capacity, cells, capacity, first, stop, 8 * len(flags), at)
     source = buffer_access.cells_in(batches)
@@ -403,7 +497,16 @@ def spread_flags(batches, batch_capacity, cells, capacity, first, stop, bit, fla
     return at
 
 
-def spread_validity(batches, batch_capacity, cells, capacity, first, stop, flags, at):
+def spread_validity(
+    batches: Readable,
+    batch_capacity: int,
+    cells: Readable,
+    capacity: int,
+    first: int,
+    stop: int,
+    flags: Writable,
+    at: int,
+) -> int:
     """Append whether the checksums over each record are right: that of its batch, and its own if it has one."""
     check_spread(batches, batch_capacity, cells, capacity, first, stop, 8 * len(flags), at)
     source = buffer_access.cells_in(batches)
@@ -418,7 +521,16 @@ def spread_validity(batches, batch_capacity, cells, capacity, first, stop, flags
     return at
 
 
-def spread_checksums(batches, batch_capacity, cells, capacity, first, stop, out, at):
+def spread_checksums(
+    batches: Readable,
+    batch_capacity: int,
+    cells: Readable,
+    capacity: int,
+    first: int,
+    stop: int,
+    out: Writable,
+    at: int,
+) -> int:
     """Append the stored checksum of each record: its own in magic 0 and 1, else that of its batch."""
     check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
     source = buffer_access.cells_in(batches)

@@ -5,11 +5,18 @@ Key, value and headers are copied from the old body; lengths are written anew, a
 longer than need be comes out short.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel import record_walk as walked
 
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
-def put_int(out, at, value):
+
+def put_int(out: Writable, at: int, value: int) -> int:
     out[at] = (value >> 24) & 255
     out[at + 1] = (value >> 16) & 255
     out[at + 2] = (value >> 8) & 255
@@ -17,19 +24,19 @@ def put_int(out, at, value):
     return 0
 
 
-def put_long(out, at, value):
+def put_long(out: Writable, at: int, value: int) -> int:
     put_int(out, at, value >> 32)
     put_int(out, at + 4, value)
     return 0
 
 
-def put_short(out, at, value):
+def put_short(out: Writable, at: int, value: int) -> int:
     out[at] = (value >> 8) & 255
     out[at + 1] = value & 255
     return 0
 
 
-def varint_size(number):
+def varint_size(number: int) -> int:
     # of the zigzag form: what counts is how far the number is from 0 or −1
     if number < 0:
         number = -(number + 1)
@@ -41,7 +48,7 @@ def varint_size(number):
     return size
 
 
-def put_varint(out, o, number):
+def put_varint(out: Writable, o: int, number: int) -> int:
     last = 0
     if number < 0:
         number = -(number + 1)
@@ -57,7 +64,20 @@ def put_varint(out, o, number):
     return o + 1
 
 
-def put_batch_header(out, o, size, base, last, attributes, base_ms, max_ms, count, batches, capacity, row):
+def put_batch_header(
+    out: Writable,
+    o: int,
+    size: int,
+    base: int,
+    last: int,
+    attributes: int,
+    base_ms: int,
+    max_ms: int,
+    count: int,
+    batches: Readable,
+    capacity: int,
+    row: int,
+) -> int:
     put_long(out, o, base)
     put_int(out, o + 8, size - 12)
     put_int(out, o + 12, batches[7 * capacity + row])
@@ -74,7 +94,21 @@ def put_batch_header(out, o, size, base, last, attributes, base_ms, max_ms, coun
     return 0
 
 
-def put_records(body, end, cells, capacity, count, row, at, flags, base, base_ms, out, o, room):
+def put_records(
+    body: Readable,
+    end: int,
+    cells: Readable,
+    capacity: int,
+    count: int,
+    row: int,
+    at: int,
+    flags: Readable,
+    base: int,
+    base_ms: int,
+    out: Writable,
+    o: int,
+    room: int,
+) -> int:
     """Encode the kept records of batch `row`, from record `at` on; the position behind them, −1 when `out` is too small."""
     while at < count and cells[at] == row:
         if flags[at]:

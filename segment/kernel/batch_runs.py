@@ -4,8 +4,15 @@
 Rows are those of `header_tables`; nothing is read but the table.
 """
 
+from __future__ import annotations
 
-def fitting_run(cells, capacity, row, stop, most):
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
+
+
+def fitting_run(cells: Readable, capacity: int, row: int, stop: int, most: int) -> int:
     """The end of the run of rows from `row` on that declare at most `most` records together; wrappers declare none."""
     records = 0
     while row < stop:
@@ -17,7 +24,7 @@ def fitting_run(cells, capacity, row, stop, most):
     return row
 
 
-def packed_stop(cells, capacity, row, stop):
+def packed_stop(cells: Readable, capacity: int, row: int, stop: int) -> int:
     """The end of the run of rows from `row` on that are compressed batches of magic 2 with records."""
     while row < stop and cells[2 * capacity + row] >= 2 and cells[6 * capacity + row] & 7:
         if cells[5 * capacity + row] == 0:
@@ -26,7 +33,7 @@ def packed_stop(cells, capacity, row, stop):
     return row
 
 
-def plain_stop(cells, capacity, row, stop):
+def plain_stop(cells: Readable, capacity: int, row: int, stop: int) -> int:
     """The first row from `row` on that is a control batch or part of a transaction."""
     while row < stop:
         if cells[2 * capacity + row] >= 2 and cells[6 * capacity + row] & 48:
@@ -35,7 +42,7 @@ def plain_stop(cells, capacity, row, stop):
     return row
 
 
-def same_transaction(cells, capacity, row, stop, next_offset):
+def same_transaction(cells: Readable, capacity: int, row: int, stop: int, next_offset: int) -> int:
     """The end of the run of data batches of the producer and kind of `row` that end below `next_offset`."""
     producer = cells[11 * capacity + row]
     while row < stop:
@@ -48,7 +55,7 @@ def same_transaction(cells, capacity, row, stop, next_offset):
     return row
 
 
-def declared_records(cells, capacity, row, stop):
+def declared_records(cells: Readable, capacity: int, row: int, stop: int) -> int:
     """How many records the headers of these rows declare."""
     records = 0
     while row < stop:
@@ -58,7 +65,15 @@ def declared_records(cells, capacity, row, stop):
     return records
 
 
-def horizon_runs(batches, capacity, row, stop, tallies, new_horizon_ms, pairs):
+def horizon_runs(
+    batches: Readable,
+    capacity: int,
+    row: int,
+    stop: int,
+    tallies: Readable,
+    new_horizon_ms: int,
+    pairs: Writable,
+) -> int:
     """How many tombstones wait for which delete horizon, in rows of judged batches: runs of (horizon, tombstones) into
     `pairs`, which has room for one a row; how many runs there are."""
     if row < 0 or stop > capacity or 15 * capacity > len(batches) or 8 * capacity > len(tallies):

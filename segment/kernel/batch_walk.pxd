@@ -11,10 +11,10 @@ cdef inline int put_legacy(const unsigned char* buf, Py_ssize_t p, long long* ce
 cpdef int walk(const unsigned char[::1] buf, Py_ssize_t end, long long[::1] cells, Py_ssize_t capacity, long long[::1] state, Py_ssize_t until=*) except -1
 
 @cython.locals(size=cython.longlong, offset=cython.longlong, delta=cython.longlong, count=cython.longlong)
-cdef inline int believable_batch(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, long long lowest_offset, long long highest_offset) noexcept
+cdef inline int plausible_batch(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, long long lowest_offset, long long highest_offset) noexcept
 
 @cython.locals(size=cython.longlong, magic=cython.longlong, fixed=cython.longlong, offset=cython.longlong, attributes=cython.longlong, key_length=cython.longlong, value_length=cython.longlong)
-cdef inline int believable_legacy(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, long long lowest_offset, long long highest_offset) noexcept
+cdef inline int plausible_legacy(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, long long lowest_offset, long long highest_offset) noexcept
 
 @cython.locals(p=cython.Py_ssize_t, last=cython.Py_ssize_t, magic=cython.int, source=cython.p_const_uchar)
 cpdef Py_ssize_t first_candidate(const unsigned char[::1] buf, Py_ssize_t position, Py_ssize_t end, long long lowest_offset, long long highest_offset, Py_ssize_t until=*) except -2
@@ -34,4 +34,4 @@ cpdef Py_ssize_t plain_run(const long long[::1] cells, Py_ssize_t capacity, Py_s
 cpdef Py_ssize_t next_remarkable(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1
 
 @cython.locals(attributes=cython.longlong, records=cython.longlong, declared=cython.longlong)
-cpdef Py_ssize_t packed_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count, long long most_records) except -1
+cpdef Py_ssize_t compressed_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count, long long most_records) except -1

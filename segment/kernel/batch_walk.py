@@ -14,12 +14,19 @@ length fits becomes a row, whatever its checksum. At position p with the readabl
 Columns are those of `kseg.segment.header_tables`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 FULL, END, TOO_SMALL, PARTIAL, HEADER_CUT = range(5)
 
 
-def put_batch(buf, p, cells, capacity, row):
+def put_batch(buf: Readable, p: int, cells: Writable, capacity: int, row: int) -> int:
     base_offset = buffer_access.long_at(buf, p)
     cells[row] = p
     cells[capacity + row] = buffer_access.int_at(buf, p + 8) + 12
@@ -42,7 +49,7 @@ def put_batch(buf, p, cells, capacity, row):
     return 0
 
 
-def put_legacy(buf, p, cells, capacity, row):
+def put_legacy(buf: Readable, p: int, cells: Writable, capacity: int, row: int) -> int:
     offset = buffer_access.long_at(buf, p)
     cells[row] = p
     cells[capacity + row] = buffer_access.int_at(buf, p + 8) + 12
@@ -70,7 +77,7 @@ def put_legacy(buf, p, cells, capacity, row):
     return 0
 
 
-def walk(buf, end, cells, capacity, state, until=-1):
+def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writable, until: int = -1) -> int:
     """Fill rows 0… of `cells` from position `state[0]` on; returns why it stopped (FULL, END, …).
 
     buf: the whole file. end: readable end, ≤ len(buf). until: no entry that begins there or behind it is wanted
@@ -115,7 +122,7 @@ def walk(buf, end, cells, capacity, state, until=-1):
     return reason
 
 
-def believable_batch(buf, p, end, lowest_offset, highest_offset):
+def plausible_batch(buf: Readable, p: int, end: int, lowest_offset: int, highest_offset: int) -> int:
     # every field of a magic 2 header that can contradict itself; the checksum is the caller's
     size = buffer_access.int_at(buf, p + 8)
     if size < 49 or p > end - 12 - size:
@@ -140,7 +147,7 @@ def believable_batch(buf, p, end, lowest_offset, highest_offset):
     return 1
 
 
-def believable_legacy(buf, p, end, lowest_offset, highest_offset):
+def plausible_legacy(buf: Readable, p: int, end: int, lowest_offset: int, highest_offset: int) -> int:
     size = buffer_access.int_at(buf, p + 8)
     magic = buf[p + 16]
     fixed = 14 + 8 * magic
@@ -169,7 +176,9 @@ def believable_legacy(buf, p, end, lowest_offset, highest_offset):
     return 1
 
 
-def first_candidate(buf, position, end, lowest_offset, highest_offset, until=-1):
+def first_candidate(
+    buf: Readable, position: int, end: int, lowest_offset: int, highest_offset: int, until: int = -1
+) -> int:
     """The first position ≥ `position` whose bytes could start a batch that ends at or before `end`; −1 if none.
 
     until: it must lie before that; −1 for no such limit.
@@ -186,17 +195,17 @@ def first_candidate(buf, position, end, lowest_offset, highest_offset, until=-1)
     while p <= last:
         magic = source[p + 16]
         if magic == 2:
-            if p <= end - 61 and believable_batch(source, p, end, lowest_offset, highest_offset):
+            if p <= end - 61 and plausible_batch(source, p, end, lowest_offset, highest_offset):
                 return p
         elif magic < 2 and source[p] == 0 and source[p + 8] < 128:
             # cheap tests first: offsets stay below 2^56 and sizes are positive
-            if believable_legacy(source, p, end, lowest_offset, highest_offset):
+            if plausible_legacy(source, p, end, lowest_offset, highest_offset):
                 return p
         p = p + 1
     return -1
 
 
-def zero_run(buf, position, end):
+def zero_run(buf: Readable, position: int, end: int) -> int:
     """How many bytes from `position` on are zero, up to `end`."""
     p = position
     while p < end and buf[p] == 0:
@@ -204,7 +213,7 @@ def zero_run(buf, position, end):
     return p - position
 
 
-def next_remarkable(cells, capacity, row, count):
+def next_remarkable(cells: Readable, capacity: int, row: int, count: int) -> int:
     """The first row from `row` on whose VALID is not 1 or whose codec no Kafka knows; `count` when there is none."""
     while row < count:
         if cells[14 * capacity + row] != 1 or cells[6 * capacity + row] & 7 > 4:
@@ -213,7 +222,7 @@ def next_remarkable(cells, capacity, row, count):
     return row
 
 
-def first_invalid(cells, capacity, count):
+def first_invalid(cells: Readable, capacity: int, count: int) -> int:
     """The first row whose VALID is not 1; `count` when all are valid."""
     row = 0
     while row < count and cells[14 * capacity + row] == 1:
@@ -221,7 +230,7 @@ def first_invalid(cells, capacity, count):
     return row
 
 
-def highest_offset(cells, capacity, count):
+def highest_offset(cells: Readable, capacity: int, count: int) -> int:
     """The largest LAST_OFFSET of the first `count` rows, −1 when there are none above."""
     highest = -1
     row = 0
@@ -232,7 +241,7 @@ def highest_offset(cells, capacity, count):
     return highest
 
 
-def plain_run(cells, capacity, row, count):
+def plain_run(cells: Readable, capacity: int, row: int, count: int) -> int:
     """The end (exclusive) of the run of rows from `row` on that need no decompression and are no control batches.
 
     All of a run are batches of magic 2, or all are messages of magic 0 and 1.
@@ -248,7 +257,7 @@ def plain_run(cells, capacity, row, count):
     return row
 
 
-def packed_run(cells, capacity, row, count, most_records):
+def compressed_run(cells: Readable, capacity: int, row: int, count: int, most_records: int) -> int:
     """The end (exclusive) of the run of rows from `row` on that hold a compressed body of records and, all together,
     declare at most `most_records` of them. Wrappers, control batches and empty batches end it."""
     records = 0

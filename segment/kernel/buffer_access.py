@@ -9,24 +9,33 @@ every kernel needs at each field stands in the `.pxd` with its body, and becomes
 are the same lines for plain Python (a test compares them). This module itself is not compiled.
 """
 
+from __future__ import annotations
 
-def bytes_in(view):
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from kseg.segment.kernel.buffer_types import Readable, Writable
+
+
+def bytes_in(view: Any) -> Any:
     return view
 
 
-def room_in(view):
+def room_in(view: Any) -> Any:
     return view
 
 
-def cells_in(view):
+def cells_in(view: Any) -> Any:
     return view
 
 
-def table_in(view):
+def table_in(view: Any) -> Any:
     return view
 
 
-def copied(out, o, text, p, n):
+def copied(out: Any, o: int, text: Any, p: int, n: int) -> None:
     # in C it is memcpy, which no loop of bytes equals
     out[o : o + n] = text[p : p + n]
 
@@ -34,7 +43,7 @@ def copied(out, o, text, p, n):
 # --- big-endian numbers
 
 
-def long_at(buf, p):
+def long_at(buf: Readable, p: int) -> int:
     value = buf[p]
     if value > 127:
         value = value - 256
@@ -47,7 +56,7 @@ def long_at(buf, p):
     return (value << 8) | buf[p + 7]
 
 
-def int_at(buf, p):
+def int_at(buf: Readable, p: int) -> int:
     value = buf[p]
     if value > 127:
         value = value - 256
@@ -56,14 +65,14 @@ def int_at(buf, p):
     return (value << 8) | buf[p + 3]
 
 
-def crc_at(buf, p):
+def crc_at(buf: Readable, p: int) -> int:
     value = buf[p]
     value = (value << 8) | buf[p + 1]
     value = (value << 8) | buf[p + 2]
     return (value << 8) | buf[p + 3]
 
 
-def short_at(buf, p):
+def short_at(buf: Readable, p: int) -> int:
     value = buf[p]
     if value > 127:
         value = value - 256
@@ -73,7 +82,7 @@ def short_at(buf, p):
 # --- varints
 
 
-def wide_varint(buf, p, end):
+def wide_varint(buf: Readable, p: int, end: int) -> int:
     # like Java's, it loses bits above the 32nd
     raw = 0
     n = 0
@@ -89,7 +98,7 @@ def wide_varint(buf, p, end):
     return 0
 
 
-def varint(buf, p, end):
+def varint(buf: Readable, p: int, end: int) -> int:
     # the zigzag varint at p as 16 × its value + its size; size 0 when it leaves the body or exceeds 5 bytes
     if p >= end:
         return 0
@@ -102,7 +111,7 @@ def varint(buf, p, end):
 # --- sums and text
 
 
-def add_long(left, right):
+def add_long(left: int, right: int) -> int:
     # left + right as a Java long; literals beyond 32 bits would be Python objects
     top = 0x7FFFFFFF
     top = (top << 16) | 0xFFFF
@@ -114,7 +123,7 @@ def add_long(left, right):
     return left + right
 
 
-def put(out, o, text, n):
+def put(out: Writable, o: int, text: Readable, n: int) -> int:
     i = 0
     while i < n:
         out[o + i] = text[i]

@@ -8,13 +8,21 @@ Bounds checks are off because every index is a masked byte or was checked on ent
 Tables: 8 × 256 entries; entry [k][b] is the effect of byte b seen k bytes before the end of an 8-byte group.
 """
 
+from __future__ import annotations
+
 from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 CASTAGNOLI = 0x82F63B78  # reflected polynomial of CRC-32C (magic 2)
 IEEE = 0xEDB88320  # reflected polynomial of CRC-32 (magic 0 and 1)
 
 
-def make_tables(polynomial):
+def make_tables(polynomial: int) -> array[int]:
     """The 2048 entries of the eight tables for a reflected polynomial, as `array('I')`."""
     tables = array("I", bytes(4 * 2048))
     for byte in range(256):
@@ -29,7 +37,7 @@ def make_tables(polynomial):
     return tables
 
 
-def crc_of(buf, start, end, tables):
+def crc_of(buf: Readable, start: int, end: int, tables: Readable) -> int:
     """The finished CRC of buf[start:end]; the caller has checked 0 ≤ start ≤ end ≤ len(buf)."""
     mask = 0xFFFF  # built in steps: literals beyond 31 bits would be Python objects in C
     mask = (mask << 16) | 0xFFFF
@@ -55,7 +63,15 @@ def crc_of(buf, start, end, tables):
     return crc ^ mask
 
 
-def judge_small(buf, cells, capacity, count, limit_bytes, castagnoli, ieee):
+def verify_small(
+    buf: Readable,
+    cells: Writable,
+    capacity: int,
+    count: int,
+    limit_bytes: int,
+    castagnoli: Readable,
+    ieee: Readable,
+) -> int:
     """Set the VALID column of every row whose entry is at most `limit_bytes`; returns how many are left at −1.
 
     A magic 2 batch is valid when it has its whole header and the CRC-32C of byte 21 to its end is the stored one;
@@ -87,8 +103,15 @@ def judge_small(buf, cells, capacity, count, limit_bytes, castagnoli, ieee):
     return left
 
 
-def judge_large(view, cells, capacity, count, castagnoli, ieee):
-    """Set the VALID column of the rows `judge_small` has left at −1, by functions that give the CRC of a buffer.
+def verify_large(
+    view: memoryview,
+    cells: Writable,
+    capacity: int,
+    count: int,
+    castagnoli: Callable[[memoryview], int],
+    ieee: Callable[[memoryview], int],
+) -> int:
+    """Set the VALID column of the rows `verify_small` has left at −1, by functions that give the CRC of a buffer.
 
     view: a memoryview of the whole file, whose slices they get. castagnoli, ieee: for magic 2 and for legacy entries.
     """
@@ -108,7 +131,7 @@ def judge_large(view, cells, capacity, count, castagnoli, ieee):
     return 0
 
 
-def tables_checked(tables):
+def tables_checked(tables: Readable) -> Readable:
     if len(tables) != 2048:
         raise ValueError("a CRC table has 2048 entries")
     return tables

@@ -16,8 +16,15 @@ Bytes become text the way Java's `new String(bytes, UTF_8)` does: each malformed
 counts as one sequence is Java's rule, which differs from Python's for surrogates and for cut sequences.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel.arithmetic import add_sequence, to_int
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 DEEP, CONTENTS, SKIP_METADATA, ESCAPE = 1, 2, 4, 8
 
@@ -27,7 +34,7 @@ STATE_WIDTH = 2
 BATCH_ROOM = 640
 
 
-def put_number(out, o, value):
+def put_number(out: Writable, o: int, value: int) -> int:
     """Decimal digits of a Java long."""
     if value < 0:
         out[o] = 45
@@ -47,12 +54,12 @@ def put_number(out, o, value):
     return o + 8
 
 
-def put_four(out, o, value):
+def put_four(out: Writable, o: int, value: int) -> None:
     put_two(out, o, value // 100)
     put_two(out, o + 2, value % 100)
 
 
-def put_two(out, o, value):
+def put_two(out: Writable, o: int, value: int) -> None:
     # a literal, so that C sees an array: two digits a division
     pairs = (
         b"00010203040506070809101112131415161718192021222324"
@@ -64,7 +71,7 @@ def put_two(out, o, value):
     out[o + 1] = pairs[2 * value + 1]
 
 
-def put_up_to_eight(out, o, value):
+def put_up_to_eight(out: Writable, o: int, value: int) -> int:
     if value >= 10000:
         high = value // 10000
         o = put_up_to_four(out, o, high)
@@ -73,7 +80,7 @@ def put_up_to_eight(out, o, value):
     return put_up_to_four(out, o, value)
 
 
-def put_up_to_four(out, o, value):
+def put_up_to_four(out: Writable, o: int, value: int) -> int:
     high = value // 100
     if high:
         o = put_up_to_two(out, o, high)
@@ -82,7 +89,7 @@ def put_up_to_four(out, o, value):
     return put_up_to_two(out, o, value)
 
 
-def put_up_to_two(out, o, value):
+def put_up_to_two(out: Writable, o: int, value: int) -> int:
     if value < 10:
         out[o] = 48 + value
         return o + 1
@@ -90,13 +97,13 @@ def put_up_to_two(out, o, value):
     return o + 2
 
 
-def put_bool(out, o, value):
+def put_bool(out: Writable, o: int, value: int) -> int:
     if value:
         return buffer_access.put(out, o, b"true", 4)
     return buffer_access.put(out, o, b"false", 5)
 
 
-def put_type(out, o, magic, attributes):
+def put_type(out: Writable, o: int, magic: int, attributes: int) -> int:
     if magic == 0:
         return buffer_access.put(out, o, b"NoTimestampType", 15)
     if attributes & 8:
@@ -104,7 +111,7 @@ def put_type(out, o, magic, attributes):
     return buffer_access.put(out, o, b"CreateTime", 10)
 
 
-def put_codec(out, o, codec):
+def put_codec(out: Writable, o: int, codec: int) -> int:
     if codec > 4:
         o = buffer_access.put(out, o, b"unknown(", 8)
         out[o] = 48 + codec
@@ -121,14 +128,14 @@ def put_codec(out, o, codec):
     return buffer_access.put(out, o, b"zstd", 4)
 
 
-def last_sequence(base_sequence, base_offset, last_offset):
+def last_sequence(base_sequence: int, base_offset: int, last_offset: int) -> int:
     """From the last offset delta, not from the count; −1 without a producer."""
     if base_sequence == -1:
         return -1
     return add_sequence(base_sequence, to_int(last_offset - base_offset))
 
 
-def put_batch(out, o, cells, capacity, row):
+def put_batch(out: Writable, o: int, cells: Readable, capacity: int, row: int) -> int:
     """The batch line of one row, newline included; needs BATCH_ROOM bytes."""
     magic = cells[2 * capacity + row]
     attributes = cells[6 * capacity + row] & 255
@@ -187,11 +194,11 @@ def put_batch(out, o, cells, capacity, row):
     return o + 1
 
 
-def is_tail(byte):
+def is_tail(byte: int) -> int:
     return byte & 192 == 128
 
 
-def sequence_length(buf, p, end):
+def sequence_length(buf: Readable, p: int, end: int) -> int:
     """Length of the well-formed UTF-8 sequence at p, or −(bytes that Java replaces by one U+FFFD)."""
     b1 = buf[p]
     left = end - p
@@ -228,7 +235,7 @@ def sequence_length(buf, p, end):
     return 4
 
 
-def put_escape(out, o, byte):
+def put_escape(out: Writable, o: int, byte: int) -> int:
     out[o] = 92
     out[o + 1] = 120
     high = byte >> 4
@@ -238,7 +245,7 @@ def put_escape(out, o, byte):
     return o + 4
 
 
-def put_decoded(buf, p, end, out, o, escape):
+def put_decoded(buf: Readable, p: int, end: int, out: Writable, o: int, escape: int) -> int:
     # the careful way: sequence by sequence
     while p < end:
         n = sequence_length(buf, p, end)
@@ -263,7 +270,7 @@ def put_decoded(buf, p, end, out, o, escape):
     return o
 
 
-def put_text(buf, p, length, out, o, escape):
+def put_text(buf: Readable, p: int, length: int, out: Writable, o: int, escape: int) -> int:
     """Bytes as Java decodes and prints them; needs 3 bytes of room a byte, 4 when escaping control characters."""
     if escape:
         return put_decoded(buf, p, p + length, out, o, 1)
@@ -279,13 +286,13 @@ def put_text(buf, p, length, out, o, escape):
     return put_decoded(buf, p, p + length, out, o, 0)
 
 
-def skip_varint(buf, p):
+def skip_varint(buf: Readable, p: int) -> int:
     while buf[p] > 127:
         p = p + 1
     return p + 1
 
 
-def small_varint(buf, p):
+def small_varint(buf: Readable, p: int) -> int:
     # a zigzag varint that the record walk has accepted
     raw = 0
     shift = 0
@@ -297,7 +304,7 @@ def small_varint(buf, p):
     return (raw >> 1) ^ -(raw & 1)
 
 
-def put_header_names(buf, p, count, out, o, escape):
+def put_header_names(buf: Readable, p: int, count: int, out: Writable, o: int, escape: int) -> int:
     """`[name,name]`: the names of `count` headers at p, already walked."""
     out[o] = 91
     o = o + 1
@@ -319,7 +326,7 @@ def put_header_names(buf, p, count, out, o, escape):
     return o + 1
 
 
-def headers_length(buf, p, count):
+def headers_length(buf: Readable, p: int, count: int) -> int:
     start = p
     while count > 0:
         p = skip_varint(buf, p) + small_varint(buf, p)
@@ -331,7 +338,7 @@ def headers_length(buf, p, count):
     return p - start
 
 
-def record_room(buf, cells, capacity, at, flags):
+def record_room(buf: Readable, cells: Readable, capacity: int, at: int, flags: int) -> int:
     """Upper bound of the bytes that a record's line can take."""
     room = 320
     if cells[8 * capacity + at] > 0:
@@ -344,7 +351,18 @@ def record_room(buf, cells, capacity, at, flags):
     return room
 
 
-def put_metadata(buf, batches, batch_capacity, row, cells, capacity, at, out, o, escape):
+def put_metadata(
+    buf: Readable,
+    batches: Readable,
+    batch_capacity: int,
+    row: int,
+    cells: Readable,
+    capacity: int,
+    at: int,
+    out: Writable,
+    o: int,
+    escape: int,
+) -> int:
     magic = batches[2 * batch_capacity + row]
     o = buffer_access.put(out, o, b"| offset: ", 10)
     o = put_number(out, o, cells[capacity + at])
@@ -367,7 +385,18 @@ def put_metadata(buf, batches, batch_capacity, row, cells, capacity, at, out, o,
     return put_number(out, o, cells[10 * capacity + at])
 
 
-def put_record(buf, batches, batch_capacity, row, cells, capacity, at, flags, out, o):
+def put_record(
+    buf: Readable,
+    batches: Readable,
+    batch_capacity: int,
+    row: int,
+    cells: Readable,
+    capacity: int,
+    at: int,
+    flags: int,
+    out: Writable,
+    o: int,
+) -> int:
     """One record line without its newline; needs `record_room` bytes."""
     escape = 1 if flags & 8 else 0
     skip = flags & 4
@@ -391,7 +420,19 @@ def put_record(buf, batches, batch_capacity, row, cells, capacity, at, flags, ou
     return o
 
 
-def format_lines(buf, batches, batch_capacity, last_row, cells, capacity, count, flags, out, start, state):
+def format_lines(
+    buf: Readable,
+    batches: Readable,
+    batch_capacity: int,
+    last_row: int,
+    cells: Readable,
+    capacity: int,
+    count: int,
+    flags: int,
+    out: Writable,
+    start: int,
+    state: Writable,
+) -> int:
     """Append lines to `out` from position `start`: batch rows state[ROW] … last_row, each followed by its records.
 
     cells, count: the table of records of these batches (in order, R_BATCH naming the row) whose positions are in

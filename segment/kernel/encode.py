@@ -11,7 +11,12 @@ length comes before it; then it is written once, at the end of a growing buffer.
 callers (`batch`) have done it on whole batches. Plain Python; `encode.pxd` adds the C types.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
@@ -78,8 +83,8 @@ def put_headers(out: bytearray, headers: Headers) -> int:
 
 
 def encode_records(
-    offsets: Sequence[int],
-    timestamps: Sequence[int],
+    offsets: Readable,
+    timestamps: Readable,
     base_offset: int,
     base_timestamp: int,
     keys: list[bytes | None],

@@ -19,10 +19,19 @@ is due, VALID −1 and in CRC where in `out` it starts).
 `filter_batches` goes over runs of batches with these; the places of `state` and of `params` are named there.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import batch_encode, buffer_access
 
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
-def put_row(table, capacity, state, size, last, max_ms, count, start):
+
+def put_row(
+    table: Writable, capacity: int, state: Writable, size: int, last: int, max_ms: int, count: int, start: int
+) -> int:
     """A batch of the new file. start: in `out`, −1 for one that stays as it is."""
     row = state[4]
     table[row] = state[3]
@@ -38,7 +47,7 @@ def put_row(table, capacity, state, size, last, max_ms, count, start):
     return 0
 
 
-def base_time(batches, capacity, row, horizon_ms, first_ms):
+def base_time(batches: Readable, capacity: int, row: int, horizon_ms: int, first_ms: int) -> int:
     if horizon_ms >= 0:
         return horizon_ms
     if batches[6 * capacity + row] & 8 and batches[2 * capacity + row] != 0:
@@ -46,7 +55,7 @@ def base_time(batches, capacity, row, horizon_ms, first_ms):
     return first_ms
 
 
-def horizon_of(batches, capacity, row, tallies, new_horizon_ms):
+def horizon_of(batches: Readable, capacity: int, row: int, tallies: Readable, new_horizon_ms: int) -> int:
     """The delete horizon of what a batch becomes; −1 for none."""
     if batches[2 * capacity + row] >= 2 and batches[6 * capacity + row] & 64:
         return batches[9 * capacity + row]
@@ -55,14 +64,14 @@ def horizon_of(batches, capacity, row, tallies, new_horizon_ms):
     return -1
 
 
-def stays_whole(batches, capacity, row, tallies):
+def stays_whole(batches: Readable, capacity: int, row: int, tallies: Readable) -> int:
     kept = tallies[capacity + row]
     if batches[2 * capacity + row] < 2 or kept == 0 or kept != tallies[row]:
         return 0
     return tallies[2 * capacity + row] == 0 or batches[6 * capacity + row] & 64 != 0
 
 
-def flush_span(view, out, room, short, state):
+def flush_span(view: Readable, out: Writable, room: int, short: int, state: Writable) -> int:
     """Copy a pending span to `out`; ALL, or why that is the caller's: SPAN_DUE, NO_ROOM."""
     length = state[2] - state[1]
     if length == 0:
@@ -77,7 +86,7 @@ def flush_span(view, out, room, short, state):
     return 0
 
 
-def is_protected(protected, count, offset, producer):
+def is_protected(protected: Readable, count: int, offset: int, producer: int) -> int:
     low = 0
     high = count
     while low < high:
@@ -93,7 +102,7 @@ def is_protected(protected, count, offset, producer):
     return 0
 
 
-def is_needed(batches, capacity, row, params, protected):
+def is_needed(batches: Readable, capacity: int, row: int, params: Readable, protected: Readable) -> int:
     """Whether a batch must stay though all of its records go (Kafka: Cleaner.checkBatchRetention)."""
     last = batches[4 * capacity + row]
     if last == params[0] - 1:
@@ -102,7 +111,18 @@ def is_needed(batches, capacity, row, params, protected):
     return producer >= 0 and is_protected(protected, params[3], last, producer)
 
 
-def take_row(view, batches, capacity, row, out, room, short, table, table_capacity, state):
+def take_row(
+    view: Readable,
+    batches: Readable,
+    capacity: int,
+    row: int,
+    out: Writable,
+    room: int,
+    short: int,
+    table: Writable,
+    table_capacity: int,
+    state: Writable,
+) -> int:
     # the batch as it lies becomes part of the pending span
     start = batches[row]
     size = batches[capacity + row]
@@ -119,7 +139,19 @@ def take_row(view, batches, capacity, row, out, room, short, table, table_capaci
     return 0
 
 
-def empty_row(view, batches, capacity, row, tallies, out, room, short, table, table_capacity, state):
+def empty_row(
+    view: Readable,
+    batches: Readable,
+    capacity: int,
+    row: int,
+    tallies: Readable,
+    out: Writable,
+    room: int,
+    short: int,
+    table: Writable,
+    table_capacity: int,
+    state: Writable,
+) -> int:
     # the header alone
     due = flush_span(view, out, room, short, state)
     if due != 0:
@@ -144,7 +176,19 @@ def empty_row(view, batches, capacity, row, tallies, out, room, short, table, ta
     return 0
 
 
-def finish(o, end, batches, capacity, row, tallies, new_horizon_ms, out, table, table_capacity, state):
+def finish(
+    o: int,
+    end: int,
+    batches: Readable,
+    capacity: int,
+    row: int,
+    tallies: Readable,
+    new_horizon_ms: int,
+    out: Writable,
+    table: Writable,
+    table_capacity: int,
+    state: Writable,
+) -> int:
     # the header of a new batch whose body stands in out[o + 61:end]
     attributes = batches[6 * capacity + row] & 63
     base = batches[3 * capacity + row]
@@ -174,8 +218,22 @@ def finish(o, end, batches, capacity, row, tallies, new_horizon_ms, out, table, 
 
 
 def body_of(
-    body, end, cells, capacity, count, at, flags, batches, batch_capacity, row, tallies, new_ms, out, o, room
-):
+    body: Readable,
+    end: int,
+    cells: Readable,
+    capacity: int,
+    count: int,
+    at: int,
+    flags: Readable,
+    batches: Readable,
+    batch_capacity: int,
+    row: int,
+    tallies: Readable,
+    new_ms: int,
+    out: Writable,
+    o: int,
+    room: int,
+) -> int:
     # the body of what batch `row` becomes, as far as this table of records goes
     base = batches[3 * batch_capacity + row]
     if batches[2 * batch_capacity + row] < 2:

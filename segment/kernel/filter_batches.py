@@ -8,7 +8,14 @@ A body to be compressed stands in `out` behind the others that wait; `packs` say
 which batch it is of. The caller compresses them all and puts the results into `out`, with room for a header before each.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access, filter_batch
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 (
     S_OUT,
@@ -35,7 +42,7 @@ ALL, NO_ROOM, SPAN_DUE, PACK_DUE = range(4)
 PACK_WIDTH = 3  # start, end, row
 
 
-def clear_tallies(tallies, capacity, row, stop):
+def clear_tallies(tallies: Writable, capacity: int, row: int, stop: int) -> int:
     """Before rows row … stop − 1 are judged."""
     if row < 0 or stop > capacity or 8 * capacity > len(tallies):
         raise ValueError("there is no room for the tallies")
@@ -47,7 +54,18 @@ def clear_tallies(tallies, capacity, row, stop):
     return 0
 
 
-def check_sizes(view, batches, capacity, stop, tallies, params, protected, table, table_capacity, state):
+def check_sizes(
+    view: Readable,
+    batches: Readable,
+    capacity: int,
+    stop: int,
+    tallies: Readable,
+    params: Readable,
+    protected: Readable,
+    table: Writable,
+    table_capacity: int,
+    state: Writable,
+) -> int:
     if stop > capacity or 15 * capacity > len(batches) or 8 * capacity > len(tallies):
         raise ValueError("the rows lie outside their tables")
     if 15 * table_capacity > len(table) or len(state) < 15 or len(params) < 4:
@@ -59,7 +77,15 @@ def check_sizes(view, batches, capacity, stop, tallies, params, protected, table
     return 0
 
 
-def fate(known, batches, capacity, row, tallies, params, protected):
+def fate(
+    known: int,
+    batches: Readable,
+    capacity: int,
+    row: int,
+    tallies: Readable,
+    params: Readable,
+    protected: Readable,
+) -> int:
     # what becomes of a batch: 0 nothing, 1 it stays as it lies, 2 a new one, 3 its header
     if known == 1:
         return 1
@@ -74,25 +100,25 @@ def fate(known, batches, capacity, row, tallies, params, protected):
 
 
 def rewrite_rows(
-    view,
-    known,
-    body,
-    cells,
-    capacity,
-    count,
-    flags,
-    batches,
-    batch_capacity,
-    stop,
-    tallies,
-    params,
-    protected,
-    packs,
-    out,
-    table,
-    table_capacity,
-    state,
-):
+    view: Readable,
+    known: int,
+    body: Readable,
+    cells: Readable,
+    capacity: int,
+    count: int,
+    flags: bytearray,
+    batches: Readable,
+    batch_capacity: int,
+    stop: int,
+    tallies: Readable,
+    params: Readable,
+    protected: Readable,
+    packs: Writable,
+    out: bytearray,
+    table: Writable,
+    table_capacity: int,
+    state: Writable,
+) -> int:
     """What becomes of the batches state[ROW] … stop − 1.
 
     view: the old file. known: JUDGED their records were, these begin at state[AT]; TAKEN they stay as they are; NOT_NEEDED
@@ -199,8 +225,18 @@ def rewrite_rows(
 
 
 def finish_packed(
-    ends, count, packs, batches, batch_capacity, tallies, params, out, table, table_capacity, state
-):
+    ends: Readable,
+    count: int,
+    packs: Readable,
+    batches: Readable,
+    batch_capacity: int,
+    tallies: Readable,
+    params: Readable,
+    out: bytearray,
+    table: Writable,
+    table_capacity: int,
+    state: Writable,
+) -> int:
     """Go on behind PACK_DUE: of each of `count` bodies the compressed one ends in out[ends[…]], and begins 61 bytes behind
     the end of the one before, the first of them behind `out`."""
     if 15 * batch_capacity > len(batches) or 8 * batch_capacity > len(tallies) or len(params) < 4:
@@ -234,7 +270,20 @@ def finish_packed(
     return 0
 
 
-def encode_rows(body, cells, capacity, count, flags, batches, batch_capacity, row, tallies, new_ms, out, o):
+def encode_rows(
+    body: Readable,
+    cells: Readable,
+    capacity: int,
+    count: int,
+    flags: bytearray,
+    batches: Readable,
+    batch_capacity: int,
+    row: int,
+    tallies: Readable,
+    new_ms: int,
+    out: bytearray,
+    o: int,
+) -> int:
     """Encode what stays of one table of records of batch `row` to out[o:]; the position behind, −1 when it has no room.
 
     For a batch with more records than a table: the tallies are of the whole batch, the flags of this table.

@@ -6,7 +6,14 @@ table of batches passes by without an object for each; what is more than going o
 a transaction that opens, a marker, a broken sequence, a header that cannot be true) is left to the caller.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel.arithmetic import add_sequence
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 (
     EPOCH,
@@ -23,7 +30,16 @@ S_LAST = 0  # the state's only place: the last offset of the newest batch of mag
 S_WIDTH = 1
 
 
-def follow(cells, capacity, row, stop, slot_of, slots, room, state):
+def follow(
+    cells: Readable,
+    capacity: int,
+    row: int,
+    stop: int,
+    slot_of: dict[int, int],
+    slots: Writable,
+    room: int,
+    state: Writable,
+) -> int:
     """Take in rows until one needs a closer look; that row, `stop` when none does.
 
     slot_of: slot by producer id. slots: the columns named above, `room` slots each. state[S_LAST] is set by every

@@ -5,6 +5,13 @@ Entries are written as they stand in the files: 8 bytes for the offset index, 12
 a broker would refuse stops the walk before anything of that batch is counted, and the caller looks closer.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
+
 (
     COUNTED_FROM,  # position of the batch with the last entry
     MAX_TIMESTAMP,
@@ -21,7 +28,7 @@ a broker would refuse stops the walk before anything of that batch is counted, a
 WIDTH = 11
 
 
-def put_int(out, at, value):
+def put_int(out: Writable, at: int, value: int) -> int:
     out[at] = (value >> 24) & 255
     out[at + 1] = (value >> 16) & 255
     out[at + 2] = (value >> 8) & 255
@@ -29,13 +36,25 @@ def put_int(out, at, value):
     return 0
 
 
-def put_long(out, at, value):
+def put_long(out: Writable, at: int, value: int) -> int:
     put_int(out, at, value >> 32)
     put_int(out, at + 4, value)
     return 0
 
 
-def index_rows(cells, capacity, row, stop, base, interval, most_offsets, most_times, offsets, times, state):
+def index_rows(
+    cells: Readable,
+    capacity: int,
+    row: int,
+    stop: int,
+    base: int,
+    interval: int,
+    most_offsets: int,
+    most_times: int,
+    offsets: bytearray,
+    times: bytearray,
+    state: Writable,
+) -> int:
     """Count in rows `row` … stop − 1; the first row that would be refused, `stop` when none is.
 
     base: of the segment. interval: index.interval.bytes. most_offsets, most_times: entries at which an index is

@@ -8,12 +8,19 @@ base64 under AUTO, and text with replacement characters under TEXT.
 Bounds checks are off for the reason given in `kernel.dump_text`: room for a line's longest form is checked before it.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access, dump_text
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 AUTO, TEXT = range(2)
 
 
-def put_escaped(out, o, byte):
+def put_escaped(out: Writable, o: int, byte: int) -> int:
     # a quote, a backslash or a control character
     out[o] = 92
     if byte == 34 or byte == 92:
@@ -40,7 +47,7 @@ def put_escaped(out, o, byte):
     return o + 2
 
 
-def put_string(buf, p, length, out, o):
+def put_string(buf: Readable, p: int, length: int, out: Writable, o: int) -> int:
     """A JSON string of bytes decoded as Java does; needs 6 bytes of room a byte and 2 more."""
     out[o] = 34
     o = o + 1
@@ -69,7 +76,7 @@ def put_string(buf, p, length, out, o):
     return o + 1
 
 
-def is_utf8(buf, p, end):
+def is_utf8(buf: Readable, p: int, end: int) -> int:
     seen = 0
     i = p
     while i < end:
@@ -85,7 +92,7 @@ def is_utf8(buf, p, end):
     return 1
 
 
-def put_base64(buf, p, length, out, o):
+def put_base64(buf: Readable, p: int, length: int, out: Writable, o: int) -> int:
     """A JSON string of bytes in base64 (standard alphabet, padded)."""
     alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     out[o] = 34
@@ -107,7 +114,7 @@ def put_base64(buf, p, length, out, o):
     return o + 1
 
 
-def put_bytes(buf, p, length, mode, out, o):
+def put_bytes(buf: Readable, p: int, length: int, mode: int, out: Writable, o: int) -> int:
     """A key or value; null for a negative length."""
     if length < 0 or p < 0:
         return buffer_access.put(out, o, b"null", 4)
@@ -116,7 +123,7 @@ def put_bytes(buf, p, length, mode, out, o):
     return put_base64(buf, p, length, out, o)
 
 
-def put_encoding(buf, p, length, mode, out, o):
+def put_encoding(buf: Readable, p: int, length: int, mode: int, out: Writable, o: int) -> int:
     if length < 0 or p < 0:
         return buffer_access.put(out, o, b"null", 4)
     if mode == 1 or is_utf8(buf, p, p + length):
@@ -124,7 +131,7 @@ def put_encoding(buf, p, length, mode, out, o):
     return buffer_access.put(out, o, b'"base64"', 8)
 
 
-def put_headers(buf, p, count, mode, out, o):
+def put_headers(buf: Readable, p: int, count: int, mode: int, out: Writable, o: int) -> int:
     """`[["name","value"],…]` of headers the record walk has accepted; bytes that are no text are {"base64":…}."""
     out[o] = 91
     o = o + 1
@@ -158,13 +165,15 @@ def put_headers(buf, p, count, mode, out, o):
     return o + 1
 
 
-def put_file(out, o, file, file_length):
+def put_file(out: Writable, o: int, file: Readable, file_length: int) -> int:
     o = buffer_access.put(out, o, b',"file":', 8)
     o = buffer_access.put(out, o, file, file_length)
     return buffer_access.put(out, o, b',"position":', 12)
 
 
-def put_batch_line(out, o, cells, capacity, row, file, file_length):
+def put_batch_line(
+    out: Writable, o: int, cells: Readable, capacity: int, row: int, file: Readable, file_length: int
+) -> int:
     magic = cells[2 * capacity + row]
     attributes = cells[6 * capacity + row] & 255
     flags = attributes if magic >= 2 else 0
@@ -220,7 +229,20 @@ def put_batch_line(out, o, cells, capacity, row, file, file_length):
     return buffer_access.put(out, o, b"}\n", 2)
 
 
-def put_record_line(buf, batches, batch_capacity, row, cells, capacity, at, mode, file, file_length, out, o):
+def put_record_line(
+    buf: Readable,
+    batches: Readable,
+    batch_capacity: int,
+    row: int,
+    cells: Readable,
+    capacity: int,
+    at: int,
+    mode: int,
+    file: Readable,
+    file_length: int,
+    out: Writable,
+    o: int,
+) -> int:
     key_start = cells[3 * capacity + at]
     key_length = cells[4 * capacity + at]
     value_start = cells[5 * capacity + at]
@@ -255,7 +277,7 @@ def put_record_line(buf, batches, batch_capacity, row, cells, capacity, at, mode
     return buffer_access.put(out, o, b"}\n", 2)
 
 
-def line_room(buf, cells, capacity, at, file_length):
+def line_room(buf: Readable, cells: Readable, capacity: int, at: int, file_length: int) -> int:
     """Upper bound of the bytes of a record's line: every byte can become `\\u00xx`."""
     room = 500 + file_length
     if cells[8 * capacity + at] > 0:
@@ -269,8 +291,19 @@ def line_room(buf, cells, capacity, at, file_length):
 
 
 def format_json(
-    buf, batches, batch_capacity, last_row, cells, capacity, count, mode, file, out, start, state
-):
+    buf: Readable,
+    batches: Readable,
+    batch_capacity: int,
+    last_row: int,
+    cells: Readable,
+    capacity: int,
+    count: int,
+    mode: int,
+    file: Readable,
+    out: Writable,
+    start: int,
+    state: Writable,
+) -> int:
     """Append lines to `out` from position `start`, as `dump_text.format_lines` does; every batch line before its records.
 
     mode: AUTO or TEXT. file: the file's name as a JSON string, UTF-8. state: [next batch row, next record]. Returns

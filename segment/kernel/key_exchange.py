@@ -13,14 +13,21 @@
 Maps and their slots are those of `keymap`. What is kept and why: `kseg.spark.shuffle`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access, keymap_probe
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 S_AT, S_LAST = range(2)  # the state of `copy_rows`: rows in `out`, the last offset that was met
 F_SIZE, F_GONE, F_TOUCHED = range(3)  # the state of a fold: keys in the map, offsets told, nothing
 LATER = -(1 << 63)
 
 
-def touched(slots, slot_count, rows, at, stop):
+def touched(slots: Readable, slot_count: int, rows: Readable, at: int, stop: int) -> int:
     # looks at the slots of several rows, so that they are at hand when they are searched
     total = 0
     while at < stop:
@@ -29,7 +36,17 @@ def touched(slots, slot_count, rows, at, stop):
     return total
 
 
-def copy_rows(cells, capacity, count, hashes, from_offset, to_offset, bound, state, out):
+def copy_rows(
+    cells: Readable,
+    capacity: int,
+    count: int,
+    hashes: Readable,
+    from_offset: int,
+    to_offset: int,
+    bound: int,
+    state: Writable,
+    out: Writable,
+) -> int:
     """Add the rows of keyed records with from_offset <= offset < to_offset of a hashed table to `out`.
 
     Returns `count`, or the first row whose offset is not above all before it, or not below `bound`.
@@ -60,7 +77,16 @@ def copy_rows(cells, capacity, count, hashes, from_offset, to_offset, bound, sta
     return row
 
 
-def fold_rows(rows, first, stop, slots, slot_count, limit, state, gone):
+def fold_rows(
+    rows: Readable,
+    first: int,
+    stop: int,
+    slots: Writable,
+    slot_count: int,
+    limit: int,
+    state: Writable,
+    gone: Writable,
+) -> int:
     """Put rows `first` … stop − 1 into the map, in any order; the lesser of two offsets of a key goes to `gone`.
 
     Stops at the first key that finds `limit` others in the map (limit: below `slot_count`); returns its row, or `stop`.
@@ -107,7 +133,9 @@ def fold_rows(rows, first, stop, slots, slot_count, limit, state, gone):
     return row
 
 
-def ask_rows(rows, count, slots, slot_count, state, gone):
+def ask_rows(
+    rows: Readable, count: int, slots: Writable, slot_count: int, state: Writable, gone: Writable
+) -> int:
     """The offsets of rows whose keys have a later one in the map, to `gone`."""
     if count < 0 or 3 * count > len(rows) or len(state) < 3:
         raise ValueError("there are fewer rows than that")
@@ -136,7 +164,7 @@ def ask_rows(rows, count, slots, slot_count, state, gone):
     return found
 
 
-def scatter_rows(rows, count, parts, bounds, out):
+def scatter_rows(rows: Readable, count: int, parts: int, bounds: Writable, out: Writable) -> int:
     """The rows that are not empty slots, those of a part behind each other: part p is out[bounds[p]:bounds[p + 1]], in
     rows. Returns how many there are."""
     if count < 0 or parts < 1 or 3 * count > len(rows) or parts + 1 > len(bounds):
@@ -181,7 +209,7 @@ def scatter_rows(rows, count, parts, bounds, out):
     return total
 
 
-def stretch_of(bases, count, offset):
+def stretch_of(bases: Readable, count: int, offset: int) -> int:
     # the last of the stretches that begins at or below an offset, the first one for those below all
     low = 0
     high = count
@@ -196,7 +224,9 @@ def stretch_of(bases, count, offset):
     return low
 
 
-def scatter_offsets(offsets, count, bases, stretches, bounds, out):
+def scatter_offsets(
+    offsets: Readable, count: int, bases: Readable, stretches: int, bounds: Writable, out: Writable
+) -> int:
     """The offsets of stretch s are out[bounds[s]:bounds[s + 1]]. bases: where the stretches begin, ascending."""
     if count < 0 or stretches < 1 or count > len(offsets) or stretches > len(bases):
         raise ValueError("there are fewer offsets than that")
@@ -236,7 +266,7 @@ def scatter_offsets(offsets, count, bases, stretches, bounds, out):
     return total
 
 
-def mark_offsets(offsets, count, base, bits):
+def mark_offsets(offsets: Readable, count: int, base: int, bits: Writable) -> int:
     """Set the bit of each offset, the first bit being that of `base`. Returns `count`, or the first row outside of them."""
     if count < 0 or count > len(offsets):
         raise ValueError("there are fewer offsets than that")
@@ -253,7 +283,7 @@ def mark_offsets(offsets, count, base, bits):
     return count
 
 
-def spare_latest(slots, slot_count, base, bits):
+def spare_latest(slots: Readable, slot_count: int, base: int, bits: Writable) -> int:
     """Clear the bits of the offsets that a map has. Returns `slot_count`, or the first slot whose offset has no bit."""
     if slot_count < 0 or 3 * slot_count > len(slots):
         raise ValueError("the map is smaller than its capacity says")
@@ -271,7 +301,9 @@ def spare_latest(slots, slot_count, base, bits):
     return slot_count
 
 
-def look_up(size, cells, capacity, count, base, bits, words):
+def look_up(
+    size: int, cells: Readable, capacity: int, count: int, base: int, bits: Readable, words: Writable
+) -> int:
     """words[2 × row] of each keyed record: LATER when the bit of its offset is set, else 0; the one behind it is 0.
 
     size: of the body that the records lie in, in bytes. Returns the first row whose key or value lies outside of it, `count`

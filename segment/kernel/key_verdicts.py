@@ -6,7 +6,14 @@ mostly the words are the hash of its key. Tables are those of `header_tables`; w
 `compaction.cleaner.second_pass`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access, keymap_probe
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 (
     T_RECORDS,  # tallies of a batch: its records
@@ -32,21 +39,21 @@ J_WIDTH = 7
 
 
 def judge_rows(
-    cells,
-    capacity,
-    count,
-    hashes,
-    slots,
-    slot_count,
-    latest_offset,
-    now_ms,
-    keeps_legacy,
-    batches,
-    batch_capacity,
-    flags,
-    tallies,
-    totals,
-):
+    cells: Writable,
+    capacity: int,
+    count: int,
+    hashes: Writable,
+    slots: Writable,
+    slot_count: int,
+    latest_offset: int,
+    now_ms: int,
+    keeps_legacy: int,
+    batches: Readable,
+    batch_capacity: int,
+    flags: bytearray,
+    tallies: Writable,
+    totals: Writable,
+) -> int:
     """Which records of a table stay: flags[row] 1 or 0, and what that makes of their batches.
 
     latest_offset: what the map reaches to; records above it stay. keeps_legacy: 1 when tombstones of magic 0 and 1
@@ -120,7 +127,18 @@ def judge_rows(
     return 0
 
 
-def tally_keys(cells, capacity, count, hashes, flags, batches, batch_capacity, segment, sketch, places):
+def tally_keys(
+    cells: Readable,
+    capacity: int,
+    count: int,
+    hashes: Readable,
+    flags: bytearray,
+    batches: Readable,
+    batch_capacity: int,
+    segment: int,
+    sketch: Writable,
+    places: int,
+) -> int:
     """Count the values that went, by key, in a sketch of `places`: of the keys with most bytes none is missed.
 
     sketch: columns hash, hash, weight, bytes, values, segment, position of the batch, offset. A key has one place, which it

@@ -15,7 +15,14 @@ first, which the processor does for many of them at once.
 over tables of records (`header_tables`). A secret is two unsigned numbers of 64 bits. Who asks the map: `key_verdicts`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access, keymap_probe
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 P_SIZE, P_OFFSET, P_ROW, P_TOUCHED, P_STOPPED, P_TURNS = range(6)  # the state of `put_rows` and `map_rows`
 P_WIDTH = 6
@@ -23,7 +30,7 @@ MAPPED, FULL, BAD = range(3)  # what `map_rows` says
 PENDING = 32
 
 
-def as_long(word):
+def as_long(word: int) -> int:
     # the same 64 bits as a signed number
     half = 1
     half = half << 63
@@ -32,7 +39,7 @@ def as_long(word):
     return word
 
 
-def word_at(buf, p):
+def word_at(buf: Readable, p: int) -> int:
     # eight bytes as a number, the first one lowest; C compilers see one load in it
     high = buf[p + 4] | (buf[p + 5] << 8) | (buf[p + 6] << 16)
     high = high | (as_word(buf[p + 7]) << 24)
@@ -40,11 +47,11 @@ def word_at(buf, p):
     return low | (as_word(buf[p + 3]) << 24) | (as_word(high) << 32)
 
 
-def as_word(number):
+def as_word(number: int) -> int:
     return number
 
 
-def hash_key(body, p, end, first, second, hashes, at):
+def hash_key(body: Readable, p: int, end: int, first: int, second: int, hashes: Writable, at: int) -> int:
     """SipHash-1-3, 128 bits, of body[p:end] into hashes[at] and hashes[at + 1]."""
     mask = 0x7FFFFFFF  # literals beyond 31 bits would be Python objects
     mask = (mask << 33) | (mask << 2) | 3
@@ -95,7 +102,9 @@ def hash_key(body, p, end, first, second, hashes, at):
     return 0
 
 
-def hash_rows(body, cells, capacity, count, first, second, hashes):
+def hash_rows(
+    body: Readable, cells: Readable, capacity: int, count: int, first: int, second: int, hashes: Writable
+) -> int:
     """The hash of each key of a table of records, in hashes[2 × row] and the one behind it; null keys have none.
 
     Returns the first row whose key or value lies outside of `body`, `count` when there is none.
@@ -121,7 +130,18 @@ def hash_rows(body, cells, capacity, count, first, second, hashes):
     return count
 
 
-def put_rows(cells, capacity, row, count, hashes, start_offset, slots, slot_count, limit, state):
+def put_rows(
+    cells: Writable,
+    capacity: int,
+    row: int,
+    count: int,
+    hashes: Writable,
+    start_offset: int,
+    slots: Writable,
+    slot_count: int,
+    limit: int,
+    state: Writable,
+) -> int:
     """Put the keyed records `row` … count − 1 at or above `start_offset` into the map; later ones replace earlier ones.
 
     Stops at the first keyed record that meets `limit` keys in the map, known or not (Kafka: Cleaner.
@@ -162,7 +182,7 @@ def put_rows(cells, capacity, row, count, hashes, start_offset, slots, slot_coun
     return count
 
 
-def move_slots(slots, slot_count, larger, larger_count):
+def move_slots(slots: Writable, slot_count: int, larger: Writable, larger_count: int) -> int:
     """Everything in a map into a larger one, which is empty."""
     if slot_count < 2 or slot_count >= larger_count:
         raise ValueError("the other map is not larger")
@@ -181,7 +201,9 @@ def move_slots(slots, slot_count, larger, larger_count):
     return 0
 
 
-def put_pending(pending, count, slots, slot_count, limit, state):
+def put_pending(
+    pending: Readable, count: int, slots: Writable, slot_count: int, limit: int, state: Writable
+) -> int:
     # hash, hash, offset, row of each; 1 when one met a full map
     total = 0
     at = 0
@@ -209,22 +231,22 @@ def put_pending(pending, count, slots, slot_count, limit, state):
 
 
 def map_rows(
-    body,
-    bounds,
-    first_row,
-    row,
-    stop,
-    batches,
-    capacity,
-    start_offset,
-    first,
-    second,
-    slots,
-    slot_count,
-    limit,
-    pending,
-    state,
-):
+    body: Readable,
+    bounds: Readable,
+    first_row: int,
+    row: int,
+    stop: int,
+    batches: Readable,
+    capacity: int,
+    start_offset: int,
+    first: int,
+    second: int,
+    slots: Writable,
+    slot_count: int,
+    limit: int,
+    pending: Writable,
+    state: Writable,
+) -> int:
     """Put the keyed records of batches of magic 2 at or above `start_offset` into the map, as `put_rows` does.
 
     body: the file in which uncompressed batches lie; or, with `bounds`, what was decompressed: that of batch r is

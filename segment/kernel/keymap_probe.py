@@ -3,15 +3,22 @@
 Compiled kernels have these bodies from the `.pxd`: a call into another module would cost as much as the search.
 """
 
+from __future__ import annotations
 
-def home_of(word, slot_count):
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable
+
+
+def home_of(word: int, slot_count: int) -> int:
     # the upper 32 bits say where, as a fraction of the map
     low = 0x7FFFFFFF
     low = (low << 1) | 1
     return (((word >> 32) & low) * slot_count) >> 32
 
 
-def find_slot(slots, slot_count, first, second):
+def find_slot(slots: Readable, slot_count: int, first: int, second: int) -> int:
     # where the key is, or the empty slot where it would be; one slot at least is always empty
     at = 3 * home_of(first, slot_count)
     while slots[at + 2] != 0:
@@ -23,7 +30,9 @@ def find_slot(slots, slot_count, first, second):
     return at
 
 
-def touched(slots, slot_count, cells, capacity, row, stop, hashes):
+def touched(
+    slots: Readable, slot_count: int, cells: Readable, capacity: int, row: int, stop: int, hashes: Readable
+) -> int:
     # looks at the slots of several records, so that they are at hand when they are searched
     total = 0
     while row < stop:

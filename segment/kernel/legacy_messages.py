@@ -7,6 +7,10 @@
 State, outcomes and error codes are those of `kernel.record_walk`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel.record_walk import (
     BODY_BAD,
@@ -21,8 +25,21 @@ from kseg.segment.kernel.record_walk import (
     check_tables,
 )
 
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
-def read_message(body, p, size, row, offset, timestamp, cells, capacity, at):
+
+def read_message(
+    body: Readable,
+    p: int,
+    size: int,
+    row: int,
+    offset: int,
+    timestamp: int,
+    cells: Writable,
+    capacity: int,
+    at: int,
+) -> int:
     """Decode the magic 0/1 message of `size` bytes whose crc field is at body[p] into row `at`; 0 or −(error).
 
     timestamp: the wrapper's when its LogAppendTime overrides, else −2 (take the message's own).
@@ -65,7 +82,15 @@ def read_message(body, p, size, row, offset, timestamp, cells, capacity, at):
     return 0
 
 
-def read_messages(buf, last_row, batches, batch_capacity, cells, capacity, state):
+def read_messages(
+    buf: Readable,
+    last_row: int,
+    batches: Readable,
+    batch_capacity: int,
+    cells: Writable,
+    capacity: int,
+    state: Writable,
+) -> int:
     """Decode consecutive uncompressed messages, rows state[ROW] … last_row, which lie in `buf` itself.
 
     Returns as `read_body`; on BODY_BAD state[ROW] is the bad message, on BODY_DONE it is last_row + 1.
@@ -99,7 +124,7 @@ def read_messages(buf, last_row, batches, batch_capacity, cells, capacity, state
     return BODY_DONE
 
 
-def count_messages(body):
+def count_messages(body: Readable) -> tuple[int, int]:
     """Walk a decompressed message set: (messages, last inner offset) or (−error, position).
 
     A last entry that is cut off ends the set silently (Kafka: DataLogInputStream).
@@ -123,7 +148,15 @@ def count_messages(body):
     return count, last_offset
 
 
-def read_message_set(body, base_offset, batches, batch_capacity, cells, capacity, state):
+def read_message_set(
+    body: Readable,
+    base_offset: int,
+    batches: Readable,
+    batch_capacity: int,
+    cells: Writable,
+    capacity: int,
+    state: Writable,
+) -> int:
     """Decode the messages of a decompressed wrapper, batch row state[ROW]; returns as `read_body`.
 
     base_offset: added to every inner offset (0 for magic 0 wrappers, whose inner offsets are absolute).

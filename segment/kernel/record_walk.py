@@ -15,8 +15,15 @@ batch so far, COUNT records in the table, ERROR, ERROR_AT. A full table returns 
 set to 0 goes on where it stopped.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel.arithmetic import add_sequence
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 ROW, NEXT, DONE, COUNT, ERROR, ERROR_AT = range(6)
 STATE_WIDTH = 6
@@ -43,24 +50,24 @@ SENTENCES = (
     "",
     "the record count is negative",
     "a record's fields do not fit its length",
-    "a record is longer than what is left of its batch",
-    "a record's header count cannot be true",
+    "a record is longer than the rest of its batch",
+    "a record's header count is invalid",
     "a header name has a negative length",
     "a record does not use exactly the bytes it declares",
     "the batch ends before the declared number of records",
-    "bytes are left over behind the declared number of records",
+    "bytes are left over after the declared number of records",
     "a message is too short for its fields",
     "a message's value is longer than the message",
     "an inner message is smaller than a message can be",
     "an inner message is itself compressed",
-    "a compressed message set holds no message",
+    "a compressed message set contains no message",
     "a wrapper's offset is below that of its last message",
 )
 
 BODY_FULL, BODY_DONE, BODY_BAD = range(3)
 
 
-def varlong_size(buf, p, end):
+def varlong_size(buf: Readable, p: int, end: int) -> int:
     n = 0
     while n < 10 and p + n < end:
         if buf[p + n] < 128:
@@ -69,7 +76,7 @@ def varlong_size(buf, p, end):
     return 0
 
 
-def varlong_at(buf, p, size):
+def varlong_at(buf: Readable, p: int, size: int) -> int:
     # zigzag varlong of known size, built from its halves so that 64 bits never overflow
     low = 0
     n = 0
@@ -86,7 +93,7 @@ def varlong_at(buf, p, size):
     return ((low >> 1) | high << 55) ^ -(low & 1)
 
 
-def headers_end(body, p, end, count):
+def headers_end(body: Readable, p: int, end: int, count: int) -> int:
     """Position behind `count` headers that start at p; −1 bad structure, −2 a negative name length."""
     while count > 0:
         packed = buffer_access.varint(body, p, end)
@@ -112,7 +119,7 @@ def headers_end(body, p, end, count):
     return p
 
 
-def read_field(body, p, end, cells, start_at, length_at):
+def read_field(body: Readable, p: int, end: int, cells: Writable, start_at: int, length_at: int) -> int:
     """A key or value at p: its place and length into two cells (-1, -1 for null); the position behind it or -1."""
     packed = buffer_access.varint(body, p, end)
     if packed == 0:
@@ -130,7 +137,17 @@ def read_field(body, p, end, cells, start_at, length_at):
     return p + length
 
 
-def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at):
+def read_record(
+    body: Readable,
+    p: int,
+    end: int,
+    row: int,
+    batches: Readable,
+    batch_capacity: int,
+    cells: Writable,
+    capacity: int,
+    at: int,
+) -> int:
     """Decode the record at p into row `at`; returns the position behind it, or −(error code)."""
     packed = buffer_access.varint(body, p, end)
     if packed == 0:
@@ -195,7 +212,16 @@ def read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
     return p
 
 
-def body_records(body, start, end, batches, batch_capacity, cells, capacity, state):
+def body_records(
+    body: Readable,
+    start: int,
+    end: int,
+    batches: Readable,
+    batch_capacity: int,
+    cells: Writable,
+    capacity: int,
+    state: Writable,
+) -> int:
     row = state[0]
     count = batches[5 * batch_capacity + row]
     p = state[1]
@@ -230,7 +256,16 @@ def body_records(body, start, end, batches, batch_capacity, cells, capacity, sta
     return result
 
 
-def read_body(body, start, end, batches, batch_capacity, cells, capacity, state):
+def read_body(
+    body: Readable,
+    start: int,
+    end: int,
+    batches: Readable,
+    batch_capacity: int,
+    cells: Writable,
+    capacity: int,
+    state: Writable,
+) -> int:
     """Decode the records of one magic 2 batch, row `state[ROW]`, whose (decompressed) body is body[start:end].
 
     Begins or resumes at state[NEXT] (0 = at `start`), appends from row state[COUNT] on. Returns BODY_FULL (table
@@ -252,7 +287,9 @@ def read_body(body, start, end, batches, batch_capacity, cells, capacity, state)
     )
 
 
-def check_tables(batches, batch_capacity, cells, capacity, state):
+def check_tables(
+    batches: Readable, batch_capacity: int, cells: Writable, capacity: int, state: Writable
+) -> int:
     if 15 * batch_capacity > len(batches) or 12 * capacity > len(cells) or len(state) < 6:
         raise ValueError("a table is smaller than its capacity says")
     if state[0] < 0 or state[0] >= batch_capacity or state[3] < 0:
@@ -260,7 +297,15 @@ def check_tables(batches, batch_capacity, cells, capacity, state):
     return 0
 
 
-def read_plain(buf, last_row, batches, batch_capacity, cells, capacity, state):
+def read_plain(
+    buf: Readable,
+    last_row: int,
+    batches: Readable,
+    batch_capacity: int,
+    cells: Writable,
+    capacity: int,
+    state: Writable,
+) -> int:
     """Decode consecutive uncompressed batches of magic 2, rows state[ROW] … last_row, whose bodies lie in `buf` itself.
 
     Returns as `read_body`; on BODY_BAD state[ROW] is the bad batch, on BODY_DONE it is last_row + 1.
@@ -302,7 +347,17 @@ def read_plain(buf, last_row, batches, batch_capacity, cells, capacity, state):
     return BODY_DONE
 
 
-def read_bodies(body, bounds, first, last_row, batches, batch_capacity, cells, capacity, state):
+def read_bodies(
+    body: Readable,
+    bounds: Readable,
+    first: int,
+    last_row: int,
+    batches: Readable,
+    batch_capacity: int,
+    cells: Writable,
+    capacity: int,
+    state: Writable,
+) -> int:
     """Decode decompressed batches, rows state[ROW] … last_row: the body of row r is body[bounds[2i]:bounds[2i + 1]]
     with i = r − first.
 

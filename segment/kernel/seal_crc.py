@@ -1,11 +1,22 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """The checksums of new batches, once they stand in the buffer; rows of `table` are those of `outcome`."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import batch_encode, buffer_access
 from kseg.segment.kernel.checksum import crc_of
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def seal_small(out, table, table_capacity, count, limit_bytes, castagnoli):
+    from kseg.segment.kernel.buffer_types import Readable, Writable
+
+
+def seal_small(
+    out: bytearray, table: Writable, table_capacity: int, count: int, limit_bytes: int, castagnoli: Readable
+) -> int:
     """Compute the checksums that are due of batches of at most `limit_bytes`; how many are left."""
     if 15 * table_capacity > len(table) or count > table_capacity or len(castagnoli) != 2048:
         raise ValueError("a table is smaller than its capacity says")
@@ -28,7 +39,14 @@ def seal_small(out, table, table_capacity, count, limit_bytes, castagnoli):
     return left
 
 
-def seal_large(view, out, table, table_capacity, count, castagnoli):
+def seal_large(
+    view: memoryview,
+    out: bytearray,
+    table: Writable,
+    table_capacity: int,
+    count: int,
+    castagnoli: Callable[[memoryview], int],
+) -> int:
     """Compute those that are left, by a function that gives the CRC-32C of a buffer. view: of `out`, for slices."""
     if 15 * table_capacity > len(table) or count > table_capacity:
         raise ValueError("a table is smaller than its capacity says")

@@ -8,7 +8,18 @@ cdef Py_ssize_t headers_end(const unsigned char* body, Py_ssize_t p, Py_ssize_t 
 cdef int body_is_sound(const unsigned char* body, Py_ssize_t p, Py_ssize_t body_end, const long long* batches, Py_ssize_t capacity, Py_ssize_t row) noexcept
 
 @cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_buf=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong)
-cpdef Py_ssize_t plain_sound(const unsigned char[::1] buf, Py_ssize_t row, Py_ssize_t stop, const long long[::1] batches, Py_ssize_t capacity) except -1
+cpdef Py_ssize_t plain_valid(const unsigned char[::1] buf, Py_ssize_t row, Py_ssize_t stop, const long long[::1] batches, Py_ssize_t capacity) except -1
+
+cdef int frame_codec(const unsigned char* body, Py_ssize_t p, Py_ssize_t size) noexcept
+
+@cython.locals(packed=cython.longlong, length=cython.longlong)
+cdef int begins_with_record(const unsigned char* body, Py_ssize_t p, Py_ssize_t size) noexcept
+
+@cython.locals(found=cython.int, packed=cython.longlong, at=cython.longlong)
+cdef int looks_compressed(const unsigned char* body, Py_ssize_t p, Py_ssize_t size, int codec) noexcept
+
+@cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_buf=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong, attributes=cython.longlong, largest=cython.longlong, base=cython.longlong, last=cython.longlong, count=cython.longlong, width=cython.longlong, codec=cython.longlong, is_dense=cython.bint, is_before_gap=cython.bint)
+cpdef Py_ssize_t next_doubtful(const unsigned char[::1] buf, Py_ssize_t row, Py_ssize_t stop, const long long[::1] batches, Py_ssize_t capacity, bint opens_before_gaps) except -1
 
 @cython.locals(table=cython.p_const_longlong)
-cpdef int packed_sound(const unsigned char[::1] body, const long long[::1] batches, Py_ssize_t capacity, Py_ssize_t row) except -1
+cpdef int compressed_valid(const unsigned char[::1] body, const long long[::1] batches, Py_ssize_t capacity, Py_ssize_t row) except -1

@@ -13,10 +13,17 @@ near the ends of their range, gets one too. Magic 2 without the control bit only
 position is compared with the end of the body before it is read.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access
 
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable
 
-def headers_end(body, p, end, count):
+
+def headers_end(body: Readable, p: int, end: int, count: int) -> int:
     """Position behind `count` headers at p; −1 when they are not sound."""
     while count > 0:
         packed = buffer_access.varint(body, p, end)
@@ -36,7 +43,7 @@ def headers_end(body, p, end, count):
     return p
 
 
-def body_is_sound(body, p, body_end, batches, capacity, row):
+def body_is_sound(body: Readable, p: int, body_end: int, batches: Readable, capacity: int, row: int) -> int:
     count = batches[5 * capacity + row]
     base = batches[3 * capacity + row]
     base_time = batches[9 * capacity + row]
@@ -114,7 +121,7 @@ def body_is_sound(body, p, body_end, batches, capacity, row):
     return 1 if reached == greatest else 0
 
 
-def plain_sound(buf, row, stop, batches, capacity):
+def plain_valid(buf: Readable, row: int, stop: int, batches: Readable, capacity: int) -> int:
     """The first of the rows from `row` on that is no uncompressed batch of sound records; `stop` when all are."""
     if capacity * 15 > len(batches) or row < 0 or stop > capacity:
         raise ValueError("the table of batches is too small")
@@ -134,7 +141,99 @@ def plain_sound(buf, row, stop, batches, capacity):
     return row
 
 
-def packed_sound(body, batches, capacity, row):
+def frame_codec(body: Readable, p: int, size: int) -> int:
+    """The codec whose frame begins at p, by its magic number; 0 when none does. Snappy has one in Java's framing alone."""
+    if size < 4:
+        return 0
+    if body[p] == 31 and body[p + 1] == 139:
+        return 1
+    if size >= 8 and body[p] == 130 and body[p + 1] == 83 and body[p + 2] == 78 and body[p + 3] == 65:
+        return 2
+    if body[p] == 4 and body[p + 1] == 34 and body[p + 2] == 77 and body[p + 3] == 24:
+        return 3
+    if body[p] == 40 and body[p + 1] == 181 and body[p + 2] == 47 and body[p + 3] == 253:
+        return 4
+    return 0
+
+
+def begins_with_record(body: Readable, p: int, size: int) -> int:
+    """Whether the length of a record that fits is followed by its attributes, which are zero; nothing compressed begins like that."""
+    packed = buffer_access.varint(body, p, p + size)
+    length = packed >> 4
+    p = p + (packed & 15)
+    if packed == 0 or length < 1 or length > size - (packed & 15):
+        return 0
+    return 1 if body[p] == 0 else 0
+
+
+def looks_compressed(body: Readable, p: int, size: int, codec: int) -> int:
+    """Whether a body can be what its codec writes. Snappy without a frame begins with the size and a literal: of a single byte, as
+    where a record's attributes would be, a compressor makes none."""
+    found = frame_codec(body, p, size)
+    if found or codec != 2:
+        return 1 if found == codec else 0
+    packed = buffer_access.varint(body, p, p + size)
+    at = p + (packed & 15)
+    return 1 if packed != 0 and at < p + size and body[at] != 0 else 0
+
+
+def next_doubtful(
+    buf: Readable, row: int, stop: int, batches: Readable, capacity: int, opens_before_gaps: int
+) -> int:
+    """The first of the rows from `row` on of which a reader may not get every record although the checksum is right.
+
+    By the header, the first bytes of the body, and where offsets are missing behind it: an uncompressed batch is read then, a
+    compressed one has to be opened, where offsets are missing only when `opens_before_gaps`. Of magic 0 and 1 nothing is said.
+    """
+    if capacity * 15 > len(batches) or row < 0 or stop > capacity:
+        raise ValueError("the table of batches is too small")
+    source = buffer_access.bytes_in(buf)
+    table = buffer_access.cells_in(batches)
+    size_of_buf = len(buf)
+    largest = 1
+    largest = largest << 62
+    while row < stop:
+        if table[2 * capacity + row] != 2:
+            row = row + 1
+            continue
+        start = table[row]
+        size = table[capacity + row] - 61
+        if size < 0 or start < 0 or start > size_of_buf - size - 61:
+            break
+        attributes = table[6 * capacity + row]
+        base = table[3 * capacity + row]
+        last = table[4 * capacity + row]
+        if not 0 <= base <= last < largest:
+            break
+        count = table[5 * capacity + row]
+        width = last - base + 1
+        codec = attributes & 7
+        if count == 0 and size == 0:
+            pass  # emptied by a cleaner
+        elif attributes & 32:
+            # a transaction's marker: a single record, and a producer id without a sequence
+            if not attributes & 16 or count != 1 or width != 1 or codec:
+                break
+            if table[11 * capacity + row] < 0 or table[13 * capacity + row] != -1:
+                break
+        elif count == 0:
+            break
+        elif codec == 0:
+            is_dense = count == width and row + 1 < stop and table[3 * capacity + row + 1] - 1 == last
+            if not is_dense or not begins_with_record(source, start + 61, size):
+                if not body_is_sound(source, start + 61, start + 61 + size, table, capacity, row):
+                    break
+        elif count != width or not looks_compressed(source, start + 61, size, codec):
+            break
+        else:
+            is_before_gap = row + 1 < stop and table[3 * capacity + row + 1] - 1 != last
+            if opens_before_gaps and is_before_gap:
+                break
+        row = row + 1
+    return row
+
+
+def compressed_valid(body: Readable, batches: Readable, capacity: int, row: int) -> int:
     """Whether the records in `body`, what the compressed batch `row` holds, are sound."""
     if capacity * 15 > len(batches) or row < 0 or row >= capacity:
         raise ValueError("the table of batches is too small")

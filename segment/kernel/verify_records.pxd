@@ -12,9 +12,6 @@ cpdef int tally(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row,
 
 cpdef Py_ssize_t next_producer(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1
 
-@cython.locals(after=cython.Py_ssize_t, expected=cython.longlong)
-cpdef Py_ssize_t steady_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1
-
 cpdef Py_ssize_t next_epoch(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count, long long epoch) except -1
 
 cdef inline bint offset_entries_ordered(const unsigned char* entries, Py_ssize_t left, Py_ssize_t right) noexcept

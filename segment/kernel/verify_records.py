@@ -7,7 +7,14 @@ Columns are those of `kseg.segment.header_tables`; numbers that outlive a call s
 named by the constants beside each function.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kseg.segment.kernel import buffer_access
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 # --- neighbours
 
@@ -16,7 +23,7 @@ SEEN_WIDTH = 3
 OFFSET, EPOCH, COUNT, ATTRIBUTES, MAGIC = 1, 2, 4, 8, 16
 
 
-def header_reasons(cells, capacity, row):
+def header_reasons(cells: Readable, capacity: int, row: int) -> int:
     # what a header with a right checksum still must not say
     magic = cells[2 * capacity + row]
     attributes = cells[6 * capacity + row]
@@ -36,7 +43,7 @@ def header_reasons(cells, capacity, row):
     return reasons
 
 
-def next_suspect(cells, capacity, row, count, state):
+def next_suspect(cells: Readable, capacity: int, row: int, count: int, state: Writable) -> int:
     """The first row from `row` on that does not simply follow its predecessor; `count` when all do.
 
     state: SEEN_LAST, SEEN_EPOCH (−1 = none yet) of the row before, afterwards of the row returned; SEEN_REASONS
@@ -89,7 +96,7 @@ def next_suspect(cells, capacity, row, count, state):
 T_WIDTH = 16
 
 
-def tally(cells, capacity, row, count, now, state):
+def tally(cells: Readable, capacity: int, row: int, count: int, now: int, state: Writable) -> int:
     """Add rows `row` … count − 1 to the sums in `state`; returns 0.
 
     T_GAPS, T_MISSING: places where offsets are missing and how many (before a legacy wrapper none is counted, its
@@ -138,39 +145,14 @@ def tally(cells, capacity, row, count, now, state):
     return 0
 
 
-def next_producer(cells, capacity, row, count):
+def next_producer(cells: Readable, capacity: int, row: int, count: int) -> int:
     """The first row from `row` on that has a producer id; `count` when there is none."""
     while row < count and (cells[11 * capacity + row] < 0 or cells[2 * capacity + row] < 2):
         row = row + 1
     return row
 
 
-def steady_run(cells, capacity, row, count):
-    """The last row of the run from `row` on in which one producer simply continues: the same id, epoch and
-    transactional bit, data, and each sequence the one after the last."""
-    if cells[13 * capacity + row] < 0:
-        return row
-    while row + 1 < count:
-        after = row + 1
-        if cells[11 * capacity + after] != cells[11 * capacity + row] or cells[2 * capacity + after] < 2:
-            break
-        if cells[12 * capacity + after] != cells[12 * capacity + row]:
-            break
-        if (
-            cells[6 * capacity + after] & 48 != cells[6 * capacity + row] & 48
-            or cells[6 * capacity + after] & 32
-        ):
-            break
-        if cells[3 * capacity + row] < 0 or cells[4 * capacity + row] < cells[3 * capacity + row]:
-            break
-        expected = cells[13 * capacity + row] + cells[4 * capacity + row] - cells[3 * capacity + row] + 1
-        if cells[13 * capacity + after] != expected or expected > 2147483647:
-            break
-        row = after
-    return row
-
-
-def next_epoch(cells, capacity, row, count, epoch):
+def next_epoch(cells: Readable, capacity: int, row: int, count: int, epoch: int) -> int:
     """The first row from `row` on that has a leader epoch other than `epoch` (−1 counts as none); else `count`."""
     while row < count:
         if (
@@ -192,34 +174,34 @@ I_WIDTH = 10
 IN_ORDER, MORE, UNSORTED, NO_BATCH, WRONG_OFFSET, FORMER_TOO_HIGH, WRONG_TIMESTAMP, OLD_TIMESTAMP = range(8)
 
 
-def offset_entries_ordered(entries, left, right):
+def offset_entries_ordered(entries: Readable, left: int, right: int) -> int:
     # both numbers of an entry increase
     if buffer_access.int_at(entries, 8 * left) >= buffer_access.int_at(entries, 8 * right):
         return 0
     return buffer_access.int_at(entries, 8 * left + 4) < buffer_access.int_at(entries, 8 * right + 4)
 
 
-def time_entries_ordered(entries, left, right):
+def time_entries_ordered(entries: Readable, left: int, right: int) -> int:
     # timestamps increase, offsets do not decrease
     if buffer_access.long_at(entries, 12 * left) >= buffer_access.long_at(entries, 12 * right):
         return 0
     return buffer_access.int_at(entries, 12 * left + 8) <= buffer_access.int_at(entries, 12 * right + 8)
 
 
-def ordered(entries, width, left, right):
+def ordered(entries: Readable, width: int, left: int, right: int) -> int:
     if width == 8:
         return offset_entries_ordered(entries, left, right)
     return time_entries_ordered(entries, left, right)
 
 
-def check_slots(size, width, former, slot, slots):
+def check_slots(size: int, width: int, former: int, slot: int, slots: int) -> int:
     slot_size = 8 if width == 8 else 12
     if slot < 0 or slot >= slots or former >= slots or slots > size // slot_size:
         raise ValueError("a slot lies outside the index")
     return 0
 
 
-def breaks_order(entries, width, former, slot, slots):
+def breaks_order(entries: Readable, width: int, former: int, slot: int, slots: int) -> int:
     if former >= 0 and not ordered(entries, width, former, slot):
         return 1
     if slot + 1 >= slots or ordered(entries, width, slot, slot + 1):
@@ -237,14 +219,16 @@ def breaks_order(entries, width, former, slot, slots):
     return 1
 
 
-def starts_above(cells, capacity, row, former_last, offset):
+def starts_above(cells: Readable, capacity: int, row: int, former_last: int, offset: int) -> int:
     # whether the batch holds only offsets above this one; a legacy wrapper does not say where it starts
     if cells[2 * capacity + row] < 2 and cells[5 * capacity + row] < 0:
         return offset <= former_last
     return offset < cells[3 * capacity + row]
 
 
-def next_offset_entry(index, slots, base, cells, capacity, stop, state):
+def next_offset_entry(
+    index: Readable, slots: int, base: int, cells: Readable, capacity: int, stop: int, state: Writable
+) -> int:
     """Compare offset index entries with the batches in rows state[I_ROW] … stop − 1; why it stopped.
 
     index: the file. base: of the segment. MORE: the next entry points behind the last row (call again with the next
@@ -292,7 +276,9 @@ def next_offset_entry(index, slots, base, cells, capacity, stop, state):
     return IN_ORDER
 
 
-def next_time_entry(index, slots, base, cells, capacity, stop, state):
+def next_time_entry(
+    index: Readable, slots: int, base: int, cells: Readable, capacity: int, stop: int, state: Writable
+) -> int:
     """Compare time index entries with the batches in rows state[I_ROW] … stop − 1; why it stopped.
 
     As `next_offset_entry`, with NO_BATCH (the offset lies in no batch), WRONG_TIMESTAMP (not the batch's maximum, or
@@ -339,7 +325,15 @@ R_STATE_WIDTH = 5
 RECORDS_DONE, OUTSIDE, NOT_INCREASING, BAD_MESSAGE_CRC, MAX_TIMESTAMP = range(5)
 
 
-def next_record(records, capacity, at, count, batches, batch_capacity, state):
+def next_record(
+    records: Readable,
+    capacity: int,
+    at: int,
+    count: int,
+    batches: Readable,
+    batch_capacity: int,
+    state: Writable,
+) -> int:
     """Run over decoded records `at` … count − 1; the number of the first that breaks a rule, with R_RULE the rule.
 
     OUTSIDE the batch's offsets, NOT_INCREASING, BAD_MESSAGE_CRC (inner messages of magic 0 and 1). R_MAX is the
@@ -381,7 +375,7 @@ def next_record(records, capacity, at, count, batches, batch_capacity, state):
     return count
 
 
-def max_reached(batches, capacity, row, greatest):
+def max_reached(batches: Readable, capacity: int, row: int, greatest: int) -> int:
     """1 unless batch `row` is of magic 2 and its records' greatest timestamp is not what its header says."""
     if batches[2 * capacity + row] < 2 or batches[5 * capacity + row] <= 0:
         return 1

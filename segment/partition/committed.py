@@ -1,7 +1,7 @@
-"""What `--isolation read_committed` needs to know of a log: its aborted transactions and its last stable offset.
+"""What `--isolation read_committed` needs to know about a log: its aborted transactions and its last stable offset.
 
-Both come from replaying the batch headers of every segment of the partition, not from `.txnindex` files: those
-may be missing or wrong, and an open transaction stands in none of them.
+Both come from replaying the batch headers of every segment, not from the `.txnindex` files: those may be missing or wrong, and they
+never contain an open transaction.
 """
 
 import os
@@ -13,7 +13,7 @@ from kseg.segment.state.producer import CompletedTransaction, ProducerState
 from kseg.segment.state.replay import replay_segment
 
 
-def undecided(path: str) -> tuple[list[AbortedTxn], int | None]:
+def transactions_around(path: str) -> tuple[list[AbortedTxn], int | None]:
     """Aborted transactions of the partition around the segment `path`, and the first offset of its oldest open
     transaction (None = all are decided)."""
     directory = os.path.dirname(path) or os.curdir

@@ -14,11 +14,11 @@ from kseg.segment.errors import cannot_read
 from kseg.segment.partition.names import SEGMENT_ROLES, FileName, FileState, Role, parse_file_name
 from kseg.segment.values import dataclass
 
-_MARKED_ROLES = (*SEGMENT_ROLES, Role.ANCIENT_LOG)
+_MARKED_ROLES = (*SEGMENT_ROLES, Role.KAFKA07_LOG)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class DeletionMark:
     """One marked file. marked_at_ms: its change time, the latest moment at which it can have been marked."""
 
     name: FileName
@@ -26,7 +26,7 @@ class Mark:
     marked_at_ms: int
 
 
-def marks_in(directory: str) -> tuple[Mark, ...]:
+def marks_in(directory: str) -> tuple[DeletionMark, ...]:
     """The marked files of segments in a partition directory, by name. Raises UnreadableInput."""
     found = []
     try:
@@ -37,7 +37,7 @@ def marks_in(directory: str) -> tuple[Mark, ...]:
                     continue
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
-                    found.append(Mark(name, status.st_size, status.st_ctime_ns // 1_000_000))
+                    found.append(DeletionMark(name, status.st_size, status.st_ctime_ns // 1_000_000))
     except OSError as error:
         raise cannot_read(directory, error) from error
     return tuple(sorted(found, key=lambda mark: mark.name.name))

@@ -18,11 +18,12 @@ from kseg.segment.model import Batch
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import Role
 from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.scanning.batches import batch_at
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder
-from kseg.segment.scanning.scan import Damage, batch_at
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochHistory
-from kseg.segment.sidecar.snapshot import decode_snapshot
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from kseg.segment.state.producer import ProducerState
 from kseg.segment.state.replay import marker_of
@@ -37,7 +38,9 @@ def epoch_history(log: PartitionLog) -> EpochHistory:
             path = log.side_file_path(Role.LEADER_EPOCHS)
             log.report(
                 Finding(
-                    "leader-epoch-file-missing", path, "there is no leader-epoch checkpoint; the batches tell"
+                    "leader-epoch-file-missing",
+                    path,
+                    "there is no leader-epoch checkpoint; the epochs of the batches are used",
                 )
             )
     history.truncate_from_end(log.end_offset)
@@ -47,7 +50,10 @@ def epoch_history(log: PartitionLog) -> EpochHistory:
 
 def producer_state(log: PartitionLog) -> ProducerState:
     """Producers and open transactions at the log end."""
-    state = _newest_snapshot(log)
+    snapshot = newest_snapshot(log)
+    state = (
+        ProducerState(log.start_offset) if snapshot is None else ProducerState.load(snapshot[1], snapshot[0])
+    )
     if state.end_offset >= log.end_offset:
         return state
     for segment in log.from_floor(state.end_offset):
@@ -113,7 +119,7 @@ def _checkpointed_epochs(log: PartitionLog) -> EpochHistory | None:
             Finding(
                 "leader-epoch-file-corrupt",
                 path,
-                f"the leader-epoch checkpoint cannot be read ({error}); the batches tell",
+                f"the leader-epoch checkpoint cannot be read ({error}); the epochs of the batches are used",
             )
         )
         return None
@@ -153,14 +159,15 @@ def _headers(segment: LogSegment) -> Iterator[Batch]:
             yield from (batch_at(block, row) for row in range(block.count))
 
 
-def _newest_snapshot(log: PartitionLog) -> ProducerState:
-    """The state that the newest readable snapshot holds (Kafka: ProducerStateManager.loadFromSnapshot)."""
+def newest_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
+    """(its offset, its entries) of the newest readable snapshot that a broker would begin with (Kafka:
+    ProducerStateManager.loadFromSnapshot); None when there is none."""
     for offset in sorted(log.snapshots, reverse=True):
         if not log.start_offset < offset <= log.end_offset:
             continue
         path = log.snapshots[offset]
         try:
-            return ProducerState.load(decode_snapshot(log.read_file(path)), offset)
+            return offset, tuple(decode_snapshot(log.read_file(path)))
         except FormatError as error:
             log.report(Finding("snapshot-corrupt", path, f"the producer snapshot cannot be read: {error}"))
-    return ProducerState(log.start_offset)
+    return None

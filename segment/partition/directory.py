@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import field
+from functools import lru_cache
 
 from kseg.segment.errors import FormatError, cannot_read
 from kseg.segment.layout import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
@@ -34,7 +35,8 @@ _LOG_DIR_NAMES = frozenset(NAME_BY_ROLE[role] for role in _LOG_DIR_ROLES)
 _SUFFIXES = tuple(f".{state}" for state in FileState if state is not FileState.LIVE)
 _PARTITION_ROLES = frozenset((Role.PARTITION_METADATA, Role.LEADER_EPOCHS, Role.QUORUM_STATE))
 _OFFSET_DIGITS = 20
-_ROLE_RANK = {role: rank for rank, role in enumerate((Role.ANCIENT_LOG, *SEGMENT_ROLES))}
+_OF_ANOTHER_NAME = ("", os.curdir, os.pardir)  # last parts of a path that do not name what they lead to
+_ROLE_RANK = {role: rank for rank, role in enumerate((Role.KAFKA07_LOG, *SEGMENT_ROLES))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class PartitionDirectory:
     """One partition directory.
 
     name: None when the directory is not named like a partition. entries: every file, sorted by name. segments:
-    those with a live `.log`, by base offset. ancient_files: live `.kafka` files (0.7) by number. snapshots: every
+    those with a live `.log`, by base offset. kafka07_files: live `.kafka` files (0.7) by number. snapshots: every
     live producer snapshot by offset (also those no segment starts at). orphans: live numbered files that belong to
     no segment and are no snapshot. problem: why the directory could not be listed.
     """
@@ -92,7 +94,7 @@ class PartitionDirectory:
     name: PartitionName | None
     entries: tuple[Entry, ...] = ()
     segments: tuple[SegmentFiles, ...] = ()
-    ancient_files: tuple[Entry, ...] = ()
+    kafka07_files: tuple[Entry, ...] = ()
     snapshots: tuple[Entry, ...] = ()
     orphans: tuple[Entry, ...] = ()
     directories: tuple[SubDirectory, ...] = ()
@@ -291,6 +293,7 @@ def is_of_partition(name: FileName) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)  # each step of the work on a partition asks for it again
 def partition_name(name: str) -> PartitionName | None:
     """What the name of a directory says, None when it names no partition."""
     try:
@@ -301,7 +304,10 @@ def partition_name(name: str) -> PartitionName | None:
 
 def own_partition_name(path: str) -> PartitionName | None:
     """What the directory's own name says, None when it names no partition."""
-    return partition_name(os.path.basename(os.path.abspath(path)))
+    name = path.rpartition(os.sep)[2]
+    if name in _OF_ANOTHER_NAME:
+        name = os.path.basename(os.path.abspath(path))
+    return partition_name(name)
 
 
 def sub_directory_of(entry: os.DirEntry[str], problem: str) -> SubDirectory:
@@ -380,7 +386,7 @@ def _partition_of(
         own_partition_name(path),
         entries,
         segments,
-        tuple(_of_role(by_slot, Role.ANCIENT_LOG)),
+        tuple(_of_role(by_slot, Role.KAFKA07_LOG)),
         tuple(_of_role(by_slot, Role.PRODUCER_SNAPSHOT)),
         tuple(sorted(orphans, key=_entry_order)),
         directories,

@@ -1,14 +1,14 @@
-"""Walking batch headers from any batch boundary, for those who look for one batch and not at all of them.
+"""Walk batch headers from any batch boundary, for callers that need one batch and not all of them.
 
-`Scanner` computes the checksum of everything it passes; a lookup must not. Plan:
+`Scanner` verifies the CRC of everything it passes; a lookup must not. Plan:
 
-1. Walk headers into tables that start small and grow, checksums left alone (`VALID` stays -1).
-2. A table is believed while its offsets rise, inside each batch and from batch to batch, and every length leads on.
-3. The first table that cannot be believed, and all behind it, is left to the scanner: checksums, damage spans.
+1. Walk headers into tables that start small and grow, without verifying CRCs (`VALID` stays -1).
+2. Accept a table while its offsets increase, within each batch and from batch to batch, and every length leads to the next header.
+3. Leave the first table that is not plausible, and everything after it, to the scanner: CRCs, damage spans.
 
-Whoever picks a batch from a table verifies that one (`BatchWalk.is_sound`); when it is not sound the walk was led
-on by damage, and is taken up again as a scan. That scan begins where the walk began, so that it finds the same damage as
-a scan of the whole file: what comes before damage tells where it begins and which offsets it stands for.
+A caller that picks a batch from a table verifies that one (`BatchWalk.has_valid_crc`). If its CRC is wrong, the walk was misled by
+damage and is repeated as a scan. That scan begins where the walk began, so that it reports the same damage as a scan of the whole
+file: what precedes damage determines where it begins and which offsets it covers.
 """
 
 from array import array
@@ -24,7 +24,9 @@ from kseg.segment.files import OpenFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.model import Batch
-from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Damage, Scanner, batch_at, nothing_follows
+from kseg.segment.scanning.batches import batch_at
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, nothing_follows
 
 _FIRST_TABLE = 8
 _GROWTH = 8
@@ -74,8 +76,8 @@ class BatchWalk:
             table.count = state[1]
             self._meter.bytes_read += table.count * L.BATCH_HEADER
             leads_on = reason == FULL or state[0] == end
-            if not leads_on or not _is_believable(table, before):
-                yield from self.judged(position, start)
+            if not leads_on or not _is_plausible(table, before):
+                yield from self.scanned(position, start)
                 return
             before = table.at(C.LAST_OFFSET, table.count - 1)
             yield table
@@ -84,7 +86,7 @@ class BatchWalk:
                 capacity *= _GROWTH
                 table = Columns(C.BATCH_WIDTH, capacity)
 
-    def judged(self, position: int = 0, start: int | None = None) -> Iterator[Columns | Damage]:
+    def scanned(self, position: int = 0, start: int | None = None) -> Iterator[Columns | Damage]:
         """The same with every checksum verified. start: a batch boundary before `position` where the scan begins; what
         ends before `position` is left out."""
         scanner = Scanner.over(self._file, self.base_offset, next_base=self._next_base)
@@ -103,7 +105,7 @@ class BatchWalk:
         """The sound batches from `position` on whose rows `wanted` picks, in order; damage met on the way is reported."""
         blocks: Iterator[Columns | Damage] | None = self.blocks(position)
         while blocks is not None:
-            unsound = None
+            invalid_at = None
             for block in blocks:
                 if isinstance(block, Damage):
                     self._report(block)
@@ -111,29 +113,29 @@ class BatchWalk:
                 for row in wanted(block):
                     batch = self._verified(block, row)
                     if batch is None:
-                        unsound = block.at(C.POSITION, row)
+                        invalid_at = block.at(C.POSITION, row)
                         break
                     yield batch
-                if unsound is not None:
+                if invalid_at is not None:
                     break
-            blocks = None if unsound is None else self.judged(unsound, position)
+            blocks = None if invalid_at is None else self.scanned(invalid_at, position)
 
     def last(self, position: int) -> Batch | None:
         """The last sound batch at or behind a batch boundary; damage met on the way is reported."""
-        for blocks in (self.blocks(position), self.judged(position)):
-            batch = None
+        for blocks in (self.blocks(position), self.scanned(position)):
+            found = None
             for block in blocks:
                 if isinstance(block, Damage):
                     self._report(block)
-                else:
-                    batch = batch_at(block, block.count - 1)
-            if batch is None or batch.crc_valid:
-                return batch
-            if self.is_sound(batch):
-                return replace(batch, crc_valid=True)
+                elif block.count:  # the table is filled again after this
+                    found = batch_at(block, block.count - 1)
+            if found is None or found.crc_valid:
+                return found
+            if self.has_valid_crc(found):
+                return replace(found, crc_valid=True)
         return None
 
-    def sound_batch_at(self, position: int) -> Batch | None:
+    def valid_batch_at(self, position: int) -> Batch | None:
         """The sound batch that starts at `position`, None when there is none."""
         if not 0 <= position < len(self.view):
             return None
@@ -152,7 +154,7 @@ class BatchWalk:
         table.count = 1
         return table
 
-    def is_sound(self, batch: Batch) -> bool:
+    def has_valid_crc(self, batch: Batch) -> bool:
         """Whether the checksum is right; counts its bytes as read."""
         self._meter.bytes_read += batch.size_bytes - min(L.BATCH_HEADER, batch.size_bytes)
         if not L.MAGIC_V0 <= batch.magic <= L.MAGIC_V2:
@@ -166,7 +168,10 @@ class BatchWalk:
         batch = batch_at(table, row)
         if batch.crc_valid:
             return batch
-        return replace(batch, crc_valid=True) if self.is_sound(batch) else None
+        if not self.has_valid_crc(batch):
+            return None
+        table.column(C.VALID)[row] = 1
+        return batch_at(table, row)
 
 
 def _rows_from(table: Columns, row: int) -> Columns:
@@ -178,7 +183,7 @@ def _rows_from(table: Columns, row: int) -> Columns:
     return rest
 
 
-def _is_believable(table: Columns, before: int) -> bool:
+def _is_plausible(table: Columns, before: int) -> bool:
     """Whether offsets rise and magics are known; `before` is the last offset of the table before."""
     if not table.count:
         return False

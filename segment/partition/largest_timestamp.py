@@ -42,11 +42,11 @@ class Loaded(StrEnum):
 @dataclass(frozen=True, slots=True)
 class LargestTimestamp:
     """timestamp_ms: −1 when no record has one. offset: up to which nothing is greater, normally the last one of the
-    first batch that has it; None without a timestamp. is_of_zeros: it was read from a zero tail."""
+    first batch that has it; None without a timestamp. is_zeros: it was read from a zero tail."""
 
     timestamp_ms: int = L.NO_TIMESTAMP
     offset: int | None = None
-    is_of_zeros: bool = False
+    is_zeros: bool = False
 
 
 def largest_timestamp(segment: LogSegment, size_bytes: int, loaded: Loaded) -> LargestTimestamp:
@@ -60,14 +60,14 @@ def largest_timestamp(segment: LogSegment, size_bytes: int, loaded: Loaded) -> L
         return _of_batches(segment) if loaded is Loaded.RECOVERED else LargestTimestamp()
     timestamp_ms, relative = _ENTRY.unpack(slot)
     offset = segment.base_offset + relative
-    is_of_zeros = not any(slot)
+    is_zeros = not any(slot)
     if loaded is Loaded.RECOVERED and offset + 1 != segment.next_base_offset:
         return _of_batches(segment)
-    if loaded is Loaded.UNKNOWN and is_of_zeros:
+    if loaded is Loaded.UNKNOWN and is_zeros:
         return _of_batches(segment)
     if timestamp_ms < 0:
         return LargestTimestamp()
-    return LargestTimestamp(timestamp_ms, offset, is_of_zeros)
+    return LargestTimestamp(timestamp_ms, offset, is_zeros)
 
 
 def record_of(segment: LogSegment, largest: LargestTimestamp) -> Record | None:

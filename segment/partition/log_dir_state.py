@@ -1,7 +1,7 @@
-"""What the data directory says about a partition: clean stop or not, checkpoints, broker generation.
+"""What the data directory says about a partition: clean shutdown or not, checkpoints, meta.properties.
 
-Every partition of a data directory asks for the same few files, so what was read is kept per process as long as the
-files keep their identity: a checkpoint that kseg replaces keeps its time.
+Every partition of a data directory needs the same few files, so they are cached per process while their identity (modification time,
+size, inode) is unchanged.
 """
 
 import os
@@ -25,14 +25,14 @@ from kseg.segment.values import dataclass
 _WATCHED = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
 
 # what a broker has written when it stops cleanly; the cleaner's file is made empty and written once something was cleaned
-_WRITTEN_AT_A_STOP = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS, Role.LOG_START_OFFSETS)
+_WRITTEN_AT_SHUTDOWN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS, Role.LOG_START_OFFSETS)
 _KRAFT = 1  # the version of meta.properties, which older brokers may lack
 
 Offsets = Mapping[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LogDirState:
     """path: of the data directory. is_clean: the clean-shutdown marker is there. meta_version: of meta.properties,
     None when absent or unreadable. checkpoints: by role, only those that could be read. lost: the roles of those that a
     broker must have written and that cannot be read, or hold nothing at all."""
@@ -46,7 +46,7 @@ class Surroundings:
     def offset(self, role: Role, topic: str, partition: int) -> int | None:
         return self.checkpoints.get(role, {}).get((topic, partition))
 
-    def lost_beside(self, partitions: Iterable[PartitionName]) -> frozenset[Role]:
+    def lost_among(self, partitions: Iterable[PartitionName]) -> frozenset[Role]:
         """`lost`, in a data directory that holds these partitions. High watermarks are written where the broker has
         a replica only (ReplicaManager.checkpointHighWatermarks); elsewhere the file stays as it is made, empty."""
         if any(name.state is PartitionState.LIVE and not name.is_metadata_log for name in partitions):
@@ -54,7 +54,7 @@ class Surroundings:
         return self.lost - {Role.HIGH_WATERMARKS}
 
 
-def surroundings(log_dir: str) -> Surroundings:
+def read_log_dir_state(log_dir: str) -> LogDirState:
     """What lies around the partitions of `log_dir`; files that cannot be read count as absent."""
     return _read(log_dir, tuple(map(_identity, _paths(log_dir))))
 
@@ -84,7 +84,7 @@ def _identity(path: str) -> tuple[int, ...] | None:
 
 
 @lru_cache(maxsize=4)
-def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> Surroundings:
+def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> LogDirState:
     present = {role for role, known in zip(_WATCHED, identities, strict=True) if known is not None}
     checkpoints, lost = {}, set[Role]()
     for role in OFFSET_CHECKPOINT_ROLES:
@@ -93,7 +93,7 @@ def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> Surro
                 checkpoints[role], size_bytes = checkpointed_offsets(
                     os.path.join(log_dir, NAME_BY_ROLE[role])
                 )
-                if not size_bytes and role in _WRITTEN_AT_A_STOP:
+                if not size_bytes and role in _WRITTEN_AT_SHUTDOWN:
                     lost.add(role)
             except (FormatError, UnreadableInput):
                 lost.add(role)
@@ -107,5 +107,5 @@ def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> Surro
             version = None
     is_unknown = Role.META_PROPERTIES in present and node_id is None  # no reason to expect less
     if version == _KRAFT or is_unknown:
-        lost |= {role for role in _WRITTEN_AT_A_STOP if role not in present}
-    return Surroundings(log_dir, Role.CLEAN_SHUTDOWN in present, version, checkpoints, frozenset(lost))
+        lost |= {role for role in _WRITTEN_AT_SHUTDOWN if role not in present}
+    return LogDirState(log_dir, Role.CLEAN_SHUTDOWN in present, version, checkpoints, frozenset(lost))

@@ -16,9 +16,9 @@ from kseg.segment.kernel.batch_walk import highest_offset
 from kseg.segment.model import Batch, Record
 from kseg.segment.partition.header_walk import BatchWalk, Meter
 from kseg.segment.partition.names import Role
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, undecodable
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
-from kseg.segment.scanning.scan import Damage
 from kseg.segment.sidecar.index import OffsetIndex, OffsetIndexEntry, TimeIndex
 
 Step = dict[str, object]
@@ -223,7 +223,7 @@ class LogSegment:
         """Why no answer may be built on an entry, None when a sound batch starts there and not behind the target."""
         if not 0 <= entry.position < self.file.size_bytes:
             return f"position {entry.position} lies outside the segment of {self.file.size_bytes} bytes"
-        batch = self.walk.sound_batch_at(entry.position)
+        batch = self.walk.valid_batch_at(entry.position)
         if batch is None:
             return f"no valid batch starts at position {entry.position}"
         first = self.first_offset_of(batch)

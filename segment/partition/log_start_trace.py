@@ -15,7 +15,8 @@ from kseg.segment.files import MappedFile, read_small
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.directory import SegmentFiles, list_partition
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.values import dataclass
 

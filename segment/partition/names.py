@@ -89,7 +89,7 @@ def parse_partition_directory(name: str) -> PartitionName:
     if name.endswith(_STATE_SUFFIXES):
         if not re.fullmatch(_SUFFIXED, name):
             raise FormatError(
-                f"{name!r} ends like a set-aside partition, but no topic-partition.id is before it"
+                f"{name!r} has the suffix of a renamed partition directory, but is not topic-partition.id-suffix"
             )
         plain, _, tail = name.rpartition(".")
         identity, _, word = tail.rpartition("-")
@@ -107,7 +107,7 @@ def format_partition_directory(name: PartitionName) -> str:
     if name.state is PartitionState.LIVE:
         return name.text
     if not name.unique_id:
-        raise FormatError(f"a directory set aside as {name.state} needs a unique id")
+        raise FormatError(f"a -{name.state} directory needs a unique id")
     suffix = f"-{name.partition}.{name.unique_id}-{name.state}"
     if name.state is PartitionState.FUTURE:
         return name.topic + suffix
@@ -122,7 +122,7 @@ class Role(StrEnum):
     TIME_INDEX = "time-index"
     TXN_INDEX = "transaction-index"
     PRODUCER_SNAPSHOT = "producer-snapshot"
-    ANCIENT_LOG = "log-0.7"
+    KAFKA07_LOG = "log-0.7"
     METADATA_SNAPSHOT = "metadata-snapshot"
     BOOTSTRAP_SNAPSHOT = "bootstrap-snapshot"
     LEADER_EPOCHS = "leader-epochs"
@@ -154,7 +154,7 @@ class FileState(StrEnum):
 SEGMENT_ROLES = (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX, Role.PRODUCER_SNAPSHOT)
 INDEX_ROLES = (Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX)
 # what is named by a number in a partition
-NUMBERED_ROLES = frozenset((*SEGMENT_ROLES, Role.ANCIENT_LOG))
+NUMBERED_ROLES = frozenset((*SEGMENT_ROLES, Role.KAFKA07_LOG))
 OFFSET_CHECKPOINT_ROLES = (
     Role.RECOVERY_POINTS,
     Role.HIGH_WATERMARKS,
@@ -168,8 +168,9 @@ _ROLE_BY_SUFFIX = {
     L.TIME_INDEX_SUFFIX: Role.TIME_INDEX,
     L.TXN_INDEX_SUFFIX: Role.TXN_INDEX,
     L.SNAPSHOT_SUFFIX: Role.PRODUCER_SNAPSHOT,
-    L.ANCIENT_SUFFIX: Role.ANCIENT_LOG,
+    L.KAFKA07_SUFFIX: Role.KAFKA07_LOG,
 }
+_LARGEST_OFFSET = f"{L.INT64_MAX:0{OFFSET_DIGITS}d}"
 SUFFIX_BY_ROLE = {role: suffix for suffix, role in _ROLE_BY_SUFFIX.items()}
 
 _ROLE_BY_NAME = {
@@ -193,7 +194,12 @@ STAGED_PREFIX = (
     "kseg-staged-"  # what tasks of a cluster have written, until it is joined (`write.staged_runs`)
 )
 STREAM_PREFIX = "kseg-stream-"  # which micro-batch of a streaming query was written last
-_OWN_PREFIXES = ("kseg-journal-", STAGED_PREFIX)  # the first also of the files that belong to a journal
+UNDONE_PREFIX = "kseg-undone-"  # what an undo has taken out and keeps
+_OWN_PREFIXES = (
+    "kseg-journal-",
+    STAGED_PREFIX,
+    UNDONE_PREFIX,
+)  # the first also of the files that belong to a journal
 _METADATA_SNAPSHOT = r"([0-9]{20,})-([0-9]{10,})(-[^.]+)?"
 _REMOTE_INDEX = r"([0-9]+)_([A-Za-z0-9_-]{22})"
 
@@ -234,6 +240,10 @@ def parse_file_name(name: str) -> FileName:
 @lru_cache(maxsize=4096)  # a name is asked about by whoever lists it and again by whoever opens it
 def parse_given_name(name: str) -> FileName:
     """The same of a file that somebody asks for by its name: whether a broker would see it does not matter."""
+    digits = name[:OFFSET_DIGITS]
+    role = _ROLE_BY_SUFFIX.get(name[OFFSET_DIGITS:])
+    if role is not None and digits.isascii() and digits.isdigit() and digits <= _LARGEST_OFFSET:
+        return FileName(name, int(digits), role, stem=name)  # nearly every name in a large partition
     stem, state = _strip_states(name)
     role = _ROLE_BY_NAME.get(stem)
     if role is not None:
@@ -300,5 +310,5 @@ def _offset(digits: str) -> int | None:
 def segment_file_name(base_offset: int, suffix: str) -> str:
     """`<20 digits><suffix>`, at least 20 digits, no sign (Kafka: LogFileUtils.filenamePrefixFromOffset)."""
     if base_offset < 0:
-        raise FormatError(f"a file cannot be named by the negative offset {base_offset}")
+        raise FormatError(f"a file name cannot contain the negative offset {base_offset}")
     return f"{base_offset:0{OFFSET_DIGITS}d}{suffix}"

@@ -19,24 +19,21 @@ from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.model import Batch
-from kseg.segment.partition.log_dir_state import checkpointed_offsets, surroundings
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.log_dir_state import checkpointed_offsets, read_log_dir_state
 from kseg.segment.partition.log_segment import LogSegment, Notes
 from kseg.segment.partition.log_start_trace import log_start_trace
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
-    OFFSET_DIGITS,
-    SUFFIX_BY_ROLE,
     FileName,
     FileState,
-    PartitionName,
     PartitionState,
     Role,
     parse_file_name,
-    parse_partition_directory,
 )
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
-
-_ROLE_OF_SUFFIX = {suffix: role for role, suffix in SUFFIX_BY_ROLE.items()}
+from kseg.segment.scanning.preallocated_tail import is_preallocated
+from kseg.segment.scanning.zero_ranges import ZeroRanges
 
 
 class PartitionLog(Notes):
@@ -47,7 +44,7 @@ class PartitionLog(Notes):
     UnreadableInput when the target cannot be listed or is no log.
 
     name: of the partition, None when the directory is not named like one. segments: by base offset. snapshots:
-    paths of producer snapshots by offset. is_ancient: it holds Kafka 0.7's files, and no segment (see ancient_log).
+    paths of producer snapshots by offset. is_kafka07: it holds Kafka 0.7's files, and no segment (see kafka07_log).
     """
 
     def __init__(
@@ -63,23 +60,23 @@ class PartitionLog(Notes):
         self._wished_start = log_start_offset
         if isinstance(target, PartitionTarget):
             self.directory, self.log_dir = target.path, target.log_dir
-            named = {entry: _parse(entry) for entry in _listed(target.path)}
+            named = {entry: parse_file_name(entry) for entry in _listed(target.path)}
             of_one = None
         else:
             self.directory, self.log_dir = os.path.dirname(target.path) or os.curdir, None
             of_one = parse_file_name(os.path.basename(target.path))
-            if of_one.role not in (Role.LOG, Role.ANCIENT_LOG) or of_one.base_offset is None:
-                raise UnreadableInput(f"{target.path} is not a segment that can be asked: no <offset>.log")
-            named = {entry: _parse(entry) for entry in _listed(self.directory)}
-        prefix = os.path.dirname(target.path) if of_one is not None else target.path
-        self.name = _partition_name(self.directory)
+            if of_one.role not in (Role.LOG, Role.KAFKA07_LOG) or of_one.base_offset is None:
+                raise UnreadableInput(f"{target.path} is not a segment (<offset>.log)")
+            named = {entry: parse_file_name(entry) for entry in _listed(self.directory)}
+        prefix = os.path.join(os.path.dirname(target.path) if of_one is not None else target.path, "")
+        self.name = own_partition_name(self.directory)
         self._files = {
-            name.role: os.path.join(prefix, entry)
+            name.role: prefix + entry
             for entry, name in named.items()
             if name.base_offset is None and name.is_live
         }
-        self.is_ancient = _is_ancient(named.values() if of_one is None else (of_one,))
-        self.segments = [] if self.is_ancient else self._segments_of(prefix, named, of_one)
+        self.is_kafka07 = _is_kafka07(named.values() if of_one is None else (of_one,))
+        self.segments = [] if self.is_kafka07 else self._segments_of(prefix, named, of_one)
         self.snapshots = self._numbered(prefix, named, Role.PRODUCER_SNAPSHOT) if of_one is None else {}
         for segment, following in zip(self.segments, self.segments[1:], strict=False):
             segment.next_base_offset = following.base_offset
@@ -147,7 +144,7 @@ class PartitionLog(Notes):
         """The log start that the leader epochs remember; None unless the checkpoint must have been written and is lost."""
         if self.log_dir is None or self.name is None or self.name.state is not PartitionState.LIVE:
             return None
-        if Role.LOG_START_OFFSETS not in surroundings(self.log_dir).lost:
+        if Role.LOG_START_OFFSETS not in read_log_dir_state(self.log_dir).lost:
             return None
         trace = log_start_trace(self.directory)
         if trace is None:
@@ -173,6 +170,20 @@ class PartitionLog(Notes):
         """The last batch of the last segment, None when that is empty."""
         return self._last_of(self.segments[-1]) if self.segments else None
 
+    @property
+    def unwritten_bytes(self) -> int:
+        """What a broker preallocated behind the last batch. The size of a log is without it, as a broker that recovers the log cuts it
+        off and a running one does not count it (Kafka: FileRecords.sizeInBytes)."""
+        if not self.segments:
+            return 0
+        last = self.segments[-1]
+        size_bytes = last.file.size_bytes
+        if not size_bytes or not is_preallocated(last.path, size_bytes):
+            return 0
+        batch = self._last_of(last)
+        end = 0 if batch is None else batch.end_position
+        return size_bytes - end if ZeroRanges(last.file.view, last.file).reach(end, size_bytes) else 0
+
     def _find_end(self) -> int:
         if not self.segments:
             return self.start_offset
@@ -193,8 +204,12 @@ class PartitionLog(Notes):
         if self.log_dir is None or self.name is None or self.name.state is not PartitionState.LIVE:
             return None
         path = os.path.join(self.log_dir, NAME_BY_ROLE[role])
-        if not os.path.lexists(path):
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:  # a mount that is gone has no checkpoint, and says so
+            raise cannot_read(path, error) from error
         try:
             offsets, size_bytes = checkpointed_offsets(path)
         except FormatError as error:
@@ -216,9 +231,9 @@ class PartitionLog(Notes):
             if base is None or name.state is not wanted or name.remote_segment_id:
                 continue
             if of_one is None or (base == of_one.base_offset and name.role is not Role.LOG):
-                by_base.setdefault(base, {}).setdefault(name.role, os.path.join(prefix, entry))
+                by_base.setdefault(base, {}).setdefault(name.role, prefix + entry)
         if of_one is not None and of_one.base_offset is not None:
-            by_base.setdefault(of_one.base_offset, {})[Role.LOG] = os.path.join(prefix, of_one.name)
+            by_base.setdefault(of_one.base_offset, {})[Role.LOG] = prefix + of_one.name
         return [
             LogSegment(self, base, by_base[base]) for base in sorted(by_base) if Role.LOG in by_base[base]
         ]
@@ -226,7 +241,7 @@ class PartitionLog(Notes):
     @staticmethod
     def _numbered(prefix: str, named: dict[str, FileName], role: Role) -> dict[int, str]:
         return {
-            name.base_offset: os.path.join(prefix, entry)
+            name.base_offset: prefix + entry
             for entry, name in named.items()
             if name.role is role and name.is_live and name.base_offset is not None
         }
@@ -249,22 +264,6 @@ def _listed(directory: str) -> list[str]:
         raise cannot_read(directory, error) from error
 
 
-def _parse(entry: str) -> FileName:
-    """`parse_file_name`, quick for the names that make up nearly all of a large partition."""
-    digits, suffix = entry[:OFFSET_DIGITS], entry[OFFSET_DIGITS:]
-    role = _ROLE_OF_SUFFIX.get(suffix)
-    if role is None or not (digits.isascii() and digits.isdigit() and digits < "09223372036854775808"):
-        return parse_file_name(entry)
-    return FileName(entry, int(digits), role, stem=entry)
-
-
-def _partition_name(directory: str) -> PartitionName | None:
-    try:
-        return parse_partition_directory(os.path.basename(os.path.abspath(directory)))
-    except FormatError:
-        return None
-
-
-def _is_ancient(names: Iterable[FileName]) -> bool:
+def _is_kafka07(names: Iterable[FileName]) -> bool:
     roles = {name.role for name in names if name.base_offset is not None}
-    return Role.ANCIENT_LOG in roles and Role.LOG not in roles
+    return Role.KAFKA07_LOG in roles and Role.LOG not in roles

@@ -100,7 +100,7 @@ def list_log_directory(path: str, nested: Sequence[str] | None = None) -> LogDir
     for found in around:
         if isinstance(found, LogDirectory) and found.path == path:
             return found
-    raise UnreadableInput(f"{path} is no data directory of Kafka's")
+    raise UnreadableInput(f"{path} is not a Kafka data directory")
 
 
 def is_surely_partition(path: str) -> bool:
@@ -180,7 +180,7 @@ class _Walk:
         """What a directory is; what cannot be listed is noted. Raises UnreadableInput for one that lies too deep."""
         if level > MAX_LEVELS:
             raise UnreadableInput(
-                f"{child.path} lies more than {MAX_LEVELS} directories deep; name the data directories themselves"
+                f"{child.path} is more than {MAX_LEVELS} directories deep; name the data directories directly"
             )
         try:
             if child.is_symlink() and not self._leads_to_kafka(child.path):

@@ -4,9 +4,12 @@ A PATH is a file, a partition directory, a data directory, or a parent of severa
 directory is its `Expansion`:
 
     FILES        every dumpable file, one target each      dump
-    PARTITIONS   the partition directories                 lookup, read, recover, compact, retain
-    VERIFY       partitions, and each data directory       verify
+    PARTITIONS   the partition directories                 lookup, read, export
+    VERIFY       partitions, and each data directory       verify, recover, compact, retain
     INVENTORY    the same                                  list
+
+A partition directory that is marked for deletion (`…-delete`) is no log any more: a broker removes it at its next start. Below a data
+directory it is a target of `list` only; whoever names it itself can work on it as on any other.
 A PATH that is a file stays one FileTarget under each of them. Shown paths are the given one joined with names.
 """
 
@@ -32,6 +35,7 @@ from kseg.segment.partition.names import (
     SEGMENT_ROLES,
     FileName,
     PartitionName,
+    PartitionState,
     Role,
     parse_partition_directory,
 )
@@ -80,6 +84,8 @@ def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
     seen: dict[str, bool] = {}
     for target in targets:
         directory = step = directory_of(target)
+        if isinstance(target, LogDirTarget) and directory in given:
+            continue
         while step not in seen and (step == directory or step not in given):
             seen[step] = os.path.islink(step)
             around = os.path.dirname(step)
@@ -95,10 +101,10 @@ def refuse_inside(output: str, targets: Sequence[Target]) -> None:
     goal = os.path.join(os.path.realpath(output), "")
     for place in sorted({place for target in targets for place in _brokers_directories(target)}):
         if goal.startswith(os.path.join(os.path.realpath(place), "")):
-            raise Refused(f"the output {output} lies in the input's directory {place}")
+            raise Refused(f"the output {output} is in the input directory {place}")
     for place in sorted({directory_of(target) for target in targets}):
         if goal == os.path.join(os.path.realpath(place), ""):
-            raise Refused(f"the output {output} lies in the input's directory {place}")
+            raise Refused(f"the output {output} is in the input directory {place}")
 
 
 def _brokers_directories(target: Target) -> Iterator[str]:
@@ -125,7 +131,7 @@ class Expansion(StrEnum):
 
 
 ListFiles = Callable[[Sequence[str]], Iterable[Sequence[FileTarget]]]
-DUMPED_ROLES = frozenset((*SEGMENT_ROLES, Role.ANCIENT_LOG, Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT))
+DUMPED_ROLES = frozenset((*SEGMENT_ROLES, Role.KAFKA07_LOG, Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +139,24 @@ class _Wish:
     topics: tuple[str, ...]
     partition: int | None
     expansion: Expansion
+    passed_over: list[str]
 
     @property
     def is_narrowed(self) -> bool:
         return bool(self.topics) or self.partition is not None
 
     def accepts(self, name: PartitionName | None) -> bool:
-        """Whether --topic and --partition leave this partition in; one without a readable name only if neither
-        is given."""
-        if name is None:
-            return not self.is_narrowed
-        is_wanted = self.partition is None or name.partition == self.partition
-        return is_wanted and (not self.topics or any(fnmatchcase(name.topic, glob) for glob in self.topics))
+        """Whether --topic and --partition leave this partition in."""
+        return is_selected(name, self.topics, self.partition)
+
+
+def is_selected(name: PartitionName | None, topics: Sequence[str], partition: int | None) -> bool:
+    """Whether --topic (globs, any of which may match) and --partition leave a partition in; one without a readable name only if
+    neither is given."""
+    if name is None:
+        return not topics and partition is None
+    is_wanted = partition is None or name.partition == partition
+    return is_wanted and (not topics or any(fnmatchcase(name.topic, glob) for glob in topics))
 
 
 def resolve_targets(
@@ -154,16 +166,18 @@ def resolve_targets(
     partition: int | None = None,
     expand: Expansion = Expansion.PARTITIONS,
     list_files: ListFiles | None = None,
+    passed_over: list[str] | None = None,
 ) -> list[Target]:
     """The targets that PATH arguments stand for, in the order given; directories sorted by name, files by offset.
 
     topics: globs over topic names, any of which may match. partition: the number, None for all. A partition
     directory whose name cannot be read is left out as soon as either is given; so are data directories as a whole.
     A file named by the user is left out only when its directory names another partition. Equal targets are named
-    once. list_files: `files_of`, or somebody who does the same faster for many directories. Raises UnreadableInput for
-    a path that is missing, cannot be listed, or holds nothing of Kafka's.
+    once. list_files: `files_of`, or somebody who does the same faster for many directories. passed_over: gets the paths of
+    directories that are no targets because they are marked for deletion. Raises UnreadableInput for a path that is missing,
+    cannot be listed, or holds nothing of Kafka's.
     """
-    wish = _Wish(tuple(topics), partition, expand)
+    wish = _Wish(tuple(topics), partition, expand, [] if passed_over is None else passed_over)
     targets = [target for path in paths for target in _resolve(path, wish)]
     if expand is not Expansion.FILES:
         return list(_side_by_side(dict.fromkeys(targets)))
@@ -221,7 +235,7 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
                 if wish.accepts(hidden.partition):
                     yield PartitionTarget(hidden.path)  # whoever works on it says why it cannot be listed
         case OtherDirectory():
-            raise UnreadableInput(f"{given} holds no partition, segment or checkpoint of Kafka's")
+            raise UnreadableInput(f"{given} contains no Kafka partition, segment or checkpoint")
 
 
 def _directory_name(path: str) -> PartitionName | None:
@@ -246,8 +260,16 @@ def _of_log_directory(directory: LogDirectory, wish: _Wish) -> Iterator[Target]:
     if wish.expansion is Expansion.FILES and not wish.is_narrowed:
         yield from _dumpable(_named(directory.entries))
     for child in directory.partitions:
-        if wish.accepts(child.partition):
+        if not wish.accepts(child.partition):
+            continue
+        if _is_marked_for_deletion(child.partition) and wish.expansion is not Expansion.INVENTORY:
+            wish.passed_over.append(child.path)
+        else:
             yield PartitionTarget(child.path, directory.path)
+
+
+def _is_marked_for_deletion(name: PartitionName | None) -> bool:
+    return name is not None and name.state is PartitionState.DELETE
 
 
 def _of_partition(directory: PartitionDirectory, wish: _Wish, log_dir: str | None) -> Iterator[Target]:

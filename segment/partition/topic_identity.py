@@ -18,8 +18,13 @@ class TopicIdentity:
     topic_id: str | None = None
     named_id: str | None = None
 
+    @property
+    def becomes_stray(self) -> bool:
+        """Whether a broker sets the directory aside at its next start."""
+        return self.finding is not None and self.finding.id == "becomes-stray"
 
-NOBODY_SAYS = TopicIdentity()
+
+UNKNOWN_IDENTITY = TopicIdentity()
 
 IdentityByPath = Mapping[str, TopicIdentity]  # by the path of a partition directory, as shown to the user
 
@@ -41,4 +46,4 @@ class WithIdentities:
 
     def identity_of(self, partition_path: str) -> TopicIdentity:
         """What the metadata log says about a partition directory; nothing when nobody has asked."""
-        return (self.identities or {}).get(partition_path, NOBODY_SAYS)
+        return (self.identities or {}).get(partition_path, UNKNOWN_IDENTITY)

@@ -1,9 +1,9 @@
-"""Verdicts on checksums, a table of batches at a time.
+"""CRC verification, one table of batches at a time.
 
-1. Small batches in one kernel call: a call into a library costs as much as a kilobyte.
-2. Large ones by the library, one call each.
-3. Except in a hostile file: once more bytes were summed in vain than the file has, long ranges are combined from
-   blocks, in time that does not grow with them (`range_crc`).
+1. Small batches: one kernel call for all, because a library call costs as much as a kilobyte of CRC.
+2. Large batches: one library call each.
+3. Hostile files: once more bytes were summed without progress than the file has, CRCs of long ranges are combined from blocks,
+   in time that does not grow with the range (`range_crc`).
 """
 
 from typing import TYPE_CHECKING
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 # Up to this size the kernel's table method is faster than a call into the hardware library (bench/bindings.py).
 SMALL_BATCH_BYTES = 768
-VAIN_ALLOWANCE_BYTES = 64 * 1024 * 1024
+MAX_WASTED_BYTES = 64 * 1024 * 1024
 
 
-class BatchJudge:
-    """Judges batches of one buffer. vain_bytes: what was summed without getting on; the caller counts it."""
+class CrcVerifier:
+    """Judges batches of one buffer. wasted_bytes: what was summed without getting on; the caller counts it."""
 
     def __init__(self, view: memoryview) -> None:
         self.view = view
-        self.vain_bytes = 0
+        self.wasted_bytes = 0
         self._castagnoli, self._ieee = crc_tables()
         self._ranges: dict[bool, RangeChecksum] = {}
 
-    def judge(self, table: Columns) -> None:
+    def verify(self, table: Columns) -> None:
         """Set VALID of each row to 1 or 0: whether the batch is long enough and matches its checksum."""
-        left = checksum.judge_small(
+        left = checksum.verify_small(
             self.view,
             table.cells,
             table.capacity,
@@ -44,12 +44,12 @@ class BatchJudge:
         )
         if not left:
             return
-        if self.vain_bytes <= VAIN_ALLOWANCE_BYTES + len(self.view):
-            checksum.judge_large(self.view, table.cells, table.capacity, table.count, crc.crc32c, _crc32)
+        if self.wasted_bytes <= MAX_WASTED_BYTES + len(self.view):
+            checksum.verify_large(self.view, table.cells, table.capacity, table.count, crc.crc32c, _crc32)
         else:
-            self._judge_by_blocks(table)
+            self._verify_by_blocks(table)
 
-    def _judge_by_blocks(self, table: Columns) -> None:
+    def _verify_by_blocks(self, table: Columns) -> None:
         for row in range(table.count):
             if table.at(C.VALID, row) == -1:
                 position, legacy = table.at(C.POSITION, row), table.at(C.MAGIC, row) < L.MAGIC_V2

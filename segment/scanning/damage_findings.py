@@ -1,46 +1,69 @@
-"""Findings of a dump: what the scanner and the decoder noticed, as catalogue entries with numbers."""
+"""Damage and undecodable batches that the scanner and the decoder found, as findings."""
 
 from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
+from kseg.segment.counted import counted, offsets_words
+from kseg.segment.diagnosis import InvalidBytes
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.scanning.preallocated_tail import PREALLOCATED, is_preallocated
 
 if TYPE_CHECKING:
+    from kseg.segment.scanning.damage import Damage
     from kseg.segment.scanning.decode import Problem
     from kseg.segment.scanning.lost_offsets import LostRange
-    from kseg.segment.scanning.scan import Damage
 
 
 UNREADABLE = "unreadable-batch"
 
 
 def damage_finding(path: str, damage: "Damage") -> Finding:
-    """A damage span as a finding: its range, the offsets that it stands for, and where reading goes on."""
+    """A damage span as a finding: its range, the offsets that it stands for, and where reading goes on. Zeros that a broker
+    preallocated are an INFO."""
     lost = damage.lost
+    if damage.kind == "zero-tail" and is_preallocated(path, damage.position + damage.length):
+        return _preallocated(path, damage)
     behind = (
-        f"reading goes on at offset {damage.resumed_offset}"
+        f"reading resumes at offset {damage.resumed_offset}"
         if damage.resumed_offset is not None
-        else "nothing readable follows"
+        else "no readable data follows"
     )
     repair = ""
-    what = "hold bytes that cannot be read" if damage.kind == UNREADABLE else "are no valid batch"
+    place = f"the {counted(damage.length, 'byte')} at position {damage.position}"
+    what = f"{place} cannot all be read" if damage.kind == UNREADABLE else f"no valid batch in {place}"
     if damage.intact_length_bytes is not None:
-        repair = f"; the batch is whole if its length is read as {damage.intact_length_bytes} bytes"
+        repair = f"; the batch is intact if its length is taken as {damage.intact_length_bytes} bytes"
+    diagnosis = InvalidBytes(
+        lost.records, damage.resumed_offset, damage.claimed_offset, damage.intact_length_bytes
+    )
     return Finding(
         damage.kind,
         path,
-        f"{damage.length} bytes at position {damage.position} {what}{_lost(lost)}; {behind}{repair}",
+        f"{what}{_lost(lost)}; {behind}{repair}",
         position=damage.position,
         length=damage.length,
         first_offset=lost.first_offset,
         last_offset=lost.last_offset,
-        numbers={
-            "records": lost.records,
-            "resumed_offset": damage.resumed_offset,
-            "claimed_offset": damage.claimed_offset,
-            "intact_length_bytes": damage.intact_length_bytes,
-        },
+        numbers=diagnosis.numbers(),
+        diagnosis=diagnosis,
+    )
+
+
+def _preallocated(path: str, damage: "Damage") -> Finding:
+    """With the diagnosis of damage: whoever cuts the log cuts this off."""
+    diagnosis = InvalidBytes(damage.lost.records, None, damage.claimed_offset, None)
+    return Finding(
+        PREALLOCATED,
+        path,
+        f"the file was preallocated with {damage.position + damage.length:,} bytes, of which {damage.length:,} are not "
+        "written yet",
+        position=damage.position,
+        length=damage.length,
+        first_offset=damage.lost.first_offset,
+        last_offset=damage.lost.last_offset,
+        numbers=diagnosis.numbers(),
+        diagnosis=diagnosis,
     )
 
 
@@ -50,11 +73,10 @@ def _lost(lost: "LostRange") -> str:
     if first is None or last is None:
         return ""
     if first == last and records is not None and records <= 1:
-        return f", offset {first} is not readable" if records else f", offset {first} held no record"
+        return f", offset {first} cannot be read" if records else f", offset {first} held no record"
     if records is None:
-        return f", offsets {first} to {last} are not readable"
-    named = f"{records} record" if records == 1 else f"{records} records"
-    return f", offsets {first} to {last} ({named}) are not readable"
+        return f", {offsets_words(first, last)} cannot be read"
+    return f", {offsets_words(first, last)} ({counted(records, 'record')}) cannot be read"
 
 
 def undecodable(path: str, table: Columns, problem: "Problem") -> Finding:
@@ -65,7 +87,7 @@ def undecodable(path: str, table: Columns, problem: "Problem") -> Finding:
     return Finding(
         "undecodable-batch",
         path,
-        f"the records of the batch at position {position} (offsets {first} to {last}) cannot all be decoded: "
+        f"the records of the batch at position {position} ({offsets_words(first, last)}) cannot all be decoded: "
         f"{problem.sentence}",
         position=position,
         length=size,

@@ -18,19 +18,24 @@ from kseg.segment.codecs.codec import MAX_BODY_BYTES, decompress
 from kseg.segment.errors import CodecError
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import record_walk as R
-from kseg.segment.kernel.batch_walk import packed_run, plain_run
+from kseg.segment.kernel.batch_walk import compressed_run, plain_run
 from kseg.segment.model import Headers, Record
-from kseg.segment.scanning.decompressed_runs import BODY_BYTES, MAX_BODIES, PackedBodies, PackedRun
+from kseg.segment.scanning.decompressed_runs import (
+    BODY_BYTES,
+    MAX_BODIES,
+    DecompressedRun,
+    DecompressionBuffer,
+)
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from typing_extensions import Buffer
+    from kseg.segment.kernel.buffer_types import ReadableBuffer
 
 RECORDS_PER_TABLE = 8192
 # A small file gets a small table, see `scan`.
-_LEAST_ROWS = 128
+_MIN_ROWS = 128
 _OFFSET_BYTES = 8
 _BYTES_PER_ROW = 16
 
@@ -54,7 +59,7 @@ class Chunk:
     problem: of row `last_row`; the records before it are in the table.
     """
 
-    body: "Buffer"
+    body: "ReadableBuffer"
     records: Columns
     first_row: int
     last_row: int
@@ -67,14 +72,14 @@ class Decoder:
     """Decodes batches of one file. view: the whole file."""
 
     def __init__(
-        self, view: "Buffer", capacity: int = RECORDS_PER_TABLE, limit_bytes: int = MAX_BODY_BYTES
+        self, view: "ReadableBuffer", capacity: int = RECORDS_PER_TABLE, limit_bytes: int = MAX_BODY_BYTES
     ) -> None:
         self.view = memoryview(view)
-        rows = min(capacity, _LEAST_ROWS + len(self.view) // _BYTES_PER_ROW)
+        rows = min(capacity, _MIN_ROWS + len(self.view) // _BYTES_PER_ROW)
         self.records = Columns(C.RECORD_WIDTH, rows)
         self.limit_bytes = limit_bytes
         self._state = memoryview(array("q", bytes(8 * R.STATE_WIDTH)))
-        self._bodies = PackedBodies()
+        self._bodies = DecompressionBuffer()
 
     def chunks(self, table: Columns, first: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """The records of rows first … stop − 1 of a table of batches, in order."""
@@ -87,9 +92,9 @@ class Decoder:
                 row = run_end
                 continue
             most = min(end, row + MAX_BODIES)
-            run_end = packed_run(table.cells, table.capacity, row, most, self.records.capacity)
+            run_end = compressed_run(table.cells, table.capacity, row, most, self.records.capacity)
             if run_end > row + 1:
-                yield from self._packed(table, row, run_end)
+                yield from self._compressed(table, row, run_end)
                 row = run_end
             else:
                 yield from self._single(table, row)
@@ -149,7 +154,7 @@ class Decoder:
 
     # --- runs of compressed batches
 
-    def _packed(self, table: Columns, first: int, stop: int) -> Iterator[Chunk]:
+    def _compressed(self, table: Columns, first: int, stop: int) -> Iterator[Chunk]:
         for run in self._bodies.runs(self.view, table, first, stop, self.limit_bytes):
             if run.problem is not None:
                 self.records.count = 0
@@ -160,7 +165,7 @@ class Decoder:
             else:
                 yield from self._records_of(table, run)
 
-    def _records_of(self, table: Columns, run: PackedRun) -> Iterator[Chunk]:
+    def _records_of(self, table: Columns, run: DecompressedRun) -> Iterator[Chunk]:
         """The records of a run, all of which fit into the table of records."""
         state, records, first, last = self._state, self.records, run.first, run.stop - 1
         while first <= last:
@@ -208,7 +213,7 @@ class Decoder:
             yield Chunk(b"", self.records, row, row, True, control, problem)
 
     def _batch(self, table: Columns, row: int, start: int, end: int, control: bool) -> Iterator[Chunk]:
-        body: Buffer = self.view
+        body: ReadableBuffer = self.view
         codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
         if codec:
             body = decompress(codec, L.MAGIC_V2, self.view[start:end], self.limit_bytes)
@@ -216,7 +221,7 @@ class Decoder:
         yield from self._body_of(table, row, body, start, end, control)
 
     def _body_of(
-        self, table: Columns, row: int, body: "Buffer", start: int, end: int, control: bool
+        self, table: Columns, row: int, body: "ReadableBuffer", start: int, end: int, control: bool
     ) -> Iterator[Chunk]:
         state, records = self._state, self.records
         self._begin(row)
@@ -242,13 +247,13 @@ class Decoder:
                 body, base_offset, table.cells, table.capacity, records.cells, records.capacity, state
             )
             records.count = state[R.COUNT]
-            self._judge_messages(body)
+            self._check_messages(body)
             problem = self._problem(row) if outcome == R.BODY_BAD else None
             yield Chunk(body, records, row, row, outcome != R.BODY_FULL, False, problem)
             if outcome != R.BODY_FULL:
                 return
 
-    def _set_body(self, table: Columns, row: int, start: int, end: int) -> "tuple[Buffer, int]":
+    def _set_body(self, table: Columns, row: int, start: int, end: int) -> "tuple[ReadableBuffer, int]":
         """The messages of a compressed set, and what is added to their offsets. Raises CodecError."""
         magic = table.at(C.MAGIC, row)
         value = self._wrapper_value(magic, start, end)
@@ -273,7 +278,7 @@ class Decoder:
         return int.from_bytes(self.view[position : position + 4], "big", signed=True)
 
     @staticmethod
-    def _base_of_set(magic: int, wrapper_offset: int, body: "Buffer") -> int:
+    def _base_of_set(magic: int, wrapper_offset: int, body: "ReadableBuffer") -> int:
         """What is added to the inner offsets: magic 0 stores absolute ones, magic 1 the wrapper has the last."""
         count: int
         last_inner: int
@@ -286,7 +291,7 @@ class Decoder:
             raise CodecError(R.SENTENCES[R.BAD_WRAPPER_OFFSET])
         return wrapper_offset - last_inner
 
-    def _judge_messages(self, body: "Buffer") -> None:
+    def _check_messages(self, body: "ReadableBuffer") -> None:
         """Replace the checksum ranges that `read_message_set` left by the verdicts (1 or 0)."""
         view, records = memoryview(body), self.records
         start_at, end_at = C.R_HEADERS_START * records.capacity, C.R_VALID * records.capacity

@@ -1,7 +1,7 @@
-"""Runs of compressed batches of magic 2, decompressed one behind the other into a buffer that stays in the processor's cache.
+"""Runs of compressed batches of magic 2, decompressed one after the other into a buffer that stays in the CPU cache.
 
-A kernel that takes a whole run of bodies in one call costs as much as one that takes a single one; so the bodies of many batches
-are put together first, which is a copy within the cache. The buffer and its bounds are shared, and valid until the next run.
+A kernel call for a whole run of bodies costs as much as a call for one, so the bodies of many batches are collected first, which is a
+copy within the cache. Buffer and bounds are reused: they are valid until the next run.
 """
 
 from array import array
@@ -19,7 +19,7 @@ MAX_BODIES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class PackedRun:
+class DecompressedRun:
     """The rows first … stop − 1 of a table of batches.
 
     body: where their bodies lie, that of row r in body[bounds[2i]:bounds[2i + 1]] with i = r − first. problem: in words, why the
@@ -33,7 +33,7 @@ class PackedRun:
     problem: str | None = None
 
 
-class PackedBodies:
+class DecompressionBuffer:
     """The buffer, used for run after run."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class PackedBodies:
 
     def runs(
         self, view: memoryview, table: Columns, first: int, stop: int, limit_bytes: int
-    ) -> Iterator[PackedRun]:
+    ) -> Iterator[DecompressedRun]:
         """The rows first … stop − 1, all of them compressed batches of magic 2, in order and in runs that fit into the buffer.
 
         A body that is larger than the buffer comes alone. view: the file. limit_bytes: the most that one body may be.
@@ -61,7 +61,7 @@ class PackedBodies:
             if codec != known_codec:
                 known_codec, fill = codec, filler(codec) if limit_bytes >= FILL_BYTES else None
             if row - begin == MAX_BODIES or (fill is not None and filled > BODY_BYTES - FILL_BYTES):
-                yield PackedRun(begin, row, room, bounds)
+                yield DecompressedRun(begin, row, room, bounds)
                 begin, filled = row, 0
             put = -1 if fill is None else fill(packed, room[filled:])
             if put < 0:
@@ -69,22 +69,22 @@ class PackedBodies:
                     content = decompress(codec, L.MAGIC_V2, packed, limit_bytes)
                 except CodecError as error:
                     if row > begin:
-                        yield PackedRun(begin, row, room, bounds)
+                        yield DecompressedRun(begin, row, room, bounds)
                     begin, filled = row + 1, 0
-                    yield PackedRun(row, begin, memoryview(b""), bounds, str(error))
+                    yield DecompressedRun(row, begin, memoryview(b""), bounds, str(error))
                     continue
                 put = len(content)
                 if filled + put > BODY_BYTES:
                     if row > begin:
-                        yield PackedRun(begin, row, room, bounds)
+                        yield DecompressedRun(begin, row, room, bounds)
                     begin, filled = row, 0
                     if put > BODY_BYTES:
                         begin = row + 1
-                        yield PackedRun(row, begin, content, memoryview(array("q", (0, put))))
+                        yield DecompressedRun(row, begin, content, memoryview(array("q", (0, put))))
                         continue
                 room[filled : filled + put] = content
             at = 2 * (row - begin)
             bounds[at] = filled
             bounds[at + 1] = filled = filled + put
         if begin < stop:
-            yield PackedRun(begin, stop, room, bounds)
+            yield DecompressedRun(begin, stop, room, bounds)

@@ -15,12 +15,13 @@ and are not counted. A compressed set of an old format does not say how many rec
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.crc import crc32c
 from kseg.segment.header_tables import Columns
 from kseg.segment.values import dataclass
 
 # magic 2: where the fields lie that tell which offsets a batch holds
-_ATTRIBUTES, _LAST_DELTA, _COUNT = 21, 23, 57
-_MOST_ENTRIES = 65_536
+_ATTRIBUTES, _LAST_DELTA, _PRODUCER_ID, _BASE_SEQUENCE, _COUNT = 21, 23, 43, 53, 57
+_MAX_ENTRIES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,23 @@ class LostRange:
 
 
 UNKNOWN = LostRange(None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadBatch:
+    """A batch with a right checksum that consumers do not get as its header has it. content: its checksum and size. records: that
+    it holds, of offsets up to last_offset, which may lie above that of the header. given: that a consumer gets of them; both None when nobody can tell. stops_reader: with an exception."""
+
+    content: tuple[int, int]
+    first_offset: int
+    last_offset: int
+    records: int | None
+    given: int | None
+    stops_reader: bool
+
+    @property
+    def lost(self) -> int | None:
+        return None if self.records is None or self.given is None else max(0, self.records - self.given)
 
 
 def records_of(table: Columns, first: int = 0, stop: int | None = None) -> int | None:
@@ -80,8 +98,8 @@ def _by_headers(
 ) -> LostRange | None:
     first = last = None
     records: int | None = 0
-    for _ in range(_MOST_ENTRIES):
-        entry = _entry_at(view, position, stop, lowest, upper)
+    for _ in range(_MAX_ENTRIES):
+        entry = _entry_at(view, position, stop, lowest, upper, intact_bytes is None)
         if entry is None:
             return None
         length, (begin, last, count) = entry
@@ -99,7 +117,7 @@ def _by_headers(
 
 
 def _entry_at(
-    view: memoryview, position: int, stop: int, lowest: int, upper: int | None
+    view: memoryview, position: int, stop: int, lowest: int, upper: int | None, is_length_true: bool
 ) -> tuple[int, tuple[int, int, int | None]] | None:
     """The length of the entry and (first, last offset, records), when its header can be true."""
     head = view[position : min(stop, position + L.BATCH_HEADER)]
@@ -108,6 +126,8 @@ def _entry_at(
     offset = int.from_bytes(head[:8], "big", signed=True)
     size = int.from_bytes(head[8:12], "big", signed=True)
     magic = head[L.MAGIC_POSITION]
+    if magic != L.MAGIC_V2 and _is_magic_altered(view, position, position + L.ENTRY_OVERHEAD + size):
+        magic = L.MAGIC_V2
     if size < L.MIN_LEGACY_SIZE_FIELD or magic > L.MAGIC_V2 or offset < lowest:
         return None
     if magic < L.MAGIC_V2:
@@ -119,8 +139,25 @@ def _entry_at(
     last = offset + delta
     if not 0 <= count <= delta + 1 or last < offset or last >= (L.INT64_MAX if upper is None else upper):
         return None
+    if is_length_true and (count == 0) != (L.ENTRY_OVERHEAD + size == L.BATCH_HEADER):
+        return None  # zeros in the place of the count
     is_control = int.from_bytes(head[_ATTRIBUTES : _ATTRIBUTES + 2], "big") & L.CONTROL_BIT
+    is_control = is_control or _has_producer_without_sequence(head)
     return L.ENTRY_OVERHEAD + size, (offset, last, 0 if is_control else count)
+
+
+def _has_producer_without_sequence(head: memoryview) -> bool:
+    """What is so in control batches alone, also where the attributes are damaged."""
+    producer_id = int.from_bytes(head[_PRODUCER_ID : _PRODUCER_ID + 8], "big", signed=True)
+    return producer_id >= 0 and head[_BASE_SEQUENCE : _BASE_SEQUENCE + 4] == b"\xff" * 4
+
+
+def _is_magic_altered(view: memoryview, position: int, end: int) -> bool:
+    """Whether the entry is a batch of magic 2 but for its magic byte, which its checksum does not cover."""
+    if not position + L.BATCH_HEADER <= end <= len(view):
+        return False
+    stored = int.from_bytes(view[position + L.CRC_POSITION : position + L.CRC_POSITION + 4], "big")
+    return crc32c(view[position + L.ATTRIBUTES_POSITION : end]) == stored
 
 
 def _legacy_entry(

@@ -1,10 +1,10 @@
-"""What somebody else has found sound in a log, and how far it may be believed without looking again.
+"""Byte ranges of a log that another process has validated, and when the scanner may skip them.
 
-A claim says of a span of bytes: whoever follows the lengths from its first byte on finds nothing but valid batches, the last of
-which ends where the span ends (`claim_of`). Where batches begin depends on where one comes from, so a claim is believed only
-by a walk that came through the first byte of its span; behind damage a walk may come to stand in the middle.
+`ValidatedSpans` says of a span of bytes: following the lengths from its first byte on leads through valid batches only, and the last
+of them ends where the span ends (`validated_spans`). Where batches begin depends on where the walk started, so only a walk that passed
+through the first byte of a span may skip it; after damage a walk may resume in the middle.
 
-It is believed of the same file only: same size, same time of the last change.
+A span is used only if the file is unchanged: same size, same modification time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,12 +16,12 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.layout import INT64_MAX
 from kseg.segment.values import dataclass
 
-MOST_SPANS = 1000
+MAX_SPANS = 1000
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ValidatedSpans:
     """spans: of a file, in order. with_records: their records are sound too (`scanning.record_validation`)."""
 
     path: str
@@ -42,7 +42,9 @@ class Identity(Protocol):
     def mtime_ms(self) -> int: ...
 
 
-def trust_in(claims: Sequence[Claim], file: Identity, *, with_records: bool) -> "Trust | None":
+def skippable_spans(
+    claims: Sequence[ValidatedSpans], file: Identity, *, with_records: bool
+) -> "SkippableSpans | None":
     """What may be believed of a file; None when nothing was claimed."""
     identity = file.path, file.size_bytes, file.mtime_ms
     spans: list[Span] = []
@@ -51,7 +53,7 @@ def trust_in(claims: Sequence[Claim], file: Identity, *, with_records: bool) -> 
         if is_of_it and claim.with_records >= with_records:
             for start, stop in claim.spans:
                 join_spans(spans, start, stop)
-    return Trust(spans) if spans else None
+    return SkippableSpans(spans) if spans else None
 
 
 def join_spans(spans: list[Span], start: int, stop: int) -> None:
@@ -61,45 +63,45 @@ def join_spans(spans: list[Span], start: int, stop: int) -> None:
         spans.append((start, stop))
 
 
-class Trust:
+class SkippableSpans:
     """Sound spans of one file, in order, held by one pass over it that goes forward."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._starts = [start for start, _ in spans]
         self._spans = spans
-        self._trusted: list[Span] = []
-        self._way = -1, -1  # a span, and up to where a walk that came through its first byte has got
+        self._skipped: list[Span] = []
+        self._walked = -1, -1  # a span, and up to where a walk that came through its first byte has got
 
     def covers(self, table: Columns, position: int, end: int) -> bool:
         """Whether the batches of a walk from `position` to `end` that filled `table` were all found sound."""
-        at, reached = self._way
-        is_on_way = at >= 0 and reached == position
-        if not is_on_way:
+        at, reached = self._walked
+        is_on_walk = at >= 0 and reached == position
+        if not is_on_walk:
             at = bisect_right(self._starts, position) - 1
-            is_on_way = at >= 0 and self._spans[at][0] == position
-        if is_on_way and end <= self._spans[at][1]:
-            self._way = at, end
-            join_spans(self._trusted, position, end)
+            is_on_walk = at >= 0 and self._spans[at][0] == position
+        if is_on_walk and end <= self._spans[at][1]:
+            self._walked = at, end
+            join_spans(self._skipped, position, end)
             return True
         self._enter(table, end)
         return False
 
     def until(self, position: int) -> int:
         """Where the batches end that begin at `position` and were all trusted; `position` when that one was not."""
-        at = bisect_right(self._trusted, (position, INT64_MAX)) - 1
-        return self._trusted[at][1] if at >= 0 and position < self._trusted[at][1] else position
+        at = bisect_right(self._skipped, (position, INT64_MAX)) - 1
+        return self._skipped[at][1] if at >= 0 and position < self._skipped[at][1] else position
 
     def next_start(self, position: int) -> int:
         """The next byte behind `position` that was trusted."""
-        at = bisect_right(self._trusted, (position, INT64_MAX))
-        return self._trusted[at][0] if at < len(self._trusted) else INT64_MAX
+        at = bisect_right(self._skipped, (position, INT64_MAX))
+        return self._skipped[at][0] if at < len(self._skipped) else INT64_MAX
 
     def _enter(self, table: Columns, end: int) -> None:
         """Did the walk come through the first byte of the span that it has ended in?"""
         at = bisect_right(self._starts, end) - 1
-        self._way = -1, -1
+        self._walked = -1, -1
         if at >= 0 and end <= self._spans[at][1]:
             positions = table.column(C.POSITION)
             row = bisect_left(positions, self._spans[at][0])
             if row < len(positions) and positions[row] == self._spans[at][0]:
-                self._way = at, end
+                self._walked = at, end

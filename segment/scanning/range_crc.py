@@ -40,12 +40,12 @@ class RangeChecksum:
         if end - start <= 2 * BLOCK_BYTES:
             return int(checksum(view[start:end]))
         first, last = -(-start // BLOCK_BYTES), end // BLOCK_BYTES
-        self._reach(last)
+        self._extend_to(last)
         head = checksum(view[start : first * BLOCK_BYTES])
         moved = self._multiply(self._powers[last - first], head ^ self._until[first])
         return int(checksum(view[last * BLOCK_BYTES : end], self._until[last] ^ moved))
 
-    def _reach(self, block: int) -> None:
+    def _extend_to(self, block: int) -> None:
         for known in range(len(self._until), block + 1):
             data = self._view[(known - 1) * BLOCK_BYTES : known * BLOCK_BYTES]
             self._until.append(self._checksum(data, self._until[known - 1]))

@@ -13,6 +13,7 @@ for *all* partitions; so the reader accepts exactly what Kafka accepts and other
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
+from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
 from kseg.segment.sidecar.leader_epochs import EpochEntry
@@ -77,22 +78,22 @@ def _decode(data: bytes, parse: Callable[[list[str]], E | None]) -> tuple[E, ...
         return ()
     version = parse_integer(lines[0], INT_BITS)
     if version is None:
-        raise FormatError(f"line 1 is no version number: {_shown(lines[0])}")
+        raise FormatError(f"line 1 is not a version number: {_shown(lines[0])}")
     if version != VERSION:
-        raise FormatError(f"line 1 says version {version}, known is {VERSION}")
+        raise FormatError(f"line 1 has version {version}; only version {VERSION} is supported")
     if len(lines) == 1:
         return ()
     announced = parse_integer(lines[1], INT_BITS)
     if announced is None or announced < 0:
-        raise FormatError(f"line 2 is no number of entries: {_shown(lines[1])}")
+        raise FormatError(f"line 2 is not a number of entries: {_shown(lines[1])}")
     entries = []
     for number, line in enumerate(lines[2:], start=3):
         entry = parse(split_fields(line))
         if entry is None:
-            raise FormatError(f"line {number} is no entry: {_shown(line)}")
+            raise FormatError(f"line {number} is not an entry: {_shown(line)}")
         entries.append(entry)
     if len(entries) != announced:
-        raise FormatError(f"line 2 announces {announced} entries, but {len(entries)} follow")
+        raise FormatError(f"line 2 declares {counted(announced, 'entry')}, but {len(entries):,} follow")
     return tuple(entries)
 
 
@@ -114,7 +115,7 @@ def _offset_line(entry: CheckpointEntry) -> str:
     line = f"{entry.topic} {entry.partition} {entry.offset}"
     is_text = not any("\ud800" <= char <= "\udfff" for char in entry.topic)  # what no UTF-8 file can hold
     if not entry.topic or not is_text or split_fields(line) != line.split(" ") or line.count(" ") != 2:
-        raise FormatError(f"topic {entry.topic!r} cannot stand in a checkpoint")
+        raise FormatError(f"topic {entry.topic!r} cannot be written to a checkpoint")
     return line
 
 

@@ -182,10 +182,10 @@ class _SlottedIndex(Generic[E]):
 
     def sanity_problem(self) -> str | None:
         """What Kafka's sanityCheck would throw for, in words, or None."""
-        insanity = self.insanity()
-        return insanity[1] if insanity is not None else None
+        sanity_error = self.sanity_error()
+        return sanity_error[1] if sanity_error is not None else None
 
-    def insanity(self) -> tuple[str, str] | None:
+    def sanity_error(self) -> tuple[str, str] | None:
         """The id of the finding and the words for what Kafka's sanityCheck would throw for, or None."""
         if not self.trailing_bytes:
             return None
@@ -203,13 +203,13 @@ class OffsetIndex(_SlottedIndex[OffsetIndexEntry]):
     _SLOT = struct.Struct(">ii")
     _OFFSET_FIELD = 0
 
-    def insanity(self) -> tuple[str, str] | None:
+    def sanity_error(self) -> tuple[str, str] | None:
         """Kafka looks at the last whole slot, used or not, and at the length."""
         if self.slots:
             last_relative = self._fields(self.slots - 1)[0]
             if last_relative < 0:
                 return self._below_base(self.base_offset + last_relative)
-        return super().insanity()
+        return super().sanity_error()
 
     def slot_at(self, position: int, low: int = 0) -> int:
         """The first slot from `low` on whose entry points to `position` or behind it, `entries` when none does. Any slot
@@ -229,7 +229,7 @@ class TimeIndex(_SlottedIndex[TimeIndexEntry]):
     _SLOT = struct.Struct(">qi")
     _OFFSET_FIELD = 1
 
-    def insanity(self) -> tuple[str, str] | None:
+    def sanity_error(self) -> tuple[str, str] | None:
         """Kafka compares the last whole slot with the first, used or not: a zero tail behind entries is a problem."""
         if self.slots:
             last_timestamp, last_relative = self._fields(self.slots - 1)
@@ -242,7 +242,7 @@ class TimeIndex(_SlottedIndex[TimeIndexEntry]):
                 return kind, words
             if last_relative < 0:
                 return self._below_base(self.base_offset + last_relative)
-        return super().insanity()
+        return super().sanity_error()
 
     def _entry_of(self, fields: tuple[int, ...]) -> TimeIndexEntry:
         return TimeIndexEntry(fields[0], self.base_offset + fields[1])

@@ -12,6 +12,7 @@ FileQuorumStateStore), so a FormatError means that a broker cannot read the file
 import json
 import re
 
+from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError
 from kseg.segment.java import uuids
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
@@ -33,18 +34,18 @@ def decode_partition_metadata(data: bytes) -> PartitionMetadata:
     """Raises FormatError naming the line. The words before the colons are not looked at, as in Kafka."""
     lines = read_lines(bytes(data))
     if len(lines) < 2:
-        raise FormatError(f"partition.metadata has {len(lines)} lines, it needs 2")
+        raise FormatError(f"partition.metadata has {counted(len(lines), 'line')}, it needs 2")
     first, second = (split_fields(line, _COLON) for line in lines[:2])
     version = parse_integer(first[1], INT_BITS) if len(first) == 2 else None
     if version is None:
         raise FormatError(f"line 1 is not version: N: {lines[0][:80]!r}")
     if version < 0:
-        raise FormatError(f"line 1 says version {version}")
+        raise FormatError(f"line 1 has version {version}")
     if len(second) != 2:
         raise FormatError(f"line 2 is not topic_id: uuid: {lines[1][:80]!r}")
     topic_id = uuids.canonical_uuid(second[1])
     if topic_id == uuids.ZERO:
-        raise FormatError("line 2 holds the zero uuid, which is no topic's")
+        raise FormatError("line 2 contains the zero uuid, which is not a valid topic id")
     return PartitionMetadata(topic_id, version)
 
 
@@ -52,7 +53,7 @@ def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
     """The file's bytes; raises FormatError for a topic id that no topic has."""
     topic_id = uuids.canonical_uuid(metadata.topic_id)
     if topic_id == uuids.ZERO:
-        raise FormatError("the zero uuid is no topic's id")
+        raise FormatError("the zero uuid is not a valid topic id")
     return f"version: {metadata.version}\ntopic_id: {topic_id}".encode("ascii")
 
 
@@ -72,14 +73,14 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
     pairs = decode_properties(bytes(data))
     version = parse_integer(pairs.get("version", "0"), INT_BITS)
     if version not in (0, 1):
-        raise FormatError(f"meta.properties has the unknown version {pairs['version'][:40]!r}")
+        raise FormatError(f"meta.properties has an unknown version {pairs['version'][:40]!r}")
     node_key = "node.id" if version else "broker.id"
     for key in (node_key, "cluster.id") if version else ():
         if key not in pairs:
             raise FormatError(f"meta.properties of version {version} has no {key}")
     node_id = parse_integer(pairs[node_key], INT_BITS) if node_key in pairs else None
     if node_id is None and node_key in pairs:
-        raise FormatError(f"{node_key} is no number: {pairs[node_key][:40]!r}")
+        raise FormatError(f"{node_key} is not a number: {pairs[node_key][:40]!r}")
     directory_id = pairs.get("directory.id")
     if directory_id is not None:
         directory_id = uuids.canonical_uuid(directory_id)
@@ -172,7 +173,7 @@ def decode_quorum_state(data: bytes) -> QuorumState:
         raise FormatError("quorum-state is not a JSON object")
     data_version = _quorum_number(content, "data_version", INT_BITS)
     if data_version not in (0, 1):
-        raise FormatError(f"quorum-state has the unknown data_version {data_version}")
+        raise FormatError(f"quorum-state has an unknown data_version {data_version}")
     leader_id, leader_epoch, voted_id = (
         _quorum_number(content, key, INT_BITS) for key in ("leaderId", "leaderEpoch", "votedId")
     )
@@ -193,21 +194,21 @@ def decode_quorum_state(data: bytes) -> QuorumState:
 def _quorum_number(content: dict[str, object], key: str, bits: int) -> int:
     value = _bounded(content.get(key), bits)
     if value is None:
-        raise FormatError(f"{key} of quorum-state is missing or no number of {bits} bits")
+        raise FormatError(f"{key} of quorum-state is missing or not a {bits}-bit number")
     return value
 
 
 def _quorum_text(content: dict[str, object], key: str) -> str:
     value = content.get(key)
     if not isinstance(value, str):
-        raise FormatError(f"{key} of quorum-state is missing or no text")
+        raise FormatError(f"{key} of quorum-state is missing or not a string")
     return value
 
 
 def _quorum_voters(content: dict[str, object]) -> tuple[int, ...]:
     voters = content.get("currentVoters")
     if not isinstance(voters, list) or not all(isinstance(voter, dict) for voter in voters):
-        raise FormatError("currentVoters of quorum-state is missing or no list of voters")
+        raise FormatError("currentVoters of quorum-state is missing or not a list of voters")
     return tuple(_quorum_number(voter, "voterId", INT_BITS) for voter in voters)
 
 

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kseg.segment import layout as L
+from kseg.segment.counted import counted
 from kseg.segment.crc import crc32c
 from kseg.segment.errors import FormatError
 
@@ -90,33 +91,37 @@ def decode_snapshot(
     """
     view = memoryview(buffer).cast("B")
     if len(view) < 2:
-        raise SnapshotCorrupt(f"the snapshot has {len(view)} bytes, too few for a version", _SCHEMA + "null")
+        raise SnapshotCorrupt(
+            f"the snapshot has only {counted(len(view), 'byte')}, too few for a version", _SCHEMA + "null"
+        )
     version = int.from_bytes(view[:2], "big", signed=True)
     if version != VERSION:
         message = f"{_SCHEMA}Snapshot contained an unknown file version {version}"
-        raise SnapshotCorrupt(f"the snapshot has the unknown version {version}", message)
+        raise SnapshotCorrupt(f"the snapshot has an unknown version {version}", message)
     if len(view) < HEADER_BYTES:
-        sentence = f"the snapshot has {len(view)} bytes, its header needs {HEADER_BYTES}"
+        sentence = f"the snapshot has {counted(len(view), 'byte')}, its header needs {HEADER_BYTES}"
         raise SnapshotCorrupt(sentence, _SCHEMA + "null")
     _, crc, count = _HEADER.unpack_from(view)
     _check_count(count, len(view) - HEADER_BYTES)
     computed = crc32c(view[ENTRIES_POSITION:])
     if check_crc and crc != computed:
         message = f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {crc}. Computed crc: {computed}"
-        raise SnapshotCorrupt(f"the snapshot's checksum is {crc}, its content gives {computed}", message)
+        raise SnapshotCorrupt(f"the snapshot's CRC is {crc}, but its contents have CRC {computed}", message)
     return tuple(_entries(view[HEADER_BYTES : HEADER_BYTES + count * ENTRY_BYTES]))
 
 
 def _check_count(count: int, remaining_bytes: int) -> None:
     if count < 0:
         message = f"{_SCHEMA}non-nullable field producerEntries was serialized as null"
-        raise SnapshotCorrupt(f"the snapshot announces {count} producers", message)
+        raise SnapshotCorrupt(f"the snapshot declares {count} producers", message)
     if count * ENTRY_BYTES <= remaining_bytes:
         return
     # Kafka compares the count itself with the bytes left, and otherwise runs out of bytes (an exception without text)
-    allocation = f"Tried to allocate a collection of size {count}, but there are only {remaining_bytes} bytes remaining."
+    allocation = f"Tried to allocate a collection of size {count}, but there are only {counted(remaining_bytes, 'byte')} remaining."
     message = _SCHEMA + (allocation if count > remaining_bytes else "null")
-    raise SnapshotCorrupt(f"the snapshot announces {count} producers in {remaining_bytes} bytes", message)
+    raise SnapshotCorrupt(
+        f"the snapshot declares {count} producers in {counted(remaining_bytes, 'byte')}", message
+    )
 
 
 def _entries(view: memoryview) -> Iterator[ProducerSnapshotEntry]:

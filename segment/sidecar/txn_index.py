@@ -96,7 +96,7 @@ class TxnIndex:
         below the segment, or a version above 0 (as Kafka up to 4.3 reads it)."""
         for slot, entry in enumerate(self):
             if entry.version_as_kafka > CURRENT_VERSION:
-                return f"entry {slot} has the unknown version {entry.version_as_kafka}"
+                return f"entry {slot} has an unknown version {entry.version_as_kafka}"
             if entry.last_offset < self.base_offset:
                 return f"entry {slot} ends at {entry.last_offset}, below the base offset {self.base_offset}"
         return None

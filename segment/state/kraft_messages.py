@@ -154,7 +154,7 @@ class _Reader:
     def text(self, name: str) -> str:
         length = self.length(name)
         if length > MAX_TEXT_BYTES:
-            raise ControlRecordError(f"{name} announces {length} bytes of text", "RuntimeException")
+            raise ControlRecordError(f"{name} declares {length} bytes of text", "RuntimeException")
         return decode_utf8(self._take(length, "RuntimeException"))
 
     def array(self, name: str, element: _Struct) -> list[dict[str, object]]:
@@ -162,7 +162,7 @@ class _Reader:
         remaining = len(self._data) - self._position
         if length > remaining:
             raise ControlRecordError(
-                f"{name} announces {length} elements in {remaining} bytes", "RuntimeException"
+                f"{name} declares {length} elements in {remaining} bytes", "RuntimeException"
             )
         return [self.struct(element) for _ in range(length)]
 

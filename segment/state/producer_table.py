@@ -27,23 +27,24 @@ _FIRST_ROOM = 16
 
 
 class ProducerTable:
-    """Slots by producer id, and the fields of each slot."""
+    """Slots by producer id, and the fields of each slot. width: how many; those above the kernel's begin at -1."""
 
-    __slots__ = ("_free", "_room", "_slots", "_state", "slot_of")
+    __slots__ = ("_free", "_state", "_width", "cells", "room", "slot_of")
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = P.WIDTH) -> None:
         self.slot_of: dict[int, int] = {}
-        self._room = _FIRST_ROOM
-        self._slots = memoryview(array("q", bytes(8 * P.WIDTH * _FIRST_ROOM)))
+        self._width = width
+        self.room = _FIRST_ROOM
+        self.cells = memoryview(array("q", bytes(8 * width * _FIRST_ROOM)))
         self._free = list(range(_FIRST_ROOM))
         self._state = memoryview(array("q", bytes(8 * P.S_WIDTH)))
 
     def get(self, slot: int, field: int) -> int:
-        value: int = self._slots[field * self._room + slot]
+        value: int = self.cells[field * self.room + slot]
         return value
 
     def set(self, slot: int, field: int, value: int) -> None:
-        self._slots[field * self._room + slot] = value
+        self.cells[field * self.room + slot] = value
 
     def add(self, producer_id: int) -> int:
         """A slot for a producer that was not known; it knows nothing yet."""
@@ -56,6 +57,8 @@ class ProducerTable:
         self.set(slot, IS_OPEN, 0)
         self.set(slot, FIRST_OFFSET, NO_OFFSET)
         self.forget_batch(slot)
+        for field in range(P.WIDTH, self._width):
+            self.set(slot, field, -1)
         return slot
 
     def drop(self, producer_id: int) -> None:
@@ -89,17 +92,17 @@ class ProducerTable:
         unset = -L.INT64_MAX - 1
         self._state[P.S_LAST] = unset
         row = P.follow(
-            table.cells, table.capacity, first, stop, self.slot_of, self._slots, self._room, self._state
+            table.cells, table.capacity, first, stop, self.slot_of, self.cells, self.room, self._state
         )
         last = self._state[P.S_LAST]
         return row, None if last == unset else last
 
     def _grow(self) -> None:
-        room = 2 * self._room
-        slots = memoryview(array("q", bytes(8 * P.WIDTH * room)))
-        for field in range(P.WIDTH):
-            slots[field * room : field * room + self._room] = self._slots[
-                field * self._room : (field + 1) * self._room
+        room = 2 * self.room
+        cells = memoryview(array("q", bytes(8 * self._width * room)))
+        for field in range(self._width):
+            cells[field * room : field * room + self.room] = self.cells[
+                field * self.room : (field + 1) * self.room
             ]
-        self._free = list(range(self._room, room))
-        self._slots, self._room = slots, room
+        self._free = list(range(self.room, room))
+        self.cells, self.room = cells, room

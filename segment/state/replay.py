@@ -10,8 +10,10 @@ from kseg.segment import header_tables as C
 from kseg.segment.errors import FormatError
 from kseg.segment.files import OpenFile
 from kseg.segment.header_tables import Columns
+from kseg.segment.scanning.batches import batch_at
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
 from kseg.segment.state.producer import ProducerState, ReplayEvent
 

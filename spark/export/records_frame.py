@@ -87,11 +87,11 @@ def _schema(options: ExportOptions) -> "StructType":
     """The columns that are written, and those that a filter needs."""
     from pyspark.sql.types import StructField, StructType
 
-    from kseg.inspection.export.row_filter import Sieve
+    from kseg.inspection.export.row_filter import RowFilter
 
-    wanted = Sieve(options).schema
+    wanted = RowFilter(options).schema
     if options.selection.limit is not None and META not in wanted.names:
-        wanted = Sieve(replace(options, with_meta=True)).schema
+        wanted = RowFilter(replace(options, with_meta=True)).schema
     fields = []
     for field in RECORD_FIELDS:
         if field.name == META and META in wanted.names:

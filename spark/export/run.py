@@ -26,7 +26,7 @@ from kseg.spark.cluster_fanout import ready
 from kseg.spark.export import table_formats
 from kseg.spark.options import ClusterOptions
 from kseg.spark.session import NoCluster
-from kseg.spark.task_errors import blindness, reason
+from kseg.spark.task_errors import reason, visibility_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,7 @@ UNREADABLE = "unreadable-file"
 
 
 def export(
-    targets: Sequence[Target], options: ExportOptions, cluster: ClusterOptions, say: Callable[[str], None]
+    targets: Sequence[Target], options: ExportOptions, cluster: ClusterOptions, notify: Callable[[str], None]
 ) -> Iterator[Event]:
     """Findings, one `result`, one `summary`.
 
@@ -61,10 +61,10 @@ def export(
             check(options.output, options.mode)
         elif is_taken(path) and not os.path.isdir(os.path.join(path, table_formats.NEEDS[options.form].log)):
             raise Refused(
-                f"{options.output} is there already and is no {table_formats.NEEDS[options.form].name} table"
+                f"{options.output} already exists and is not a {table_formats.NEEDS[options.form].name} table"
             )
     prepared = table_formats.prepared(cluster, options.form)
-    ready(prepared, say)
+    ready(prepared, notify)
     spark = sessions.get(prepared)
     table_formats.check_jars(spark, options.form)
     of_tables = table_formats.settings(options.form, url_of(options.output))
@@ -203,14 +203,14 @@ class _Run:
         except KsegError:
             raise
         except Exception as error:  # Spark's and Py4J's: they share no base
-            blind = blindness(error)
-            if blind is not None:
-                raise NoCluster(blind) from error
+            not_visible = visibility_error(error)
+            if not_visible is not None:
+                raise NoCluster(not_visible) from error
             unfit = table_formats.misfit(error, options.form, self._spark.version)
             if unfit is not None:
                 raise unfit from error
             if re.search("PATH_EXISTS|PATH_ALREADY_EXISTS|TABLE_OR_VIEW_ALREADY_EXISTS", str(error)):
-                raise Refused(f"{options.output} is there already (--mode append or overwrite)") from error
+                raise Refused(f"{options.output} already exists (--mode append or overwrite)") from error
             raise UnreadableInput(f"Spark cannot export to {options.output}: {reason(error)}") from error
 
 

@@ -21,7 +21,7 @@ def shaped(frame: "DataFrame", options: ExportOptions) -> "DataFrame":
         if not options.has(name):
             continue
         chosen += _as_csv(name, options) if options.form is Form.CSV else [_as_json(name, options)]
-        if name in _ENCODED and options.says_encoding:
+        if name in _ENCODED and options.has_encoding_column:
             chosen.append(_encoding(F.col(name)).alias(f"{name}_encoding"))
     made = {"date": F.to_date("timestamp"), "hour": F.hour("timestamp")}
     chosen += [made[name].alias(name) for name in options.partition_by if name in DERIVED]

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from kseg.change.apply.journal import new_run_id
+from kseg.change.apply.journal_location import new_run_id
 from kseg.change.run.pipeline import LogTarget, TargetGroup
 from kseg.compaction.cleaner.compact import carry_out, prepare, scratch_directory
 from kseg.compaction.cleaner.options import CompactOptions
@@ -76,16 +76,16 @@ def run(
     options: CompactOptions,
     cluster: ClusterOptions,
     finished: Callable[[TargetGroup], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    notify: Callable[[str], None] | None = None,
     **more: Any,
 ) -> Iterator[Event]:
     """`spark.cluster_fanout.run`, but for groups of one partition that is too large for one map: in their turn these are
     compacted by a shuffle, which has the whole cluster. more: for `fanout.run`."""
     for is_large, stretch in groupby(groups, lambda group: _is_large(group, options)):
         if not is_large:
-            yield from cluster_fanout.run(work, list(stretch), options, cluster, finished, say, **more)
+            yield from cluster_fanout.run(work, list(stretch), options, cluster, finished, notify, **more)
             continue
-        compact = partial(compact_by_shuffle, context=cluster_fanout.ready(cluster, say))
+        compact = partial(compact_by_shuffle, context=cluster_fanout.ready(cluster, notify))
         for group in stretch:
             # what the driver does is tried once: there are no others to agree with
             yield from guarded(compact, group.targets[0], replace(options, shared=None))

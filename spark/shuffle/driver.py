@@ -1,8 +1,7 @@
-"""The jobs of a shuffled compaction, seen from the driver: where tasks stand, what becomes of errors, what ends them.
+"""The Spark jobs of a shuffled compaction, as the driver runs them: working directory, errors, cancellation.
 
-A task that cannot read or write says so as its answer: trying it three more times would change nothing, and the sentence
-would be lost in what Spark says about it. What nobody foresaw fails the task, is tried again by Spark, and ends the
-compaction when that is in vain.
+A task that cannot read or write returns that as its result: three retries would not help, and Spark would bury the sentence in its own
+message. An unexpected exception fails the task, is retried by Spark, and ends the compaction if the retries fail too.
 """
 
 import os
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from kseg.segment.errors import KsegError
 from kseg.segment.values import dataclass
 from kseg.spark.session import NoCluster
-from kseg.spark.shuffle.task_messages import stand_in
+from kseg.spark.shuffle.task_messages import enter_directory
 from kseg.spark.task_errors import reason
-from kseg.spark.visibility import Blind, Landmark, landmarks, unseen
+from kseg.spark.visibility import FileSample, NotVisible, file_samples, first_not_visible
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -31,7 +30,7 @@ class Jobs:
     def __init__(self, context: "SparkContext", path: str) -> None:
         self.context = context
         self._path = path
-        self._marks = landmarks([path])
+        self._marks = file_samples([path])
         self._tag = f"kseg-shuffle-{uuid.uuid4().hex}"
 
     def over(self, items: Sequence[I], work: Callable[[I], R]) -> list[R]:
@@ -40,7 +39,7 @@ class Jobs:
             rows = self.context.parallelize(items, max(1, len(items)))
             answers = rows.map(_Standing(os.getcwd(), self._marks, work)).collect()
         for answer in answers:
-            if isinstance(answer, Blind):
+            if isinstance(answer, NotVisible):
                 raise NoCluster(answer.sentence)
             if isinstance(answer, KsegError):
                 raise answer
@@ -53,7 +52,7 @@ class Jobs:
         try:
             yield
         except Exception as error:  # Py4J's
-            raise NoCluster(f"{self._path} was not compacted by the cluster: {reason(error)}") from error
+            raise NoCluster(f"the cluster did not compact {self._path}: {reason(error)}") from error
         except BaseException:
             self.context.cancelJobsWithTag(self._tag)
             raise
@@ -66,12 +65,12 @@ class _Standing(Generic[I, R]):
     """Work where the driver stands, on a node that sees what it sees."""
 
     directory: str
-    marks: tuple[Landmark, ...]
+    marks: tuple[FileSample, ...]
     work: Callable[[I], R]
 
-    def __call__(self, item: I) -> R | Blind | KsegError:
-        stand_in(self.directory)
+    def __call__(self, item: I) -> R | NotVisible | KsegError:
+        enter_directory(self.directory)
         try:
-            return unseen(self.marks) or self.work(item)
+            return first_not_visible(self.marks) or self.work(item)
         except KsegError as error:
             return error

@@ -1,7 +1,7 @@
-"""A directory in which other processes make files for a plan (`scratch_file.ScratchFile` under a name), as long as one process wants it.
+"""A directory in which other processes create files for a plan (`scratch_file.ScratchFile` under a name), while one process needs it.
 
-It lies in .kseg, where no broker looks, under a name that is no journal's. Whoever has it holds a lock on it (`lock.claimed`);
-what a killed process has left is not locked, and whoever comes next removes it.
+It is in .kseg, where no broker looks, under a name that no journal has. Its owner holds a lock on it (`lock.claimed`); what a killed
+process left behind is not locked, and the next one removes it.
 """
 
 import os

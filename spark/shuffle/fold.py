@@ -1,18 +1,18 @@
-"""One part of the hash space: the latest offset of each key of it, and from that which records are superseded.
+"""One part of the hash space: the latest offset of each key in it, and which records are superseded.
 
-1. All rows of the part are here: those that count are put into a map; of two of a key the earlier one is gone.
-2. Then the questions: a record is gone when the map has a later one of its key.
-3. What is gone goes to the group of segments that it lies in.
+1. All rows of the part are collected here. Rows that count are put into a map; of two with the same key, the earlier is superseded.
+2. Then the queries: a record is superseded if the map has a later one with the same key.
+3. Superseded offsets are sent to the group of segments that contains them.
 
-Memory: the rows as they came and a map of them, which the number of parts keeps below --map-memory.
+Memory: the rows as received and a map of them; the number of parts keeps both below --map-memory.
 """
 
 import pickle
 from array import array
 from collections.abc import Iterable, Iterator
 
-from kseg.segment.files import PrivateMemory
 from kseg.segment.kernel import key_exchange as R
+from kseg.segment.memory import PrivateMemory
 from kseg.spark.shuffle.task_messages import ROW_BYTES, Message, ShufflePlan, WorkKind, numbers
 
 _GONE = 1 << 19

@@ -18,12 +18,12 @@ from kseg.compaction.cleaner.first_pass import start_position
 from kseg.compaction.cleaner.segment_reader import DamagedSegment, control_kind, outside, problem_of, tables
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.files import PrivateMemory
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import key_exchange as R
 from kseg.segment.kernel import keymap as K
 from kseg.segment.kernel.batch_runs import plain_stop, same_transaction
+from kseg.segment.memory import PrivateMemory
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
 from kseg.spark.shuffle.task_messages import (
     ROW_BYTES,
@@ -37,7 +37,7 @@ from kseg.spark.shuffle.task_messages import (
 
 _ASKED_ROWS = 8 * RECORDS_PER_TABLE
 _GONE = 16 * RECORDS_PER_TABLE
-_LEAST_SLOTS = 64
+_MIN_SLOTS = 64
 _LARGE_BYTES = 8 << 20
 _COPIES_OF_MAP = 4  # the map, its rows by part, the messages they become, and those on their way
 
@@ -129,7 +129,7 @@ class _Walk:
         except DamagedSegment as damaged:
             self._report(damaged)
         else:
-            self._transactions.judge_marker(producer, last, kind)
+            self._transactions.on_control_batch(producer, last, kind)
 
     def _put(self, table: Columns, row: int, stop: int) -> None:
         for chunk in self._decoder.chunks(table, row, stop) if row < stop else ():
@@ -152,8 +152,8 @@ class _Sender:
     def __init__(self, plan: ShufflePlan, work: SegmentWork) -> None:
         self._plan = plan
         self._work = work
-        most = max(_LEAST_SLOTS, plan.settings.map_slots // _COPIES_OF_MAP)
-        self._slots_count = min(most, max(_LEAST_SLOTS, work.records * 3 // 2))
+        most = max(_MIN_SLOTS, plan.settings.map_slots // _COPIES_OF_MAP)
+        self._slots_count = min(most, max(_MIN_SLOTS, work.records * 3 // 2))
         self._limit = self._slots_count * 3 // 4
         size_bytes = ROW_BYTES * self._slots_count
         self._memory = PrivateMemory(size_bytes, is_large=size_bytes > _LARGE_BYTES)

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import field, replace
 
 from kseg.change.apply.scratch_file import ScratchFile
-from kseg.compaction.cleaner.cleaner_totals import Sums
+from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.rewrite_group import clean_group
-from kseg.compaction.cleaner.second_pass import Cleaning
+from kseg.compaction.cleaner.second_pass import SegmentCleaner
 from kseg.compaction.cleaner.segment_reader import DamagedSegment
-from kseg.compaction.cleaner.segment_splitting import Overflowed
+from kseg.compaction.cleaner.segment_splitting import SegmentOverflow
 from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.compaction.cleaner.top_keys import KeySketch, TopKey
 from kseg.segment.errors import KsegError
@@ -23,7 +23,7 @@ from kseg.spark.shuffle.superseded_bitmap import Survivors
 from kseg.spark.shuffle.task_messages import GroupWork, PassWork, ShufflePlan
 
 _KEYS_FOR_ONE = 8  # keys that a group names for each that the whole is to name
-_LEAST_KEYS = 64
+_MIN_KEYS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Rewritten:
     cannot do."""
 
     number: int
-    sums: Sums = field(default_factory=Sums)
+    pass_totals: PassTotals = field(default_factory=PassTotals)
     made: CleanerSegment | None = None
     log_path: str | None = None
     crc: int = 0
@@ -60,9 +60,11 @@ def rewritten(
         for offsets in superseded:
             survivors.supersede(offsets)
         horizon_ms = work.legacy_horizon_ms
-        cleaning = Cleaning(survivors, plan.settings, work.records, work.upper_offset, horizon_ms, sketch)
-        cleaning.transactions = group.transactions
-        return _cleaned(group, work, plan, cleaning, sketch, attempt)
+        segment_cleaner = SegmentCleaner(
+            survivors, plan.settings, work.records, work.upper_offset, horizon_ms, sketch
+        )
+        segment_cleaner.transactions = group.transactions
+        return _cleaned(group, work, plan, segment_cleaner, sketch, attempt)
     finally:
         survivors.close()
 
@@ -71,7 +73,7 @@ def _cleaned(
     group: GroupWork,
     work: PassWork,
     plan: ShufflePlan,
-    cleaning: Cleaning,
+    segment_cleaner: SegmentCleaner,
     sketch: KeySketch | None,
     attempt: int,
 ) -> Rewritten:
@@ -80,23 +82,23 @@ def _cleaned(
         log = ScratchFile(work.workplace, name=f"{group.number}-{attempt}")
     interval = plan.settings.index_interval_bytes
     try:
-        made = clean_group(cleaning, group.segments, group.aborted, interval, log)
+        made = clean_group(segment_cleaner, group.segments, group.aborted, interval, log)
     except DamagedSegment as damaged:
         number = group.first_number + group.segments.index(damaged.segment)
         return Rewritten(group.number, damaged=number, findings=damaged.findings)
-    except Overflowed as overflowed:
+    except SegmentOverflow as overflowed:
         number = group.first_number + group.segments.index(overflowed.segment)
         return Rewritten(group.number, overflowed=number)
     keys: tuple[TopKey, ...] = ()
     if sketch is not None:
-        most = max(_LEAST_KEYS, _KEYS_FOR_ONE * work.top_keys)
+        most = max(_MIN_KEYS, _KEYS_FOR_ONE * work.top_keys)
         keys = tuple(sketch.top(most, group.segments))
     if made is None or log is None or work.workplace is None:
-        return Rewritten(group.number, cleaning.sums, made, top_keys=keys)
+        return Rewritten(group.number, segment_cleaner.pass_totals, made, top_keys=keys)
     crc = log.crc
     log.leave()
     path = os.path.join(work.workplace, f"{group.number}-{attempt}")
-    return Rewritten(group.number, cleaning.sums, replace(made, log=None), path, crc, keys)
+    return Rewritten(group.number, segment_cleaner.pass_totals, replace(made, log=None), path, crc, keys)
 
 
 def heaviest(groups: Iterable[Rewritten], most: int) -> list[TopKey]:
@@ -106,5 +108,5 @@ def heaviest(groups: Iterable[Rewritten], most: int) -> list[TopKey]:
         for top in group.top_keys:
             known = weights.get(top.key, TopKey(top.key, 0, 0))
             total = known.bytes_superseded + top.bytes_superseded
-            weights[top.key] = TopKey(top.key, total, known.values + top.values)
+            weights[top.key] = TopKey(top.key, total, known.records + top.records)
     return sorted(weights.values(), key=lambda top: -top.bytes_superseded)[:most]

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING
 from kseg.change.apply.scratch_file import ScratchFile
 from kseg.compaction.cleaner.cleaned_transactions import Transactions
 from kseg.compaction.cleaner.options import CleanSettings
-from kseg.compaction.cleaner.passes import LocalPasses, LogAtWork, Second, SecondPass
+from kseg.compaction.cleaner.passes import LocalPasses, LogBeingCleaned, SecondPassRequest, SecondPassResult
 from kseg.compaction.cleaner.segment_groups import groups
 from kseg.compaction.cleaner.segment_reader import DamagedSegment, survey
-from kseg.compaction.cleaner.segment_splitting import Overflowed
+from kseg.compaction.cleaner.segment_splitting import SegmentOverflow
 from kseg.compaction.cleaner.segments import CleanerSegment, aborted_in, between
 from kseg.segment.findings import Finding
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.values import dataclass
-from kseg.spark.scheduling import MOST_SHARES
+from kseg.spark.scheduling import MAX_SHARES
 from kseg.spark.shuffle.driver import Jobs
 from kseg.spark.shuffle.exchange_dir import ExchangeDir
 from kseg.spark.shuffle.rewriting import Rewritten, heaviest
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark.core.rdd import RDD
 
 
-FLIGHT_BYTES = 256 << 20
+JOB_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,9 @@ class ShuffledPasses:
 
     # --- the first pass
 
-    def first(self, log: LogAtWork, start_offset: int, end_offset: int, found: list[Finding] | None) -> int:
+    def first(
+        self, log: LogBeingCleaned, start_offset: int, end_offset: int, found: list[Finding] | None
+    ) -> int:
         if self._local is not None:
             return self._local.first(log, start_offset, end_offset, found)
         work = [segment for segment in log.segments if segment.base_offset < end_offset]
@@ -118,7 +120,7 @@ class ShuffledPasses:
         self._local = LocalPasses(self._settings, self._dirty_bytes)
         return self._local
 
-    def _trace(self, log: LogAtWork, work: Sequence[CleanerSegment], start: int) -> list[Traced]:
+    def _trace(self, log: LogBeingCleaned, work: Sequence[CleanerSegment], start: int) -> list[Traced]:
         every = sorted((entry for segment in log.segments for entry in segment.aborted), key=_first_offset)
         items = []
         for number, segment in enumerate(work):
@@ -130,7 +132,7 @@ class ShuffledPasses:
         return self._jobs.over(items, traced)
 
     def _segment_works(
-        self, log: LogAtWork, count: int, start: int, end: int, *, finds: bool
+        self, log: LogBeingCleaned, count: int, start: int, end: int, *, finds: bool
     ) -> list[SegmentWork]:
         state = Transactions()
         state.add(aborted_in(log.segments, log.start_offset, start, end))
@@ -138,13 +140,13 @@ class ShuffledPasses:
         works = []
         for number in range(count):
             segment, bound = log.segments[number], log.segments[number + 1].base_offset
-            seen, here = self._traced[number], state.as_met_below(bound)
+            seen, here = self._traced[number], state.copy_below(bound)
             works.append(SegmentWork(number, segment, bound, start, seen.records, here, finds))
             if segment.base_offset >= first_dirty:
                 replay(seen.events if seen.of_dirty is None else seen.of_dirty, state)
         return works
 
-    def _refuse_damage(self, log: LogAtWork, dirty: Sequence[SegmentWork]) -> None:
+    def _refuse_damage(self, log: LogBeingCleaned, dirty: Sequence[SegmentWork]) -> None:
         """Where batches are damaged: what a pass over the dirty range would have met first."""
         hurt = [at for at, work in enumerate(dirty) if not self._traced[work.number].is_whole]
         if hurt:
@@ -154,12 +156,12 @@ class ShuffledPasses:
 
     # --- the shuffle
 
-    def _shuffle(self, log: LogAtWork, works: Sequence[SegmentWork], end: int) -> _Learned:
+    def _shuffle(self, log: LogBeingCleaned, works: Sequence[SegmentWork], end: int) -> _Learned:
         grouped = groups([work.segment for work in works], self._settings, end)
         # headers may declare anything, but each record has an offset of its own
         rows = sum(min(work.records, work.bound - work.segment.base_offset) for work in works)
         wanted = -(-rows * PART_BYTES_PER_ROW // self._settings.map_bytes)
-        parts = max(self._context.defaultParallelism, min(wanted, MOST_SHARES))
+        parts = max(self._context.defaultParallelism, min(wanted, MAX_SHARES))
         bases = tuple(group[0].base_offset for group in grouped)
         plan = ShufflePlan(new_secret(), parts, bases, self._settings, os.getcwd())
         keys = self._context.parallelize(works, len(works)).flatMap(Keys(plan))
@@ -167,13 +169,15 @@ class ShuffledPasses:
         by_group = verdicts.partitionBy(len(grouped) + 1, int)
         return _Learned(plan, self._group_works(log, grouped), by_group)
 
-    def _group_works(self, log: LogAtWork, grouped: Sequence[Sequence[CleanerSegment]]) -> list[GroupWork]:
+    def _group_works(
+        self, log: LogBeingCleaned, grouped: Sequence[Sequence[CleanerSegment]]
+    ) -> list[GroupWork]:
         state, number = Transactions(), 0
         works: list[GroupWork] = []
         for group in grouped:
             aborted = [log.aborted_in(segment) for segment in group]
             bound = log.segments[number + len(group)].base_offset
-            begins = state.as_met_below(bound)
+            begins = state.copy_below(bound)
             works.append(GroupWork(len(works), number, tuple(group), bound, aborted, begins))
             for known in aborted:
                 state.add(known)
@@ -191,9 +195,9 @@ class ShuffledPasses:
 
     # --- the second pass
 
-    def second(self, log: LogAtWork, work: SecondPass) -> Second:
+    def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
         if self._local is not None:
-            return self._local.second(log, work)
+            return self._local.second(log, request)
         learned = self._learned
         assert learned is not None
         due = [
@@ -201,27 +205,27 @@ class ShuffledPasses:
             for group in learned.groups
             if not any(log.segments[at].is_damaged for at in _numbers_of(group))
         ]
-        done = {each.number: each for each in self._rewrite(log, work, learned, due)}
+        done = {each.number: each for each in self._rewrite(log, request, learned, due)}
         self._raise_first(log, done.values())
-        second = Second(groups_skipped=len(learned.groups) - len(due))
+        second = SecondPassResult(groups_skipped=len(learned.groups) - len(due))
         for group in learned.groups:
             each = done.get(group.number)
             if each is not None:
-                second.sums += each.sums
+                second.pass_totals += each.pass_totals
             old = [log.segments[at] for at in _numbers_of(group)]
             second.segments += old if each is None or each.made is None else [_taken(each, each.made)]
-        second.top_keys = heaviest(done.values(), work.top_keys)
+        second.top_keys = heaviest(done.values(), request.top_keys)
         return second
 
     def _rewrite(
-        self, log: LogAtWork, work: SecondPass, learned: _Learned, due: Sequence[GroupWork]
+        self, log: LogBeingCleaned, request: SecondPassRequest, learned: _Learned, due: Sequence[GroupWork]
     ) -> list[Rewritten]:
-        workplace = self._workplace if work.is_written else None
+        workplace = self._workplace if request.is_written else None
         passed = PassWork(
             log.records,
-            work.upper_offset,
-            work.legacy_horizon_ms,
-            work.top_keys,
+            request.upper_offset,
+            request.legacy_horizon_ms,
+            request.top_keys,
             None if workplace is None else workplace.path,
         )
         packed = self._context.broadcast({group.number: pickle.dumps(group) for group in due})
@@ -229,13 +233,13 @@ class ShuffledPasses:
             with self._jobs.running():
                 rewriting = learned.verdicts.mapPartitionsWithIndex(Rewriting(learned.plan, passed, packed))
                 done: list[Rewritten] = []
-                for flight in _flights(due):
+                for flight in _jobs_of(due):
                     done += self._context.runJob(rewriting, list, [group.number for group in flight])
                 return done
         finally:
             packed.destroy()
 
-    def _raise_first(self, log: LogAtWork, done: Iterable[Rewritten]) -> None:
+    def _raise_first(self, log: LogBeingCleaned, done: Iterable[Rewritten]) -> None:
         """What a pass over the groups in their order would have met first; nothing that was made is kept then. Raises
         what a task said it cannot do, too."""
         ended = [each for each in done if each.is_ended]
@@ -251,7 +255,7 @@ class ShuffledPasses:
             raise DamagedSegment(log.segments[first.damaged], first.findings)
         assert first.overflowed is not None
         self._here()
-        raise Overflowed(log.segments[first.overflowed])
+        raise SegmentOverflow(log.segments[first.overflowed])
 
     def survey(self, segments: Sequence[CleanerSegment]) -> list[Finding]:
         if self._local is not None:
@@ -267,15 +271,15 @@ def _first_offset(entry: AbortedTxn) -> int:
     return entry.first_offset
 
 
-def _flights(groups: Sequence[GroupWork]) -> Iterator[list[GroupWork]]:
+def _jobs_of(groups: Sequence[GroupWork]) -> Iterator[list[GroupWork]]:
     """Groups whose new indexes come back together: Spark bounds what one job may bring (spark.driver.maxResultSize)."""
     flight: list[GroupWork] = []
-    room = FLIGHT_BYTES
+    room = JOB_BYTES
     for group in groups:
         size_bytes = sum(segment.index_bytes + segment.time_index_bytes for segment in group.segments)
         if flight and size_bytes > room:
             yield flight
-            flight, room = [], FLIGHT_BYTES
+            flight, room = [], JOB_BYTES
         flight.append(group)
         room -= size_bytes
     if flight:

@@ -1,20 +1,20 @@
-"""What a second pass asks about records of one group of segments, when others have found what is superseded.
+"""The offset map of a second pass over one group of segments, when other tasks have found the superseded records.
 
-There is a bit for each offset of the group: set where a record is superseded. In the way in which a pass asks its map
-(`KeyJudge`) that is a map of two slots. A key that is in none is one that nobody knows a later record of; the other
-one has a later record, wherever it is. So everything else that decides stays as it is.
+It has one bit for each offset of the group, set if the record is superseded. To a pass (`KeyJudge`) it looks like a map of two slots:
+a key in neither slot is one without a known later record; the other slot stands for a later record, wherever it is. So everything else
+that decides stays the same.
 
-Memory: the offsets that a group spans, by eight; pages in which nothing is superseded cost nothing.
+Memory: the offsets that a group spans, divided by eight; pages without superseded records cost nothing.
 """
 
 from array import array
 
 from kseg.segment import layout as L
-from kseg.segment.files import PrivateMemory
 from kseg.segment.kernel import key_exchange as R
+from kseg.segment.memory import PrivateMemory
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
 
-_MOST_OFFSETS = L.INT32_MAX + 1  # what one segment can have
+_MAX_OFFSETS = L.INT32_MAX + 1  # what one segment can have
 
 
 class Survivors:
@@ -25,7 +25,7 @@ class Survivors:
 
     def __init__(self, base_offset: int, bound: int, latest_offset: int) -> None:
         self._base = base_offset
-        self._memory = PrivateMemory(max(1, min(bound - base_offset, _MOST_OFFSETS) // 8 + 1))
+        self._memory = PrivateMemory(max(1, min(bound - base_offset, _MAX_OFFSETS) // 8 + 1))
         self.words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
         self.slots = memoryview(array("q", [0, 0, 0, R.LATER, 0, L.INT64_MAX]))
         self.slot_count = 2

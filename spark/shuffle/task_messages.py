@@ -59,11 +59,11 @@ class ShufflePlan:
         return len(self.bases)
 
 
-def stand_in(directory: str) -> None:
+def enter_directory(directory: str) -> None:
     """A task goes to where paths are relative to. Where that is not there, relative paths lead nowhere, and whoever follows
     one says so."""
     with suppress(OSError):
-        scheduling.stand_in(directory)
+        scheduling.enter_directory(directory)
 
 
 def numbers(count: int) -> memoryview:

@@ -1,4 +1,4 @@
-"""What the tasks of a shuffled compaction do, step by step, on the executors (`shuffled_passes` says in which order)."""
+"""The steps of a shuffled compaction that run on executors (`shuffled_passes` has their order)."""
 
 import os
 import pickle
@@ -24,8 +24,8 @@ from kseg.spark.shuffle.task_messages import (
     SegmentWork,
     ShufflePlan,
     WorkKind,
+    enter_directory,
     new_secret,
-    stand_in,
 )
 from kseg.spark.shuffle.transaction_summary import trace
 
@@ -75,7 +75,7 @@ class Keys:
     plan: ShufflePlan
 
     def __call__(self, work: SegmentWork) -> Iterator[tuple[int, Message]]:
-        stand_in(self.plan.directory)
+        enter_directory(self.plan.directory)
         return keys_of(work, self.plan)
 
 
@@ -105,7 +105,7 @@ class Rewriting:
     def __call__(self, number: int, verdicts: Iterable[tuple[int, bytes]]) -> Iterator[Rewritten]:
         from pyspark import TaskContext
 
-        stand_in(self.plan.directory)
+        enter_directory(self.plan.directory)
         context = TaskContext.get()
         attempt = 0 if context is None else int(context.taskAttemptId())  # no two of a session have the same
         group: GroupWork = pickle.loads(self.packed.value[number])

@@ -1,15 +1,13 @@
-"""What a segment does to the transactions, so short that the driver can go over all segments of a log by it.
+"""How a segment changes the state of transactions, short enough for the driver to replay all segments of a log.
 
-`Transactions` decides in the order of the log. So whoever begins in the middle needs what stands there, and reading
-all batches before that again and again would cost as much as everything else. A trace names the events that count:
+`Transactions` decides in the order of the log. A task that starts in the middle needs the state at that point, and reading all earlier
+batches for each task would cost as much as everything else. A summary contains the events that matter:
 
-1. A marker, always.
-2. A data batch, when its producer was not named since its last marker, or an aborted transaction of that producer
-   begins between the batch named last and this one. Any other one changes nothing: the producer is known already as
-   one that has data, aborted or committed.
+1. Every end-transaction marker.
+2. A data batch, if its producer was not listed since its last marker, or if an aborted transaction of that producer begins between the
+   batch listed last and this one. Any other batch changes nothing: its producer is already known to have aborted or committed data.
 
-What does not change the state is left out, so a trace has a few numbers for each transaction. Damage is passed over, as
-by a pass that leaves the segment alone.
+So a summary has a few numbers for each transaction. Damage is skipped, as by a pass that leaves the segment unchanged.
 """
 
 from array import array
@@ -46,7 +44,7 @@ def replay(events: bytes, transactions: Transactions) -> None:
         if kind == _DATA:
             transactions.is_aborted(producer, last)
         else:
-            transactions.judge_marker(producer, last, kind)
+            transactions.on_control_batch(producer, last, kind)
 
 
 class _Tracer:

@@ -1,12 +1,12 @@
-"""Where a streaming query stands in a directory that grows: what its driver asks the logs, and how far it lets a batch go.
+"""The offsets of a streaming query over a directory that grows: what the driver reads from the logs, and how far a batch goes.
 
     offsets    {"orders": {"0": 23, "1": 17}}, as in Spark's own Kafka source: the next record of each partition
 
-A log ends behind its last sound batch. What lies behind that is not damage here: a broker is writing it, or died of it.
-Readers of committed data go up to the last stable offset. Partitions are looked for each time; one that was not there
-before is read from its first record, and one that starts above 0 has lost something already, as in Spark's source.
+A log ends after its last valid batch. What follows is not damage here: a broker is writing it, or died while doing so. With
+read_committed a log ends at its last stable offset. Partitions are listed for each batch; a new one is read from its first record, and
+if it starts above 0 that is data loss, as in Spark's source.
 
-A broker may be at work. A file that vanishes between being listed and being opened is listed anew.
+A broker may be running. If a file disappears between listing and opening, the directory is listed again.
 """
 
 import os
@@ -17,6 +17,7 @@ from typing import TypeVar
 from kseg.inspection.lookup.by_time import by_timestamp
 from kseg.inspection.query import LookupQuery
 from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.segment.moments import moment
 from kseg.segment.partition.derived_state import last_stable_offset
 from kseg.segment.partition.directory import OtherDirectory
 from kseg.segment.partition.names import PartitionState, parse_partition_directory
@@ -71,7 +72,7 @@ def from_json(given: Mapping[str, Mapping[str, int]]) -> Offsets:
             for partition, offset in offsets.items()
         }
     except (AttributeError, TypeError, ValueError) as error:
-        raise UsageError(f"the checkpoint holds no offsets of kafka-log: {error}") from None
+        raise UsageError(f"the checkpoint does not contain offsets of kafka-log: {error}") from None
 
 
 def again(work: Callable[[], T]) -> T:
@@ -99,7 +100,7 @@ class GrowingLogs:
             if name.state is not PartitionState.LIVE or not self._options.subscription.accepts(*where):
                 continue
             if where in found and found[where].path != target.path:
-                raise UsageError(f"{name.text} lies in {found[where].path} and in {target.path}")
+                raise UsageError(f"{name.text} exists both in {found[where].path} and in {target.path}")
             found[where] = target
         return found
 
@@ -137,8 +138,10 @@ class GrowingLogs:
 
     def _extent(self, target: PartitionTarget) -> GrownExtent:
         with PartitionLog(target, is_live=True) as log:
-            if log.is_ancient:
-                raise UsageError(f"{target.path} is of Kafka 0.7, which a stream does not follow")
+            if log.is_kafka07:
+                raise UsageError(
+                    f"{target.path} is a Kafka 0.7 partition, which streaming reads do not support"
+                )
             end_offset = log.end_offset
             if self._options.read_committed and log.segments:
                 end_offset = min(end_offset, last_stable_offset(log))
@@ -169,8 +172,8 @@ class GrowingLogs:
         if self._options.latest_when_no_match:
             return extent.end_offset
         raise UsageError(
-            f"{target.path} has no record at or after {timestamp_ms} ms "
-            "(startingOffsetsByTimestampStrategy latest begins behind the last one)"
+            f"{target.path} has no record at or after {moment(timestamp_ms)} "
+            "(startingOffsetsByTimestampStrategy=latest starts after the last one)"
         )
 
 
@@ -181,7 +184,7 @@ def _check_named(bound: Bound, partitions: Iterable[TopicPartition]) -> None:
         topic, partition = missing[0]
         what = "is not there" if (topic, partition) in bound.by_partition else "is not named"
         raise UsageError(
-            f"starting offsets name all partitions that are read, and {topic}-{partition} {what}"
+            f"starting offsets must name exactly the partitions that are read: {topic}-{partition} {what}"
         )
 
 

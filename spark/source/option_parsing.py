@@ -60,7 +60,7 @@ class Words:
         if text is None:
             return default
         if text.strip().lower() not in ("true", "false"):
-            raise UsageError(f"the option {name} is true or false, not {text!r}")
+            raise UsageError(f"the option {name} must be true or false, not {text!r}")
         return text.strip().lower() == "true"
 
     def number(self, name: str, most: int = LONG_MAX) -> int | None:
@@ -70,7 +70,7 @@ class Words:
             return None
         value = whole_number(text)
         if value is None or not 0 < value <= most:
-            raise UsageError(f"the option {name} is a whole number from 1 to {most}, not {text!r}")
+            raise UsageError(f"the option {name} must be a whole number from 1 to {most}, not {text!r}")
         return value
 
     def size_bytes(self, name: str, most: int = LONG_MAX, least: int = 1) -> int | None:
@@ -84,7 +84,7 @@ class Words:
             value = -1
         if not least <= value <= most:
             raise UsageError(
-                f"the option {name} is a size such as 1048576, 16m or 64MiB, from {least} to {most} bytes, not {text!r}"
+                f"the option {name} must be a size such as 1048576, 16m or 64MiB, from {least} to {most} bytes, not {text!r}"
             )
         return value
 
@@ -99,7 +99,7 @@ class Words:
             value = 0
         if value <= 0:
             raise UsageError(
-                f"the option {name} is a duration such as 500 (milliseconds), 30s or 7d, not {text!r}"
+                f"the option {name} must be a duration such as 500 (milliseconds), 30s or 7d, not {text!r}"
             )
         return value
 
@@ -116,7 +116,7 @@ class Words:
             return None
         value = whole_number(text)
         if value is None or not 0 <= value <= LONG_MAX:
-            raise UsageError(f"the option {name} is an offset, a whole number from 0, not {text!r}")
+            raise UsageError(f"the option {name} must be an offset (a whole number from 0), not {text!r}")
         return value
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
@@ -127,7 +127,7 @@ class Words:
         if text.strip().lower() not in choices:
             meant = difflib.get_close_matches(text.strip().lower(), choices, 1)
             advice = f"; did you mean {meant[0]}?" if meant else ""
-            raise UsageError(f"the option {name} is {' or '.join(choices)}, not {text!r}{advice}")
+            raise UsageError(f"the option {name} must be {' or '.join(choices)}, not {text!r}{advice}")
         return text.strip().lower()
 
 
@@ -137,7 +137,7 @@ def paths_of(words: Words) -> tuple[str, ...]:
     if several is not None:
         paths = json_of(several, "paths")
         if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-            raise UsageError(f"the option paths is a JSON list of paths, not {several!r}")
+            raise UsageError(f"the option paths must be a JSON list of paths, not {several!r}")
     else:
         one = words.get("path")
         paths = [] if one is None else [one]
@@ -151,7 +151,9 @@ def _local_path(path: str) -> str:
     if scheme is None:
         return path
     if scheme[1].lower() != "file":
-        raise UsageError(f"kafka-log reads directories that every machine sees as its own, not {path}")
+        raise UsageError(
+            f"kafka-log reads local paths (a mounted shared file system on a cluster), not {path}"
+        )
     rest = path[len(scheme[0]) - 1 :]
     return "/" + rest.lstrip("/")
 
@@ -174,7 +176,7 @@ def time_of(text: str, what: str, least_ms: int = 0) -> int:
         value = least_ms - 1
     if not least_ms <= value <= LONG_MAX:
         raise UsageError(
-            f"{what} is a number of milliseconds since 1970 or a time such as 2024-05-01T12:00:00Z, not {text!r}"
+            f"{what} must be a number of milliseconds since 1970 or a time such as 2024-05-01T12:00:00Z, not {text!r}"
         )
     return value
 
@@ -192,4 +194,4 @@ def json_of(text: str, name: str, example: str = "[...]") -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise UsageError(f"the option {name} is JSON like {example}, not {text!r}") from None
+        raise UsageError(f"the option {name} must be JSON such as {example}, not {text!r}") from None

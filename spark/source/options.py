@@ -228,7 +228,7 @@ def _subscription(words: Words) -> Subscription:
     if given[0] == "subscribe":
         topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
         if not topics:
-            raise UsageError(f"the option subscribe is a list of topics with commas between, not {text!r}")
+            raise UsageError(f"the option subscribe must be a comma-separated list of topics, not {text!r}")
         return Subscription(topics=topics)
     if given[0] == "subscribePattern":
         return Subscription(pattern=_pattern(text.strip()))
@@ -238,13 +238,13 @@ def _subscription(words: Words) -> Subscription:
 def _pattern(text: str) -> str:
     if _has_sets_in_sets(text):
         raise UsageError(
-            f"the option subscribePattern has a set of characters made of sets, which is Java's alone: {text!r}"
+            f"the option subscribePattern uses nested character sets, which only Java supports: {text!r}"
         )
     try:
         re.compile(text)
     except re.error as error:
         raise UsageError(
-            f"the option subscribePattern is no regular expression ({error}): {text!r}"
+            f"the option subscribePattern is not a valid regular expression ({error}): {text!r}"
         ) from None
     if not text:
         raise UsageError("the option subscribePattern is empty")
@@ -264,7 +264,7 @@ def _has_sets_in_sets(pattern: str) -> bool:
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
     example = '{"orders":[0,1]}'
     parsed = json_of(text, "assign", example)
-    wrong = UsageError(f"the option assign is JSON like {example}, not {text!r}")
+    wrong = UsageError(f"the option assign must be JSON such as {example}, not {text!r}")
     if not isinstance(parsed, dict) or not parsed:
         raise wrong
     found = []
@@ -307,7 +307,7 @@ def _ending(words: Words, streaming: bool) -> Bound:
     if streaming:
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if words.get(name) is not None:
-                raise UsageError(f"{name} has no meaning in a streaming query")
+                raise UsageError(f"{name} is not supported in a streaming query")
         return AtEnd("latest")
     time = _time_bound(words, "ending")
     if time is not None:
@@ -342,7 +342,7 @@ def _wanted(words: Words, streaming: bool) -> Bounds:
         for name in ("fromOffset", "toOffset", "fromTimestamp", "toTimestamp"):
             if words.get(name) is not None:
                 raise UsageError(
-                    f"{name} belongs to a batch query; a streaming one has startingOffsets and filters"
+                    f"{name} is for batch queries; streaming queries use startingOffsets and filters"
                 )
     from_ms, to_ms = (words.time_ms(name, INT64_MIN) for name in ("fromTimestamp", "toTimestamp"))
     to_offset = words.offset("toOffset")
@@ -358,7 +358,7 @@ def _by_partition(
     text: str, name: str, example: str, least: int, *, are_times: bool = False
 ) -> dict[TopicPartition, int]:
     parsed = json_of(text, name, example)
-    wrong = UsageError(f"the option {name} is JSON like {example}, not {text!r}")
+    wrong = UsageError(f"the option {name} must be JSON such as {example}, not {text!r}")
     if not isinstance(parsed, dict):
         raise wrong
     found: dict[TopicPartition, int] = {}
@@ -387,7 +387,7 @@ def _check_order(starting: Bound, ending: Bound) -> None:
     for where, start in starting.by_partition.items():
         end = ending.by_partition[where]
         if start > end >= 0:
-            raise UsageError(f"{shown(where)} starts at {start}, behind its end {end}")
+            raise UsageError(f"{shown(where)} starts at offset {start}, after its end {end}")
 
 
 def shown(where: TopicPartition) -> str:

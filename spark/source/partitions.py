@@ -1,8 +1,8 @@
-"""Which logs a read is about.
+"""The partitions that a read covers.
 
-Paths are resolved to partitions as everywhere in kseg; a path with wildcards stands for what it matches. Directories
-that a broker has set aside (`-delete`, `-stray`, `-future`) are read only when they are named themselves. A directory is
-known by its name, and not looked into here: most of those that lie there may be none of the read's business.
+Paths are resolved to partitions as everywhere in kseg; a path with wildcards stands for what it matches. Directories that a broker has
+renamed (`-delete`, `-stray`, `-future`) are read only if they are named themselves. A directory is recognised by its name and not
+opened here: most of the directories may be irrelevant to the read.
 """
 
 import glob
@@ -53,8 +53,8 @@ def places_of(options: SourceOptions) -> list[SourcePartition]:
     for side in (options.starting, options.ending):
         if isinstance(side, AtOffsets | AtTimes) and side.by_partition.keys() != _wheres(chosen):
             raise UsageError(
-                "offsets of single partitions must name all that are read, with -2 for earliest and -1 for latest: "
-                f"these are read: {_named(_wheres(chosen))}; these are named: {_named(side.by_partition)}"
+                "offsets by partition must name every partition that is read, with -2 for earliest and -1 for latest: "
+                f"partitions read: {_named(_wheres(chosen))}; partitions named: {_named(side.by_partition)}"
             )
     return chosen
 
@@ -68,7 +68,7 @@ def absolute_paths(given: Sequence[str]) -> Iterator[str]:
             continue
         found = sorted(glob.glob(path))
         if not found:
-            raise UnreadableInput(f"nothing matches {path}")
+            raise UnreadableInput(f"no files match {path}")
         yield from map(os.path.abspath, found)
 
 

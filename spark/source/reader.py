@@ -18,13 +18,19 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kseg.inspection.arrow.log_ranges import LogPiece, Reading, ValidatedRanges
-from kseg.recovery.verify.header_verdicts import concerns, judge_headers
+from kseg.recovery.verify.header_verdicts import check_headers, concerns
 from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding
 from kseg.spark.source.options import FINDINGS, SourceOptions
 from kseg.spark.source.splits import DataLoss, tasks_of
-from kseg.spark.visibility import Outlook, check_landmark, check_outlook, landmark, outlook
+from kseg.spark.visibility import (
+    DirectorySample,
+    check_directory_sample,
+    check_file_sample,
+    directory_sample,
+    file_sample,
+)
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
@@ -34,24 +40,24 @@ if TYPE_CHECKING:
 class LogPartition(InputPartition):
     """What one task reads, and what it must see of it: as the driver saw it when it planned."""
 
-    def __init__(self, pieces: Sequence[LogPiece], outlook: Outlook) -> None:
+    def __init__(self, pieces: Sequence[LogPiece], directory_sample: DirectorySample) -> None:
         super().__init__(None)
         self.pieces = tuple(pieces)
-        self._outlook = outlook
+        self._outlook = directory_sample
         self._host = socket.gethostname()
-        self._landmark = landmark(pieces[0].path)
+        self._landmark = file_sample(pieces[0].path)
         self._identities = tuple(_identity(piece.path) for piece in pieces)
 
     def check(self) -> None:
         """Raises UnreadableInput where this machine does not see the files that the driver has planned with."""
-        check_outlook(self._outlook)
+        check_directory_sample(self._outlook)
         if socket.gethostname() != self._host:
-            check_landmark(self._landmark)
+            check_file_sample(self._landmark)
             return
         for piece, planned in zip(self.pieces, self._identities, strict=True):
             if _identity(piece.path) not in (planned, None):
                 raise UnreadableInput(
-                    f"{piece.path} was replaced after this DataFrame was planned: load() it again to read what is there now"
+                    f"{piece.path} was replaced after this DataFrame was planned: call load() again to read the new file"
                 )
 
 
@@ -71,11 +77,11 @@ class LogReader(DataSourceReader):
         self.schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        outlooks: dict[str, Outlook] = {}
+        outlooks: dict[str, DirectorySample] = {}
         planned = []
         for pieces in tasks_of(self.options):
             log_dir = os.path.dirname(os.path.dirname(pieces[0].path))
-            seen = outlooks.get(log_dir) or outlooks.setdefault(log_dir, outlook(log_dir))
+            seen = outlooks.get(log_dir) or outlooks.setdefault(log_dir, directory_sample(log_dir))
             planned.append(LogPartition(pieces, seen))
         return planned
 
@@ -100,8 +106,8 @@ def records_in(
             yield result
         elif options.fail_on_data_loss and result.severity == ERROR:
             raise DataLoss(
-                f"data may be lost in {result.path}: {result.message}; with failOnDataLoss=false the records around "
-                "it are read, and table=findings tells what is not"
+                f"data may be lost in {result.path}: {result.message}; with failOnDataLoss=false the remaining "
+                "records are read, and table=findings lists what is skipped"
             )
 
 
@@ -177,10 +183,10 @@ def _results_of(
 ) -> "Iterator[RecordBatch | Finding]":
     from kseg.inspection.arrow.record_batches import read_piece
 
-    if not checks_headers or piece.is_ancient or piece.bounds.is_empty:
+    if not checks_headers or piece.is_kafka07 or piece.bounds.is_empty:
         yield from read_piece(piece, reading, columns)
         return
-    found = judge_headers(piece.path, piece.base_offset, piece.start, piece.stop)
+    found = check_headers(piece.path, piece.base_offset, piece.start, piece.stop)
     for finding in found.findings:
         if concerns(finding, piece.bounds):
             yield finding

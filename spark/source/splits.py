@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from itertools import islice
 
 from kseg.inspection.arrow.log_ranges import LogPiece
-from kseg.inspection.arrow.planning import SegmentRead, Wish, stretches_of
+from kseg.inspection.arrow.planning import ReadPlanOptions, SegmentRead, segment_reads
 from kseg.inspection.lookup.by_time import by_timestamp
 from kseg.inspection.query import LookupQuery
 from kseg.segment.errors import UnreadableInput, UsageError
@@ -37,8 +37,8 @@ from kseg.spark.source.options import (
 from kseg.spark.source.partitions import places_of
 
 OPENING_BYTES = 512 * 1024  # what a piece costs besides its bytes, in bytes read meanwhile
-MOST_TASKS = 1_000_000
-LEAST_PART_BYTES = 8 * 1024 * 1024  # nobody asked for smaller parts
+MAX_TASKS = 1_000_000
+MIN_PART_BYTES = 8 * 1024 * 1024  # nobody asked for smaller parts
 
 
 class DataLoss(UnreadableInput):
@@ -48,7 +48,7 @@ class DataLoss(UnreadableInput):
 def tasks_of(options: SourceOptions) -> list[tuple[LogPiece, ...]]:
     """What each task reads, in order. Raises UsageError, UnreadableInput, DataLoss."""
     places = places_of(options)
-    wish = Wish(
+    plan_options = ReadPlanOptions(
         read_committed=options.read_committed,
         trust_transactions=options.trust_transactions,
         use_indexes=options.use_indexes,
@@ -58,7 +58,7 @@ def tasks_of(options: SourceOptions) -> list[tuple[LogPiece, ...]]:
         for place in places:
             log = logs.enter_context(PartitionLog(place.target, use_index=options.use_indexes))
             bounds = bounds_of(log, place.where, options).within(options.wanted)
-            stretches += stretches_of(log, place.topic, place.partition, bounds, wish)
+            stretches += segment_reads(log, place.topic, place.partition, bounds, plan_options)
         if options.records_per_partition is not None:
             pieces = _pieces_by_offsets(stretches, options.records_per_partition, options)
             return [(piece,) for piece in pieces]
@@ -78,7 +78,7 @@ def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) 
         if not options.latest_when_no_match:
             raise UsageError(
                 f"no record of {shown(where)} has a timestamp at or after "
-                f"{_time_of(options.starting, where)}; startingOffsetsByTimestampStrategy=latest reads nothing then"
+                f"{_time_of(options.starting, where)}; with startingOffsetsByTimestampStrategy=latest nothing is read"
             )
         start = INT64_MAX
     end = resolved(log, where, options.ending, options)
@@ -98,7 +98,7 @@ def resolved(log: PartitionLog, where: TopicPartition, bound: Bound, options: So
             offset = bound.by_partition[where]
             return None if offset in (EARLIEST_OFFSET, LATEST_OFFSET) else offset
     timestamp_ms = _time_of(bound, where)
-    if log.is_ancient:
+    if log.is_kafka07:
         return None  # no record has a timestamp
     query = LookupQuery(
         kind="timestamp",
@@ -115,12 +115,12 @@ def _time_of(bound: Bound, where: TopicPartition) -> int:
 
 
 def _first_offset(log: PartitionLog) -> int:
-    return 0 if log.is_ancient else log.start_offset
+    return 0 if log.is_kafka07 else log.start_offset
 
 
 def _check_there(log: PartitionLog, where: TopicPartition, options: SourceOptions, first: int) -> None:
     """Raises DataLoss for an offset that was asked for by number and lies outside of the log."""
-    if log.is_ancient:
+    if log.is_kafka07:
         return
     for name, bound in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
         if not isinstance(bound, AtOffsets) or bound.by_partition[where] < 0:
@@ -128,8 +128,8 @@ def _check_there(log: PartitionLog, where: TopicPartition, options: SourceOption
         offset, last = bound.by_partition[where], _last_offset(log, options)
         if not first <= offset <= last:
             raise DataLoss(
-                f"{name} of {shown(where)} is {offset}, but the log reaches from {first} to {last}; "
-                "with failOnDataLoss=false what is there is read"
+                f"{name} of {shown(where)} is {offset}, but the log ranges from {first} to {last}; "
+                "with failOnDataLoss=false the available records are read"
             )
 
 
@@ -138,7 +138,7 @@ def _check_order(
 ) -> None:
     """Raises UsageError where a start is behind the end, as Spark's source does once both are offsets
     (RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET), failOnDataLoss or not. start: INT64_MAX for the end of the log."""
-    if log.is_ancient:
+    if log.is_kafka07:
         return
     is_at_end = start == INT64_MAX
     if end is None:
@@ -148,7 +148,7 @@ def _check_order(
     if is_at_end:
         start = _last_offset(log, options)
     if start > end:
-        raise UsageError(f"{shown(where)} starts at offset {start}, behind its end {end}")
+        raise UsageError(f"{shown(where)} starts at offset {start}, after its end {end}")
 
 
 def _last_offset(log: PartitionLog, options: SourceOptions) -> int:
@@ -162,7 +162,7 @@ def _part_bytes(stretches: Sequence[SegmentRead], options: SourceOptions) -> int
     total = sum(each.piece.size_bytes for each in stretches)
     if options.min_partitions is not None:
         return max(1, min(options.partition_bytes, total // options.min_partitions))
-    for_cores = max(LEAST_PART_BYTES, total // (2 * (os.cpu_count() or 1)))
+    for_cores = max(MIN_PART_BYTES, total // (2 * (os.cpu_count() or 1)))
     return min(options.partition_bytes, for_cores)
 
 
@@ -171,7 +171,7 @@ def _pieces_by_offsets(stretches: Sequence[SegmentRead], most: int, options: Sou
     least = options.min_partitions or 0
     while True:
         cut = (piece for each in stretches for piece in each.cut_by_offsets(most))
-        pieces = list(islice(cut, MOST_TASKS + 1))
+        pieces = list(islice(cut, MAX_TASKS + 1))
         check_number(len(pieces), options)
         if not pieces or len(pieces) >= least or most == 1:
             return pieces
@@ -182,13 +182,13 @@ def _pieces_by_offsets(stretches: Sequence[SegmentRead], most: int, options: Sou
 def check_number(tasks: int, options: SourceOptions) -> None:
     """Raises UsageError for more tasks than a driver can hand out: a log may skip any number of offsets, and those that
     it skips count."""
-    if tasks > MOST_TASKS:
+    if tasks > MAX_TASKS:
         asked = {
             "maxRecordsPerPartition": options.records_per_partition,
             "minPartitions": options.min_partitions,
         }
         said = " and ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
-        raise UsageError(f"{said} would make more than {MOST_TASKS} tasks of the offsets that are read")
+        raise UsageError(f"{said} would split the offsets into more than {MAX_TASKS} tasks")
 
 
 def _packed(pieces: Iterator[LogPiece], part_bytes: int) -> Iterator[tuple[LogPiece, ...]]:

@@ -1,10 +1,10 @@
-"""`spark.readStream.format("kafka-log")`: a directory that grows, record by record, each once.
+"""`spark.readStream.format("kafka-log")`: a directory that grows, each record once.
 
-1. The driver keeps offsets (`growing_logs`), as Spark's own Kafka source does, and they are all that the checkpoint holds.
-2. A batch is a range of offsets of each partition. A task opens the log of its range itself, just before it reads: a
-   position in a file that was planned earlier would mean nothing once a cleaner has put another file there.
-3. The same range gives the same records again, unless the broker has deleted some meanwhile; that is a loss, and ends the
-   query or is passed over (`failOnDataLoss`).
+1. The driver tracks offsets (`growing_logs`), as Spark's own Kafka source does; they are all that the checkpoint contains.
+2. A batch is a range of offsets of each partition. A task opens the log of its range just before it reads: a file position planned
+   earlier would be invalid once a cleaner has replaced the file.
+3. The same range returns the same records again, unless the broker has deleted some in between; that is data loss, and ends the query or
+   is skipped (`failOnDataLoss`).
 """
 
 import logging
@@ -48,7 +48,7 @@ from kseg.spark.source.options import FINDINGS, SourceOptions, read_options, sho
 from kseg.spark.source.reader import columns_of, reading_of, results_of
 from kseg.spark.source.source_schema import check_schema
 from kseg.spark.source.splits import DataLoss, check_number
-from kseg.spark.visibility import Outlook, check_outlook, outlook
+from kseg.spark.visibility import DirectorySample, check_directory_sample, directory_sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +79,7 @@ class OffsetRange(InputPartition):
     target: PartitionTarget
     first_offset: int
     end_offset: int
-    outlook: Outlook
+    directory_sample: DirectorySample
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _duration_ms(words: Words) -> int:
         return _DEFAULT_DELAY_MS
     read = re.fullmatch(r"([0-9]{1,12})([a-z]*)", text.strip().lower())
     if read is None or read[2] not in _UNITS_US:
-        raise UsageError(f"the option maxTriggerDelay is a time like 15m or 900s, not {text!r}")
+        raise UsageError(f"the option maxTriggerDelay must be a duration such as 15m or 900s, not {text!r}")
     return int(read[1]) * _UNITS_US[read[2]] // 1000
 
 
@@ -116,7 +116,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, schema: StructType, given: "Mapping[str, str]") -> None:
         self._options = read_options(given, streaming=True)
         if self._options.table == FINDINGS:
-            raise UsageError("the table of findings is a batch query's")
+            raise UsageError("table=findings is available in batch queries only")
         self._triggers = Triggers.of(given)
         check_schema(schema, self._options)
         self._schema = schema
@@ -175,7 +175,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 losses += missed(where, first, log_start)
                 first = max(first, log_start)
             if offset > first:
-                seen = outlook(target.log_dir or os.path.dirname(target.path))
+                seen = directory_sample(target.log_dir or os.path.dirname(target.path))
                 ranges.append(OffsetRange(*where, target, first, offset, seen))
         self._tell(losses)
         return _divided(ranges, self._options)
@@ -189,7 +189,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if losses and self._options.fail_on_data_loss:
             more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
             raise DataLoss(
-                f"records are lost: {losses[0]}{more}; with failOnDataLoss false the query goes on with what is there"
+                f"records are lost: {losses[0]}{more}; with failOnDataLoss=false the query continues with the available records"
             )
         for loss in losses:
             _LOG.warning("records are lost: %s", loss)
@@ -198,7 +198,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         assert isinstance(partition, OffsetRange)
-        check_outlook(partition.outlook)
+        check_directory_sample(partition.directory_sample)
         return _RangeReader(partition, self._options, columns_of(self._schema)).batches()
 
 
@@ -217,7 +217,9 @@ def _divided(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[Offs
         check_number(len(made) + parts, options)
         edges = [each.first_offset + size * number // parts for number in range(parts + 1)]
         for first, end in pairwise(edges):
-            made.append(OffsetRange(each.topic, each.partition, each.target, first, end, each.outlook))
+            made.append(
+                OffsetRange(each.topic, each.partition, each.target, first, end, each.directory_sample)
+            )
     return made
 
 
@@ -246,7 +248,7 @@ class _RangeReader:
                 time.sleep(PAUSE_S)
 
     def _pieces(self) -> list[tuple[LogPiece, tuple[int, int]]]:
-        from kseg.inspection.arrow.planning import Wish, stretches_of
+        from kseg.inspection.arrow.planning import ReadPlanOptions, segment_reads
 
         work, options = self._work, self._options
         with PartitionLog(work.target, is_live=True) as log:
@@ -261,14 +263,14 @@ class _RangeReader:
                 self._lost(
                     f"ends at offset {log.end_offset}, and records up to {work.end_offset - 1} are read"
                 )
-            wish = Wish(
+            plan_options = ReadPlanOptions(
                 read_committed=options.read_committed,
                 trust_transactions=True,
-                asks_markers=False,  # a broker at work writes the index behind the log
+                checks_markers=False,  # a broker at work writes the index behind the log
                 use_indexes=options.use_indexes,
             )
             bounds = Bounds(from_offset=max(self._next_offset, log.start_offset), to_offset=work.end_offset)
-            stretches = stretches_of(log, work.topic, work.partition, bounds, wish)
+            stretches = segment_reads(log, work.topic, work.partition, bounds, plan_options)
         return [(stretch.piece, before[stretch.piece.path]) for stretch in stretches]
 
     def _read(self, piece: LogPiece, identity: tuple[int, int]) -> "Iterator[RecordBatch]":
@@ -277,14 +279,14 @@ class _RangeReader:
         is_checked = False
         for item in items:
             if not is_checked and _identity(piece.path) != identity:
-                raise _Exchanged(f"cannot read {piece.path}: it was replaced at every attempt")
+                raise _Exchanged(f"cannot read {piece.path}: it was replaced during every attempt")
             is_checked = True
             if not isinstance(item, Finding):
                 yield item
             elif item.severity == ERROR:
                 self._lost(f"is damaged: {item.message}")
         if not is_checked and _identity(piece.path) != identity:
-            raise _Exchanged(f"cannot read {piece.path}: it was replaced at every attempt")
+            raise _Exchanged(f"cannot read {piece.path}: it was replaced during every attempt")
 
     def _lost(self, what: str) -> None:
         where = shown((self._work.topic, self._work.partition))

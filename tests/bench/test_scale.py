@@ -8,7 +8,7 @@ import pytest
 
 from bench.measure import Machine
 from bench.scale import GIB, TIB, Costs, Load, Node, alone_s, break_even_bytes, cluster_s, report, tasks_of
-from kseg.spark.scheduling import MOST_SHARE_BYTES, MOST_SHARES, SHARES_PER_CORE
+from kseg.spark.scheduling import MAX_SHARE_BYTES, MAX_SHARES, SHARES_PER_CORE
 
 COSTS = Costs(
     session_s=5,
@@ -45,8 +45,8 @@ def test_a_cluster_waits_until_the_driver_has_planned_all_partitions() -> None:
 
 def test_tasks_are_counted_as_kseg_makes_them() -> None:
     assert tasks_of(Load("look", 1, 1), 10) == 10 * SHARES_PER_CORE
-    assert tasks_of(Load("look", 1000 * MOST_SHARE_BYTES, 1), 10) == 1000
-    assert tasks_of(Load("look", 10_000 * TIB, 1), 10) == MOST_SHARES
+    assert tasks_of(Load("look", 1000 * MAX_SHARE_BYTES, 1), 10) == 1000
+    assert tasks_of(Load("look", 10_000 * TIB, 1), 10) == MAX_SHARES
 
 
 def test_the_break_even_lies_where_both_take_as_long() -> None:

@@ -16,7 +16,7 @@ from kseg.change.apply.disk import Disk, write_all
 from kseg.change.apply.executor import finish
 from kseg.change.apply.journal_scan import journals_in
 from kseg.change.apply.undo import undo
-from kseg.change.apply.unfinished import half_done, half_done_findings, refuse_half_done, settle
+from kseg.change.apply.unfinished import complete_unfinished, half_done, half_done_findings, refuse_half_done
 from kseg.segment.errors import KsegError, Refused
 from tests.support.failing_disks import FailingDisk, Held, QuickDisk, held, outlives, survives
 from tests.support.plan_cases import EPOCHS, INDEX, LOG, LOG_9, PARTITION, Case
@@ -65,11 +65,11 @@ def root() -> Iterator[Path]:
         yield Path(name)
 
 
-def take_back(directory: Path, disk: Disk = QUICK) -> None:
+def roll_back(directory: Path, disk: Disk = QUICK) -> None:
     settle_or_undo = [journal for journal in journals_in(str(directory), disk) if Path(journal.path).exists()]
     for journal in settle_or_undo:
-        undo(journal.place, disk)
-    settle(str(directory), "append", disk)
+        undo(journal.location, disk)
+    complete_unfinished(str(directory), "append", disk)
 
 
 def assert_as_found(directory: Path, start: dict[str, Held]) -> None:
@@ -84,7 +84,7 @@ def test_what_is_done_can_be_taken_back(root: Path) -> None:
     end = held(directory)
     assert end[LOG_9].content == PARTITION[LOG_9] + b"a batch" and end[EPOCHS].content == b"new epochs"
     assert half_done(str(directory)) == []
-    take_back(directory)
+    roll_back(directory)
     assert_as_found(directory, start)
 
 
@@ -96,7 +96,7 @@ def test_a_killed_stream_can_be_taken_back(root: Path) -> None:
         if held(directory) != start:
             (journal,) = journals_in(str(directory))
             assert journal.is_half_done != (journal.line("done") is not None)
-        take_back(directory)
+        roll_back(directory)
         assert_as_found(directory, start)
         if survived:
             break
@@ -108,8 +108,8 @@ def test_a_killed_way_back_goes_on(root: Path) -> None:
         directory = CASE.lay(root / str(number))
         start = held(directory)
         write_stream(directory, QUICK)
-        survived = outlives(lambda disk, at=directory: take_back(at, disk), number)  # type: ignore[misc]
-        take_back(directory)
+        survived = outlives(lambda disk, at=directory: roll_back(at, disk), number)  # type: ignore[misc]
+        roll_back(directory)
         assert_as_found(directory, start)
         if survived:
             break
@@ -124,11 +124,11 @@ def test_what_a_killed_stream_wrote_can_be_kept_and_still_be_taken_back(root: Pa
         now = held(directory)
         if half_done(str(directory)):
             with pytest.raises(Refused, match=r"append was interrupted.*keeps it"):
-                settle(str(directory), "append", QUICK)
-            finish(half_done(str(directory))[0].place, QUICK)
+                complete_unfinished(str(directory), "append", QUICK)
+            finish(half_done(str(directory))[0].location, QUICK)
             assert half_done(str(directory)) == []
         assert held(directory) == now
-        take_back(directory)
+        roll_back(directory)
         assert_as_found(directory, start)
         if survived:
             break
@@ -145,7 +145,7 @@ def test_an_error_of_the_system_is_one_sentence(root: Path) -> None:
             assert "\n" not in str(error)
         except OSError as error:  # of the stream's own writes, which are not the guard's
             assert disk.failed.endswith(str(error.filename))
-        take_back(directory)
+        roll_back(directory)
         assert_as_found(directory, start)
         if not disk.failed:
             break
@@ -168,19 +168,19 @@ def test_what_came_since_is_not_thrown_away(name: str, root: Path) -> None:
         file.write(b"since")
     end = held(directory)
     with pytest.raises(Refused, match="changed since append was here"):
-        take_back(directory)
+        roll_back(directory)
     assert held(directory) == end
 
 
 def test_while_one_writes_no_other_does(root: Path) -> None:
     directory = CASE.lay(root)
     with Guard(str(directory), "append", journal_id=ID, grows=(LOG_9,), disk=QUICK) as guard:
-        for ask in (lambda: write_stream(directory, QUICK), lambda: undo(guard.place, QUICK)):
+        for ask in (lambda: write_stream(directory, QUICK), lambda: undo(guard.location, QUICK)):
             with pytest.raises(Refused, match="another kseg"):
                 ask()
         with pytest.raises(Refused, match="at this moment"):
             refuse_half_done(str(directory), QUICK)
         (finding,) = half_done_findings(str(directory), QUICK)
         assert finding.message == f"another kseg is changing {directory} at this moment"
-        guard.take_back()
+        guard.roll_back()
     assert not (directory / ".kseg").exists()

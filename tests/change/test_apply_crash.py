@@ -19,7 +19,7 @@ from kseg.change.apply.disk import Disk
 from kseg.change.apply.executor import apply_plan
 from kseg.change.apply.journal_scan import journals_in
 from kseg.change.apply.undo import undo
-from kseg.change.apply.unfinished import half_done, settle
+from kseg.change.apply.unfinished import complete_unfinished, half_done
 from kseg.segment.errors import KsegError
 from tests.support.failing_disks import (
     FailingDisk,
@@ -58,16 +58,16 @@ class Bench:
     def fresh(self) -> None:
         """The directory as found, in a place of its own (its inodes are nobody else's)."""
         shutil.rmtree(self._root, ignore_errors=True)
-        self.place = self._root / str(next(self._places))
-        self.directory = self._case.lay(self.place)
-        self.shared = held(self.place / "backup") if self._case.shared else {}
+        self.location = self._root / str(next(self._places))
+        self.directory = self._case.lay(self.location)
+        self.shared = held(self.location / "backup") if self._case.shared else {}
 
     def rounds(self) -> Iterator[int]:
         return rounds(self._name)
 
     def apply(self, disk: Disk = QUICK, journal_id: str = ID) -> None:
-        quarantine = str(self.place / "elsewhere") if self._case.elsewhere else None
-        journal_dir = str(self.place / "journals") if self._case.journal_elsewhere else None
+        quarantine = str(self.location / "elsewhere") if self._case.elsewhere else None
+        journal_dir = str(self.location / "journals") if self._case.journal_elsewhere else None
         apply_plan(
             self._case.plan(self.directory),
             journal_id=journal_id,
@@ -78,16 +78,16 @@ class Bench:
 
     def apply_again(self) -> None:
         """What the same command does when it is run again."""
-        settle(str(self.directory), COMMAND, QUICK)
+        complete_unfinished(str(self.directory), COMMAND, QUICK)
         if held(self.directory) == self.start:
             self.apply(journal_id="20260101T000000Z-00000002")
 
     def undo(self, disk: Disk = QUICK) -> None:
         for journal in journals_in(str(self.directory), disk):
             if Path(journal.path).exists():
-                undo(journal.place, disk)
+                undo(journal.location, disk)
             else:
-                settle(str(self.directory), COMMAND, disk)
+                complete_unfinished(str(self.directory), COMMAND, disk)
 
     def assert_start(self) -> None:
         assert held(self.directory) == self.start
@@ -102,23 +102,30 @@ class Bench:
             if self.end[name].mtime_ns < self.end_of_past_ns():
                 assert file == self.end[name]
         assert half_done(str(self.directory)) == []
-        assert not [path for path in self.place.rglob("*") if path.is_file() and _is_staging(path)]
+        assert not [path for path in self.location.rglob("*") if path.is_file() and _is_staging(path)]
 
     def end_of_past_ns(self) -> int:
         return max(file.mtime_ns for file in self.start.values()) + 1
 
     def leftovers(self) -> list[Path]:
-        found = {*self.place.rglob("*")} - {self.directory, *self.directory.iterdir()}
-        found -= {self.place / "backup", *(self.place / "backup").glob("*"), self.place / "elsewhere"}
-        found -= {*(self.place / "journals").rglob("*"), self.place / "journals"}  # nothing points to them
+        found = {*self.location.rglob("*")} - {self.directory, *self.directory.iterdir()}
+        found -= {
+            self.location / "backup",
+            *(self.location / "backup").glob("*"),
+            self.location / "elsewhere",
+        }
+        found -= {
+            *(self.location / "journals").rglob("*"),
+            self.location / "journals",
+        }  # nothing points to them
         ours = self.directory / ".kseg"
         if ours.is_dir() and not any(ours.iterdir()):  # a kill can come between this directory and the next
             ours.rmdir()
         return sorted({*found, *self.directory.glob(".kseg"), *self.directory.glob("kseg-journal-*")})
 
     def assert_nothing_lost(self) -> None:
-        assert_no_byte_is_lost(self.start, self.directory, self.place / "elsewhere")
-        assert self.shared == (held(self.place / "backup") if self.shared else {})
+        assert_no_byte_is_lost(self.start, self.directory, self.location / "elsewhere")
+        assert self.shared == (held(self.location / "backup") if self.shared else {})
 
 
 def _is_staging(path: Path) -> bool:
@@ -174,7 +181,7 @@ def test_a_killed_finish_and_the_undo_of_a_half_done_change_go_on(bench: Bench) 
     """Two kills: one in the middle of the moves, one at every change that going on or going back makes."""
 
     def go_on(disk: Disk) -> None:
-        settle(str(bench.directory), COMMAND, disk)
+        complete_unfinished(str(bench.directory), COMMAND, disk)
 
     middle = _first_kill_behind_the_decision(bench) + 2
     for first_kill in (middle - 2, middle):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kseg.change.run.shared_run import Shared
+from kseg.change.run.shared_run import SharedRun
 from kseg.jobs import fanout
 from kseg.jobs.events import Event, Failure, Row
 from tests.support.change_cases import CHANGINGS, Changing
@@ -42,7 +42,7 @@ class Stage:
         shutil.rmtree(self.data, ignore_errors=True)
         shutil.copytree(self._original, self.data)
 
-    def undisturbed(self, **options: object) -> list[Event]:
+    def deferring_signals(self, **options: object) -> list[Event]:
         self.set()
         return self._changing.events(self.data, fanout.run, **options)
 
@@ -69,7 +69,7 @@ def journals(data: Path) -> list[str]:
 def test_an_attempt_killed_at_any_change_is_followed_by_one_that_says_the_same(
     changing: Changing, stage: Stage
 ) -> None:
-    said = timeless(stage.undisturbed(apply=True, run_id=RUN))
+    said = timeless(stage.deferring_signals(apply=True, run_id=RUN))
     planned, told = contents(state(stage.data)), journals(stage.data)
     assert planned != contents(stage.found)
     assert not any(isinstance(event, Failure) for event in said)
@@ -78,7 +78,7 @@ def test_an_attempt_killed_at_any_change_is_followed_by_one_that_says_the_same(
         stage.set()
         was_killed: list[bool] = []
         over = partial(killed_first, kill_at=number, was_killed=was_killed)
-        shared = Shared(RUN)
+        shared = SharedRun(RUN)
         again = changing.events(stage.data, over, apply=True, run_id=RUN, shared=shared)
         assert timeless(again) == said, number
         assert contents(state(stage.data)) == planned
@@ -93,11 +93,11 @@ def test_an_attempt_killed_at_any_change_is_followed_by_one_that_says_the_same(
 
 
 def test_two_attempts_at_the_same_time_make_one_change(changing: Changing, stage: Stage) -> None:
-    said = timeless(stage.undisturbed(apply=True, run_id=RUN))
+    said = timeless(stage.deferring_signals(apply=True, run_id=RUN))
     planned, told = contents(state(stage.data)), journals(stage.data)
     for _ in range(3):
         stage.set()
-        shared = Shared(RUN)
+        shared = SharedRun(RUN)
         again = changing.events(stage.data, both_at_once, apply=True, run_id=RUN, shared=shared)
         assert timeless(again) == said
         assert contents(state(stage.data)) == planned
@@ -105,9 +105,15 @@ def test_two_attempts_at_the_same_time_make_one_change(changing: Changing, stage
 
 
 def test_a_plan_needs_no_seat(changing: Changing, stage: Stage) -> None:
-    said = timeless(stage.undisturbed())
-    assert timeless(changing.events(stage.data, both_at_once, shared=Shared(RUN))) == said
+    said = timeless(stage.deferring_signals())
+    assert timeless(changing.events(stage.data, both_at_once, shared=SharedRun(RUN))) == said
     assert state(stage.data) == stage.found
+
+
+def copies_below(output: Path) -> dict[str, bytes]:
+    """Without the journal, which knows when it was written."""
+    found = {str(path.relative_to(output)): path for path in output.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith("kseg-journal-")}
 
 
 @pytest.mark.parametrize("name", ["recover", "compact"])
@@ -115,20 +121,15 @@ def test_copies_are_made_once(name: str, capture_small: Path, tmp_path: Path) ->
     changing = CHANGINGS[name]
     stage = Stage(changing, capture_small, tmp_path)
     output = tmp_path / "copies"
-    said = stage.undisturbed(output=str(output))
-    planned = {
-        str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()
-    }
+    said = stage.deferring_signals(output=str(output), run_id=RUN)
+    planned = copies_below(output)
     assert any(isinstance(event, Row) and event.values.get("output") for event in said)
-    shared = Shared(RUN, output=str(output))
+    shared = SharedRun(RUN, output=str(output))
 
     def copied(over: object) -> None:
         shutil.rmtree(output)
-        assert changing.events(stage.data, over, output=str(output), shared=shared) == said  # type: ignore[arg-type]
-        left = {
-            str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()
-        }
-        assert left == planned
+        assert changing.events(stage.data, over, output=str(output), run_id=RUN, shared=shared) == said  # type: ignore[arg-type]
+        assert copies_below(output) == planned
         assert state(stage.data) == stage.found
 
     copied(both_at_once)
@@ -145,11 +146,11 @@ def test_a_copy_that_lay_there_before_is_refused(name: str, capture_small: Path,
     changing = CHANGINGS[name]
     stage = Stage(changing, capture_small, tmp_path)
     output = tmp_path / "copies"
-    stage.undisturbed(output=str(output))
+    stage.deferring_signals(output=str(output))
     alone = changing.events(stage.data, fanout.run, output=str(output))
     failures = [event for event in alone if isinstance(event, Failure)]
-    assert failures and "is there already" in failures[0].sentence
-    shared = Shared(RUN, output=str(output))
+    assert failures and "already exists" in failures[0].sentence
+    shared = SharedRun(RUN, output=str(output))
     assert changing.events(stage.data, both_at_once, output=str(output), shared=shared) == alone
 
 
@@ -166,7 +167,7 @@ def test_a_partition_that_lies_in_no_data_directory(capture_small: Path, tmp_pat
 
     said = changing.events(lay(), fanout.run, apply=True, run_id=RUN)
     planned = contents(state(alone))
-    shared = Shared(RUN)
+    shared = SharedRun(RUN)
     for number in (0, 3, 9, 1 << 60):
         over = partial(killed_first, kill_at=number, was_killed=[])
         assert changing.events(lay(), over, apply=True, run_id=RUN, shared=shared) == said

@@ -16,6 +16,8 @@ from kseg.change.apply.copy import write_copy
 from kseg.change.apply.disk import Disk
 from kseg.change.apply.executor import apply_plan
 from kseg.change.apply.undo_command import undo_journal
+from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.steps import Plan
 from kseg.change.run.output_run import begin_copies, end_copies
 from kseg.jobs.events import Failure, Row
 from kseg.segment.errors import KsegError, Refused
@@ -204,3 +206,21 @@ def test_an_output_whose_making_was_killed_is_cleared_away_by_the_next(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     end_copies(place, is_complete=False)
     assert output.exists() == is_there
+
+
+def test_an_input_that_cannot_be_read_is_not_called_unwritable(tmp_path: Path) -> None:
+    source = tmp_path / "orders-0"
+    source.mkdir()
+    (source / f"{0:020}.log").write_bytes(b"x" * 100)
+
+    class Closed(QuickDisk):
+        def open_to_read(self, path: str) -> int:
+            if path.startswith(str(source)):
+                raise PermissionError(13, "Permission denied", path)
+            return super().open_to_read(path)
+
+    plan = Plan(command="recover", directory=str(source), inputs=inputs_of(str(source)), steps=())
+    with pytest.raises(
+        Refused, match=f"cannot read {source}/{0:020}.log: Permission denied; no copy was written"
+    ):
+        write_copy(plan, str(tmp_path / "copy"), disk=Closed())

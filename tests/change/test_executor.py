@@ -91,7 +91,7 @@ def test_owners_stay_and_new_files_get_that_of_the_directory(tmp_path: Path) -> 
     assert owners["partition.metadata"] == owners[".kseg"] == (1234, 4321)
     (journal,) = journals_in(str(directory))
     assert all(path.stat().st_uid == 1234 for path in (directory / ".kseg").rglob("*") if path.name != EPOCHS)
-    undo(journal.place, QUICK)
+    undo(journal.location, QUICK)
     assert (directory / EPOCHS).stat().st_uid == 1111
 
 
@@ -112,7 +112,9 @@ def test_an_owner_that_may_not_be_given_is_told(tmp_path: Path) -> None:
 
 
 def _fields(status: os.stat_result) -> dict[str, object]:
-    names = (name for name in dir(status) if name.startswith("st_"))
+    """Those that do not stand in the tuple; Python 3.13 takes none twice."""
+    in_tuple = {"st_mode", "st_ino", "st_dev", "st_nlink", "st_uid", "st_gid", "st_size"}
+    names = (name for name in dir(status) if name.startswith("st_") and name not in in_tuple)
     return {name: getattr(status, name) for name in names}
 
 
@@ -220,7 +222,7 @@ def test_a_half_done_change_that_somebody_meddled_with_is_left_alone(
     for way in (finish, undo):
         (journal,) = half_done(str(directory))
         with pytest.raises(Refused, match="changed since"):
-            way(journal.place, QUICK)
+            way(journal.location, QUICK)
         assert held(directory) == now
 
 
@@ -229,8 +231,8 @@ def test_a_half_done_change_that_somebody_meddled_with_is_left_alone(
     [
         ((Remove("nothing", "why"),), "there is no nothing"),
         ((Truncate(LOG, 1000, "why"),), "fewer than 1000"),
-        ((Write("../escaped", (Fresh(b"x"),), "why"),), "no name of a file"),
-        ((Rename(LOG, "a/b", "why"),), "no name of a file"),
+        ((Write("../escaped", (Fresh(b"x"),), "why"),), "is not a file name"),
+        ((Rename(LOG, "a/b", "why"),), "is not a file name"),
         ((Write(INDEX, (Fresh(b"x"),), "why"), Truncate(INDEX, 0, "why")), "after it was written"),
     ],
 )
@@ -267,7 +269,7 @@ def test_a_quarantine_does_not_go_where_a_broker_would_die_of_it(tmp_path: Path)
     data = CASES["data directory"].lay(tmp_path)
     directory = CASES["swap"].lay(data)
     for quarantine in (data, directory, data / "mine", data / "mine" / "deeper"):
-        with pytest.raises(Refused, match="no place for a quarantine"):
+        with pytest.raises(Refused, match="cannot hold a quarantine"):
             apply_plan(CASES["swap"].plan(directory), journal_id=ID, quarantine=str(quarantine), disk=QUICK)
     assert not (directory / ".kseg").exists()
 

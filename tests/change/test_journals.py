@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from kseg.change.apply.executor import apply_plan, finish
-from kseg.change.apply.journal import JournalPlace, new_run_id, place_for, place_of
+from kseg.change.apply.journal_location import JournalLocation, location_for, new_run_id
+from kseg.change.apply.journal_scan import location_of
 from kseg.change.apply.recorded_change import half_done_sentence
 from kseg.change.apply.undo import undo
-from kseg.change.apply.unfinished import half_done, refuse_half_done, settle
+from kseg.change.apply.unfinished import complete_unfinished, half_done, refuse_half_done
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan, Remove, Truncate
 from kseg.segment.errors import KsegError, Refused
@@ -49,14 +50,14 @@ def test_a_half_done_change_is_in_the_way_of_other_commands_and_finished_by_its_
     sentence = half_done_sentence(journal)
     assert f"kseg undo --finish {journal.path}" in sentence and f"`kseg undo {journal.path}`" in sentence
     with pytest.raises(Refused, match="was interrupted"):
-        settle(str(directory), "compact", QUICK)
+        complete_unfinished(str(directory), "compact", QUICK)
     with pytest.raises(Refused, match="was interrupted"):
         refuse_half_done(str(directory), QUICK)
     with pytest.raises(Refused, match="was interrupted"):
         carry_out(with_steps(Remove(EPOCHS, "why")), directory, LATER)
-    (applied,) = settle(str(directory), COMMAND, QUICK)
+    (applied,) = complete_unfinished(str(directory), COMMAND, QUICK)
     assert applied.journal == journal.path and half_done(str(directory)) == []
-    assert settle(str(directory), COMMAND, QUICK) == []
+    assert complete_unfinished(str(directory), COMMAND, QUICK) == []
 
 
 def test_a_half_done_undo_can_only_go_on(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_a_half_done_undo_can_only_go_on(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="an undo of recover was interrupted"):
         finish(place(applied), QUICK)
     with pytest.raises(Refused, match="an undo of recover was interrupted"):
-        settle(str(directory), COMMAND, QUICK)
+        complete_unfinished(str(directory), COMMAND, QUICK)
     undo(place(applied), QUICK)
     assert held(directory) == start
 
@@ -85,7 +86,7 @@ def test_a_torn_last_line_of_a_journal_was_never_written(tmp_path: Path) -> None
     with open(journal.path, "ab") as file:
         file.write(b'{"type":"undoing","holders":{"' + b"x" * 200)
     assert half_done(str(directory)) == [journal]
-    (applied,) = settle(str(directory), COMMAND, QUICK)
+    (applied,) = complete_unfinished(str(directory), COMMAND, QUICK)
     lines = [json.loads(line)["type"] for line in Path(applied.journal).read_text().splitlines()]
     assert lines == ["journal", "staged", "done"]
 
@@ -108,7 +109,7 @@ def test_journals_of_what_is_done_are_not_read_again(tmp_path: Path) -> None:
     assert half_done(str(directory), Reading()) == [], "not decided, so not half done"
     kept = {path: path.read_bytes() for path in (journal.parent / "old").iterdir()}
     with pytest.raises(Refused, match="not cleared away"):  # what it took out is nowhere else
-        settle(str(directory), COMMAND, QUICK)
+        complete_unfinished(str(directory), COMMAND, QUICK)
     assert kept and all(path.read_bytes() == content for path, content in kept.items())
 
 
@@ -242,7 +243,7 @@ def test_a_quarantine_that_was_meddled_with_is_refused(what: str, tmp_path: Path
         if ("from-" in path.name) == (what == "tail"):
             path.write_bytes(b"something else")
     end = held(directory)
-    with pytest.raises(Refused, match="is not what was taken out"):
+    with pytest.raises(Refused, match="is not what was removed"):
         undo(place(applied), QUICK)
     assert held(directory) == end
 
@@ -253,15 +254,15 @@ def test_a_quarantine_that_was_meddled_with_is_refused(what: str, tmp_path: Path
 def test_the_place_of_a_journal_is_found_from_what_a_user_types(tmp_path: Path) -> None:
     directory = CASES["swap"].lay(tmp_path)
     applied = carry_out(CASES["swap"], directory)
-    expected = JournalPlace(str(directory), ID, in_log_dir=False)
-    assert place_of(applied.journal) == place_of(str(Path(applied.journal).parent)) == expected
-    assert place_of(f"/data/kseg-journal-{ID}.jsonl") == JournalPlace("/data", ID, in_log_dir=True)
+    expected = JournalLocation(str(directory), ID, in_log_dir=False)
+    assert location_of(applied.journal) == location_of(str(Path(applied.journal).parent)) == expected
+    assert location_of(f"/data/kseg-journal-{ID}.jsonl") == JournalLocation("/data", ID, in_log_dir=True)
     for other in ("/data/orders-0", "journal.jsonl", f"/data/{ID}/journal.jsonl", "kseg-journal-.jsonl"):
-        assert place_of(other) is None
+        assert location_of(other) is None
     (tmp_path / "orders-7").mkdir()
-    assert not place_for(str(tmp_path / "orders-7"), ID).in_log_dir
+    assert not location_for(str(tmp_path / "orders-7"), ID).in_log_dir
     (tmp_path / "data-1" / "orders-0").mkdir(parents=True)
-    assert place_for(str(tmp_path / "data-1"), ID).in_log_dir, "though its name is that of a partition"
+    assert location_for(str(tmp_path / "data-1"), ID).in_log_dir, "though its name is that of a partition"
     assert new_run_id(1_767_225_600_000).startswith("20260101T000000Z-")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kseg.change.apply.lock import lock_path, locked, locked_files, part_of
-from kseg.change.run.partition_lock import seated
+from kseg.change.run.partition_lock import partition_locked
 from kseg.segment.errors import Refused
 from tests.support.lock_holders import OTHER, RUN, attempt, child, run
 
@@ -108,8 +108,8 @@ def test_seats_of_one_process_do_not_end_each_other(log_dir: Path) -> None:
     """POSIX drops all locks of a process on a file with any descriptor of it that is closed."""
 
     def two(say: Callable[[str], None]) -> None:
-        with seated(lock_path(str(log_dir)), RUN, "orders-0"):
-            with seated(lock_path(str(log_dir)), RUN, "orders-1"):
+        with partition_locked(lock_path(str(log_dir)), RUN, "orders-0"):
+            with partition_locked(lock_path(str(log_dir)), RUN, "orders-1"):
                 pass
             say("in")
 

@@ -101,7 +101,7 @@ def test_one_is_copied_from_another(tmp_path: Path) -> None:
         second.copy(first.path, first.view, 3, 9)
         assert bytes(second.view) == NEW[3:12]
         assert second.crc == crc32c(NEW[3:12])
-        second.let_go()
+        second.release()
         assert bytes(first.view) == NEW, "it is open still"
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from kseg.change.apply.signals import _WATCH, listening, undisturbed
+from kseg.change.apply.signals import _DEFERRED, deferring_signals, handling_signals
 
 
 @pytest.fixture(autouse=True)
@@ -25,14 +25,14 @@ def handlers_stay() -> Iterator[None]:
 
 def test_an_interrupt_comes_when_the_body_is_left() -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), undisturbed():
-        with undisturbed():
+    with pytest.raises(KeyboardInterrupt), deferring_signals():
+        with deferring_signals():
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             done.append("inner")
         done.append("outer")
     assert done == ["inner", "outer"]
-    with undisturbed():
+    with deferring_signals():
         pass  # both came as one
 
 
@@ -42,12 +42,12 @@ def test_another_thread_does_not_let_it_through() -> None:
     other.start()
     done = False
     try:
-        with pytest.raises(KeyboardInterrupt), undisturbed():
+        with pytest.raises(KeyboardInterrupt), deferring_signals():
             assert other.ident is not None
             signal.pthread_kill(other.ident, signal.SIGINT)
             for _ in range(5000):  # until that thread has had its turn
                 time.sleep(0.002)
-                if _WATCH.came:
+                if _DEFERRED.came:
                     break
             done = True
     finally:
@@ -57,8 +57,8 @@ def test_another_thread_does_not_let_it_through() -> None:
 
 
 def test_between_bodies_signals_come_as_ever() -> None:
-    with pytest.raises(KeyboardInterrupt), listening():
-        with suppress(KeyboardInterrupt), undisturbed():
+    with pytest.raises(KeyboardInterrupt), handling_signals():
+        with suppress(KeyboardInterrupt), deferring_signals():
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("it did not come")
@@ -67,14 +67,14 @@ def test_between_bodies_signals_come_as_ever() -> None:
 def test_what_is_ignored_stays_ignored() -> None:
     former = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with undisturbed():
+        with deferring_signals():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, former)
 
 
 def test_what_the_body_raises_is_not_lost() -> None:
-    with pytest.raises(KeyboardInterrupt) as caught, undisturbed():
+    with pytest.raises(KeyboardInterrupt) as caught, deferring_signals():
         signal.raise_signal(signal.SIGINT)
         raise OSError("disk")
     assert isinstance(caught.value.__context__, OSError)
@@ -84,7 +84,7 @@ def test_in_another_thread_it_is_harmless() -> None:
     left = []
 
     def work() -> None:
-        with undisturbed():
+        with deferring_signals():
             left.append(True)
 
     other = threading.Thread(target=work)
@@ -97,8 +97,8 @@ def test_in_another_thread_it_is_harmless() -> None:
 def test_a_polite_kill_waits_and_then_kills(number: signal.Signals) -> None:
     script = (
         "import signal\n"
-        "from kseg.change.apply.signals import undisturbed\n"
-        "with undisturbed():\n"
+        "from kseg.change.apply.signals import deferring_signals\n"
+        "with deferring_signals():\n"
         f"    signal.raise_signal({int(number)})\n"
         "    print('done', flush=True)\n"
         "print('survived')\n"

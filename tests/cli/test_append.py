@@ -87,7 +87,7 @@ def test_a_bad_line_is_status_2_and_nothing_is_written(
         out, err = capfd.readouterr()
         (error,) = (json.loads(line) for line in out.splitlines())
         assert error["type"] == "error" and error["exit_status"] == 2 and error["message"] in err
-        assert err.startswith(f"kseg: {lines}, line 2: it is no JSON: ")
+        assert err.startswith(f"kseg: {lines}, line 2: it is not JSON: ")
         assert not (tmp_path / "own-0").exists()
 
 
@@ -114,7 +114,7 @@ def test_refusals_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture
         (["--from", "x", "--transactional", "a-0"], "a transaction needs a producer id"),
         (["--from", "x", "--codec", "rar", "a-0"], "--codec takes one of"),
         (["--from", "x", "--segment-bytes", "0", "a-0"], "a segment cannot have 0 bytes"),
-        (["--from", "x", "--topic-id", "nonsense", "a-0"], "nonsense is no topic id"),
+        (["--from", "x", "--topic-id", "nonsense", "a-0"], "nonsense is not a topic id"),
         (["--from", "x", "--start-offset", "-1", "a-0"], "--start-offset takes"),
     ],
 )
@@ -151,7 +151,7 @@ def test_standard_input_is_checked_as_a_whole_before_it_is_written(
     good = b'{"value":"%s"}\n' % (b"x" * 500) * 10_000  # more than a pipe holds
     with trees.unchanged(log_dir):
         done = fed(good + b'{"value"}\n', "--apply", target, file=file)
-        assert done.returncode == 2 and b"standard input, line 10001: it is no JSON" in done.stderr
+        assert done.returncode == 2 and b"standard input, line 10001: it is not JSON" in done.stderr
         done = fed(good, target, file=file)
         assert done.returncode == 1 and b"10,000 records in" in done.stdout
     done = fed(good, "--apply", "--json", target, file=file)

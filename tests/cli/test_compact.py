@@ -59,7 +59,7 @@ def test_json_lines(partition: Path, say: Say) -> None:
     status, out, _ = say("--json", "--now", T0, "--delete-retention-ms", "1h", partition)
     found = rows(out)
     assert status == 1
-    assert {row["type"] for row in found} == {"horizon", "key", "step", "result"}
+    assert {row["type"] for row in found} == {"horizon", "key", "step", "result", "summary"}
     horizon = next(row for row in found if row["type"] == "horizon")
     assert (horizon["delete_horizon_ms"], horizon["wait_ms"], horizon["words"]) == (
         T0 + 3_600_000,
@@ -79,7 +79,7 @@ def test_json_lines(partition: Path, say: Say) -> None:
     wanted |= {"records_before", "records_after", "tombstones_kept", "tombstones_removed", "invalid_records"}
     assert wanted <= set(result)
     assert (result["applied"], result["next_dirty_offset"], result["passes"]) == (False, 5, 1)
-    log_dir = found[-1]
+    log_dir = found[-2]
     assert log_dir["next_dirty_offsets"] == {"accounts-0": 5}
 
 
@@ -114,7 +114,7 @@ def test_settings_from_a_file(partition: Path, tmp_path: Path, say: Say) -> None
     result = next(row for row in rows(out) if row["type"] == "result")
     assert result["segments_after"] == 3
     assert [row["wait_ms"] for row in rows(out) if row["type"] == "horizon"] == [5000]
-    assert "compression.type, max.message.bytes: without effect" in err
+    assert "compression.type, max.message.bytes: no effect" in err
     _, out, _ = say("--json", "--now", T0, "--config", config, "--segment-bytes", "1MiB", partition)
     assert next(row for row in rows(out) if row["type"] == "result")["segments_after"] == 2
     config.write_text("cleanup.policy=delete\nmin.cleanable.dirty.ratio=1\n")
@@ -150,9 +150,9 @@ def test_a_file_of_something_else(partition: Path, tmp_path: Path, say: Say) -> 
     config.write_text("delete_retention_ms=5000\n")
     status, _, err = say(*POLICY, "--now", T0, "--config", config, partition)
     assert status == 1
-    assert "names no property that compact goes by" in err
+    assert "contains no property that compact uses" in err
     config.write_text("delete.retention.ms=5000\n")
-    assert "names no property" not in say("--now", T0, "--config", config, partition)[2]
+    assert "contains no property" not in say("--now", T0, "--config", config, partition)[2]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_copy_does_not_go_into_the_input(
     for output in inside:
         with unchanged(partition.parent):
             assert run([command, *policy, "--output", str(output), str(partition)]) == 4
-        assert "lies in the input's directory" in capfd.readouterr().err
+        assert "is in the input directory" in capfd.readouterr().err
     (partition.parent / "meta.properties").unlink()  # no broker's: copies may stand beside what they are of
     assert run([command, *policy, "--output", str(partition.parent / "copy"), str(partition)]) == 0
 
@@ -249,7 +249,7 @@ def test_a_log_that_is_no_file(partition: Path, say: Say, make: Callable[[Path],
     make(path)
     status, _, err = say("--now", T0, partition)
     assert status == 4
-    assert f"{path} came while the directory was looked at, or is no regular file" in err
+    assert f"{path} appeared while the directory was read, or is not a regular file" in err
 
 
 def test_a_segment_by_itself_may_have_a_copy_for_a_neighbour(
@@ -260,6 +260,6 @@ def test_a_segment_by_itself_may_have_a_copy_for_a_neighbour(
     alone.write_bytes((partition / alone.name).read_bytes())
     with unchanged(alone.parent):
         assert run(["recover", "--output", str(alone.parent), str(alone)]) == 4
-    assert "lies in the input's directory" in capfd.readouterr().err
+    assert "is in the input directory" in capfd.readouterr().err
     assert run(["recover", "--output", str(alone.parent / "copy"), str(alone)]) == 0
     assert (alone.parent / "copy" / "alone" / alone.name).read_bytes() == alone.read_bytes()

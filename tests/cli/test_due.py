@@ -176,3 +176,15 @@ def test_0_7(tmp_path: Path, ancient_small: Path) -> None:
             assert run([*idle, "--quiet", str(partition)]) == 0
         assert run([*asks, "--quiet", "--apply", str(partition)]) == 0
         assert run([*asks, "--quiet", str(partition)]) == 0
+
+
+@pytest.mark.parametrize("command", ["recover", "compact", "retain"], indirect=True)
+def test_what_the_plan_was_asked_with_carries_it_out(
+    log_dir: Path, command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make, asks, _ = DUE[command]
+    make(log_dir)
+    capfd.readouterr()
+    assert run([command, *NOW, *asks, "--accept-unreadable", "--follow-links", str(log_dir)]) == 1
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("next: ")]
+    assert "--accept-unreadable" in line and "--follow-links" in line and line.endswith(str(log_dir))

@@ -1,4 +1,4 @@
-"""Requests that a dump cannot meet: no file, no such file, nothing it may read, decoders that are not there yet."""
+"""Requests that a dump cannot meet: no file, no such file, nothing it may read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
-from kseg.inspection.dump.options import DECODERS
 from tests.support import trees
 
 
@@ -46,20 +45,6 @@ def test_a_directory_named_like_a_log_is_no_log(
     (tmp_path / "00000000000000000000.log").mkdir()
     assert run(["dump", str(tmp_path / "00000000000000000000.log")]) == 3
     assert b"00000000000000000000.log" in capfdbinary.readouterr().err
-
-
-@pytest.mark.behaviour("D10")
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_a_decoder_that_is_not_there_yet_says_so(
-    decoder: str, metro: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    """Better no answer than raw bytes that look like one."""
-    with trees.unchanged(metro.parent):
-        assert run(["dump", f"--{decoder}-decoder", str(metro)]) == 2
-    said = capfdbinary.readouterr()
-    assert said.out == b""
-    assert f"--{decoder}-decoder comes in a later version of kseg".encode() in said.err
-    assert said.err.count(b"\n") == 1
 
 
 @pytest.mark.behaviour("D10")

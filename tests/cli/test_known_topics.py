@@ -188,7 +188,10 @@ def test_recover_does_not_guess(data: Path, say: Say, hurt: Callable[[Path], str
     assert status == 1
     assert "kseg recover --apply --topic-id " in told(rows, "becomes-stray")[name]
     result = next(row for row in rows if row["type"] == "result" and row.get("directory", "").endswith(name))
-    assert (result["doubt"], result["misplaced"]) == ("is set aside by a broker at its next start", True)
+    assert (result["doubt"], result["misplaced"]) == (
+        "is renamed as stray by a broker on its next start",
+        True,
+    )
     assert (data / name / FILE).read_bytes() == before
     assert (data / ".kafka_cleanshutdown").exists()
     assert say("recover", "--apply", "--mark-clean", data)[0] == 4

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from kseg.cli.text.columns import TextColumn, aligned
+from tests.internal_topics.metadata_logs import record, topic, topic_id, write_log
+from tests.support.broker_dirs import broker_dir
 
 Unchanged = Callable[..., AbstractContextManager[None]]
 
@@ -34,7 +37,9 @@ def test_every_file_of_a_data_directory_is_listed(
 def test_on_paper_the_sum_stands_above_its_files(
     capture_small: Path, jobs: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["list", "--jobs", jobs, "--topic", "metro-[lz]*", str(capture_small / "data")]) == 0
+    assert (
+        run(["list", "--verbose", "--jobs", jobs, "--topic", "metro-[lz]*", str(capture_small / "data")]) == 0
+    )
     lines = capfd.readouterr().out.splitlines()
     heads = [number for number, line in enumerate(lines) if not line.startswith(" ")]
     assert [lines[number].split()[0] for number in heads] == ["metro-lz4-0", "metro-zstd-0"]
@@ -50,7 +55,7 @@ def test_on_paper_the_sum_stands_above_its_files(
 def test_a_0_7_partition_has_offsets_and_no_times(
     legacy_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["list", str(legacy_small / "data" / "0.7" / "1-written" / "lamp.gzip-0")]) == 0
+    assert run(["list", "--verbose", str(legacy_small / "data" / "0.7" / "1-written" / "lamp.gzip-0")]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[2] == "  offsets 0 to 3327" and "segment of Kafka 0.7" in lines[3]
 
@@ -63,3 +68,104 @@ def test_what_is_foreign_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert run(["list", str(partition)]) == 0
     out = capfd.readouterr().out
     assert "unknown: notes\\n.txt" in out and "missing: " in out
+
+
+def test_a_topic_is_a_line(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = capture_small / "data"
+    assert run(["list", str(data)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("TOPIC "))
+    assert lines[0].startswith(f"data directory {data}: node id 1, ")
+    topics = {path.name.rpartition("-")[0] for path in data.iterdir() if path.is_dir()}
+    assert [line.split()[0] for line in lines[head + 1 :]] == sorted(topics)
+    (gates,) = [line.split() for line in lines if line.startswith("gates-append ")]
+    size_bytes = sum(path.stat().st_size for path in data.glob("gates-append-*/*.log"))
+    assert gates[1:6] == ["2", "2", f"{size_bytes / 1024:.1f}", "KiB", "~60"]
+
+
+def test_estimates_and_counts(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Offsets of transaction markers and of records that were compacted away are no records."""
+    data = capture_small / "data"
+    said = {}
+    for words in (["--no-count"], ["--count"]):
+        assert run(["list", "--partitions", *words, str(data)]) == 0
+        said[words[0]] = {line.split()[0]: line.split() for line in capfd.readouterr().out.splitlines()}
+    assert run(["list", "--json", str(data)]) == 0
+    rows = map(json.loads, capfd.readouterr().out.splitlines())
+    for row in (row for row in rows if row["type"] == "partition"):
+        counted, estimated = said["--count"][row["partition"]], said["--no-count"][row["partition"]]
+        assert counted[4] == str(row["records"]) and estimated[4] == f"~{row['records_estimated']}"
+        assert row["records_estimated"] == row["log_end_offset"] - row["log_start_offset"]
+        assert counted[5] == estimated[5] == f"{row['log_start_offset']}-{row['log_end_offset']}"
+        assert counted[-2:] == estimated[-2:]  # the last time
+
+
+def test_only_the_ends_of_a_log_are_read_unless_it_is_counted(
+    capture_small: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("a whole log was read")
+
+    monkeypatch.setattr("kseg.inspection.log_summary._add_segment", never)
+    assert run(["list", "--jobs", "1", str(capture_small / "data")]) == 0
+    assert run(["list", "--jobs", "1", "--json", "--no-count", str(capture_small / "data")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"), [("name", "__cluster_metadata"), ("size", "metro-none"), ("records", "stations")]
+)
+def test_the_order_of_the_lines(
+    capture_small: Path, capfd: pytest.CaptureFixture[str], sort: str, first: str
+) -> None:
+    assert run(["list", "--sort", sort, str(capture_small / "data")]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("TOPIC "))
+    assert lines[head + 1].split()[0] == first
+
+
+def test_lost_indexes_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = broker_dir(tmp_path / "data", 2, 10)
+    for index in data.glob("orders.*/*.index"):
+        index.unlink()
+    assert run(["list", str(data)]) == 0
+    out = capfd.readouterr().out.splitlines()
+    assert [line for line in out if ".index" in line] == [
+        "20 partitions without an .index (--verbose shows all)"
+    ]
+    assert len(out) < 10
+    assert run(["verify", str(data)]) == 0
+    assert len(capfd.readouterr().out.splitlines()) < 15
+
+
+def test_a_narrow_terminal_keeps_what_matters() -> None:
+    names = ["a", "a.very.long.topic.name.that.fills.the.line"]
+    columns = [
+        TextColumn("topic", names),
+        TextColumn("size", ["1", "2"], right=True),
+        TextColumn("to", ["x" * 16] * 2, dropped=1),
+    ]
+    assert [*aligned(columns, None)][2] == f"{names[1]}     2  {'x' * 16}"
+    assert next(iter(aligned(columns, 50))).split() == ["TOPIC", "SIZE"]
+    assert all(len(line) <= 30 for line in aligned(columns, 30))
+
+
+def test_directories_with_a_suffix_are_named_by_their_topic_ids(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The name may be cut: that of a topic that was removed comes from the metadata log."""
+    whole = "a" * 240
+    write_log(
+        tmp_path / "__cluster_metadata-0",
+        topic(whole, topic_id(1)),
+        [record("RemoveTopicRecord", topicId=topic_id(1))],
+    )
+    cut = tmp_path / f"{'a' * 213}-0.{'0a' * 16}-delete"
+    cut.mkdir()
+    (cut / f"{0:020}.log").write_bytes(b"")
+    (cut / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(1)}")
+    assert run(["list", "--json", str(tmp_path)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    told = {row["directory"]: row["topic_name"] for row in rows if row["type"] == "partition"}
+    assert told == {str(tmp_path / "__cluster_metadata-0"): None, str(cut): whole}
+    assert run(["list", str(tmp_path)]) == 0
+    assert f"(topic {whole})" in capfd.readouterr().out

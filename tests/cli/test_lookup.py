@@ -53,11 +53,11 @@ def test_a_topic_of_several_partitions_is_asked_at_once(
 
 
 def test_words_say_where_and_how(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["lookup", "--offset", "100", str(data / "metro-zstd-0")]) == 0
+    assert run(["lookup", "--explain", "--offset", "100", str(data / "metro-zstd-0")]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert (
         lines[0]
-        == "metro-zstd-0: offset 100, timestamp 1750000100000 (2025-06-15T15:08:20.000Z), leader epoch 0"
+        == "metro-zstd-0: offset 100, timestamp 2025-06-15T15:08:20.000Z (1750000100000), leader epoch 0"
     )
     assert lines[1].endswith("00000000000000000000.log at byte 4435, batch 96-107")
     assert any(line.strip().startswith("offset-index ") for line in lines)
@@ -79,3 +79,32 @@ def test_every_version_of_a_key(data: Path, capfd: pytest.CaptureFixture[str]) -
     assert run(["lookup", "--key", "stop8", "--all", "--json", str(data / "metro-zstd-0")]) == 0
     history = [int(str(answer["offset"])) for answer in answers(capfd)]
     assert history == sorted(history) and history[-1] == newest["offset"] and len(history) > 1
+
+
+def test_over_a_directory_only_hits_are_told(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["lookup", "--key", "stop8", str(data)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    hits = [line for line in lines if line.startswith("metro-")]
+    assert [line.split(":")[0] for line in hits] == [
+        f"metro-{codec}-0" for codec in ("gzip", "lz4", "none", "snappy", "zstd")
+    ]
+    assert lines[-2] == (
+        "nothing found in 7 partitions: __cluster_metadata-0, __consumer_offsets-0, __transaction_state-0, "
+        "fares-0, gates-append-0 and 2 more"
+    )
+    assert lines[-1].startswith("5 answers; ") and len(lines) <= 6 * len(hits) + 10
+    assert run(["lookup", "--key", "nobody", str(data)]) == 1
+    assert len(capfd.readouterr().out.splitlines()) == 2
+
+
+def test_an_answer_names_the_producer_and_the_headers(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["lookup", "--offset", "0", str(data / "fares-0")]) == 0
+    assert "producer " in capfd.readouterr().out.splitlines()[0]
+    assert run(["lookup", "--json", "--offset", "0", str(data / "fares-0")]) == 0
+    row = json.loads(capfd.readouterr().out)
+    assert row["producer_id"] >= 0 and row["producer_epoch"] == 0
+    assert run(["lookup", "--offset", "0", str(data / "metro-none-0")]) == 0
+    record = capfd.readouterr().out.splitlines()[2]
+    assert ' header "seen"=' in record and ' header "none"=null' in record
+    assert run(["lookup", "--json", "--offset", "0", str(data / "metro-none-0")]) == 0
+    assert json.loads(capfd.readouterr().out)["producer_id"] is None

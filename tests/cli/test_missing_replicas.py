@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kseg.cli.main import run
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.missing_replicas import missing_replicas
 from kseg.segment.findings import Finding
@@ -26,7 +28,7 @@ def found_in(data: Path, *given: Path) -> dict[str, list[Finding]]:
     image = finder.image_for(str(data))
     assert image is not None
     found: dict[str, list[Finding]] = {}
-    node, others = finder.node_of(str(data)), lambda: finder.others_of(str(data))
+    node, others = finder.placed_node_of(str(data)), lambda: finder.others_of(str(data))
     for finding in missing_replicas(str(data), node, image, others):
         found.setdefault(finding.id, []).append(finding)
     return found
@@ -166,13 +168,200 @@ def test_unassigned_replicas_of_a_node_with_one_log_dir(data: Path, placed: str)
     assert names(found_in(data)) == ["fares-0"]
 
 
-def test_doubts_and_unknown_nodes_accuse_nobody(data: Path) -> None:
+META = "meta.properties"
+
+
+def emptied(data: Path) -> None:
+    (data / META).write_bytes(b"")
+
+
+def garbage(data: Path) -> None:
+    (data / META).write_bytes(bytes(range(255, 127, -1)))
+
+
+def gone(data: Path) -> None:
+    (data / META).unlink()
+
+
+def without_node(data: Path) -> None:
+    (data / META).write_text((data / META).read_text().replace("node.id=1\n", ""))
+
+
+def zeros(data: Path) -> None:
+    (data / META).write_bytes(bytes((data / META).stat().st_size))
+
+
+LOST_PROPERTIES = [emptied, garbage, gone, without_node, zeros]
+
+
+@pytest.mark.evidence("replica-missing")
+@pytest.mark.parametrize("lose", LOST_PROPERTIES)
+@pytest.mark.parametrize("missing", [["fares-0"], ["__consumer_offsets-0", "stations-0"]])
+def test_a_lost_meta_properties_hides_no_missing_replica(
+    data: Path, say: Say, lose: Callable[[Path], None], missing: list[str]
+) -> None:
+    """The metadata log says which node and directory the partitions are of that are still there."""
+    lose(data)
+    before = [told(say(command, data)[1], kind) for command in ("verify", "recover") for kind in KINDS]
+    assert not any(before)
+    for name in missing:
+        shutil.rmtree(data / name)
+    for command in ("verify", "recover"):
+        status, rows = say(command, data)
+        assert (status, sorted(told(rows, "replica-missing"))) == (1, missing)
+    status, rows = say("metadata", data)
+    named = sorted(Path(str(row["path"])).name for row in rows if row.get("status") == "missing")
+    assert (status, named) == (1, missing)
+
+
+def test_a_log_dir_that_lost_all_of_its_partitions(data: Path) -> None:
+    emptied(data)
+    for path in data.glob("*-[0-9]*"):
+        if path.name != LOG:
+            shutil.rmtree(path)
+    assert "fares-0" in names(found_in(data))
+
+
+@pytest.mark.parametrize("lose", LOST_PROPERTIES)
+def test_the_metadata_log_in_another_log_dir(data: Path, lose: Callable[[Path], None]) -> None:
+    """What lies in the second log dir names it; the first one has the metadata log, and its own directory id."""
+    other = second_log_dir(data, topic_id(5))
+    registered: dict[str, Any] = {"logDirs": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
+    append(data, record("BrokerRegistrationChangeRecord", brokerId=1, brokerEpoch=103, **registered))
+    for name in ("stations", "fares"):
+        (data / f"{name}-0").rename(other / f"{name}-0")
+        change(data, name, directories=[topic_id(5)])
+    lose(other)
+    assert found_in(other) == found_in(data) == {}
+    shutil.rmtree(other / "fares-0")
+    assert found_in(data) == {} and names(found_in(other)) == ["fares-0"]
+    shutil.rmtree(other / "stations-0")
+    if lose is not without_node:  # nothing is left that says whose directory that is
+        assert MetadataFinder([str(other)]).image_for(str(other)) is None
+
+
+def test_a_copy_from_another_node_does_not_outvote_the_rest(data: Path) -> None:
+    """A second node has other partitions; one of them was copied here."""
+    made: dict[str, Any] = {"replicas": [2], "isr": [2], "leader": 2, "directories": [topic_id(6)]}
+    node = record(
+        "RegisterBrokerRecord", brokerId=2, incarnationId=topic_id(7), brokerEpoch=200, logDirs=[topic_id(6)]
+    )
+    append(data, node, *topic("aaa", topic_id(4), **made))
+    shutil.copytree(data / "fares-0", data / "aaa-0")
+    set_id(data / "aaa-0", topic_id(4))
     shutil.rmtree(data / "fares-0")
-    text = (data / "meta.properties").read_text()
-    (data / "meta.properties").write_text(text.replace("node.id=1\n", ""))
+    emptied(data)
+    assert names(found_in(data)) == ["fares-0"]
+
+
+def test_two_nodes_with_the_same_partitions_accuse_nobody(data: Path) -> None:
+    """A replica of each partition on either of them: nothing says which of them this is."""
+    node = record(
+        "RegisterBrokerRecord", brokerId=2, incarnationId=topic_id(7), brokerEpoch=200, logDirs=[topic_id(6)]
+    )
+    append(data, node)
+    for path in data.glob("*-[0-9]*"):
+        name, _, number = path.name.rpartition("-")
+        if name in ids(data):
+            both: dict[str, Any] = {
+                "replicas": [1, 2],
+                "directories": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(6)],
+            }
+            change(data, name, int(number), isr=[1, 2], **both)
+    shutil.rmtree(data / "fares-0")
+    emptied(data)
     assert found_in(data) == {}
-    (data / "meta.properties").write_text(text)
+
+
+def test_doubts_accuse_nobody(data: Path) -> None:
+    shutil.rmtree(data / "fares-0")
     assert names(found_in(data)) == ["fares-0"]
     log = data / LOG / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-60])
     assert found_in(data) == {}
+
+
+# --- what recover says
+
+
+def own_row(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of the data directory itself."""
+    (row,) = [row for row in rows if row["type"] == "result" and "log_dir" in row]
+    return row
+
+
+@pytest.mark.evidence("replica-missing")
+@pytest.mark.parametrize("gone", [["fares-0"], ["__consumer_offsets-0", "stations-0"]])
+@pytest.mark.parametrize(
+    "way", [(), ("--apply",), ("--policy", "kafka", "--apply"), ("--apply", "--mark-clean")]
+)
+def test_recover_says_it_as_long_as_one_is_missing(
+    data: Path, say: Say, gone: list[str], way: tuple[str, ...], tmp_path: Path
+) -> None:
+    for name in gone:
+        shutil.move(data / name, tmp_path / name)
+    status, rows = say("recover", *way, data)
+    assert (status, sorted(told(rows, "replica-missing"))) == (1, gone)
+    wanted = [{"partition": name, "finding": "replica-missing"} for name in gone]
+    assert sorted(own_row(rows)["replicas_missing"], key=str) == sorted(wanted, key=str)
+    for name in gone:
+        shutil.move(tmp_path / name, data / name)
+    assert say("recover", data)[0] == 0 and say("verify", data)[0] == 0
+
+
+def test_recover_tells_people_what_a_broker_and_they_can_do(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(data / "fares-0")
+    assert run(["recover", str(data)]) == 1
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if "still missing" in line]
+    assert "1 replica (fares-0)" in line and "anew, empty" in line and "put the directories back" in line
+
+
+def test_a_replica_that_is_fetched_anew_keeps_nobody_waiting(data: Path, say: Say) -> None:
+    shutil.rmtree(data / "fares-0")
+    two: dict[str, Any] = {"replicas": [1, 2], "directories": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
+    change(data, "fares", isr=[1, 2], leader=2, **two)
+    status, rows = say("recover", data)
+    assert status == say("verify", data)[0] == 0
+    assert own_row(rows)["replicas_missing"] == [{"partition": "fares-0", "finding": "replica-fetched-anew"}]
+
+
+def test_recover_is_asked_for_a_part_only(data: Path, say: Say) -> None:
+    shutil.rmtree(data / "fares-0")
+    for words in ((data / "stations-0",), ("--topic", "stations", data)):
+        status, rows = say("recover", *words)
+        assert status == 0 and not told(rows, "replica-missing")
+
+
+@pytest.mark.evidence("marker-without-epoch")
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_marker_beside_a_missing_replica_has_no_epoch(data: Path, say: Say, is_missing: bool) -> None:
+    """The epoch tells the controller that nothing was lost since (KIP-966): it would leave the empty replica in sync."""
+    marker = data / ".kafka_cleanshutdown"
+    before = marker.read_bytes()
+    assert b'"brokerEpoch":103' in before
+    if is_missing:
+        shutil.rmtree(data / "fares-0")
+    status, _ = say("recover", "--apply", "--mark-clean", data)
+    assert (status, marker.read_bytes()) == ((1, b"") if is_missing else (0, before))
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_marker_does_not_come_back_beside_a_missing_replica(data: Path, say: Say, is_missing: bool) -> None:
+    if is_missing:
+        shutil.rmtree(data / "fares-0")
+    (data / "stations-0" / f"{0:020}.index").unlink()
+    say("recover", "--apply", data)
+    assert (data / ".kafka_cleanshutdown").exists() != is_missing
+
+
+def test_what_is_noted_of_a_missing_replica_stays(data: Path, say: Say) -> None:
+    """Its directory may come back; without its log start deleted records would."""
+    points = data / "recovery-point-offset-checkpoint"
+    shutil.rmtree(data / "fares-0")
+    points.write_text(points.read_text().replace("stations 0 300", "stations 0 9999"))
+    say("recover", "--apply", data)
+    text = points.read_text()
+    assert "stations 0 300" in text and "fares 0 117" in text
+    assert say("verify", data)[0] == 1, "and so it is still known that there was one"

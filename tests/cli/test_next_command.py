@@ -1,4 +1,4 @@
-"""The next command to type: the catalogue's hint, with real paths, and only commands that exist."""
+"""The next command to type: for everything that was asked, with real paths, and only commands that exist."""
 
 from __future__ import annotations
 
@@ -10,39 +10,103 @@ import pytest
 from kseg.cli.next_command import next_command
 from kseg.cli.option_schema import parameters, quick_read
 from kseg.cli.registry import COMMANDS, function_of
-from kseg.segment.findings import CATALOGUE, Finding
+from kseg.cli.request import Request
+from kseg.segment.findings import CATALOGUE
+from kseg.spark.options import ClusterOptions
+
+
+def advice_for(kinds: dict[str, str | Path], running: str, *paths: str | Path, **more: object) -> str:
+    """kinds: of findings, with the path of each."""
+    hints: dict[str, list[str]] = {}
+    for kind, path in kinds.items():
+        hints.setdefault(CATALOGUE[kind].hint, []).append(str(path))
+    return next_command(hints, running, Request(tuple(map(str, paths)), **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", CATALOGUE)
 @pytest.mark.parametrize("running", COMMANDS)
 def test_the_advice_for_every_finding_is_a_command_line_of_this_version(kind: str, running: str) -> None:
-    advice = next_command(Finding(kind, "data dir/orders-0/00000000000000000000.log", ""), running)
+    cluster = ClusterOptions(master="spark://a:7077", conf=(("spark.log.level", "WARN"),), archives=("a#b",))
+    advice = advice_for(
+        {kind: "data dir/orders-0/00000000000000000000.log"},
+        running,
+        "data dir",
+        topics=("a*", "b c"),
+        partition=3,
+        cluster=cluster,
+        also={"--metadata": "m"},
+    )
     if advice:
         program, name, *words = shlex.split(advice)
         assert program == "kseg" and name in COMMANDS
         assert quick_read(parameters(function_of(name)), words) is not None
 
 
-def test_places_come_from_the_path_of_the_finding(tmp_path: Path) -> None:
-    partition = tmp_path / "log dir" / "orders-0"
-    partition.mkdir(parents=True)
-    segment = partition / "00000000000000000000.log"
-    quoted = shlex.quote(str(segment))
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    made = tmp_path / "log dir" / "orders-0"
+    made.mkdir(parents=True)
+    (made / f"{0:020}.log").touch()
+    (made.parent / "meta.properties").touch()
+    return made
 
+
+def test_it_is_about_all_that_was_asked(partition: Path) -> None:
+    log, data = partition / f"{0:020}.log", partition.parent
     for running in ("verify", "dump"):
-        assert next_command(Finding("bad-crc", str(segment), ""), running) == (
-            f"kseg recover {shlex.quote(str(partition))}"
+        assert advice_for({"bad-crc": log}, running, data) == f"kseg recover {shlex.quote(str(data))}"
+        assert advice_for({"bad-crc": log}, running, data, "other") == (
+            f"kseg recover {shlex.quote(str(data))} other"
         )
-    assert next_command(Finding("undecodable-batch", str(segment), ""), "verify") == f"kseg dump {quoted}"
-    assert next_command(Finding("unknown-file", str(segment), ""), "verify") == (
-        f"kseg list {shlex.quote(str(partition))}"
+    cluster = ClusterOptions(
+        master="spark://host:7077", conf=(("spark.x", "a b"),), py_files=("a.py", "b.py")
     )
-    for path in (partition, partition.parent / "meta.properties", partition.parent):
-        assert next_command(Finding("meta-properties-missing", str(path), ""), "verify") == (
-            f"kseg list {shlex.quote(str(partition.parent))}"
-        )
+    assert advice_for(
+        {"bad-crc": log},
+        "verify",
+        data,
+        topics=("o*",),
+        partition=0,
+        cluster=cluster,
+        also={"--metadata": "m"},
+    ) == (
+        "kseg recover --metadata m --topic 'o*' --partition 0 --spark --master spark://host:7077 --spark-conf "
+        f"'spark.x=a b' --py-files a.py,b.py {shlex.quote(str(data))}"
+    )
+    assert advice_for({"bad-crc": log}, "verify", data, cluster=ClusterOptions()) == (
+        f"kseg recover --spark {shlex.quote(str(data))}"
+    )
+
+
+def test_a_repair_is_of_the_partition_that_a_file_is_of(partition: Path) -> None:
+    log, data = partition / f"{0:020}.log", partition.parent
+    assert advice_for({"bad-crc": log}, "dump", log) == f"kseg recover {shlex.quote(str(partition))}"
+    marker = data / ".kafka_cleanshutdown"
+    marker.touch()
+    assert advice_for({"false-clean-shutdown": marker}, "verify", marker) == (
+        f"kseg recover {shlex.quote(str(data))}"
+    )
+
+
+def test_of_several_findings_what_repairs_comes_first(partition: Path) -> None:
+    log, data = partition / f"{0:020}.log", partition.parent
+    quoted = shlex.quote(str(data))
+    found: dict[str, str | Path] = {"unknown-file": partition / "x", "undecodable-batch": log}
+    assert advice_for(found, "verify", data) == f"kseg dump {shlex.quote(str(log))}"
+    found["bad-crc"] = log
+    assert advice_for(found, "verify", data) == f"kseg recover {quoted}"
+    found["unreadable"] = log
+    assert advice_for(found, "verify", data) == f"kseg recover --accept-unreadable {quoted}"
+    found["half-done-journal"] = partition / "j"
+    assert advice_for(found, "verify", data) == f"kseg undo {shlex.quote(str(partition / 'j'))}"
+    assert advice_for({"unknown-file": partition / "x"}, "verify", data) == f"kseg list {quoted}"
+    assert advice_for({"unknown-file": partition / "x"}, "list", data) == ""
 
 
 def test_a_file_that_lies_in_no_partition_is_named_itself(tmp_path: Path) -> None:
     lone = tmp_path / "x.log"
-    assert next_command(Finding("bad-crc", str(lone), ""), "dump") == f"kseg verify --deep {lone}"
+    lone.touch()
+    assert advice_for({"bad-crc": lone}, "dump", lone) == f"kseg verify --deep {lone}"
+    segment = tmp_path / f"{0:020}.log"
+    segment.touch()
+    assert advice_for({"bad-crc": segment}, "dump", segment) == f"kseg recover {segment}"

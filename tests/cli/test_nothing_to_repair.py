@@ -111,7 +111,7 @@ def test_a_directory_where_nothing_has_to_be_written_is_said(
 ) -> None:
     (partition / f"{400:020}.log").mkdir()
     assert run(["recover", str(partition)]) == 1
-    assert "is a directory, where a broker keeps a file" in capfd.readouterr().out
+    assert "is a directory, but a broker needs a file with that name" in capfd.readouterr().out
 
 
 # --- which batch is valid

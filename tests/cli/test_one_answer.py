@@ -94,7 +94,7 @@ def told_by_all(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Answe
     run(["dump", *map(str, logs)])
     said = capfd.readouterr().err
     for _, _, position, length, *_ in verified:
-        assert f"{length} bytes at position {position} are no valid batch" in said
+        assert f"no valid batch in the {length} bytes at position {position}" in said
     planned = rows(capfd, "recover", partition)
     assert answers(planned) == verified
     (result,) = (row for row in planned if row["type"] == "result")
@@ -213,7 +213,7 @@ def test_a_steady_log_is_not_judged_twice(capture_small: Path, monkeypatch: pyte
     def judge(*_: object) -> None:
         raise AssertionError("there is nothing to judge")
 
-    monkeypatch.setattr("kseg.recovery.verify.header_verdicts.judge_headers", judge)
+    monkeypatch.setattr("kseg.recovery.verify.header_verdicts.check_headers", judge)
     logs = [str(path) for path in sorted((capture_small / "data").glob("metro-*-0/*.log"))]
     for words in (
         ["dump"],

@@ -33,12 +33,14 @@ sys.exit(over_targets(work, None, style, expand=Expansion.FILES, paths=paths, jo
 """
 
 
-def errors_of(paths: list[str], *, progress: str, jobs: str, terminal: bool) -> tuple[bytes, bytes]:
+def errors_of(
+    paths: list[str], *, progress: str, jobs: str, terminal: bool, script: str = SLOW
+) -> tuple[bytes, bytes]:
     """(stdout, stderr) of the slow toy; stderr is a terminal or a pipe, stdout always a pipe."""
     parent, child = pty.openpty() if terminal else os.pipe()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(
-        [sys.executable, "-c", SLOW, progress, jobs, *paths],
+        [sys.executable, "-c", script, progress, jobs, *paths],
         stdout=subprocess.PIPE, stderr=child, cwd=ROOT, env=environment,
     ) as process:  # fmt: skip
         os.close(child)
@@ -71,3 +73,30 @@ def test_a_terminal_sees_a_bar_and_stdout_only_results(tmp_path: Path, jobs: str
 def test_no_bar_without_a_terminal_or_when_not_wanted(tmp_path: Path, progress: str, terminal: bool) -> None:
     _, seen = errors_of(toy_files(tmp_path, 1), progress=progress, jobs="1", terminal=terminal)
     assert seen == b""
+
+
+STEADY = """
+import sys, time
+from kseg.cli.render import Style
+from kseg.cli.run import over_targets
+from kseg.cli.text.verify import VerifyReport
+from kseg.jobs.events import Row
+from kseg.segment.findings import Finding
+from kseg.segment.partition.targets import Expansion
+
+def work(target, options):
+    time.sleep(0.3)
+    yield Finding("bad-crc", target.path, "toy")
+    yield Row({"type": "verified", "path": target.path, "kind": "file", "errors": 1})
+
+progress, jobs, *paths = sys.argv[1:]
+style = Style(command="verify", findings_are_result=True, progress=progress == "yes", report=VerifyReport())
+sys.exit(over_targets(work, None, style, expand=Expansion.FILES, paths=paths, jobs=int(jobs)))
+"""
+
+
+def test_work_that_tells_no_bytes_shows_its_targets_and_errors(tmp_path: Path) -> None:
+    paths = toy_files(tmp_path, 6)
+    out, seen = errors_of(paths, progress="yes", jobs="1", terminal=True, script=STEADY)
+    assert b" of 6 targets, " in seen and b" errors" in seen
+    assert out.decode().splitlines()[0].startswith("DAMAGED: 6 errors")

@@ -59,7 +59,9 @@ def test_a_sound_directory_needs_nothing(
         assert run(["recover", str(log_dir)]) == 0
     out, err = capfd.readouterr()
     assert err == ""
-    assert out.count("nothing to repair") == 3
+    assert out == "SOUND: nothing to repair in 3 partitions\n"
+    assert run(["recover", "--verbose", str(log_dir)]) == 0
+    assert capfd.readouterr().out.count(": nothing to repair") == 3
 
 
 def test_a_plan_changes_nothing_and_says_what_both_policies_cost(
@@ -184,7 +186,7 @@ def test_a_copy_is_repaired_and_the_input_stays(
     capfd.readouterr()
     (log_dir / "empty-0.0123456789abcdef0123456789abcdef-stray").rmdir()
     with unchanged(copy):
-        assert run(["recover", "--output", str(copy), str(log_dir)]) == 4  # it is there already
+        assert run(["recover", "--output", str(copy), str(log_dir)]) == 4  # it already exists
 
 
 def test_copies_of_several_data_directories_lie_side_by_side(
@@ -232,13 +234,13 @@ def test_one_segment_alone(log_dir: Path, unchanged: Unchanged, capfd: pytest.Ca
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--apply", "--output", "x"], "--apply and --output exclude each other"),
-        (["--hard-link"], "--hard-link goes with --output"),
+        (["--apply", "--output", "x"], "--apply and --output are mutually exclusive"),
+        (["--hard-link"], "--hard-link requires --output"),
         (
             ["--quarantine", "x", "--output", "y"],
-            "--quarantine goes with a change in place, and not with --output",
+            "--quarantine applies to a change in place, not to --output",
         ),
-        (["--journal", "x", "--output", "y"], "--journal goes with a change in place, and not with --output"),
+        (["--journal", "x", "--output", "y"], "--journal applies to a change in place, not to --output"),
         (["--policy", "both"], "--policy"),
         (["--topic-id", "nonsense", "--apply"], "nonsense"),
         (["--recovery-point", "-5"], "--recovery-point takes an offset"),
@@ -255,7 +257,7 @@ def test_mistakes_are_told(
 
 def test_a_file_of_no_segment_is_a_mistake(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["recover", str(log_dir / "fares-0" / "leader-epoch-checkpoint")]) == 2
-    assert "no file of a segment" in capfd.readouterr().err
+    assert "is not a segment file" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fixtures.diseases import batch_spans, put
 from kseg.change.plan.inputs import inputs_of
 from kseg.cli.main import run
 from kseg.recovery.loading.loader import load_as_broker
-from kseg.recovery.policy import Circumstances, LoadSettings
+from kseg.recovery.policy import BrokerState, LoadSettings
 from tests.support.salvage_cases import LAST, NEXT, log
 from tests.support.salvage_helpers import batches, offsets
 from tests.support.verify_helpers import NOW_MS
@@ -63,7 +63,7 @@ def test_batches_out_of_order_behind_a_cut(
     file = log(partition, NEXT)
     content = parts(file)
     firsts = sorted(content)
-    hurt, inside, _gone, later = firsts[4:8]
+    hurt, inside, gone, later = firsts[4:8]
     broken = bytearray(content[hurt])
     broken[-1] ^= 1
     content[hurt] = bytes(broken)
@@ -75,7 +75,7 @@ def test_batches_out_of_order_behind_a_cut(
     assert found["salvage"]["batches"] == 1  # the copy
     behind = len(order) - 5 + len(batch_spans(log(partition, LAST)))
     assert found["kafka"]["batches"] == behind
-    assert found["kafka"]["offsets"] == 330 - hurt
+    assert found["kafka"]["offsets"] == 330 - hurt - width(content[gone])
     sizes = sum(len(content[at]) for at in firsts[:4])
     assert found["kafka"]["bytes"] == file.stat().st_size - sizes + log(partition, LAST).stat().st_size
 
@@ -93,17 +93,59 @@ def test_offsets_of_a_torn_tail_under_a_clean_marker(
     found = costs(capfd, partition)
     both = {"batches": 0, "offsets": lost, "records": records}
     assert found["salvage"] == {**both, "bytes": size - 10, "damaged_bytes_left": 0}
-    assert found["kafka"] == {**both, "bytes": 0, "damaged_bytes_left": size - 10}
+    assert found["kafka"] == {**both, "bytes": 0, "damaged_bytes_left": size - 10, "expired_segments": 0}
 
 
-@pytest.mark.parametrize(("number", "is_orderly"), [(None, True), (6, False), (0, False)])
+@pytest.mark.parametrize(("number", "is_in_order"), [(None, True), (6, False), (0, False)])
 def test_a_sinking_leader_epoch_is_nothing_orderly(
-    partition: Path, number: int | None, is_orderly: bool
+    partition: Path, number: int | None, is_in_order: bool
 ) -> None:
     """A broker's load passes over it, salvage sets it right: what that costs only salvage can tell."""
     if number is not None:
         file = log(partition, NEXT)
         put(file, batch_spans(file)[number][0] + 12, struct.pack(">i", 0))
-    around = Circumstances(is_clean=False)
+    around = BrokerState(is_clean=False)
     repair = load_as_broker(str(partition), inputs_of(str(partition)), around, LoadSettings(now_ms=NOW_MS))
-    assert repair.is_orderly is is_orderly
+    assert repair.is_in_order is is_in_order
+
+
+@pytest.mark.parametrize(
+    ("properties", "segments", "source"),
+    [
+        ("", 1, "built-in-default"),
+        ("log.retention.hours=-1\n", 0, "server-properties"),
+        ("log.retention.minutes=60\n", 1, "server-properties"),
+    ],
+)
+def test_retention_by_wrong_times_has_the_limit_of_the_broker(
+    partition: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    properties: str,
+    segments: int,
+    source: str,
+) -> None:
+    """Zeros in a time index are 1970, under any limit; nobody else knows the topic."""
+    index = min(partition.glob("*.timeindex"))
+    put(index, 0, bytes(index.stat().st_size))
+    file = tmp_path / "server.properties"
+    file.write_text(properties)
+    known = ("--server-properties", file) if properties else ()
+    run(["recover", "--json", "--now", str(healthy.T0 + 600_000), *map(str, known), str(partition)])
+    rows = map(json.loads, capfd.readouterr().out.splitlines())
+    (result,) = (row for row in rows if row["type"] == "result" and "partition" in row)
+    assert result["costs"]["kafka"]["expired_segments"] == segments
+    assert bool(result["costs"]["kafka"]["records"]) == bool(segments)
+    assert result["settings"]["retention.ms"]["source"] == source
+
+
+def test_a_control_record_is_none_where_its_attributes_are_zeros(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A producer id without a sequence number is one of a control batch."""
+    file = log(partition, NEXT)
+    data = file.read_bytes()
+    position = next(start for start, _ in batch_spans(file) if data[start + 22] & 0x20)
+    put(file, position + 21, b"\0\0")
+    found = costs(capfd, partition)["salvage"]
+    assert (found["offsets"], found["records"]) == (1, 0)

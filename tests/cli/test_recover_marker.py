@@ -124,7 +124,7 @@ def test_it_goes_where_a_partition_that_was_not_looked_at_gives_it_the_lie(
     tear(data / "fares-0")
     _, done = said(capfd, "--apply", data / "metro-zstd-0")
     (step,) = marker_steps(done)
-    assert step["do"] == "remove" and "fares-0 does not end with a whole batch" in step["why"]
+    assert step["do"] == "remove" and "fares-0 does not end with a complete batch" in step["why"]
     assert not (data / MARKER).exists()
 
 

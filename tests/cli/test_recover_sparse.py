@@ -34,7 +34,8 @@ def test_a_hole_at_the_end_goes_and_comes_back_as_a_hole(
     log = partition / f"{LAST}.log"
     before, times = log.stat(), os.times()
     assert run(["recover", "--apply", "--json", str(partition)]) == 0
-    result = [json.loads(line) for line in capfd.readouterr().out.splitlines()][-1]
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    result = next(row for row in rows if row["type"] == "result")
     assert result["removed"][0]["finding"] == "zero-tail" and result["removed"][0]["length"] == HOLE_BYTES
     assert log.stat().st_size == before.st_size - HOLE_BYTES
     (tail,) = Path(result["quarantine"]).glob("*.from-*")

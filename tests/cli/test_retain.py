@@ -57,16 +57,16 @@ def test_a_plan_leaves_everything_alone(
         "  00000000000000000000  delete          5,358  it is 1 min 28 s old, which is more than 20 s (retention.ms)"
     )
     assert lines[1] == (
-        "  00000000000000000072  keep            5,549  its greatest timestamp 1750000143000 at offset 143 is 16 s old, "
+        "  00000000000000000072  keep            5,549  its greatest timestamp 2025-06-15T15:09:03.000Z at offset 143 is 16 s old, "
         "the limit is 20 s (retention.ms)"
     )
     assert (
         "  with retention.bytes 0 (0 bytes): 3 segments, 12,037 bytes freed, the log starts at 160" in lines
     )
     assert lines[-3] == "metro-none-0: 1 segment of 5,358 bytes to be deleted; offsets 72 to 160"
-    assert lines[-2] == "  by cleanup.policy delete (option), retention.ms 20000 (option)"
+    assert lines[-2] == "  by cleanup.policy delete (option), retention.ms 20s (option)"
     assert lines[-1].startswith(
-        "next: kseg retain --apply --retention-ms 20000 --cleanup-policy delete --purge --now "
+        "next: kseg retain --apply --retention-ms 20s --cleanup-policy delete --purge --now "
     )
 
 
@@ -77,7 +77,8 @@ def test_json_of_a_partition(log_dir: Path, unchanged: Unchanged, capfd: pytest.
             *DELETE, "--retention-bytes", "6KiB", "--now", str(LAST_MS), partition, capfd=capfd
         )
     assert status == 1
-    segments, result = [row for row in rows if row["type"] == "segment"], rows[-1]
+    segments, result = [row for row in rows if row["type"] == "segment"], rows[-2]
+    assert (result["type"], rows[-1]["type"]) == ("result", "summary")
     names = ("partition", "base_offset", "bytes", "largest_timestamp", "verdict", "rule")
     assert [tuple(row[name] for name in names) for row in segments] == [
         ("metro-none-0", 0, 5358, LAST_MS - 88_000, "delete", "retention.bytes"),
@@ -161,7 +162,7 @@ def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.Capt
     assert capfd.readouterr().err == ""
     file.write_text("retention=5\n")
     assert run(["retain", *DELETE, "--config", str(file), str(partition)]) == 0
-    assert "names no property that retain goes by" in capfd.readouterr().err
+    assert "contains no property that retain uses" in capfd.readouterr().err
     for text in (
         "retention.ms=soon\n",
         "retention.ms=-2\n",
@@ -203,3 +204,21 @@ def test_a_whole_data_directory_with_jobs(capture_small: Path, capfd: pytest.Cap
 
 def _without_clock(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in ("reason", "goes_at")} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (("--retention-ms", "-1"), "retention.ms is -1, no limit"),
+        (
+            ("--retention-ms", "-1", "--retention-bytes", "-1"),
+            "retention.ms is -1 and retention.bytes is -1, no limit",
+        ),
+    ],
+)
+def test_a_limit_that_is_off_was_given_all_the_same(
+    log_dir: Path, given: tuple[str, ...], reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["retain", "--json", "--cleanup-policy", "delete", *given, str(log_dir / "metro-none-0")]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert {row["reason"] for row in rows if row["type"] == "segment"} == {reason}

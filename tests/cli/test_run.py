@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kseg.cli.text.common import damage_words, verify_words
+from kseg.cli.text.common import damage_words
+from kseg.cli.text.verify import looked_at_words
 from kseg.jobs.events import Event
 from kseg.segment.errors import UnreadableInput, UsageError
 from tests.support.paths import ROOT
@@ -20,7 +21,7 @@ from tests.support.stub_commands import Finding, Row, Script, Style, Text, perfo
 
 DUMP = Style(command="dump", summary=damage_words)
 DUMP_JSON = Style(command="dump", json=True, summary=damage_words)
-VERIFY = Style(command="verify", findings_are_result=True, summary=verify_words)
+VERIFY = Style(command="verify", findings_are_result=True, summary=looked_at_words)
 BAD_CRC = Finding("bad-crc", "a.log", "stored 1, computed 2", 100, 71, 5, 9, {"stored": 1, "computed": 2})
 FUTURE = Finding("future-timestamp", "a.log", "offset 3 lies ahead", first_offset=3)
 GAP = Finding("offset-gap", "a.log", "offsets 4 to 8 are missing")
@@ -43,7 +44,8 @@ def test_text_goes_to_stdout_as_it_is(tmp_path: Path, capfdbinary: pytest.Captur
 
 
 def test_a_dump_says_damage_on_stderr_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    status = perform(script(Text(b"one\n"), BAD_CRC, FUTURE, Text(b"two\n")), toy_files(tmp_path, 1), DUMP)
+    (asked,) = toy_files(tmp_path, 1)
+    status = perform(script(Text(b"one\n"), BAD_CRC, FUTURE, Text(b"two\n")), [asked], DUMP)
 
     out, err = capfd.readouterr()
     assert (status, out) == (1, "one\ntwo\n")
@@ -51,7 +53,7 @@ def test_a_dump_says_damage_on_stderr_and_goes_on(tmp_path: Path, capfd: pytest.
         "a.log: error: stored 1, computed 2 (bad-crc; bytes 100-170; offsets 5-9)",
         "a.log: warning: offset 3 lies ahead (future-timestamp; offset 3)",
         "1 error, 1 warning in 1 file",
-        "next: kseg verify --deep a.log",
+        f"next: kseg verify --deep {asked}",
     ]
 
 
@@ -101,7 +103,7 @@ def test_verify_prints_findings_and_summary_on_stdout(
     out, err = capfd.readouterr()
     assert err == ""
     assert out.splitlines()[2:] == [
-        "1 file, 2 batches, 1 record; 1,000 bytes: 900 valid, 60 damaged, 40 padding; 1 error, 1 warning",
+        "1 file, 2 batches, 1 record; 1,000 bytes: 900 bytes valid, 60 bytes damaged, 40 bytes padding; 1 error, 1 warning",
         "next: kseg dump a.log",
     ]
 
@@ -110,7 +112,7 @@ def test_sums_of_targets_stay_in_json_and_are_added_up(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     one = Row({"type": "verified", "path": "p", "files": 2, "errors": 7, "warnings": 7, "infos": 7})
-    style = Style(command="verify", json=True, findings_are_result=True, summary=verify_words)
+    style = Style(command="verify", json=True, findings_are_result=True, summary=looked_at_words)
     assert perform(Script({"a.log": (one,), "b.log": (one,)}), toy_files(tmp_path, 2), style) == 0
     first, second, end = lines(capfd.readouterr().out)
     assert first == second == one.values
@@ -126,7 +128,7 @@ def test_sums_of_targets_stay_in_json_and_are_added_up(
 
 
 def test_quiet_leaves_only_results_and_errors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    quiet = Style(command="verify", quiet=True, findings_are_result=True, summary=verify_words)
+    quiet = Style(command="verify", quiet=True, findings_are_result=True, summary=looked_at_words)
     assert perform(script(GAP, BAD_CRC), toy_files(tmp_path, 1), quiet) == 1
     out, err = capfd.readouterr()
     assert out == "a.log: error: stored 1, computed 2 (bad-crc; bytes 100-170; offsets 5-9)\n"
@@ -206,7 +208,7 @@ def test_control_characters_in_names_never_reach_the_reader(
 ) -> None:
     odd = Finding("bad-crc", "a\x1b[31m\n.log", "odd\r")
     perform(script(odd), toy_files(tmp_path, 1), DUMP)
-    assert capfd.readouterr().err.startswith("a\\x1b[31m\\n.log: error: odd\\r (bad-crc)\n")
+    assert capfd.readouterr().err.startswith("$'a\\x1b[31m\\x0a.log': error: odd\\r (bad-crc)\n")
 
 
 def test_a_table_has_a_heading_and_aligned_columns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

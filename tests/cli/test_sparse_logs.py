@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import healthy
-from kseg.segment.kafka07.messages07 import encode_set
+from kseg.segment.kafka07.encoding07 import encode_set
 
 LAST = "00000000000000000297.log"
 HOLE_BYTES = 32 << 30

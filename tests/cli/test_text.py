@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kseg.cli.text.common import bytes_words, lookup_words, moment, read_words
+from kseg.cli.text.common import bytes_words, read_words
+from kseg.cli.text.lookup import LookupReport
+from kseg.segment.moments import moment
 
 RECORD = {
     "type": "record", "file": "p-0/0.log", "position": 0, "offset": 7, "timestamp": 1714564800123, "key": "a\tb",
@@ -19,10 +21,10 @@ def test_an_answer_says_where_it_lies_and_how_it_was_found() -> None:
                  {"step": "time-index", "file": "y", "slot": None}],
         "record": RECORD,
     }  # fmt: skip
-    assert list(lookup_words(answer)) == [
-        "p-0: offset 7, timestamp 1714564800123 (2024-05-01T12:00:00.123Z), leader epoch 3",
+    assert list(LookupReport(explains=True, only_hits=False).words(answer)) == [
+        "p-0: offset 7, timestamp 2024-05-01T12:00:00.123Z (1714564800123), leader epoch 3",
         "  in p-0/0.log at byte 4096, batch 5-9",
-        '  record offset 7 at 2024-05-01T12:00:00.123Z key "a\\tb" value base64:/w== headers 1',
+        '  record offset 7 at 2024-05-01T12:00:00.123Z key "a\\tb" value base64:/w== header "h"=null',
         "  12,345 bytes read",
         "    offset-index p-0/0.index: slot 2, offset 5",
         "    open x",
@@ -32,7 +34,10 @@ def test_an_answer_says_where_it_lies_and_how_it_was_found() -> None:
 
 def test_nothing_found_says_so_and_what_was_read() -> None:
     answer = {"type": "lookup", "partition": "p-0", "found": False, "bytes_read": 8, "path": []}
-    assert list(lookup_words(answer)) == ["p-0: nothing found", "  8 bytes read"]
+    assert list(LookupReport(explains=True, only_hits=False).words(answer)) == [
+        "p-0: nothing found",
+        "  8 bytes read",
+    ]
 
 
 def test_read_shows_batches_and_their_records() -> None:

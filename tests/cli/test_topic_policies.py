@@ -133,7 +133,7 @@ def test_without_any_evidence_nothing_is_touched(
         assert run([*words, "--apply", *ON_THE_CLOCK, str(data / "stations-0")]) == 4
         out, err = capfd.readouterr()
         assert "--metadata PATH, or --topic stations --cleanup-policy delete|compact settles it" in out
-        assert "1 partition was left alone, because nobody knows the cleanup.policy: stations" in err
+        assert "1 partition was skipped because the cleanup.policy is unknown: stations" in err
 
 
 def test_a_topic_that_nobody_knows_is_named_once(data: Path, say: Say) -> None:
@@ -144,7 +144,7 @@ def test_a_topic_that_nobody_knows_is_named_once(data: Path, say: Say) -> None:
         told = [row for row in rows if row.get("id") == "policy-unknown"]
         assert (status, [Path(row["path"]).name for row in told]) == (4, ["gates-append-0"])
         (failure,) = (row for row in rows if row["type"] == "error")
-        assert "2 partitions were left alone" in failure["message"] and "gates-append" in failure["message"]
+        assert "2 partitions were skipped" in failure["message"] and "gates-append" in failure["message"]
 
 
 def test_internal_topics_are_known_without_evidence(data: Path, say: Say) -> None:
@@ -358,9 +358,12 @@ def test_the_text_says_where_each_setting_came_from(
     data = make(capture_small, tmp_path / "data", config(COMPACTED, "delete.retention.ms", "9"))
     run(["retain", "--retention-ms", "20s", *ON_THE_CLOCK, str(data)])
     out = capfd.readouterr().out
-    assert "  by cleanup.policy delete (topic config), retention.ms 20000 (option)" in out
-    assert "  by cleanup.policy delete (Kafka's default), retention.ms 20000 (option)" in out
+    assert ": by cleanup.policy delete (topic config), retention.ms 20s (option)" in out
+    assert ": by cleanup.policy delete (Kafka's default), retention.ms 20s (option)" in out
     run(["compact", *ON_THE_CLOCK, str(data)])
     out = capfd.readouterr().out
-    assert "  by cleanup.policy compact (topic config), delete.retention.ms 9 (topic config)" in out
+    assert "  by cleanup.policy compact (topic config), delete.retention.ms 9ms (topic config)" in out
+    assert "3 × not-compacted: info: " in out
+    run(["compact", "--verbose", *ON_THE_CLOCK, str(data)])
+    out = capfd.readouterr().out
     assert "orders-0: info: its cleanup.policy is delete (topic config) (not-compacted)" in out

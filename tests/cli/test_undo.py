@@ -212,7 +212,7 @@ def test_every_reading_command_speaks_of_a_half_done_change(
     said = capfd.readouterr()
     (line,) = [line for line in (said.out + said.err).splitlines() if "(half-done-journal)" in line]
     assert line.startswith(
-        f"{journal}: error: recover was interrupted; `kseg undo --finish {journal}` goes on"
+        f"{journal}: error: recover was interrupted; `kseg undo --finish {journal}` finishes it"
     )
     assert (line in said.out.splitlines()) == (command == "verify")
     assert status == 1

@@ -13,7 +13,7 @@ import pytest
 from kseg.change.plan.inputs import inputs_of
 from kseg.compaction.cleaner.options import Damaged
 from kseg.recovery.loading.loader import load_as_broker
-from kseg.recovery.policy import Circumstances, LoadSettings
+from kseg.recovery.policy import BrokerState, LoadSettings
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.derived_state import producer_state
 from kseg.segment.partition.partition_log import PartitionLog
@@ -62,10 +62,10 @@ def log_end(directory: Path, *, is_clean: bool) -> int:
     loaded = load_as_broker(
         str(directory),
         inputs_of(str(directory)),
-        Circumstances(is_clean=is_clean),
+        BrokerState(is_clean=is_clean),
         LoadSettings(now_ms=T0),
     )
-    return -1 if loaded.death is not None else loaded.log_end_offset
+    return -1 if loaded.load_failure is not None else loaded.log_end_offset
 
 
 def newest(directory: Path) -> dict[bytes | None, tuple[int, bytes | None]]:

@@ -159,7 +159,7 @@ def test_the_active_segment_is_rolled_when_asked(tmp_path: Path) -> None:
         assert clean(directory, include_active=True, now_ms=T0).result["steps"] == 0
 
 
-def standing(
+def log_to_retain(
     segments: list[CleanerSegment], *, stable: int | None = None, noted: int | None = None, start: int = 0
 ) -> LogToClean:
     end = segments[-1].base_offset + 5
@@ -170,12 +170,12 @@ def standing(
 def test_the_lag_ends_the_range() -> None:
     segments = [segment(10 * n, largest=T0 + n) for n in range(4)]
     settings = CleanSettings(now_ms=T0 + 101, min_compaction_lag_ms=100)
-    found = cleanable(standing(segments), settings)
+    found = cleanable(log_to_retain(segments), settings)
     assert (found.first_uncleanable_offset, found.bound) == (20, "min.compaction.lag.ms")
     late = CleanSettings(now_ms=T0 + 1000, min_compaction_lag_ms=100)
-    assert cleanable(standing(segments), late).first_uncleanable_offset == 30
+    assert cleanable(log_to_retain(segments), late).first_uncleanable_offset == 30
     young = CleanSettings(now_ms=T0, min_compaction_lag_ms=100)
-    found = cleanable(standing(segments), young)
+    found = cleanable(log_to_retain(segments), young)
     assert (found.first_uncleanable_offset, found.dirty_bytes) == (0, 0)
 
 
@@ -186,7 +186,7 @@ def test_what_waits_too_long_is_cleaned_whatever_the_ratio() -> None:
     assert not is_overdue([T0 - 1000, T0], settings)
     assert not is_overdue([0, -1], settings)
     segments = [segment(10 * n) for n in range(4)]
-    found = cleanable(standing(segments, noted=20), settings)
+    found = cleanable(log_to_retain(segments, noted=20), settings)
     assert (found.clean_bytes, found.dirty_bytes) == (200, 100)
     assert not found.is_due(settings, is_overdue=False)
     assert found.is_due(settings, is_overdue=True)
@@ -195,10 +195,10 @@ def test_what_waits_too_long_is_cleaned_whatever_the_ratio() -> None:
 @pytest.mark.behaviour("C48")
 def test_the_ratio() -> None:
     segments = [segment(10 * n, size=50) for n in range(4)]
-    found = cleanable(standing(segments, noted=15), SETTINGS)
+    found = cleanable(log_to_retain(segments, noted=15), SETTINGS)
     # the segment that holds the first dirty offset counts on both sides
     assert (found.clean_bytes, found.dirty_bytes, found.dirty_ratio) == (100, 100, 0.5)
-    held = cleanable(standing(segments, noted=10, stable=20), SETTINGS)
+    held = cleanable(log_to_retain(segments, noted=10, stable=20), SETTINGS)
     assert (held.clean_bytes, held.dirty_bytes, held.bound) == (50, 50, "last stable offset")
 
 
@@ -206,7 +206,7 @@ def test_the_ratio() -> None:
 @pytest.mark.parametrize(("noted", "start", "first"), [(99, 0, 0), (5, 10, 10), (35, 0, 35), (None, 10, 10)])
 def test_a_checkpoint_outside_of_the_log(noted: int | None, start: int, first: int) -> None:
     segments = [segment(10 * n) for n in range(4)]
-    found = cleanable(standing(segments, noted=noted, start=start), SETTINGS)
+    found = cleanable(log_to_retain(segments, noted=noted, start=start), SETTINGS)
     assert found.first_dirty_offset == first
     assert found.is_reset is (noted in (99, 5))
     if noted == 35:  # beyond the active base: nothing to clean

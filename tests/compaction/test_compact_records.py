@@ -94,11 +94,11 @@ def test_an_open_transaction_holds_its_whole_segment(tmp_path: Path) -> None:
     topic.roll()
     topic.send(("a", 3))
     topic.roll()
-    untouched = [log(topic.close(), base).read_bytes() for base in (1, 3)]
+    exempted = [log(topic.close(), base).read_bytes() for base in (1, 3)]
     outcome = clean(topic.directory)
     assert outcome.result["first_uncleanable_offset"] == 1
     assert outcome.result["held_by"] == "last stable offset"
-    assert [log(topic.directory, base).read_bytes() for base in (1, 3)] == untouched
+    assert [log(topic.directory, base).read_bytes() for base in (1, 3)] == exempted
     # a later value counts only when it is in the cleaned part
     assert kept(topic.directory)[0] == (0, "a", "1")
 

@@ -13,7 +13,7 @@ from kseg.change.apply.executor import apply_plan
 from kseg.change.apply.journal_scan import journals_in
 from kseg.change.apply.lock import locked
 from kseg.change.apply.undo import undo
-from kseg.change.apply.unfinished import settle
+from kseg.change.apply.unfinished import complete_unfinished
 from kseg.change.plan.steps import Plan, Rename
 from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.compaction.retention.purge import purge
@@ -89,7 +89,7 @@ def test_marking_holds_no_space_and_undo_brings_everything_back(tmp_path: Path) 
         assert (partition / name).stat().st_nlink == 1
     (data,) = journals_in(str(partition.parent))
     assert data.path == said.others[0]["journal"]
-    undo(data.place)
+    undo(data.location)
     # the lock that was made and removed leaves its time on the data directory
     assert differences(before, tree_state(partition.parent)) in ([], ["changed: . (mtime_ns)"])
 
@@ -271,12 +271,12 @@ def test_a_killed_purge_is_gone_on_with(tmp_path: Path, how: Any) -> None:
             purge(place, names, PURGING, disk)
 
         is_killed = not how(act, kill_at)
-        settle(str(partition), "retain", QuickDisk())
+        complete_unfinished(str(partition), "retain", QuickDisk())
         assert set(marked(partition)) <= set(names)  # one goes after another, without a journal
         run(partition, apply=True, purge=True, now_ms=LATER)
         assert not list(partition.rglob("*.deleted"))
         assert [
-            journal for journal in journals_in(str(partition)) if journal.place.id.endswith("-purge")
+            journal for journal in journals_in(str(partition)) if journal.location.id.endswith("-purge")
         ] == []
         assert bases(partition) == [2]
         kill_at += 1
@@ -323,7 +323,7 @@ def test_what_the_cleaner_marked_stays_marked(tmp_path: Path) -> None:
     (partition / f"{5:020}.log").rename(replaced)
     with unchanged(partition):
         said = run(partition, unmark=True, apply=True)
-    assert said.result["unmarked"] == [] and "not retention marked it" in said.marks[0]["reason"]
+    assert said.result["unmarked"] == [] and "so retention did not mark it" in said.marks[0]["reason"]
 
 
 def test_a_marked_segment_that_overlaps_stays_marked(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_marked_segment_that_overlaps_stays_marked(tmp_path: Path) -> None:
         path.rename(path.with_name(path.name.replace(f"{5:020}", f"{3:020}")))
     said = run(partition, unmark=True, apply=True)
     assert said.result["unmarked"] == []
-    assert any("it ends at 5, and the log has offsets from 3 on" in row["reason"] for row in said.marks)
+    assert any("it ends at 5, but the log already has offsets from 3" in row["reason"] for row in said.marks)
 
 
 def test_purged_is_purged(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_purged_is_purged(tmp_path: Path) -> None:
     assert run(partition, unmark=True, apply=True).result["unmarked"] == []
     (journal, *_) = journals_in(str(partition))
     with pytest.raises(Refused):
-        undo(journal.place)
+        undo(journal.location)
 
 
 def test_epochs_of_a_log_that_has_none_are_left_alone(tmp_path: Path) -> None:

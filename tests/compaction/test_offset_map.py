@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kseg.compaction.cleaner.latest_offsets import LatestOffsets, quicker
-from kseg.compaction.cleaner.offset_map import KeyJudge, OffsetMap
+from kseg.compaction.cleaner.latest_offsets import LatestOffsets, fastest_lookup
+from kseg.compaction.cleaner.offset_map import KeyLookup, OffsetMap
 from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -34,22 +34,22 @@ def pieces(keys: Sequence[bytes | None]) -> Iterator[tuple[int, Chunk]]:
         yield start, chunk_of(keys[start : start + PIECE], start)
 
 
-def filled(keys: Sequence[bytes | None], slots: int, passed_over: Sequence[int] = ()) -> OffsetMap:
-    """A map of the keys by their place; pieces that begin at one of `passed_over` are left out."""
+def filled(keys: Sequence[bytes | None], slots: int, skipped_ranges: Sequence[int] = ()) -> OffsetMap:
+    """A map of the keys by their place; pieces that begin at one of `skipped_ranges` are left out."""
     offset_map = OffsetMap(CleanSettings(now_ms=0, map_bytes=slots * SLOT_BYTES), 0)
     offset_map.begin(0)
     for start, chunk in pieces(keys):
         offset_map.begin_table()
-        if start in passed_over:
-            offset_map.pass_over(start, start + chunk.records.count - 1)
+        if start in skipped_ranges:
+            offset_map.skip(start, start + chunk.records.count - 1)
         else:
             assert offset_map.hash(chunk)
             assert offset_map.put(chunk, 0) is None
-    offset_map.reach(len(keys) - 1)
+    offset_map.update_latest_offset(len(keys) - 1)
     return offset_map
 
 
-def stays(judge: KeyJudge, keys: Sequence[bytes | None]) -> list[bool]:
+def stays(judge: KeyLookup, keys: Sequence[bytes | None]) -> list[bool]:
     batches = Columns(C.BATCH_WIDTH, 1)
     batches.cells[C.MAGIC] = L.MAGIC_V2
     found: list[bool] = []
@@ -113,9 +113,9 @@ def test_bits_answer_as_the_map_does(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.choice((300, 5000, 20_000))
     keys = random_keys(rng, count, rng.choice((40, 2000, 30_000)))
-    passed_over = [start for start in range(0, count, PIECE) if rng.random() < rng.choice((0, 0.1, 0.5))]
-    offset_map = filled(keys, 100_000, passed_over)
-    bits = quicker(offset_map, 0)
+    skipped_ranges = [start for start in range(0, count, PIECE) if rng.random() < rng.choice((0, 0.1, 0.5))]
+    offset_map = filled(keys, 100_000, skipped_ranges)
+    bits = fastest_lookup(offset_map, 0)
     if isinstance(bits, LatestOffsets):
         assert stays(bits, keys) == stays(offset_map, keys)
         bits.close()
@@ -125,17 +125,17 @@ def test_bits_answer_as_the_map_does(seed: int) -> None:
 
 def test_the_map_is_asked_where_bits_would_not_know() -> None:
     keys = [b"%d" % (number % 3000) for number in range(5000)]
-    assert isinstance(quicker(filled(keys, 100_000), 0), LatestOffsets)
+    assert isinstance(fastest_lookup(filled(keys, 100_000), 0), LatestOffsets)
     later = filled(keys, 100_000)
     later.start_offset = 7  # something lies before the range
-    assert quicker(later, 0) is later
+    assert fastest_lookup(later, 0) is later
     turned = filled(keys, 100_000)
     chunk = chunk_of([b"x", b"y"], 10)
     assert turned.hash(chunk) and turned.put(chunk, 0) is None
-    assert quicker(turned, 0) is turned
+    assert fastest_lookup(turned, 0) is turned
     beyond = filled(keys, 100_000)
-    beyond.reach(4000)  # a record says it lies behind all batches
-    assert quicker(beyond, 0) is beyond
+    beyond.update_latest_offset(4000)  # a record says it lies behind all batches
+    assert fastest_lookup(beyond, 0) is beyond
 
 
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4, L.ZSTD])

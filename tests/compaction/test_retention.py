@@ -30,7 +30,7 @@ DELETE_AND_COMPACT = frozenset((RetentionPolicy.DELETE, RetentionPolicy.COMPACT)
 COMPACT = frozenset((RetentionPolicy.COMPACT,))
 
 
-def standing(
+def log_to_retain(
     *sizes_and_ages: tuple[int, int], start: int = 0, high_watermark: int | None = None
 ) -> LogToRetain:
     """Segments of ten offsets each, with these sizes and ages."""
@@ -41,8 +41,8 @@ def standing(
     return LogToRetain(candidates, start, end, end if high_watermark is None else high_watermark, NOW)
 
 
-def gone(standing: LogToRetain, limits: Limits) -> int:
-    return len(decide(standing, limits).rules)
+def gone(log_to_retain: LogToRetain, limits: Limits) -> int:
+    return len(decide(log_to_retain, limits).rules)
 
 
 # --- size
@@ -69,7 +69,7 @@ def test_a_log_of_exactly_the_limit_stays(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("T03")
 def test_a_segment_goes_only_when_the_rest_still_reaches_the_limit() -> None:
-    twenty = standing(*[(100, 0)] * 20)
+    twenty = log_to_retain(*[(100, 0)] * 20)
     assert 20 - gone(twenty, Limits(retention_bytes=510)) == 6
     assert 20 - gone(twenty, Limits(retention_bytes=500)) == 5
     assert 20 - gone(twenty, Limits(retention_bytes=-1)) == 20
@@ -100,10 +100,10 @@ def test_none_expired_leaves_everything(tmp_path: Path) -> None:
 
 
 def test_strictly_older() -> None:
-    assert gone(standing((9, 1000), (9, 0)), Limits(retention_ms=1000)) == 0
-    assert gone(standing((9, 1001), (9, 0)), Limits(retention_ms=1000)) == 1
-    assert gone(standing((9, 1), (9, 1)), Limits(retention_ms=0)) == 2
-    assert gone(standing((9, 10**15), (9, 0)), Limits(retention_ms=-1)) == 0
+    assert gone(log_to_retain((9, 1000), (9, 0)), Limits(retention_ms=1000)) == 0
+    assert gone(log_to_retain((9, 1001), (9, 0)), Limits(retention_ms=1000)) == 1
+    assert gone(log_to_retain((9, 1), (9, 1)), Limits(retention_ms=0)) == 2
+    assert gone(log_to_retain((9, 10**15), (9, 0)), Limits(retention_ms=-1)) == 0
 
 
 @pytest.mark.behaviour("T11")
@@ -111,7 +111,7 @@ def test_a_younger_segment_protects_the_older_one_behind_it(tmp_path: Path) -> N
     partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=9 * DAY_MS), Part(5, age_ms=0)])
     said = run(partition, Limits(retention_ms=DAY_MS))
     assert said.verdicts == [(0, "keep", "retention.ms"), (5, "keep", "order"), (10, "keep", "retention.ms")]
-    assert said.segments[1]["reason"] == "it would go, but segment 0 before it stays"
+    assert said.segments[1]["reason"] == "it would be deleted, but segment 0 before it is kept"
     assert said.segments[0]["held_by"] == {"kind": "record", "offset": 0, "timestamp": NOW}
     assert said.segments[1]["held_by"] == said.segments[0]["held_by"]
 
@@ -238,16 +238,16 @@ def test_the_log_start_never_goes_back_nor_above_the_high_watermark(tmp_path: Pa
 @pytest.mark.behaviour("T09")
 def test_a_prefix_goes_and_never_an_empty_last_segment() -> None:
     ten = [(9, 100)] * 6 + [(9, 0)] * 4
-    assert gone(standing(*ten), Limits(retention_ms=10)) == 6
-    assert gone(standing(*[(9, 100)] * 10), Limits(retention_ms=10)) == 10
-    assert gone(standing(*[(9, 100)] * 9, (0, 100)), Limits(retention_ms=10)) == 9
-    assert gone(standing((0, 100)), Limits(retention_ms=10, retention_bytes=0)) == 0
-    assert gone(standing((0, 100), (0, 100), (9, 0)), Limits(retention_ms=10)) == 2
+    assert gone(log_to_retain(*ten), Limits(retention_ms=10)) == 6
+    assert gone(log_to_retain(*[(9, 100)] * 10), Limits(retention_ms=10)) == 10
+    assert gone(log_to_retain(*[(9, 100)] * 9, (0, 100)), Limits(retention_ms=10)) == 9
+    assert gone(log_to_retain((0, 100)), Limits(retention_ms=10, retention_bytes=0)) == 0
+    assert gone(log_to_retain((0, 100), (0, 100), (9, 0)), Limits(retention_ms=10)) == 2
 
 
 @pytest.mark.behaviour("T10")
 def test_deletion_stops_at_the_first_that_stays() -> None:
-    ages = standing((9, 100), (9, 100), (9, 0), (9, 100), (9, 100))
+    ages = log_to_retain((9, 100), (9, 100), (9, 0), (9, 100), (9, 100))
     decision = decide(ages, Limits(retention_ms=10))
     assert decision.rules == (Rule.TIME, Rule.TIME)
     assert (decision.log_start_offset, decision.rolls) == (20, False)
@@ -256,7 +256,7 @@ def test_deletion_stops_at_the_first_that_stays() -> None:
 @pytest.mark.behaviour("T13")
 @pytest.mark.parametrize(("high_watermark", "left"), [(25, 8), (29, 8), (30, 7), (100, 0)])
 def test_nothing_at_or_above_the_high_watermark_goes(high_watermark: int, left: int) -> None:
-    hundred = standing(*[(9, 100)] * 10, high_watermark=high_watermark)
+    hundred = log_to_retain(*[(9, 100)] * 10, high_watermark=high_watermark)
     decision = decide(hundred, Limits(retention_ms=10))
     assert 10 - len(decision.rules) == left
     assert decision.log_start_offset <= high_watermark
@@ -392,7 +392,7 @@ def test_nothing_is_deleted_for_a_limit_that_was_not_given(tmp_path: Path) -> No
 
 
 def test_thresholds_are_the_greatest_limits_that_delete() -> None:
-    log = standing((10, 500), (20, 100), (30, 300), high_watermark=25)
+    log = log_to_retain((10, 500), (20, 100), (30, 300), high_watermark=25)
     for index, threshold in enumerate(thresholds(log)):
         for name in ("retention_ms", "retention_bytes"):
             value = getattr(threshold, name)
@@ -413,4 +413,4 @@ def test_what_if_says_what_each_limit_alone_would_free(tmp_path: Path) -> None:
     by_size = [(row["value"], row["bytes_freed"]) for row in rows if row["rule"] == "retention.bytes"]
     size = sum(path.stat().st_size for path in partition.glob("*.log"))
     assert by_size[0] == (0, size) and by_size[-1][1] == 0
-    assert what_if(standing((9, 9)), Limits(policies=COMPACT))[0].segments == 0
+    assert what_if(log_to_retain((9, 9)), Limits(policies=COMPACT))[0].segments == 0

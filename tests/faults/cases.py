@@ -119,6 +119,13 @@ CASES = {
     "recover --output": Case(RECOVER.lay, (*_RECOVER, "--output", "OUT", "DATA")),
     "recover --output, links": Case(RECOVER.lay, (*_RECOVER, "--hard-link", "--output", "OUT", "DATA")),
     "compact --output": Case(COMPACT.lay, (*_COMPACT, "--output", "OUT", "DATA")),
+    "recover --spark": Case(RECOVER.lay, (*RECOVER.words, "--spark", "--apply", "DATA")),
+    "recover --output --spark": Case(RECOVER.lay, (*RECOVER.words, "--spark", "--output", "OUT", "DATA")),
+    "compact --spark": Case(COMPACT.lay, (*COMPACT.words, "--spark", "--apply", "DATA")),
+    "retain --spark": Case(
+        RETAIN.lay,
+        ("retain", "--cleanup-policy", "delete", "--now", NOW, "--spark", *_ONE_DAY, "--apply", "DATA"),
+    ),
     "compact": Case(COMPACT.lay, (*_COMPACT, "--apply", "DATA")),
     "compact --include-active": Case(COMPACT.lay, (*_COMPACT, "--include-active", "--apply", "DATA")),
     "retain": Case(RETAIN.lay, (*_RETAIN, *_ONE_DAY, "--apply", "DATA")),

@@ -24,7 +24,7 @@ from kseg.change.apply.journal import read_journal
 from kseg.change.apply.journal_lines import encoded
 from kseg.change.apply.journal_scan import journals_in
 from kseg.change.apply.undo import undo
-from kseg.change.apply.unfinished import half_done_findings, settle
+from kseg.change.apply.unfinished import complete_unfinished, half_done_findings
 from kseg.segment.errors import KsegError
 from tests.change.test_append_journal import write_stream
 from tests.support.failing_disks import Held, QuickDisk, Stopped, StoppingDisk, held
@@ -85,7 +85,7 @@ def abandoned(case: Case, directory: Path, quarantine: str | None) -> None:
             if journals_in(str(directory)):
                 if number > 8:
                     return
-                settle(str(directory), COMMAND, QUICK)
+                complete_unfinished(str(directory), COMMAND, QUICK)
             continue
         raise AssertionError("it was never begun")
 
@@ -106,9 +106,9 @@ def half_undone(case: Case, directory: Path, quarantine: str | None) -> None:
     (journal,) = journals_in(str(directory))
     for number in range(3, 1000):
         try:
-            undo(journal.place, StoppingDisk(number))
+            undo(journal.location, StoppingDisk(number))
         except Stopped:
-            if read_journal(journal.place).state in ("undoing", "undone"):
+            if read_journal(journal.location).state in ("undoing", "undone"):
                 return
 
 
@@ -222,7 +222,7 @@ def assert_nothing_lost(start: dict[str, Held], places: list[Path], words: str) 
             found.items(), key=lambda item: item[0].name.rpartition("-")[2].zfill(20)
         ):
             if f"{name}.from-" in path.name:
-                position = int(path.name.rpartition("-")[2])
+                position = int(path.name.removesuffix(".kept").rpartition("-")[2].split(".")[0])
                 beginning = whole or next(
                     c for c in found.values() if c[:position] == file.content[:position]
                 )
@@ -235,14 +235,14 @@ ACTIONS = ("settle", "finish", "undo", "look")
 
 def follow(action: str, directory: Path) -> None:
     if action == "settle":
-        settle(str(directory), COMMAND, QUICK)
+        complete_unfinished(str(directory), COMMAND, QUICK)
         return
     if action == "look":
         list(half_done_findings(str(directory)))
         return
     for journal in journals_in(str(directory)):
         if journal.header or Path(journal.path).exists():
-            (finish if action == "finish" else undo)(journal.place, QUICK)
+            (finish if action == "finish" else undo)(journal.location, QUICK)
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ import pytest
 
 from kseg.change.apply.append_journal import Guard
 from kseg.change.apply.executor import apply_plan
-from kseg.change.apply.journal import JournalPlace
 from kseg.change.apply.journal_lines import encoded
+from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_scan import journals_in
 from kseg.change.apply.lock import claimed, locked
 from kseg.change.apply.undo import undo
-from kseg.change.apply.unfinished import half_done_findings, settle
+from kseg.change.apply.unfinished import complete_unfinished, half_done_findings
 from kseg.segment.errors import KsegError, Refused
 from kseg.spark.shuffle.exchange_dir import ExchangeDir
 from tests.support.plan_cases import CASES, COMMAND, ID, LATER, LOG, LOG_9, PARTITION, QUICK, Case, carry_out
@@ -89,9 +89,9 @@ def every_command(directory: Path) -> list[str]:
     """What those say that settle, finish and undo whatever lies there; each refuses or does no harm."""
     said = []
     for action in (
-        lambda: settle(str(directory), COMMAND, QUICK),
+        lambda: complete_unfinished(str(directory), COMMAND, QUICK),
         lambda: carry_out(CASES["remove"], directory, LATER),
-        lambda: [undo(journal.place, QUICK) for journal in journals_in(str(directory))],
+        lambda: [undo(journal.location, QUICK) for journal in journals_in(str(directory))],
     ):
         try:
             action()
@@ -262,7 +262,7 @@ def test_an_undo_that_would_remove_what_no_step_has_written(partition: Path) -> 
     staged = {**STAGED, "files": [[0, status.st_ino, status.st_size, status.st_mtime_ns, 1]]}
     plant(partition, header(partition, inputs=others, steps=steps), staged, {"type": "done"})
     with pytest.raises(Refused, match="is not what was written there"):
-        undo(JournalPlace(str(partition), ID, in_log_dir=False), QUICK)
+        undo(JournalLocation(str(partition), ID, in_log_dir=False), QUICK)
     assert log.read_bytes() == PARTITION[LOG]
 
 
@@ -278,10 +278,10 @@ def test_evidence_that_was_moved_below_an_abandoned_journal_stays(partition: Pat
 def test_an_append_that_never_was_does_not_cut_a_file_with_a_name_outside(
     partition: Path, outside: Path
 ) -> None:
-    (outside / "linked").hardlink_to(partition / LOG)
+    (outside / "linked").hardlink_to(partition / LOG_9)
     before = contents(outside)
-    first = header(partition, kind="guard", command="append", grows=[LOG], replaces=[], is_new=False)
-    rows = [[name, 0 if name == LOG else size, *more] for name, size, *more in first["inputs"]]  # type: ignore[attr-defined]
+    first = header(partition, kind="guard", command="append", grows=[LOG_9], replaces=[], is_new=False)
+    rows = [[name, 0 if name == LOG_9 else size, *more] for name, size, *more in first["inputs"]]  # type: ignore[attr-defined]
     plant(partition, {**first, "inputs": rows}, {"type": "staged", "kept": {}})
     assert "hard link" in every_command(partition)[-1]
     assert contents(outside) == before
@@ -354,7 +354,7 @@ def test_a_lock_that_is_no_file(kind: str, tmp_path: Path, outside: Path) -> Non
             path.symlink_to("/dev/null")
     before = contents(outside)
     with (
-        pytest.raises(Refused, match=r"cannot lock .*\.lock: it is (a link|no regular file)"),
+        pytest.raises(Refused, match=r"cannot lock .*\.lock: it is (a link|not a regular file)"),
         locked([str(tmp_path)]),
     ):
         pass
@@ -366,10 +366,10 @@ def test_the_ids_of_journals_do_not_overlap(tmp_path: Path) -> None:
     case = Case({"meta.properties": b"version=1\n"}, lambda _directory: (), is_partition=False)
     directory = case.lay(tmp_path)
     (directory / f"kseg-journal-{ID}-old-y.jsonl").write_bytes(b"evidence")
-    places = {journal.place for journal in journals_in(str(directory))}
-    assert places == {JournalPlace(str(directory), ID, in_log_dir=True)}
+    places = {journal.location for journal in journals_in(str(directory))}
+    assert places == {JournalLocation(str(directory), ID, in_log_dir=True)}
     with pytest.raises(Refused):
-        settle(str(directory), COMMAND, QUICK)
+        complete_unfinished(str(directory), COMMAND, QUICK)
     assert (directory / f"kseg-journal-{ID}-old-y.jsonl").read_bytes() == b"evidence"
 
 
@@ -377,4 +377,4 @@ def test_a_real_journal_has_the_fields_of_the_planted_ones(partition: Path) -> N
     """So that the tests above do not pass because of a field that nobody has."""
     applied = carry_out(CASES["swap"], partition)
     first = json.loads(Path(applied.journal).read_text().splitlines()[0])
-    assert {*first} == {*header(partition), "sum"}
+    assert {*first} == {*header(partition), "nonce", "signature", "sum"}

@@ -3,6 +3,7 @@ drive the terminal."""
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -46,6 +47,8 @@ COMMANDS = (
     ["retain", "--retention-ms", "1", "--cleanup-policy", "delete"],
     ["lookup", "--latest"],
 )
+OWN_COLOURS = re.compile("\x1b\\[(1;31|33|36|32|0)m")
+DIGESTED = ("verify", "recover", "compact", "retain")
 UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\udc80-\udcff]"
 )
@@ -112,8 +115,13 @@ def on_terminal(arguments: list[str]) -> tuple[int, bytes]:
 def test_no_name_drives_a_terminal(command: list[str], data: Path) -> None:
     status, shown = on_terminal([*command, "--no-progress", str(data)])
     assert status in (0, 1, 4, 5), shown.decode(errors="replace")
-    text = shown.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+    text = OWN_COLOURS.sub("", shown.decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
     assert not UNSEEN.search(text), UNSEEN.findall(text)
+    assert "line\nfeed" not in text
+    if command[0] in DIGESTED:  # which show the first few names only
+        _, shown = on_terminal([*command, "--verbose", "--no-progress", str(data)])
+        text = OWN_COLOURS.sub("", shown.decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
+        assert not UNSEEN.search(text), UNSEEN.findall(text)
     assert "line\\nfeed" in text and "line\nfeed" not in text
 
 
@@ -163,3 +171,28 @@ def test_directories_of_an_export_have_safe_names() -> None:
     assert len({*names}) == len(texts)
     for name in names:
         assert "/" not in name and "\0" not in name and not UNSEEN.search(name) and visible(name) == name
+
+
+@pytest.mark.parametrize("command", ["verify", "list"])
+def test_a_shell_takes_printed_paths_back(command: str, data: Path) -> None:
+    """Each word in `$'…'` of the text is, for bash, the bytes of a path that is there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kseg", command, "--verbose", str(data)], capture_output=True, check=False
+    )
+    assert b"\x1b" not in done.stdout
+    words = set(re.findall(rb"(?:^|in |  )(\$'(?:[^'\\]|\\.)*')(?=[:,\s]|$)", done.stdout, re.MULTILINE))
+    script = b"for path in " + b" ".join(words) + b"; do printf '%s\\0' \"$path\"; done"
+    taken = subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout.split(b"\0")[:-1]
+    assert taken and all(os.path.lexists(path) for path in taken)
+    folder = os.fsencode(data)
+    seen = {path.removeprefix(folder + b"/").partition(b"/")[0] for path in taken}
+    assert {*NAMES[:7]} <= seen
+
+
+def test_paths_stay_apart_in_json(data: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kseg", "list", "--json", str(data)], capture_output=True, check=False
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    folders = {os.fsencode(row["directory"]) for row in rows if row["type"] == "partition"}
+    assert {os.path.join(os.fsencode(data), name) for name in NAMES} <= folders

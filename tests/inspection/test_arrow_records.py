@@ -13,7 +13,7 @@ pa = pytest.importorskip("pyarrow")
 
 from kseg.inspection.arrow.arrow_schema import META, META_FIELDS, RECORD_SCHEMA
 from kseg.inspection.arrow.log_ranges import Aborted, LogPiece, Reading
-from kseg.inspection.arrow.planning import Wish, stretches_of
+from kseg.inspection.arrow.planning import ReadPlanOptions, segment_reads
 from kseg.inspection.arrow.record_batches import read_piece
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
@@ -21,8 +21,10 @@ from kseg.segment.model import Batch
 from kseg.segment.partition.bounds import Bounds
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.scanning.batches import batch_at
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.scanning.scan import Scanner
 from tests.support.raw_batches import field, message, record, sealed, varint, wrapper
 from tests.support.scan_helpers import batch, plain_file
 
@@ -300,7 +302,7 @@ def planned(
     directory: Path, bounds: Bounds = EVERYWHERE, part_bytes: int = 2**62, part_offsets: int | None = None
 ) -> list[LogPiece]:
     with PartitionLog(PartitionTarget(str(directory))) as log:
-        stretches = stretches_of(log, "t", 0, bounds, Wish())
+        stretches = segment_reads(log, "t", 0, bounds, ReadPlanOptions())
         if part_offsets is not None:
             return [piece for each in stretches for piece in each.cut_by_offsets(part_offsets)]
         return [piece for each in stretches for piece in each.cut(part_bytes)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fixtures import diseases, healthy
-from kseg.inspection.fetch import grown
+from kseg.inspection.fetch import grown_max_bytes
 from kseg.inspection.query import ReadQuery
 from kseg.segment.kafka07.fetch_response import message_set_send, multi_message_set_send
 from tests.support.run_commands import ask, fetch
@@ -101,13 +101,13 @@ class TestBatches:
 
     def test_growth_by_doubling(self) -> None:
         query = ReadQuery(offset=0, max_bytes=3, max_message_bytes=100)
-        assert [grown(3, first, query) for first in (1, 3, 4, 7, 50, 96, 97, 100, 101)] == [
+        assert [grown_max_bytes(3, first, query) for first in (1, 3, 4, 7, 50, 96, 97, 100, 101)] == [
             3, 3, 6, 12, 96, 96, 100, 100, None,
         ]  # fmt: skip
-        assert grown(500, 400, query) == 500
+        assert grown_max_bytes(500, 400, query) == 500
 
 
-class TestAncientFrames:
+class TestFrames07:
     def reads(self, ancient_small: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         lines = [json.loads(line) for line in (ancient_small / "reads.jsonl").read_text().splitlines()]
         return lines[:-1], lines[-1]
@@ -133,7 +133,7 @@ class TestAncientFrames:
 
     def test_growing_gives_whole_messages(self, ancient_small: Path) -> None:
         log = ancient_small / "taps-0"
-        data = first_ancient(log).read_bytes()
+        data = first_kafka07(log).read_bytes()
         assert fetch(log, 0, 300, raw=True).data == data[:264]
         # 10 bytes grow to 320, enough for the compressed set of 289 and not for what follows
         assert fetch(log, 264, 10, raw=True).data == data[264:553]
@@ -158,5 +158,5 @@ class TestAncientFrames:
         )
 
 
-def first_ancient(log: Path) -> Path:
+def first_kafka07(log: Path) -> Path:
     return min(log.glob("*.kafka"))

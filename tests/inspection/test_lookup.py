@@ -72,9 +72,9 @@ class TestByOffset:
     @pytest.mark.behaviour("L08", "L21")
     def test_out_of_range(self, tmp_path: Path) -> None:
         log = lay_down(tmp_path / "metro-0", batch(0, 1, 2), batch(3, 4))
-        assert "behind the log end offset 5" in answer(log, "offset", offset=6)["reason"]
+        assert "beyond the log end offset 5" in answer(log, "offset", offset=6)["reason"]
         below = answer(log, "offset", offset=0, log_start_offset=1)
-        assert (below["found"], below["reason"]) == (False, "offset 0 lies below the log start offset 1")
+        assert (below["found"], below["reason"]) == (False, "offset 0 is below the log start offset 1")
         assert answer(log, "offset", offset=1, log_start_offset=1)["record"]["offset"] == 1
 
     def test_an_emptied_batch_is_the_place_and_the_record_comes_later(self, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ class TestByKey:
         assert early["bytes_read"] > 12_000_000
 
 
-class TestAncient:
+class TestKafka07:
     def test_every_message_is_found_at_its_offset(self, ancient_small: Path) -> None:
         log = ancient_small / "taps-0"
         with unchanged(log):

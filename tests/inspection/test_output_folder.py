@@ -26,7 +26,7 @@ def make(target: Path, mode: Mode, mark: str, disk: Disk = QUICK, names: tuple[s
             path = Path(folder.path, _named(name, mark))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(mark)
-        folder.hand_over([_named(name, mark) for name in names], is_complete=True)
+        folder.publish([_named(name, mark) for name in names], is_complete=True)
 
 
 def _named(name: str, mark: str) -> str:
@@ -67,7 +67,7 @@ def test_something_lies_there(mode: Mode, tmp_path: Path) -> None:
         make(target, mode, "new")
         assert seen(target) == (whole("old", "new") if mode is Mode.APPEND else whole("new"))
     else:
-        with pytest.raises(Refused, match="is there already and not empty"):
+        with pytest.raises(Refused, match="already exists and is not empty"):
             make(target, mode, "new")
         assert seen(target) == whole("old")
     assert list(tmp_path.iterdir()) == [target]
@@ -79,7 +79,7 @@ def test_what_is_never_replaced(tmp_path: Path) -> None:
         target = tmp_path / stranger.replace("/", "-")
         (target / stranger).parent.mkdir(parents=True)
         (target / stranger).write_text("mine")
-        with pytest.raises(Refused, match="was written by no export"):
+        with pytest.raises(Refused, match="no export wrote"):
             make(target, Mode.OVERWRITE, "new")
         assert seen(target) == {stranger: "mine"}
     for log in ("_delta_log", "metadata"):
@@ -92,7 +92,7 @@ def test_what_is_never_replaced(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
     assert is_taken(str(file)) and not is_taken(str(tmp_path / "nothing"))
-    with pytest.raises(Refused, match="is no directory"):
+    with pytest.raises(Refused, match="is not a directory"):
         make(file, Mode.OVERWRITE, "new")
 
 
@@ -151,13 +151,13 @@ def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
     target = tmp_path / "out"
     for number, mode in enumerate(Mode):
         with (
-            pytest.raises(Refused, match=r"meanwhile|was written by no export"),
+            pytest.raises(Refused, match=r"in the meantime|no export wrote"),
             new_folder(str(target), mode, f"run{number}", QUICK) as folder,
         ):
             Path(folder.path, "part-1").write_text("new")
             target.mkdir()
             (target / "thesis.tex").write_text("mine")
-            folder.hand_over(["part-1"], is_complete=True)
+            folder.publish(["part-1"], is_complete=True)
         assert (target / "thesis.tex").read_text() == "mine"
         assert list(tmp_path.iterdir()) == [target]
         shutil.rmtree(target)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kseg.internal_topics import schemas
-from kseg.internal_topics.schemas import Field
+from kseg.internal_topics.schemas import Field, Message
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.java.uuids import ZERO, uuid_bytes, uuid_text
 from kseg.segment.model import NewBatch, Record
@@ -38,7 +38,7 @@ def record(message_name: str, /, version: int | None = None, **values: Any) -> M
     version = message.last_version if version is None else version
     assert message.type is not None
     head = _uvarint(1) + _uvarint(message.type) + _uvarint(version)
-    return head + _struct(message.fields, values, version)
+    return head + encoded(message, values, version)
 
 
 def topic(name: str, topic_id: str, partitions: int = 1, **more: Any) -> list[Made]:
@@ -108,13 +108,20 @@ def _control(offset: int, kind: str, fields: Mapping[str, object]) -> bytes:
     return encode_batch(NewBatch(records=(made,), control=True, leader_epoch=1))
 
 
-def _struct(fields: Sequence[Field], values: Mapping[str, Any], version: int) -> bytes:
+def encoded(message: Message, values: Mapping[str, Any], version: int) -> bytes:
+    """A message in one of its versions, without a frame; fields that are not given have their defaults."""
+    return _struct(message.fields, values, version, version in message.flexible)
+
+
+def _struct(fields: Sequence[Field], values: Mapping[str, Any], version: int, flexible: bool) -> bytes:
     data, tags = b"", []
     for field in fields:
         if version in field.tagged and field.name in values:
-            tags.append((field.tag or 0, _value(field, values[field.name], version)))
+            tags.append((field.tag or 0, _value(field, values[field.name], version, flexible)))
         elif version in field.versions and version not in field.tagged:
-            data += _value(field, values.get(field.name, _default(field)), version)
+            data += _value(field, values.get(field.name, _default(field)), version, flexible)
+    if not flexible:
+        return data
     data += _uvarint(len(tags))
     for tag, content in sorted(tags):
         data += _uvarint(tag) + _uvarint(len(content)) + content
@@ -133,27 +140,42 @@ def _default(field: Field) -> Any:
     return field.default == "true" if field.type == "bool" else int(field.default or 0)
 
 
-def _value(field: Field, value: Any, version: int) -> bytes:
+def _value(field: Field, value: Any, version: int, flexible: bool) -> bytes:
     if field.is_array:
-        if value is None:
-            return _uvarint(0)
-        return _uvarint(len(value) + 1) + b"".join(_one(field, each, version) for each in value)
-    return _one(field, value, version)
+        head = _length(None if value is None else len(value), "i", flexible)
+        return head + b"".join(_one(field, each, version, flexible) for each in value or ())
+    return _one(field, value, version, flexible)
 
 
-def _one(field: Field, value: Any, version: int) -> bytes:
+def _length(length: int | None, width: str, flexible: bool) -> bytes:
+    if flexible:
+        return _uvarint(0 if length is None else length + 1)
+    return struct.pack(">" + width, -1 if length is None else length)
+
+
+def _one(field: Field, value: Any, version: int, flexible: bool) -> bytes:
     if field.fields:
-        return _struct(field.fields, value, version)
+        return _nullable(field, value, version, flexible)
     if field.type in ("string", "bytes"):
-        if value is None:
-            return _uvarint(0)
         data = value.encode() if isinstance(value, str) else value
-        return _uvarint(len(data) + 1) + data
+        width = "h" if field.type == "string" else "i"
+        return _length(None if data is None else len(data), width, flexible) + (data or b"")
     if field.type == "uuid":
         return uuid_bytes(value)
     if field.type == "bool":
         return bytes([value])
     return struct.pack(">" + _NUMBERS[field.type], value)
+
+
+def _nullable(field: Field, value: Any, version: int, flexible: bool) -> bytes:
+    """A struct; where it may be null its marker differs for tagged and other fields."""
+    head = b""
+    if version in field.nullable and not field.is_array:
+        if version in field.tagged:
+            head = b"\0" if value is None else b"\1"
+        else:
+            head = b"\xff" if value is None else b"\1"
+    return head if value is None else head + _struct(field.fields, value, version, flexible)
 
 
 def _uvarint(value: int) -> bytes:

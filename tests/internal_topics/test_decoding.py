@@ -26,8 +26,9 @@ from kseg.internal_topics.schemas import Field, Message, Versions
 from kseg.segment.errors import FormatError
 from kseg.segment.files import MappedFile
 from kseg.segment.model import Record
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.scan import Scanner
 
 ROUNDS = int(os.environ.get("KSEG_DECODER_ROUNDS", "3"))
 UUID = bytes(range(16))
@@ -167,10 +168,10 @@ def test_what_is_odd_is_remarked_on() -> None:
     ("data", "words"),
     [
         (b"", "no value"),
-        (b"\x01", "varint is cut off"),
+        (b"\x01", "varint is truncated"),
         (b"\x02\x02\x00", "unknown frame version 2"),
         (b"\x01\x02\x00\x05t", "needs 4 bytes and 1 are left"),
-        (b"\x01\x02\x00\x00", "is null and cannot be"),
+        (b"\x01\x02\x00\x00", "must not be null"),
         (b"\x01\x02\x00\xff\xff\xff\xff\xff\xff", "more than five bytes"),
         (b"\x01\x02\x00\x02t\x01", "16 bytes"),
         (b"\x01\x03\x00\0\0\0\0" + UUID + b"\xff\xff\xff\xff\x07", "left"),

@@ -12,9 +12,13 @@ import pytest
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import LOST, UNASSIGNED, MetadataImage, Placement
 from kseg.internal_topics.metadata.metadata_log import read_metadata_file, read_metadata_log
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.errors import FormatError, Refused, UnreadableInput, UsageError
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.state.control import control_key, control_value
 from tests.internal_topics.metadata_logs import (
     DIRECTORY,
+    T0,
     broker_config,
     config,
     record,
@@ -77,6 +81,7 @@ def test_the_log_alone_and_the_snapshot_say_the_same(capture_small: Path, tmp_pa
     assert set(at_69.topics) < set(whole.topics)
 
 
+@pytest.mark.behaviour("M02")
 def test_metadata_transactions(tmp_path: Path) -> None:
     """The controller's rule: an abort takes back what was begun, and what is not ended is not visible."""
     log = tmp_path / LOG
@@ -224,7 +229,7 @@ def test_missing_segments_and_starts(tmp_path: Path) -> None:
     write_log(log, topic("three", topic_id(3)), base_offset=end + 2)
     image = read_metadata_log(str(log))
     assert names(image) == ["one", "three"]
-    assert image.doubts[0].message == "the offsets 2 to 3 of the metadata log are missing"
+    assert image.doubts[0].message == "offsets 2 to 3 of the metadata log are missing"
     (log / f"{0:020}.log").unlink()
     image = read_metadata_log(str(log))
     assert "the log starts at offset 4 and no snapshot can be used" in image.doubts[0].message
@@ -298,14 +303,14 @@ def test_it_is_named(tmp_path: Path, capture_small: Path) -> None:
     for path in (elsewhere, elsewhere / LOG, elsewhere / LOG / f"{4:020}-{1:010}.checkpoint"):
         image = MetadataFinder(explicit=str(path)).image_for(str(data))
         assert image is not None and len(names(image)) == (4 if path.is_dir() else 2)
-    with pytest.raises(UsageError, match="holds no metadata log"):
+    with pytest.raises(UsageError, match="contains no metadata log"):
         MetadataFinder(explicit=str(data))
-    with pytest.raises(UsageError, match="no snapshot and no segment"):
+    with pytest.raises(UsageError, match="neither a snapshot nor a segment"):
         MetadataFinder(explicit=str(data / "meta.properties"))
     with pytest.raises(UnreadableInput):
         MetadataFinder(explicit=str(tmp_path / "nowhere"))
     write_meta_properties(elsewhere, cluster="x" * 22)
-    with pytest.raises(Refused, match="of the cluster"):
+    with pytest.raises(Refused, match="belongs to cluster"):
         MetadataFinder(explicit=str(elsewhere)).image_for(str(data))
     with pytest.raises(FormatError):
         read_metadata_file(str(data / "meta.properties"))
@@ -338,3 +343,61 @@ def test_random_damage_is_never_more_than_a_doubt(capture_small: Path, tmp_path:
         same = (image.topics, image.configs, image.removed) == (truth.topics, truth.configs, truth.removed)
         assert same or not image.is_certain, (case, path.name)
         shutil.rmtree(log.parent)
+
+
+# --- what may not be committed
+
+
+def quorum(directory: Path, voters: int) -> None:
+    listed = ",".join(f'{{"voterId":{number + 1}}}' for number in range(voters))
+    (directory / "quorum-state").write_text(
+        f'{{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{listed}],"data_version":0}}'
+    )
+
+
+def tail_notes(directory: Path) -> list[str]:
+    return [note.message for note in read_metadata_log(str(directory)).notes if "voters" in note.message]
+
+
+@pytest.mark.parametrize("voters", [1, 3])
+def test_behind_the_snapshot_of_a_quorum_nothing_is_certain(tmp_path: Path, voters: int) -> None:
+    """The high watermark of the metadata log is on no disk; only what a snapshot has is committed for certain."""
+    quorum(tmp_path, voters)
+    write_log(tmp_path, topic("a", topic_id(1)), [config("a", "cleanup.policy", "compact")])
+    write_snapshot(tmp_path, 2, topic("a", topic_id(1)))
+    found = tail_notes(tmp_path)
+    assert len(found) == (voters > 1)
+    if found:
+        assert "3 voters" in found[0] and "from offset 2 up to 2" in found[0]
+        assert read_metadata_log(str(tmp_path)).topic_configs("a") == {"cleanup.policy": "compact"}
+        assert read_metadata_log(str(tmp_path)).is_certain
+
+
+def test_a_tail_that_says_nothing_is_no_note(tmp_path: Path) -> None:
+    quorum(tmp_path, 3)
+    write_log(tmp_path, topic("a", topic_id(1)), [record("NoOpRecord")])
+    write_snapshot(tmp_path, 2, topic("a", topic_id(1)))
+    assert tail_notes(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["LEADER_CHANGE", "KRAFT_VOTERS"])
+def test_the_voters_of_the_log_count_before_those_of_quorum_state(tmp_path: Path, kind: str) -> None:
+    """Its version 1 (KIP-853) names none."""
+    voters: list[dict[str, object]] = [
+        {"voterId": number, "voterDirectoryId": topic_id(number), "endpoints": [], "kRaftVersionFeature": {}}
+        for number in (1, 2, 3)
+    ]
+    if kind == "LEADER_CHANGE":
+        voters = [{"voterId": number} for number in (1, 2, 3)]
+    fields = {"version": 0, "leaderId": 1, "voters": voters, "grantingVoters": []}
+    if kind == "KRAFT_VOTERS":
+        fields = {"version": 0, "voters": voters}
+        for voter in voters:
+            voter["kRaftVersionFeature"] = {"minSupportedVersion": 0, "maxSupportedVersion": 1}
+    quorum(tmp_path, 1)
+    end = write_log(tmp_path, topic("a", topic_id(1)))
+    made = Record(end, T0, control_key(kind), control_value(kind, fields))
+    with (tmp_path / f"{0:020}.log").open("ab") as log:
+        log.write(encode_batch(NewBatch(records=(made,), control=True, leader_epoch=1)))
+    (note,) = tail_notes(tmp_path)
+    assert "3 voters" in note and f"from offset 0 up to {end}" in note

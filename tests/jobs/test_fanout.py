@@ -115,14 +115,14 @@ def test_one_job_forks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_big_text_streams_through_pipes_with_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fanout, "AHEAD_BYTES", 3_000_000)
-    crew: list[fanout._Crew] = []
-    start = fanout._Crew._start
+    crew: list[fanout._WorkerPool] = []
+    start = fanout._WorkerPool._start
 
-    def noted_start(self: fanout._Crew) -> fanout._Worker:
+    def noted_start(self: fanout._WorkerPool) -> fanout._Worker:
         crew.append(self)
         return start(self)
 
-    monkeypatch.setattr(fanout._Crew, "_start", noted_start)
+    monkeypatch.setattr(fanout._WorkerPool, "_start", noted_start)
 
     seen = bytearray()
     most_waiting = 0
@@ -176,16 +176,16 @@ def test_an_event_that_cannot_travel_is_reported_as_a_bug() -> None:
 def test_an_interrupt_stops_the_workers_and_yields_what_was_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receive = fanout._Crew._receive
+    receive = fanout._WorkerPool._receive
 
-    def interrupt_when_all_are_busy(crew: fanout._Crew) -> None:
+    def interrupt_when_all_are_busy(crew: fanout._WorkerPool) -> None:
         receive(crew)
         if {0, 1} <= crew._complete | set(range(crew._current)):
             while len(list(tmp_path.iterdir())) < 2:
                 time.sleep(0.01)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(fanout._Crew, "_receive", interrupt_when_all_are_busy)
+    monkeypatch.setattr(fanout._WorkerPool, "_receive", interrupt_when_all_are_busy)
     seen: list[Event] = []
     with pytest.raises(KeyboardInterrupt):
         for event in fanout.run(note_and_wait, toys(4), str(tmp_path), 2):

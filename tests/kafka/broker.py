@@ -8,6 +8,7 @@ Only the process started here is ever ended, by its own id.
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import shutil
@@ -31,6 +32,8 @@ from tests.kafka import jars
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 60.0
 CLIENT_LIMIT_S = 30.0
+READ_LIMIT_S = 300.0
+STALLED_MS = 1000
 
 # What makes a broker small and quick: one partition for the internal topics, small preallocated indexes, housekeeping
 # within a second, and open transactions that may stay open.
@@ -120,12 +123,16 @@ class Broker:
         """An unclean stop: the process is gone, what it wrote is not."""
         self._end(signal.SIGKILL)
 
+    def is_running(self) -> bool:
+        """Whether the process started here has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
+
     def log_text(self) -> str:
         """What the broker logged since it was started last."""
         return (self.root / "broker.log").read_text(errors="replace")
 
     def _configure(self) -> None:
-        client, controller = (f"127.0.0.1:{port}" for port in _free_ports(2))
+        client, controller = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.bootstrap = client
         places = {
             "controller.quorum.voters": f"1@{controller}",
@@ -194,9 +201,11 @@ class Broker:
     # --- use -----------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
-        """`config`: topic properties, underscores for dots. Small segments and no retention unless said otherwise."""
+        """`config`: topic properties, underscores for dots; an empty one is not set. Small segments and no retention unless said
+        otherwise."""
         small = {"internal.segment.bytes": "6000", "retention.ms": "-1", "index.interval.bytes": "1024"}
         wanted = {**small, **{key.replace("_", "."): value for key, value in config.items()}}
+        wanted = {name: value for name, value in wanted.items() if value}
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         for future in admin.create_topics([NewTopic(name, partitions, 1, config=wanted)]).values():
             future.result(CLIENT_LIMIT_S)
@@ -224,6 +233,22 @@ class Broker:
             return _until_end(consumer)
         finally:
             consumer.close()
+
+    def consume_patiently(self, partitions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What the real Java consumer is given of damaged partitions (kseg.oracle.Consume, which has the fields)."""
+        asked = {"bootstrap": self.bootstrap, "stalled_ms": STALLED_MS, "partitions": partitions}
+        done = subprocess.run(
+            jars.brief_java_command("kseg.oracle.Consume"),
+            env=jars.java_environment(),
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=READ_LIMIT_S,
+        )
+        if done.returncode:
+            raise BrokerFailed(f"reading failed\n{done.stderr[-6000:]}")
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def wait_for(self, what: str, happened: Callable[[], bool], limit_s: float = CLIENT_LIMIT_S) -> None:
         """Poll until `happened`; BrokerFailed names `what` when it does not come about in time."""
@@ -289,7 +314,8 @@ def _headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
     return tuple((name, value) for name, value in headers or ())
 
 
-def _free_ports(count: int) -> Sequence[int]:
+def free_ports(count: int) -> Sequence[int]:
+    """Ports that are free on loopback at this moment."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:

@@ -17,7 +17,7 @@ from typing import Any
 from fixtures.healthy import T0
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.change.append.reopen import reopen_partition
-from kseg.change.apply.journal import new_run_id
+from kseg.change.apply.journal_location import new_run_id
 from kseg.compaction.cleaner.compact import compact
 from kseg.compaction.cleaner.options import CleanSettings, CompactOptions
 from kseg.jobs.events import Failure, Row
@@ -26,8 +26,10 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.scanning.batches import batch_at
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner, batch_at
+from kseg.segment.scanning.scan import Scanner
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_logs import DAY_MS, RandomLog
 

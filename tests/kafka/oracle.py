@@ -45,7 +45,7 @@ class PartitionAnswer(NamedTuple):
     directory: Path
 
 
-class AncientAnswer(NamedTuple):
+class Answer07(NamedTuple):
     """A 0.7 partition: number of segments, offset behind the last message, what each step said, the directory afterwards."""
 
     segments: int
@@ -184,6 +184,12 @@ class Oracle:
         """
         return self.ask("make", batches=batches)[1][0]
 
+    def messages(self, asked: Sequence[tuple[str, int, Any]]) -> list[tuple[bytes, str]]:
+        """(class, version, JSON) each: the bytes of the message and the JSON that its converter prints."""
+        lines = [{"class": name, "version": version, "json": values} for name, version, values in asked]
+        found = self.ask("messages", messages=lines)[0]["messages"]
+        return [(base64.b64decode(data), text) for data, text in found]
+
     # --- segments and indexes --------------------------------------------------------------------------------
 
     def records(self, file: Path, deep: bool = True) -> list[dict[str, Any]]:
@@ -252,7 +258,7 @@ class Oracle:
 
     # --- 0.7 -------------------------------------------------------------------------------------------------
 
-    def ancient(self, directory: Path, steps: Sequence[dict[str, Any]] = (), **options: Any) -> AncientAnswer:
+    def ancient(self, directory: Path, steps: Sequence[dict[str, Any]] = (), **options: Any) -> Answer07:
         """A 0.7 partition (`.kafka` files) opened by Jafka on a copy, the steps in order, then closed.
 
         Options: recover (default True), roll_bytes, max_message_bytes. Steps: read (offset, max_bytes) and multi (reads) give
@@ -265,9 +271,9 @@ class Oracle:
         for file in copy.glob("*.jafka"):
             file.rename(file.with_suffix(".kafka"))
         lines = [_with_data(line, parts) for line in head["found"]]
-        return AncientAnswer(head["segments"], head["end_offset"], lines, copy)
+        return Answer07(head["segments"], head["end_offset"], lines, copy)
 
-    def ancient_messages(self, file: Path) -> tuple[list[tuple[int, bool, int, bytes]], str | None]:
+    def messages07(self, file: Path) -> tuple[list[tuple[int, bool, int, bytes]], str | None]:
         """(next_offset, valid, crc, payload) of each message of a 0.7 file, and "class: message" of what ended it early."""
         head, _ = self.ask("ancient_file", file=str(file), base_offset=int(file.name.split(".")[0]))
         found = [(at, valid, crc, base64.b64decode(payload)) for at, valid, crc, payload in head["messages"]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
-from kseg.recovery.policy import Circumstances, LoadSettings
+from kseg.recovery.policy import BrokerState, LoadSettings
 from kseg.segment import layout as L
 from kseg.segment.errors import KsegError
 from tests.kafka import random_log_damage as logs
@@ -58,7 +58,7 @@ class Case:
     """A directory, what a broker knows of it, and how it came about."""
 
     directory: Path
-    circumstances: Circumstances
+    broker_state: BrokerState
     settings: LoadSettings
     done: list[str] = field(default_factory=list)
 
@@ -75,7 +75,7 @@ def random_case(seed: int, parent: Path) -> Case:
         hurt = rng.choices(*zip(*HURTS, strict=True))[0]
         ground.done.append(hurt.__name__.strip("_"))
         hurt(ground)
-    return Case(directory, circumstances(ground), ground.settings, ground.done)
+    return Case(directory, broker_state(ground), ground.settings, ground.done)
 
 
 def lay_down(ground: Ground) -> None:
@@ -117,7 +117,7 @@ def lay_down(ground: Ground) -> None:
                 path.unlink()
 
 
-def circumstances(ground: Ground) -> Circumstances:
+def broker_state(ground: Ground) -> BrokerState:
     rng = ground.rng
     bases = [int(path.name.split(".")[0]) for path in ground.logs()]
     ends = [
@@ -126,7 +126,7 @@ def circumstances(ground: Ground) -> Circumstances:
         max(0, ground.log_end - 1),
         rng.randint(0, min(ground.log_end, 10**6) + 5),
     ]
-    return Circumstances(
+    return BrokerState(
         is_clean=rng.random() < 0.35,
         recovery_point=rng.choice([0, 0, 0, *bases, *ends]),
         log_start_offset=rng.choice(

@@ -266,7 +266,7 @@ def test_jafka_reads_what_was_written_for_0_7(oracle: Oracle, tmp_path: Path) ->
 def _messages(oracle: Oracle, directory: Path) -> list[tuple[int, bool, int, bytes]]:
     found = []
     for file in sorted(directory.glob("*.kafka")):
-        messages, ended = oracle.ancient_messages(file)
+        messages, ended = oracle.messages07(file)
         assert ended is None
         found += messages
     return found

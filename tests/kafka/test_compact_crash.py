@@ -19,6 +19,7 @@ from kseg.change.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
 from kseg.change.run.prepared import Prepared
 from kseg.compaction.cleaner.compact import carry_out, prepare
 from kseg.compaction.cleaner.options import CompactOptions
+from kseg.compaction.cleaner.rows import CompactResult
 from kseg.jobs.events import Event
 from kseg.segment import layout as L
 from kseg.segment.partition.names import Role, parse_file_name
@@ -33,7 +34,7 @@ SEEDS = (1, 2, 3, 5, 10, 16, 18, 19)
 STATES = 40
 
 
-def planned(directory: Path, options: CompactOptions) -> Prepared:
+def planned(directory: Path, options: CompactOptions) -> Prepared[CompactResult]:
     half = prepare(PartitionTarget(str(directory)), options)
     events: list[Event] = []
     while True:

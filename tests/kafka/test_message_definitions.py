@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kafka import message_definitions
+from tests.kafka import config_names, message_definitions
 from tests.kafka.conftest import require_kafka
 
 pytestmark = pytest.mark.kafka
@@ -14,3 +14,9 @@ def test_the_schemas_are_those_of_the_jars() -> None:
     require_kafka()
     told = "stale: run python -m tests.kafka.message_definitions"
     assert message_definitions.TARGET.read_text(encoding="utf-8") == message_definitions.as_text(), told
+
+
+def test_the_names_of_configurations_are_those_of_the_jars() -> None:
+    require_kafka()
+    told = "stale: run python -m tests.kafka.config_names"
+    assert config_names.TARGET.read_text(encoding="utf-8") == config_names.as_text(), told

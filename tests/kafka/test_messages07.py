@@ -20,7 +20,7 @@ def _lines(path: Path) -> list[dict[str, object]]:
 def test_messages_are_those_of_the_capture(oracle: Oracle, ancient_small: Path) -> None:
     found = []
     for file in sorted((ancient_small / "taps-0").glob("*.kafka")):
-        messages, ended = oracle.ancient_messages(file)
+        messages, ended = oracle.messages07(file)
         assert ended is None
         found += messages
     expected = _lines(ancient_small / "records.jsonl")
@@ -55,6 +55,6 @@ def test_appends_come_back(oracle: Oracle, ancient_small: Path, tmp_path: Path) 
     payloads = [b"one", b"", b"three" * 50]
     steps = [{"what": "append", "payloads": payloads, "codec": codec} for codec in ("none", "gzip")]
     answer = oracle.ancient(directory, [*steps, {"what": "flush"}])
-    messages, _ = oracle.ancient_messages(answer.directory / "00000000000000000000.kafka")
+    messages, _ = oracle.messages07(answer.directory / "00000000000000000000.kafka")
     assert [payload for _, _, _, payload in messages] == payloads * 2
     assert messages[-1][0] == answer.end_offset

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from kseg.change.plan.inputs import inputs_of
-from kseg.recovery.kafka07.recover07 import recover_ancient
-from kseg.recovery.policy import Circumstances, Policy, Repair
-from kseg.segment.kafka07.messages07 import AncientEntry, encode_message, encode_set, walk
+from kseg.recovery.kafka07.recover07 import recover07
+from kseg.recovery.policy import BrokerState, Policy, Repair
+from kseg.segment.kafka07.encoding07 import encode_message, encode_set
+from kseg.segment.kafka07.messages07 import Entry07, walk
 from tests.kafka.oracle import KafkaRaised, Oracle
 from tests.support.plain_execution import contents, make
 from tests.support.trees import copy_tree
@@ -22,14 +23,14 @@ Message = tuple[int, bool, int, bytes]
 
 
 def recovered(directory: Path, policy: Policy) -> Repair:
-    return recover_ancient(str(directory), inputs_of(str(directory)), policy, Circumstances())
+    return recover07(str(directory), inputs_of(str(directory)), policy, BrokerState())
 
 
 def read(oracle: Oracle, directory: Path) -> list[Message]:
     """Every message as a consumer is given it; none may end the reading early."""
     found: list[Message] = []
     for file in sorted(directory.glob("*.kafka")):
-        given, ended = oracle.ancient_messages(file)
+        given, ended = oracle.messages07(file)
         assert ended is None, f"{file.name}: {ended}"
         found += given
     return found
@@ -43,7 +44,7 @@ def hurt(rng: random.Random, directory: Path) -> None:
     for path, before in sound.items():
         data = bytearray(path.read_bytes())
         for entry in walk(before):
-            assert isinstance(entry, AncientEntry)
+            assert isinstance(entry, Entry07)
             place = entry.position + 5
             found = data[entry.position : entry.end_position]
             if len(found) == entry.size_bytes and found[5] != before[place]:
@@ -99,14 +100,14 @@ def test_kafka_equals_jafka_and_salvage_is_read_by_it(
     hurt(rng, found)
     verdict = judged(oracle, found)
     repair = recovered(found, Policy.KAFKA)
-    if "UnknownMagic" in verdict and repair.death is None:
+    if "UnknownMagic" in verdict and repair.load_failure is None:
         last = max(found.glob("*.kafka")).read_bytes()
         assert last[repair.removed[0].position + 4] == 0  # 0.7 reads magic 0, its Java port does not
     elif isinstance(verdict, str):
-        assert repair.death is not None, verdict
-        assert EXCEPTIONS[repair.death.kafka_exception] in verdict
+        assert repair.load_failure is not None, verdict
+        assert EXCEPTIONS[repair.load_failure.kafka_exception] in verdict
     else:
-        assert repair.death is None and contents(repair.image, found) == verdict
+        assert repair.load_failure is None and contents(repair.image, found) == verdict
     _salvage_is_read(oracle, ancient_small / "taps-0", found, tmp_path / "made")
 
 
@@ -123,7 +124,7 @@ def _salvage_is_read(oracle: Oracle, sound: Path, found: Path, place: Path) -> N
     # gzip stores what it cannot compress: a message of a hurt set may lie there whole, and is then found by itself
     payloads = {payload for _, _, _, payload in original}
     invented = [message for message in given if message not in original and message[3] not in payloads]
-    zeros = sum("consumers are given zeros" in finding.message for finding in repair.findings)
+    zeros = sum("consumers receive zeros" in finding.message for finding in repair.findings)
     assert len(invented) <= zeros and not any(any(payload) for _, _, _, payload in invented)
     lost = [message for message in _of_whole_entries(oracle, sound, found) if message not in given]
     assert len(lost) <= swallowed
@@ -135,12 +136,12 @@ def _of_whole_entries(oracle: Oracle, sound: Path, found: Path) -> list[Message]
     for path in sorted(sound.glob("*.kafka")):
         data, now = path.read_bytes(), (found / path.name).read_bytes()
         for entry in walk(data):
-            assert isinstance(entry, AncientEntry)
+            assert isinstance(entry, Entry07)
             place = slice(entry.position, entry.end_position)
             if now[place] == data[place]:
                 alone = oracle.cwd / f"{int(path.stem) + entry.position:020}.kafka"
                 alone.write_bytes(data[place])
-                given, ended = oracle.ancient_messages(alone)
+                given, ended = oracle.messages07(alone)
                 alone.unlink()
                 assert ended is None
                 messages += given

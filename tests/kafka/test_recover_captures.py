@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.healthy import T0
-from kseg.recovery.policy import Circumstances, LoadSettings
+from kseg.recovery.policy import BrokerState, LoadSettings
 from kseg.segment.partition.names import Role, parse_file_name
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_directories import Case
@@ -24,9 +24,9 @@ def partitions(root: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("capture", ["capture_small", "legacy_small"])
-@pytest.mark.parametrize("around", [Circumstances(is_clean=True), Circumstances(recovery_point=10)])
+@pytest.mark.parametrize("around", [BrokerState(is_clean=True), BrokerState(recovery_point=10)])
 def test_captures_of_real_brokers(
-    oracle: Oracle, tmp_path: Path, request: pytest.FixtureRequest, capture: str, around: Circumstances
+    oracle: Oracle, tmp_path: Path, request: pytest.FixtureRequest, capture: str, around: BrokerState
 ) -> None:
     root: Path = request.getfixturevalue(capture)
     directories = partitions(root)

@@ -36,7 +36,7 @@ def planned(directory: Path, repair: Repair) -> dict[str, bytes]:
 
 def loaded_by_kafka(oracle: Oracle, case: Case) -> tuple[dict[str, bytes], dict[str, int]] | str:
     """(files, offsets) after the real load and a clean stop, or the name of what it threw."""
-    around, settings = case.circumstances, case.settings
+    around, settings = case.broker_state, case.settings
     try:
         answer = oracle.partition(
             case.directory,
@@ -64,12 +64,12 @@ def differences(oracle: Oracle, case: Case) -> list[str]:
     theirs = loaded_by_kafka(oracle, case)
     with unchanged(case.directory):
         ours = load_as_broker(
-            str(case.directory), inputs_of(str(case.directory)), case.circumstances, case.settings
+            str(case.directory), inputs_of(str(case.directory)), case.broker_state, case.settings
         )
-    if isinstance(theirs, str) or ours.death is not None:
-        death = None if ours.death is None else ours.death.kafka_exception
+    if isinstance(theirs, str) or ours.load_failure is not None:
+        load_failure = None if ours.load_failure is None else ours.load_failure.kafka_exception
         lost = theirs if isinstance(theirs, str) else None
-        return [] if death == lost else [f"kafka died of {lost}, ours of {ours.death}"]
+        return [] if load_failure == lost else [f"kafka died of {lost}, ours of {ours.load_failure}"]
     files, offsets = theirs
     made = planned(case.directory, ours)
     found = {path.name: path.read_bytes() for path in case.directory.iterdir()}
@@ -150,7 +150,7 @@ def test_random_directories(oracle: Oracle, tmp_path: Path, chunk: int) -> None:
         case = random_case(seed, place)
         lines = differences(oracle, case)
         if lines:
-            told = f"seed {seed} ({', '.join(case.done)}; {case.circumstances}; {case.settings})"
+            told = f"seed {seed} ({', '.join(case.done)}; {case.broker_state}; {case.settings})"
             failures.append("\n    ".join([told, *lines]))
         shutil.rmtree(place)
     assert not failures, "\n".join(failures)
@@ -164,9 +164,9 @@ def test_a_second_start_does_what_a_second_run_does(oracle: Oracle, tmp_path: Pa
         place = tmp_path / str(seed)
         place.mkdir()
         case = random_case(seed, place)
-        around, settings = case.circumstances, case.settings
+        around, settings = case.broker_state, case.settings
         first = load_as_broker(str(case.directory), inputs_of(str(case.directory)), around, settings)
-        if first.death is not None:
+        if first.load_failure is not None:
             continue
         left = place / "again" / case.directory.name
         left.mkdir(parents=True)

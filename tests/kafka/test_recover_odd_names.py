@@ -10,9 +10,9 @@ import pytest
 from fixtures import healthy
 from kseg.change.plan.inputs import inputs_of
 from kseg.recovery.loading.loader import load_as_broker
-from kseg.recovery.policy import Circumstances
+from kseg.recovery.policy import BrokerState
 from tests.kafka.oracle import KafkaRaised, Oracle
-from tests.support.salvage_helpers import SETTINGS, is_at_peace, plan
+from tests.support.salvage_helpers import SETTINGS, needs_no_repair, plan
 from tests.support.verify_helpers import NOW_MS, judge
 
 pytestmark = pytest.mark.kafka
@@ -32,12 +32,12 @@ def test_a_name_that_is_no_utf_8(oracle: Oracle, partition: Path, name: bytes) -
     again = oracle.partition(partition, clean=True, recovery_point=0, now=NOW_MS)
     assert again.loaded == answer.loaded  # it does not throw, and finds the same log
     ours = load_as_broker(
-        str(partition), inputs_of(str(partition)), Circumstances(is_clean=True, recovery_point=0), SETTINGS
+        str(partition), inputs_of(str(partition)), BrokerState(is_clean=True, recovery_point=0), SETTINGS
     )
-    assert ours.death is None and ours.log_end_offset == again.loaded["log_end_offset"]
+    assert ours.load_failure is None and ours.log_end_offset == again.loaded["log_end_offset"]
     assert os.fsdecode(name) in ours.image
     assert {finding.id for finding in judge(partition).findings} >= {"unknown-file"}
-    assert is_at_peace(partition, plan(partition))
+    assert needs_no_repair(partition, plan(partition))
 
 
 def test_a_snapshot_whose_name_is_no_utf_8(oracle: Oracle, partition: Path) -> None:
@@ -46,8 +46,8 @@ def test_a_snapshot_whose_name_is_no_utf_8(oracle: Oracle, partition: Path) -> N
         pass
     with pytest.raises(KafkaRaised, match="NumberFormatException"):
         oracle.partition(partition, clean=True, recovery_point=0, now=NOW_MS)
-    ours = load_as_broker(str(partition), inputs_of(str(partition)), Circumstances(is_clean=True), SETTINGS)
-    assert ours.death is not None and ours.death.kafka_exception == "NumberFormatException"
+    ours = load_as_broker(str(partition), inputs_of(str(partition)), BrokerState(is_clean=True), SETTINGS)
+    assert ours.load_failure is not None and ours.load_failure.kafka_exception == "NumberFormatException"
 
 
 def test_a_link_to_nothing_that_is_named_like_a_log(oracle: Oracle, partition: Path) -> None:

@@ -51,21 +51,28 @@ def held(sound: Path) -> list[Held]:
 
 
 def lost_by_kafka(oracle: Oracle, directory: Path, held: list[Held], *, clean: bool) -> int | None:
-    """Records that no fetch from the loaded log returns; None when the load throws."""
+    """Records that no fetch from the loaded log returns, at the first offset of their batch or at the last; None when the
+    load throws."""
     steps: list[dict[str, Any]] = [
-        {"what": "read", "offset": batch.first, "max_bytes": 1, "isolation": "LOG_END"} for batch in held
+        {"what": "read", "offset": offset, "max_bytes": 1, "isolation": "LOG_END"}
+        for batch in held
+        for offset in (batch.first, batch.last)
     ]
     try:
         answer = oracle.partition(directory, steps, clean=clean, recovery_point=0, now=NOW_MS)
     except KafkaRaised:
         return None
     lost = 0
-    for batch, line in zip(held, answer.found, strict=True):
-        data = b"" if line.get("exception") else line.get("data") or b""
-        is_valid = len(data) > 61 and crc32c(data[21 : len(batch.data)]) == int.from_bytes(data[17:21], "big")
-        if not (is_valid and data[: len(batch.data)] == batch.data):
-            lost += batch.records
+    for batch, at_first, at_last in zip(held, answer.found[::2], answer.found[1::2], strict=True):
+        if not _is_given(batch, at_first):
+            lost += batch.records - (1 if batch.records and _is_given(batch, at_last) else 0)
     return lost
+
+
+def _is_given(batch: Held, line: dict[str, Any]) -> bool:
+    data = b"" if line.get("exception") else line.get("data") or b""
+    is_valid = len(data) > 61 and crc32c(data[21 : len(batch.data)]) == int.from_bytes(data[17:21], "big")
+    return is_valid and data[: len(batch.data)] == batch.data
 
 
 def price(directory: Path, capfd: pytest.CaptureFixture[str], *, clean: bool) -> dict[str, Any]:
@@ -81,7 +88,7 @@ def hurt_somewhere(rng: random.Random, directory: Path) -> None:
     log = rng.choice(sorted(directory.glob("*.log")))
     data = bytearray(log.read_bytes())
     position, size = rng.choice(batch_spans(log))
-    match rng.randrange(5):
+    match rng.randrange(8):
         case 0 | 1:
             data[position + (size - 1 if size > 61 else 40)] ^= 1 << rng.randrange(8)  # the records
         case 2:
@@ -91,6 +98,14 @@ def hurt_somewhere(rng: random.Random, directory: Path) -> None:
         case 4:
             # the header under the checksum, but not what tells which records there are: nothing else knows that
             data[position + rng.randrange(27, 57)] ^= 1 << rng.randrange(8)
+        case 5:
+            data[position + 16] = rng.choice([0, 1, 3, 0x83])  # the magic byte, outside the checksum
+        case 6:
+            data[position + rng.randrange(size) :] = b""
+        case 7:
+            start = position + rng.randrange(size)
+            stop = min(len(data), start + rng.randrange(1, 2 * size))
+            data[start:stop] = bytes(stop - start)
     log.write_bytes(bytes(data))
     index = log.with_suffix(".index")
     match rng.randrange(4):

@@ -70,7 +70,8 @@ def test_what_a_broker_forgets_it_knows_again(capture_small: Path, tmp_path: Pat
     data = _stopped(capture_small, tmp_path)
     _lose(data)
     harmed = copy_tree(data, tmp_path / "harmed")
-    with Broker(tmp_path / "forgetful", harmed) as broker:
+    # its retention must not delete by the old timestamps what has come back, before it is asked
+    with Broker(tmp_path / "forgetful", harmed, log_retention_ms="-1") as broker:
         assert _earliest(broker) == 0  # what was deleted is back
         assert _written_producers(broker) == ["0"]
     assert 0 not in {
@@ -83,7 +84,7 @@ def test_what_a_broker_forgets_it_knows_again(capture_small: Path, tmp_path: Pat
         Broker(tmp_path / "nobody", data).start(attempts=1)
     recover("--apply", "--node-id", str(identity.node_id), "--cluster-id", str(identity.cluster_id), data)
     assert run(["verify", "--json", str(data)]) == 0
-    with Broker(tmp_path / "knowing", data) as broker:
+    with Broker(tmp_path / "knowing", data, log_retention_ms="-1") as broker:
         assert _earliest(broker) == START
         assert _written_producers(broker) == []  # it has read those that are there
         assert "partition=fares-0] Loading producer state from snapshot file" in broker.log_text()

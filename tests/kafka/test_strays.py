@@ -67,6 +67,24 @@ def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Pa
         assert "InconsistentTopicIdException" in broker.log_text()
 
 
+@pytest.mark.evidence("replica-missing", "marker-without-epoch")
+def test_a_broker_makes_a_missing_replica_anew_behind_a_marker_too(
+    capture_small: Path, tmp_path: Path
+) -> None:
+    """What recover leaves where one is missing: the marker spares the other logs a recovery, and tells no epoch."""
+    require_kafka()
+    data = shutil.copytree(capture_small / "data", tmp_path / "data")
+    shutil.rmtree(data / "metro-zstd-0")
+    (data / "metro-none-0" / f"{0:020}.index").unlink()
+    kseg = [sys.executable, "-m", "kseg", "recover", "--apply", "--mark-clean", "--quiet", str(data)]
+    assert subprocess.run(kseg, check=False, capture_output=True).returncode == 1
+    with Broker(tmp_path / "broker", data) as broker:
+        broker.wait_for("the replica", lambda: (data / "metro-zstd-0").exists())
+        text = broker.log_text()
+        assert "Skipping recovery of" in text and "Unable to read the broker epoch" in text
+        assert broker.consume("metro-zstd") == [] and len(broker.consume("metro-none")) == 160
+
+
 @pytest.mark.evidence("topic-id-missing")
 def test_a_broker_serves_what_recover_gave_an_id(capture_small: Path, tmp_path: Path) -> None:
     require_kafka()

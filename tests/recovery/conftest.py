@@ -1,4 +1,4 @@
-"""A healthy data directory to hurt copies of."""
+"""A healthy data directory; tests damage copies of it."""
 
 from __future__ import annotations
 

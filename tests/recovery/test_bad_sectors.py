@@ -244,6 +244,47 @@ def test_no_record_is_lost_with_a_side_file(
     assert checked.rows("summary")[0]["records"] == verified.rows("summary")[0]["records"]
 
 
+@pytest.mark.parametrize("pattern", ["*.index", "*.timeindex"])
+@pytest.mark.parametrize("size_bytes", [None, 10 << 20])
+def test_an_index_that_cannot_be_read_is_rebuilt_once_that_is_accepted(
+    capture_small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    pattern: str,
+    size_bytes: int | None,
+) -> None:
+    """All its entries are in the bad sector, so that nothing else can be said of it. size_bytes: as a broker preallocates the index
+    of the active segment, which is mapped and not read at once."""
+    whole = capture_small / "data" / "fares-0"
+    shutil.copytree(whole, tmp_path / "fares-0")
+    incident = Incident(bad_sectors(monkeypatch, BadSectors()), tmp_path / "fares-0", capfd)
+    root = incident.root
+    path = max(root.glob(pattern))
+    content = path.read_bytes()
+    assert 0 < len(content) <= 512
+    if size_bytes is not None:
+        os.truncate(path, size_bytes // 12 * 12 if path.suffix == ".timeindex" else size_bytes)
+    incident.disk.spoil(path, [0])
+    before = incident.files()
+    verified = incident.kseg("verify", "--json", path)
+    assert verified.status == 1 and verified.lost == incident.lost(path.name)
+    assert {row["id"] for row in verified.rows("finding")} == {"unreadable"}
+    planned = incident.kseg("recover", root)
+    assert planned.status == 1 and "--accept-unreadable" in planned.out
+    refused = incident.kseg("recover", "--apply", root)
+    assert refused.status == 4 and "--accept-unreadable" in refused.err
+    assert incident.files() == before
+    accepted = incident.kseg(
+        "recover", "--apply", "--accept-unreadable", "--index-interval-bytes", 1024, root
+    )
+    assert accepted.status == 0, (accepted.out, accepted.err)
+    assert path.read_bytes() == content
+    checked = incident.kseg("verify", "--json", root)
+    assert not [row for row in checked.rows("finding") if row["severity"] == "error"]
+    assert "nothing to repair" in incident.kseg("recover", root).out
+
+
 LOG_DIR_FILES = [
     "recovery-point-offset-checkpoint",
     "replication-offset-checkpoint",

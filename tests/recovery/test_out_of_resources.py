@@ -1,4 +1,4 @@
-"""A process that may open no more files has learned nothing about the files: no repair takes that for damage."""
+"""Running out of file descriptors is not damage: no repair acts on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file system that the system has made read-only: whoever would change something says so in a sentence, all else works."""
+"""A read-only file system: commands that change files fail with one sentence, all others work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes that cannot be read, on a real disk that fails: every command goes on around them, says so, and harms nothing."""
+"""Unreadable bytes on a real failing disk: every command skips and reports them, and damages nothing."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_raw_bytes_are_sent_around_a_bad_block(disk: DyingDisk) -> None:
     done = subprocess.run([sys.executable, "-P", "-m", "kseg", *words], capture_output=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     assert done.stdout == expected
-    assert b"4096 bytes at position 245760 cannot be read: Input/output error" in done.stderr
+    assert b"4,096 bytes at position 245760 cannot be read: Input/output error" in done.stderr
 
 
 CUT_OFF = """
@@ -281,7 +281,8 @@ import os, sys
 from kseg.change.apply.append_files import LogFile
 from kseg.change.apply.scratch_file import ScratchFile
 from kseg.segment.errors import Refused
-from kseg.segment.files import MappedFile, NewFile
+from kseg.segment.files import MappedFile
+from kseg.segment.new_files import NewFile
 
 folder = sys.argv[1]
 for kind in (lambda: NewFile(folder + "/new"), lambda: LogFile(folder + "/log", is_new=True), lambda: ScratchFile(folder)):
@@ -307,7 +308,7 @@ def test_bytes_that_cannot_be_read_are_handed_to_no_file(tmp_path: Path) -> None
         [sys.executable, "-P", "-c", HANDED_OVER, str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, (done.returncode, done.stderr)
-    why = "some bytes that belong there cannot be read"
+    why = "some of its bytes cannot be read"
     said = done.stdout.splitlines()
     assert said[::2] == [f"cannot write {tmp_path}{name}: {why}" for name in ("/new", "/log", "")]
     assert said[3] == "8192"  # a log that grows has all of a write or nothing

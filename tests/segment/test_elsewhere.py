@@ -11,11 +11,12 @@ import pytest
 from kseg.change.apply.append_journal import Guard
 from kseg.change.apply.elsewhere import pointer_name, read_pointer
 from kseg.change.apply.executor import apply_plan
-from kseg.change.apply.journal import JournalPlace, JournalState
+from kseg.change.apply.journal import JournalState
+from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_scan import journals_in, unfinished_in
 from kseg.change.apply.undo import undo
 from kseg.change.apply.undo_command import undo_journal
-from kseg.change.apply.unfinished import half_done, half_done_findings, refuse_half_done, settle
+from kseg.change.apply.unfinished import complete_unfinished, half_done, half_done_findings, refuse_half_done
 from kseg.jobs.events import Failure, Row
 from kseg.segment.errors import Refused
 from tests.support.failing_disks import QuickDisk, Stopped, StoppingDisk, held
@@ -37,7 +38,7 @@ def half_done_at(directory: Path, around: Path) -> None:
         except Stopped:
             if half_done(str(directory)):
                 return
-            settle(str(directory), COMMAND, QUICK)
+            complete_unfinished(str(directory), COMMAND, QUICK)
             shutil.rmtree(around, ignore_errors=True)  # to what lies there nothing points
     raise AssertionError("it was never half done")
 
@@ -75,12 +76,12 @@ def test_the_same_command_goes_on_and_another_is_told(tmp_path: Path) -> None:
     half_done_at(directory, around)
     (finding,) = half_done_findings(str(directory))
     assert str(around) in finding.path
-    for other in (refuse_half_done, lambda path: settle(path, "compact", QUICK)):
+    for other in (refuse_half_done, lambda path: complete_unfinished(path, "compact", QUICK)):
         with pytest.raises(Refused, match=f"{around}.*{COMMAND} was interrupted"):
             other(str(directory))
     with pytest.raises(Refused, match="was interrupted"):
         carry_out(directory, tmp_path / "yet another", journal_id=LATER)
-    assert len(settle(str(directory), COMMAND, QUICK)) == 1
+    assert len(complete_unfinished(str(directory), COMMAND, QUICK)) == 1
     assert half_done(str(directory)) == []
 
 
@@ -94,15 +95,15 @@ def test_a_disk_that_is_not_mounted_is_in_the_way_only_of_what_is_unfinished(tmp
     assert journal.state is JournalState.OUT_OF_REACH
     for action in (
         lambda: refuse_half_done(str(directory)),
-        lambda: settle(str(directory), COMMAND, QUICK),
-        lambda: undo(journal.place, QUICK),
+        lambda: complete_unfinished(str(directory), COMMAND, QUICK),
+        lambda: undo(journal.location, QUICK),
         lambda: carry_out(directory, tmp_path / "other", journal_id=LATER),
     ):
         with pytest.raises(Refused, match=f"its journal {around}.* is not there: mount"):
             action()
     assert held(directory) == middle
     away.rename(around)
-    undo(journal.place, QUICK)
+    undo(journal.location, QUICK)
     assert held(directory) == start
     carry_out(directory, around)
     around.rename(away)
@@ -126,7 +127,7 @@ def test_one_that_was_planted_is_followed_nowhere(tmp_path: Path) -> None:
     (journal,) = journals_in(str(directory))
     assert journal.state is JournalState.UNREADABLE and "link" in journal.fault
     with pytest.raises(Refused, match="link"):
-        undo(journal.place, QUICK)
+        undo(journal.location, QUICK)
     assert len(list((tmp_path / "victim").iterdir())) == 1
 
 
@@ -198,7 +199,7 @@ def test_an_append_too(tmp_path: Path, apart: bool) -> None:
             is_whole = False
         for journal in journals_in(str(directory)):
             if os.path.exists(journal.path):
-                undo(journal.place, QUICK)
+                undo(journal.location, QUICK)
         assert held(directory) == start, number
         assert not list(directory.glob("kseg-*"))
         assert quarantine is None or not list(quarantine.glob("*/*/*"))
@@ -209,4 +210,4 @@ def test_an_append_too(tmp_path: Path, apart: bool) -> None:
 
 
 def test_a_place_is_a_value() -> None:
-    assert JournalPlace("/d", ID, in_log_dir=False, home="/mnt/kseg-x/d.1").is_flat
+    assert JournalLocation("/d", ID, in_log_dir=False, home="/mnt/kseg-x/d.1").is_flat

@@ -14,6 +14,7 @@ from kseg.cli.main import run
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from tests.support.change_cases import CHANGINGS, Changing
 from tests.support.killed_runs import state, undo_all
+from tests.support.run_commands import as_without_spark
 from tests.support.trees import copy_tree
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def both(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tup
         given = [word.replace("COPIES", str(tmp_path / "work" / "copies")) for word in given]
         alone, left = outcome(original, given)
         on_cluster, left_by_cluster = outcome(original, [*given, "--spark"])
-        assert on_cluster == alone
+        status, *printed = on_cluster
+        assert (status, *map(as_without_spark, printed)) == alone
+        assert ("next: kseg recover" in printed[0]) <= (" --spark " in printed[0])
         assert left_by_cluster == left
         return tmp_path / "work" / "data", alone
 

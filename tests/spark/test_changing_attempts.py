@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kseg.change.run.pipeline import TargetGroup
-from kseg.change.run.shared_run import Shared
+from kseg.change.run.shared_run import SharedRun
 from kseg.jobs import fanout
 from kseg.jobs.events import Event
 from kseg.spark import cluster_fanout as on_cluster
@@ -84,7 +84,7 @@ class Stage:
         def over(work: GroupWork, groups: Sequence[TargetGroup], options: Any) -> Iterator[Event]:
             return on_cluster.run(Mortal(work, end, at, str(notes)), groups, options, cluster, in_place=True)
 
-        assert self._run(over, shared=Shared(RUN)) == self._said
+        assert self._run(over, shared=SharedRun(RUN)) == self._said
         assert contents(state(self._data)) == self._planned
         if self._changing is not CHANGINGS["retain"]:  # what was purged is gone for good
             undo_all(self._data)

@@ -44,7 +44,7 @@ def partition(capture_small: Path) -> str:
 def test_options_of_a_cluster_go_with_spark(capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["--master", LOCAL], ["--spark-conf", "a=b"], ["--py-files", "a.py"], ["--jars", "a.jar"]):
         assert run(["verify", *words, "somewhere"]) == 2
-        assert capfd.readouterr().err == f"kseg: {words[0]} goes with --spark\n"
+        assert capfd.readouterr().err == f"kseg: {words[0]} requires --spark\n"
 
 
 def test_no_java(partition: str, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_no_java(partition: str, tmp_path: Path) -> None:
     said = kseg("verify", "--spark", partition, PATH=str(tmp_path / "bin"), JAVA_HOME="")
     assert (said.returncode, said.stdout) == (2, "")
     assert said.stderr == (
-        "kseg: --spark needs Java 17 or newer, and there is none in PATH (JAVA_HOME names one elsewhere)\n"
+        "kseg: --spark needs Java 17 or newer, but java is not in PATH (set JAVA_HOME if it is installed elsewhere)\n"
     )
 
 
@@ -68,7 +68,7 @@ def test_a_java_that_is_too_old(partition: str, tmp_path: Path) -> None:
         said = kseg("verify", "--spark", partition, **environment)
         assert (said.returncode, said.stdout) == (2, "")
         assert said.stderr == (
-            f"kseg: --spark needs Java 17 or newer, and {java} is Java 11 (JAVA_HOME names another)\n"
+            f"kseg: --spark needs Java 17 or newer, but {java} is Java 11 (set JAVA_HOME to another one)\n"
         )
 
 
@@ -76,7 +76,7 @@ def test_a_java_that_does_not_run(tmp_path: Path, partition: str) -> None:
     said = kseg("verify", "--spark", partition, JAVA_HOME=str(tmp_path))
     assert said.returncode == 2
     assert said.stderr == (
-        f"kseg: --spark needs Java 17 or newer, and {tmp_path}/bin/java cannot be used: No such file or directory\n"
+        f"kseg: --spark needs Java 17 or newer, but {tmp_path}/bin/java cannot be used: No such file or directory\n"
     )
 
 
@@ -192,11 +192,11 @@ def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
         "sys.path.insert(0, 'kseg.zip')\n"
-        "from kseg.spark.shuffle.task_messages import stand_in\n"
-        "stand_in(os.path.abspath('elsewhere'))\n"
+        "from kseg.spark.shuffle.task_messages import enter_directory\n"
+        "enter_directory(os.path.abspath('elsewhere'))\n"
         "import kseg.recovery.verify.verify as late\n"
         "assert os.path.basename(os.getcwd()) == 'elsewhere' and 'kseg.zip' in late.__file__, late.__file__\n"
-        "stand_in(os.path.abspath('nowhere'))\n"
+        "enter_directory(os.path.abspath('nowhere'))\n"
     )
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
 

@@ -15,7 +15,7 @@ import pytest
 from fixtures import healthy
 from kseg.change.append.partition_writer import RollRules
 from kseg.change.append.reopen import reopen_partition
-from kseg.change.apply.journal import place_of
+from kseg.change.apply.journal_scan import location_of
 from kseg.change.apply.lock import locked
 from kseg.change.apply.undo import undo
 from kseg.change.apply.unfinished import half_done
@@ -25,8 +25,9 @@ from kseg.segment.errors import Refused, UsageError
 from kseg.segment.model import Headers, Record
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
 from kseg.spark.source.write.commit import Delivered, Delivery, clear_staged, deliver
 from kseg.spark.source.write.staged_runs import RunRules, RunWriter, StagedRun, staged_name
@@ -202,7 +203,7 @@ def test_a_log_ends_where_offsets_do(tmp_path: Path) -> None:
         staged(log_dir, [(("new", 0), Record(L.INT64_MAX, NOW_MS, None, b""))], task=2, has_offset=True),
     ]
     for runs in beyond:
-        with pytest.raises(UsageError, match="offsets would go beyond"):
+        with pytest.raises(UsageError, match="offsets would exceed"):
             deliver(runs, Delivery(log_dir=str(log_dir), run_id=f"{RUN_ID}-more", now_ms=NOW_MS))
     (log,) = (log_dir / "t-0").glob("*.log")
     assert log.read_bytes() == before and not (log_dir / "new-0").exists()
@@ -309,7 +310,7 @@ def test_overwriting_begins_anew_and_leaves_other_topics_alone(tmp_path: Path) -
     assert (log_dir / ".kafka_cleanshutdown").exists()
     clear_staged(str(log_dir), [RUN_ID])
     assert done.journal is not None
-    place = place_of(done.journal)
+    place = location_of(done.journal)
     assert place is not None
     undo(place)
     assert trees.differences(before, trees.tree_state(log_dir)) == STAGED_HERE
@@ -403,7 +404,7 @@ def test_killed_anywhere_it_is_taken_back_by_the_next_or_by_undo(tmp_path: Path,
         if journals and not half_done(str(log_dir)) and seen == end:
             pass  # the last line of the journal was written: it is done
         elif number % 2 and journals:
-            place = place_of(str(journals[0]))
+            place = location_of(str(journals[0]))
             assert place is not None
             undo(place)
             (log_dir / ".lock").unlink(missing_ok=True)

@@ -111,7 +111,7 @@ def test_a_delta_table_on_this_spark(capture_small: Path, jars: list[Path], tmp_
         ],
     )
     assert created == (0, "") and appended == (0, "")
-    assert refused[0] == 4 and "is there already" in refused[1]
+    assert refused[0] == 4 and "already exists" in refused[1]
     # Delta 4.4.0 for Spark 4.2 on Spark 4.3
     assert (
         replaced[0] == 2
@@ -152,5 +152,5 @@ def test_an_iceberg_table_on_spark_4_1(capture_small: Path, jars: list[Path], tm
         own, [*lines, line("errorifexists", "fares"), line("ignore", "fares")], spark
     )
     assert created == replaced == appended == (0, "") and ignored[0] == 0
-    assert refused[0] == 4 and "is there already" in refused[1]
+    assert refused[0] == 4 and "already exists" in refused[1]
     assert records(spark) == [row[:3] for row in dumped([data / "fares-0", data / "metro-none-0"])]

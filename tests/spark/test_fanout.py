@@ -149,7 +149,7 @@ def _wait_for_entries(diary: Path, count: int) -> None:
 def test_too_much_for_one_answer_is_fetched_in_pieces(
     any_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduling, "MOST_RESULT_BYTES", 200_000)
+    monkeypatch.setattr(scheduling, "MAX_RESULT_BYTES", 200_000)
     monkeypatch.setattr(scheduling, "CHUNK_BYTES", 20_000)
     targets = files(tmp_path / "in", "one", "two")
     finished: list[FileTarget] = []
@@ -169,7 +169,7 @@ def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
 ) -> None:
     """A target's answer is about 600 KB when packed: at most 10 may wait or be under way."""
     monkeypatch.setattr(scheduling, "SHARES_PER_CORE", 1000)
-    monkeypatch.setattr(scheduling, "MOST_RESULT_BYTES", 1_000_000)
+    monkeypatch.setattr(scheduling, "MAX_RESULT_BYTES", 1_000_000)
     monkeypatch.setattr(cluster_fanout, "AHEAD_BYTES", 6_000_000)
     targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(30)))
     taken = 0
@@ -189,7 +189,7 @@ def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job for each task, as if they were heavy."""
-    monkeypatch.setattr(cluster_fanout, "FLIGHT_BYTES", 0)
+    monkeypatch.setattr(cluster_fanout, "JOB_BYTES_PER_CORE", 0)
 
 
 def test_who_leaves_early_leaves_no_job_behind(
@@ -236,12 +236,12 @@ def test_nodes_that_do_not_see_the_files_are_named(
 ) -> None:
     targets = files(tmp_path / "in", "a")
 
-    def elsewhere(paths: list[str], **told: bool) -> tuple[visibility.Landmark, ...]:
-        marks = visibility.landmarks(paths, **told)
+    def elsewhere(paths: list[str], **told: bool) -> tuple[visibility.FileSample, ...]:
+        marks = visibility.file_samples(paths, **told)
         (tmp_path / "in" / "a").write_text("another file of this name")
         return marks
 
-    monkeypatch.setattr(cluster_fanout, "landmarks", elsewhere)
+    monkeypatch.setattr(cluster_fanout, "file_samples", elsewhere)
     with pytest.raises(UnreadableInput, match=rf"the node \S+ has another {targets[0].path}: every node"):
         list(cluster_fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
     assert session.NoCluster.exit_status == 3
@@ -251,10 +251,12 @@ def test_nodes_that_do_not_see_the_files_are_named(
 def test_a_file_that_grows_from_nothing_is_still_the_same(tmp_path: Path) -> None:
     (target,) = files(tmp_path, "a")
     Path(target.path).write_bytes(b"")
-    marks = visibility.landmarks([target.path])
-    assert visibility.unseen(marks) is None
+    marks = visibility.file_samples([target.path])
+    assert visibility.first_not_visible(marks) is None
     Path(target.path).write_bytes(b"the first batch")
-    assert visibility.unseen(marks) is None
-    grown = visibility.landmarks([target.path])
+    assert visibility.first_not_visible(marks) is None
+    grown = visibility.file_samples([target.path])
     Path(target.path).write_bytes(b"another batch, and longer")
-    assert (blind := visibility.unseen(grown)) is not None and blind.words == "has another"
+    assert (
+        not_visible := visibility.first_not_visible(grown)
+    ) is not None and not_visible.problem == "has another"

@@ -14,7 +14,7 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.verify import verify
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import PartitionTarget
-from kseg.spark import cluster_fanout, scheduling, session
+from kseg.spark import cluster_fanout, early_validation, scheduling, session
 from kseg.spark.options import ClusterOptions
 from tests.support.fake_spark import Pretended
 from tests.support.recording_work import shown
@@ -27,7 +27,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     pretended = Pretended()
     monkeypatch.setattr(cluster_fanout, "ready", lambda _cluster, _say: pretended)
     monkeypatch.setattr(scheduling, "PIECE_BYTES", 50_000)
-    monkeypatch.setattr(scheduling, "LEAST_FORESEEN_BYTES", 200_000)
+    monkeypatch.setattr(early_validation, "MIN_PREVALIDATED_BYTES", 200_000)
     return pretended
 
 
@@ -43,12 +43,12 @@ def skewed(tmp_path: Path) -> list[PartitionTarget]:
 
 
 def described(targets: list[PartitionTarget]) -> scheduling.TaskRun[PartitionTarget, VerifyOptions]:
-    return cluster_fanout.described(verify, targets, OPTIONS)
+    return cluster_fanout.task_run(verify, targets, OPTIONS)
 
 
 def test_the_heavy_partition_leaves_no_straggler(skewed: list[PartitionTarget], context: Pretended) -> None:
     units = scheduling.weigh(skewed)
-    looks = scheduling.foresights(described(skewed), units, 2)
+    looks = early_validation.prevalidation_tasks(described(skewed), units, 2)
     loads = [sum(part.stop - part.start for _, part in look.parts) for look in looks]
     assert len(looks) >= 6 and max(loads) < sum(loads) / 4
     assert {number for look in looks for number, _ in look.parts} == {9}
@@ -59,8 +59,8 @@ def test_even_partitions_and_one_core_need_no_foresight(
     skewed: list[PartitionTarget], context: Pretended
 ) -> None:
     run = described(skewed)
-    assert scheduling.foresights(run, scheduling.weigh(skewed[:9]), 2) == []
-    assert scheduling.foresights(run, scheduling.weigh(skewed), 1) == []
+    assert early_validation.prevalidation_tasks(run, scheduling.weigh(skewed[:9]), 2) == []
+    assert early_validation.prevalidation_tasks(run, scheduling.weigh(skewed), 1) == []
 
 
 @pytest.mark.parametrize("disease", [None, diseases.bad_crc, diseases.undecodable_batch, diseases.torn_tail])

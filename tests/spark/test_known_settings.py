@@ -61,7 +61,7 @@ def test_a_task_gets_what_it_needs(capture_small: Path) -> None:
     topics, _ = topic_settings(targets, Asked())
     options = RetainOptions(limits=Limits(), now_ms=0, topics=topics)
     groups = groups_of(targets, len(targets))
-    described = cluster_fanout.described(retain_group, groups, options)
+    described = cluster_fanout.task_run(retain_group, groups, options)
     for group, unit in zip(groups, scheduling.weigh(groups, None), strict=True):
         given = scheduling.narrowed(described, (unit,)).options.topics
         assert given is not None and list(given) == [target.path for target in group.targets]

@@ -17,8 +17,8 @@ from kseg.jobs.events import Event
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import Expansion, FileTarget, PartitionTarget, resolve_targets
 from kseg.spark import cluster_fanout, path_probes, scheduling
+from kseg.spark.dispatch import lister
 from kseg.spark.options import ClusterOptions
-from kseg.spark.task_listing import lister
 from tests.support.fake_spark import Pretended
 
 MIB = 1024 * 1024
@@ -49,9 +49,9 @@ def test_each_target_is_in_one_group_and_all_stay_in_order(tmp_path: Path) -> No
 def test_there_are_never_more_tasks_than_a_driver_can_hand_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    targets = sparse(tmp_path, *[scheduling.MOST_SHARE_BYTES] * 400)
+    targets = sparse(tmp_path, *[scheduling.MAX_SHARE_BYTES] * 400)
     assert len(scheduling.plan(nothing, scheduling.weigh(targets), None, 4)) == 400
-    monkeypatch.setattr(scheduling, "MOST_SHARES", 50)
+    monkeypatch.setattr(scheduling, "MAX_SHARES", 50)
     assert 25 <= len(scheduling.plan(nothing, scheduling.weigh(targets), None, 4)) <= 50
 
 
@@ -82,7 +82,7 @@ def test_a_heavy_target_does_not_drag_small_ones_along(tmp_path: Path) -> None:
 def test_no_task_has_more_than_so_many_bytes_of_several_targets(tmp_path: Path) -> None:
     groups = scheduling.plan(nothing, scheduling.weigh(sparse(tmp_path, *[100 * MIB] * 200)), None, 1)
     loads = [sum(unit.weight_bytes for unit in group) for group in groups]
-    assert max(loads) <= scheduling.MOST_SHARE_BYTES * 1.2
+    assert max(loads) <= scheduling.MAX_SHARE_BYTES * 1.2
     assert len(groups) > 60
 
 
@@ -175,8 +175,8 @@ def test_what_hangs_on_what_came_before_stays_whole(
 def context(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     pretended = Pretended()
     monkeypatch.setattr(cluster_fanout, "ready", lambda _cluster, _say: pretended)
-    monkeypatch.setattr(path_probes, "FEW", 5)
-    monkeypatch.setattr(path_probes, "LOOKS_PER_TASK", 4)
+    monkeypatch.setattr(path_probes, "MAX_DRIVER_PROBES", 5)
+    monkeypatch.setattr(path_probes, "PROBES_PER_TASK", 4)
     return pretended
 
 
@@ -209,9 +209,9 @@ def test_many_targets_are_weighed_by_a_job(tmp_path: Path, context: Pretended) -
     assert list(cluster_fanout.run(nothing, targets, None, ClusterOptions())) == []
     assert context.tasks[0] == 3
     look = partial(
-        path_probes.by_tasks,
+        path_probes.probe_on_cluster,
         cast("Any", context),
-        cluster_fanout.described(nothing, targets, None),
+        cluster_fanout.task_run(nothing, targets, None),
         scheduling.weights,
     )
     assert scheduling.weigh(targets, look) == scheduling.weigh(targets)

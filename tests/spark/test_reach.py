@@ -27,7 +27,7 @@ def port() -> int:
 
 
 def test_a_master_that_does_not_answer(port: int, tmp_path: Path) -> None:
-    """No Java is started for it. In processes of their own: a session that is there already would be used."""
+    """No Java is started for it. In processes of their own: a session that already exists would be used."""
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("pyspark is not installed")
     directory = healthy.partition(tmp_path / "metro-0")
@@ -55,18 +55,18 @@ def test_a_master_that_does_not_answer(port: int, tmp_path: Path) -> None:
 )
 def test_what_is_in_the_way(master: str, why: str, port: int) -> None:
     with pytest.raises(NoCluster, match=why) as told:
-        session._reach(master.format(port))
+        session._check_master_reachable(master.format(port))
     assert "\n" not in str(told.value)
 
 
 def test_one_of_several_masters_is_enough(port: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        session._reach(f"spark://127.0.0.1:{port},127.0.0.1:{listening.getsockname()[1]}")
+        session._check_master_reachable(f"spark://127.0.0.1:{port},127.0.0.1:{listening.getsockname()[1]}")
 
 
 @pytest.mark.parametrize("master", ["local[2]", "k8s://https://127.0.0.1:1", "yarn"])
 def test_other_masters_are_left_to_spark(master: str) -> None:
-    session._reach(master)
+    session._check_master_reachable(master)
 
 
 # --- what a node sees
@@ -74,43 +74,43 @@ def test_other_masters_are_left_to_spark(master: str) -> None:
 
 def test_a_directory_that_is_not_that_of_the_driver(tmp_path: Path) -> None:
     home = healthy.log_dir(tmp_path / "data")
-    seen = visibility.outlook(str(home))
-    visibility.check_outlook(seen)
+    seen = visibility.directory_sample(str(home))
+    visibility.check_directory_sample(seen)
     (home / "later-0").mkdir()
     shutil.rmtree(home / "metro-0")
-    visibility.check_outlook(seen)  # a broker at work
+    visibility.check_directory_sample(seen)  # a broker at work
     home.rename(tmp_path / "elsewhere")
     with pytest.raises(
         UnreadableInput, match=f"the node .* does not see {home}: every node must see the same"
     ):
-        visibility.check_outlook(seen)
+        visibility.check_directory_sample(seen)
     home.mkdir()
     with pytest.raises(UnreadableInput, match=f"the node .* does not see {home}/"):
-        visibility.check_outlook(seen)
+        visibility.check_directory_sample(seen)
 
 
 def test_a_directory_that_is_to_be_made(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / ".kseg").mkdir()
-    seen = visibility.outlook(str(tmp_path / "shared" / "new" / "data"))
-    assert seen == visibility.Outlook(str(tmp_path / "shared"), ())
-    visibility.check_outlook(seen)
+    seen = visibility.directory_sample(str(tmp_path / "shared" / "new" / "data"))
+    assert seen == visibility.DirectorySample(str(tmp_path / "shared"), ())
+    visibility.check_directory_sample(seen)
     shutil.rmtree(tmp_path / "shared")
     with pytest.raises(UnreadableInput, match="does not see"):
-        visibility.check_outlook(seen)
+        visibility.check_directory_sample(seen)
 
 
 def test_another_file_under_the_same_name(tmp_path: Path) -> None:
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(b"one" * 100)
-    mark = visibility.landmark(str(log))
+    mark = visibility.file_sample(str(log))
     log.write_bytes(b"one" * 200)
-    visibility.check_landmark(mark)  # it has grown
+    visibility.check_file_sample(mark)  # it has grown
     log.write_bytes(b"two" * 200)
     with pytest.raises(UnreadableInput, match=r"the node .* has another"):
-        visibility.check_landmark(mark)
+        visibility.check_file_sample(mark)
     log.unlink()
-    visibility.check_landmark(mark)  # retention
+    visibility.check_file_sample(mark)  # retention
 
 
 def test_overwrite_names_the_partitions_that_it_leaves_empty(

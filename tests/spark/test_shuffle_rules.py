@@ -20,7 +20,7 @@ from kseg.compaction.cleaner.options import CompactOptions, Damaged
 from kseg.jobs.events import Row
 from kseg.segment import layout as L
 from kseg.segment.crc import crc32c
-from kseg.segment.files import PrivateMemory
+from kseg.segment.memory import PrivateMemory
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from kseg.spark import cluster_fanout
 from kseg.spark.options import ClusterOptions
@@ -113,7 +113,7 @@ def test_a_count_that_is_no_count_makes_no_tasks(tmp_path: Path, monkeypatch: py
     far = L.INT32_MAX - 10
     for name in topic.directory.glob(f"{6:020}.*"):
         name.rename(name.with_name(name.name.replace(f"{6:020}", f"{far:020}")))
-    monkeypatch.setattr(shuffled_passes, "MOST_SHARES", 70)
+    monkeypatch.setattr(shuffled_passes, "MAX_SHARES", 70)
     shuffled(topic.directory, options)
     assert set(parts[:-1]) == {2} and parts[-1] == 70
 
@@ -288,7 +288,7 @@ def test_only_large_partitions_are_shuffled_each_in_its_turn(
 
 
 def test_new_indexes_come_back_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffled_passes, "FLIGHT_BYTES", 40)
+    monkeypatch.setattr(shuffled_passes, "JOB_BYTES", 40)
     case = random_case(18, tmp_path)
     jobs: list[list[int]] = []
 

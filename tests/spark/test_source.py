@@ -133,8 +133,11 @@ def test_a_read_may_name_its_columns(spark: SparkSession, capture_small: Path) -
     ("given", "sentence"),
     [
         ({"startingOffset": "earliest"}, "kafka-log has no option startingoffset"),
-        ({"isolation.level": "strict"}, "the option isolation.level is read_uncommitted or read_committed"),
-        ({"startingOffsets": "first"}, "the option startingOffsets is JSON like"),
+        (
+            {"isolation.level": "strict"},
+            "the option isolation.level must be read_uncommitted or read_committed",
+        ),
+        ({"startingOffsets": "first"}, "the option startingOffsets must be JSON such as"),
     ],
 )
 def test_bad_options_are_refused_at_load(
@@ -196,7 +199,8 @@ def hurt(tmp_path: Path) -> Path:
 
 def test_damage_ends_the_query_with_file_and_bytes(spark: SparkSession, hurt: Path) -> None:
     with pytest.raises(
-        Exception, match=r"data may be lost in .*hurt-0/0{20}\.log: \d+ bytes at position \d+"
+        Exception,
+        match=r"data may be lost in .*hurt-0/0{20}\.log: no valid batch in the \d+ bytes at position \d+",
     ):
         load(spark, hurt).count()
     # options leave alone what they exclude

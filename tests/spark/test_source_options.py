@@ -160,7 +160,7 @@ def test_bounds_of_records() -> None:
     assert options(toTimestamp="0").wanted == Bounds(to_ms=0)
     assert options(fromTimestamp="-5").wanted == Bounds(from_ms=-5)
     for name in ("fromOffset", "toOffset", "fromTimestamp", "toTimestamp"):
-        with pytest.raises(UsageError, match=f"{name} belongs to a batch query"):
+        with pytest.raises(UsageError, match=f"{name} is for batch queries"):
             read_options(PATH | {name: "5"}, streaming=True)
 
 
@@ -168,7 +168,7 @@ def test_a_stream_starts_at_the_end_and_has_none() -> None:
     assert read_options(PATH, streaming=True).starting == AtEnd("latest")
     started = read_options(PATH | {"startingOffsets": '{"a":{"0":-1}}'}, streaming=True)
     assert started.starting == AtOffsets({("a", 0): -1})
-    with pytest.raises(UsageError, match="endingOffsets has no meaning in a streaming query"):
+    with pytest.raises(UsageError, match="endingOffsets is not supported in a streaming query"):
         read_options(PATH | {"endingOffsets": "latest"}, streaming=True)
 
 
@@ -184,66 +184,72 @@ def test_a_stream_starts_at_the_end_and_has_none() -> None:
         ({"compression.type": "zstd"}, r"has no option compression.type here; it has .*startingOffsets"),
         ({"colour": "red"}, "has no option colour here; it has .*startingOffsets"),
         ({"isolation.level": "read_comitted"}, r"not 'read_comitted'; did you mean read_committed\?$"),
-        ({"maxPartitionBytes": "64 apples"}, "maxPartitionBytes is a size such as 1048576, 16m or 64MiB"),
-        ({"maxPartitionBytes": "0"}, "maxPartitionBytes is a size such as 1048576, 16m or 64MiB"),
-        ({"maxBytesPerBatch": "3g"}, "maxBytesPerBatch is a size .* to 2147483647 bytes"),
-        ({"fromOffset": "-1"}, "fromOffset is an offset, a whole number from 0"),
+        (
+            {"maxPartitionBytes": "64 apples"},
+            "maxPartitionBytes must be a size such as 1048576, 16m or 64MiB",
+        ),
+        ({"maxPartitionBytes": "0"}, "maxPartitionBytes must be a size such as 1048576, 16m or 64MiB"),
+        ({"maxBytesPerBatch": "3g"}, "maxBytesPerBatch must be a size .* to 2147483647 bytes"),
+        ({"fromOffset": "-1"}, "fromOffset must be an offset \\(a whole number from 0\\)"),
         (
             {"toTimestamp": "2024-13-01"},
-            "toTimestamp is a number of milliseconds since 1970 or a time such as",
+            "toTimestamp must be a number of milliseconds since 1970 or a time such as",
         ),
         (
             {"startingOffsetsByTimestamp": '{"a":{"0":"noon"}}'},
-            "a 0 in the option startingOffsetsByTimestamp is a number of milliseconds .* not 'noon'",
+            "a 0 in the option startingOffsetsByTimestamp must be a number of milliseconds .* not 'noon'",
         ),
         (
             {"subscribe": "a", "assign": '{"a":[0]}'},
             "only one of the options subscribe, subscribePattern, assign",
         ),
-        ({"subscribe": " , "}, "a list of topics"),
-        ({"subscribePattern": "("}, "no regular expression"),
+        ({"subscribe": " , "}, "list of topics"),
+        ({"subscribePattern": "("}, "not a valid regular expression"),
         ({"subscribePattern": " "}, "is empty"),
         # java.util.regex.Pattern: `&&` between sets is what they share, a set in a set adds to it
-        ({"subscribePattern": "^[a-z&&[^o]]+$"}, "made of sets"),
-        ({"subscribePattern": "orders-[ab[cd]]"}, "made of sets"),
-        ({"subscribePattern": "[]&&a]"}, "made of sets"),
-        ({"assign": "orders"}, "the option assign is JSON like"),
-        ({"assign": '{"a":0}'}, "the option assign is JSON like"),
-        ({"assign": '{"a":["0"]}'}, "the option assign is JSON like"),
-        ({"assign": "{}"}, "the option assign is JSON like"),
+        ({"subscribePattern": "^[a-z&&[^o]]+$"}, "nested character sets"),
+        ({"subscribePattern": "orders-[ab[cd]]"}, "nested character sets"),
+        ({"subscribePattern": "[]&&a]"}, "nested character sets"),
+        ({"assign": "orders"}, "the option assign must be JSON such as"),
+        ({"assign": '{"a":0}'}, "the option assign must be JSON such as"),
+        ({"assign": '{"a":["0"]}'}, "the option assign must be JSON such as"),
+        ({"assign": "{}"}, "the option assign must be JSON such as"),
         ({"startingOffsets": "latest"}, "cannot be latest"),
         ({"startingOffsets": '{"a":{"0":-1}}'}, r"startingOffsets of a-0 cannot be -1 \(latest\)"),
-        ({"startingOffsets": "first"}, "startingOffsets is JSON like"),
-        ({"startingOffsets": '{"a":{"0":-3}}'}, "startingOffsets is JSON like"),
-        ({"startingOffsets": '{"a":{"x":3}}'}, "startingOffsets is JSON like"),
-        ({"startingOffsets": '{"a":{"0":true}}'}, "startingOffsets is JSON like"),
+        ({"startingOffsets": "first"}, "startingOffsets must be JSON such as"),
+        ({"startingOffsets": '{"a":{"0":-3}}'}, "startingOffsets must be JSON such as"),
+        ({"startingOffsets": '{"a":{"x":3}}'}, "startingOffsets must be JSON such as"),
+        ({"startingOffsets": '{"a":{"0":true}}'}, "startingOffsets must be JSON such as"),
         ({"endingOffsets": "earliest"}, "cannot be earliest"),
         ({"endingOffsets": '{"a":{"0":-2}}'}, r"cannot be -2 \(earliest\)"),
-        ({"endingOffsets": "[" * 100_000}, "endingOffsets is JSON like"),
+        ({"endingOffsets": "[" * 100_000}, "endingOffsets must be JSON such as"),
         (
             {"startingOffsets": '{"a":{"0":5}}', "endingOffsets": '{"a":{"0":4}}'},
-            "a-0 starts at 5, behind its end 4",
+            "a-0 starts at offset 5, after its end 4",
         ),
         (
             {"startingOffsets": '{"a":{"0":5}}', "endingOffsets": '{"a":{"1":9}}'},
             "name different partitions",
         ),
-        ({"startingTimestamp": "yesterday"}, "startingTimestamp is a number of milliseconds"),
-        ({"endingOffsetsByTimestamp": '{"a":{"0":-5}}'}, "endingOffsetsByTimestamp is JSON like"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp must be a number of milliseconds"),
+        ({"endingOffsetsByTimestamp": '{"a":{"0":-5}}'}, "endingOffsetsByTimestamp must be JSON such as"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
         ({"isolation.level": "committed"}, "read_uncommitted or read_committed"),
-        ({"failOnDataLoss": "maybe"}, "failOnDataLoss is true or false"),
-        ({"minPartitions": "0"}, "minPartitions is a whole number from 1"),
-        ({"minPartitions": "many"}, "minPartitions is a whole number from 1"),
-        ({"maxRecordsPerBatch": str(2**31)}, "maxRecordsPerBatch is a whole number from 1 to 2147483647"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false"),
+        ({"minPartitions": "0"}, "minPartitions must be a whole number from 1"),
+        ({"minPartitions": "many"}, "minPartitions must be a whole number from 1"),
+        (
+            {"maxRecordsPerBatch": str(2**31)},
+            "maxRecordsPerBatch must be a whole number from 1 to 2147483647",
+        ),
         (
             {"maxBytesPerBatch": str(2**31)},
-            "maxBytesPerBatch is a size such as .* from 1 to 2147483647 bytes",
+            "maxBytesPerBatch must be a size such as .* from 1 to 2147483647 bytes",
         ),
         ({"table": "damage"}, "records or findings"),
         ({"path": "s3a://bucket/data"}, "not s3a://bucket/data"),
         ({"path": ""}, "needs a path"),
-        ({"paths": "/a,/b"}, "a JSON list of paths|is JSON like"),
+        ({"paths": "/a,/b"}, "a JSON list of paths|must be JSON such as"),
     ],
 )
 def test_what_is_refused_in_one_sentence(given: Mapping[str, str], sentence: str) -> None:

@@ -123,7 +123,7 @@ def test_a_starting_time_is_an_offset(timed: Path) -> None:
     (last,) = pieces(timed, endingOffsetsByTimestamp=json.dumps({"timed": {"0": T0 + 1000 * 7 - 999}}))
     assert last.bounds == Bounds(to_offset=7)
     assert pieces(timed, endingTimestamp=str(T0 * 2))[-1].bounds == Bounds()
-    with pytest.raises(UsageError, match="these are read: timed-0; these are named: timed-1"):
+    with pytest.raises(UsageError, match="partitions read: timed-0; partitions named: timed-1"):
         pieces(timed, endingOffsetsByTimestamp=json.dumps({"timed": {"1": T0}}))
 
 
@@ -139,7 +139,7 @@ def test_offsets_that_are_not_there(timed: Path) -> None:
     assert pieces(timed, startingOffsets=start)[0].bounds == Bounds(990)
     beyond = json.dumps({"timed": {"0": 1001}})
     with pytest.raises(
-        DataLoss, match="startingOffsets of timed-0 is 1001, but the log reaches from 0 to 1000"
+        DataLoss, match="startingOffsets of timed-0 is 1001, but the log ranges from 0 to 1000"
     ):
         pieces(timed, startingOffsets=beyond)
     with pytest.raises(DataLoss, match="endingOffsets of timed-0 is 1001"):
@@ -168,7 +168,7 @@ def test_a_start_behind_the_end_is_refused(timed: Path, given: dict[str, int], s
         }
 
     always = {"failOnDataLoss": "false", "startingOffsetsByTimestampStrategy": "latest"}
-    with pytest.raises(UsageError, match=f"timed-0 starts at offset {start}, behind its end {end}"):
+    with pytest.raises(UsageError, match=f"timed-0 starts at offset {start}, after its end {end}"):
         pieces(timed, **always, **shaped(0))
     if "startingOffsets" in given:
         assert {each.bounds.from_offset for each in pieces(timed, **always, **shaped(-1))} <= {end}
@@ -179,17 +179,19 @@ def test_a_start_behind_the_end_is_refused(timed: Path, given: dict[str, int], s
 def test_the_last_stable_offset_is_the_end_of_committed_data(tmp_path: Path) -> None:
     directory = tmp_path / "open-0"
     directory.mkdir()
-    undecided = sealed(record(0), 1, base_offset=2, attributes=TRANSACTIONAL_BIT, producer=(7, 0, 0))
-    (directory / f"{0:020d}.log").write_bytes(batch(0, 2) + undecided + batch(3, 1))
+    transactions_around = sealed(
+        record(0), 1, base_offset=2, attributes=TRANSACTIONAL_BIT, producer=(7, 0, 0)
+    )
+    (directory / f"{0:020d}.log").write_bytes(batch(0, 2) + transactions_around + batch(3, 1))
     at_end = {"startingOffsets": json.dumps({"open": {"0": 4}}), "failOnDataLoss": "false"}
     assert {each.bounds.from_offset for each in pieces(directory, **at_end)} == {4}
     committed = {"isolation.level": "read_committed"}
-    with pytest.raises(UsageError, match="open-0 starts at offset 4, behind its end 2"):
+    with pytest.raises(UsageError, match="open-0 starts at offset 4, after its end 2"):
         pieces(directory, **at_end, **committed)
     # what is asked for by number and undecided is lost to a reader of committed data (Spark: KAFKA_DATA_LOSS)
     to_end = {"endingOffsets": json.dumps({"open": {"0": 3}})}
     assert pieces(directory, **to_end)
-    with pytest.raises(DataLoss, match="endingOffsets of open-0 is 3, but the log reaches from 0 to 2"):
+    with pytest.raises(DataLoss, match="endingOffsets of open-0 is 3, but the log ranges from 0 to 2"):
         pieces(directory, **to_end, **committed)
     assert pieces(directory, **to_end, **committed, failOnDataLoss="false")
 
@@ -202,12 +204,12 @@ def test_the_log_start_of_the_checkpoint_is_the_earliest(timed: Path) -> None:
     assert first.bounds == Bounds(430) and first.base_offset == 400
     (first, *_) = pieces(log_dir, includeDeleted="true")
     assert first.bounds == Bounds() and first.base_offset == 0
-    with pytest.raises(DataLoss, match="reaches from 430"):
+    with pytest.raises(DataLoss, match="ranges from 430"):
         pieces(log_dir, startingOffsets=json.dumps({"timed": {"0": 10}}))
 
 
 def test_offsets_must_name_every_partition(timed: Path) -> None:
-    with pytest.raises(UsageError, match="these are read: timed-0; these are named: other-0"):
+    with pytest.raises(UsageError, match="partitions read: timed-0; partitions named: other-0"):
         pieces(timed, startingOffsets=json.dumps({"other": {"0": 1}}))
 
 
@@ -256,7 +258,7 @@ def test_paths_with_wildcards_and_set_aside_directories(many: Path) -> None:
     assert names(pieces(many / "b-*")) == ["b-0", "b-1", "b-2"]
     assert names(pieces(many / f"a-7.{32 * '0'}-delete")) == ["a-7"]
     assert names(pieces(many / "a-0" / f"{0:020d}.log")) == ["a-0"]
-    with pytest.raises(UnreadableInput, match="nothing matches"):
+    with pytest.raises(UnreadableInput, match="no files match"):
         pieces(many / "c-*")
     with pytest.raises(UnreadableInput, match="No such file or directory"):
         pieces(many / "c-0")
@@ -294,14 +296,14 @@ def test_a_partition_in_which_nothing_lies(tmp_path: Path, content: bytes | None
         (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(content)
     assert pieces(tmp_path) == pieces(tmp_path, startingOffsets='{"t":{"0":0}}') == []
     assert pieces(tmp_path, **{"isolation.level": "read_committed"}) == []
-    with pytest.raises(DataLoss, match="startingOffsets of t-0 is 1, but the log reaches from 0 to 0"):
+    with pytest.raises(DataLoss, match="startingOffsets of t-0 is 1, but the log ranges from 0 to 0"):
         pieces(tmp_path, startingOffsets='{"t":{"0":1}}')
     with pytest.raises(UsageError, match="no record of t-0 has a timestamp at or after 5"):
         pieces(tmp_path, startingTimestamp="5")
 
 
 def test_a_directory_of_which_nothing_is_kafkas(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableInput, match="holds no partition, segment or checkpoint"):
+    with pytest.raises(UnreadableInput, match="contains no Kafka partition, segment or checkpoint"):
         pieces(tmp_path)
 
 
@@ -355,13 +357,16 @@ def test_offsets_in_a_task_are_as_many_as_asked_for(tmp_path: Path) -> None:
 
 
 def test_more_tasks_than_a_driver_can_hand_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splits, "MOST_TASKS", 100)
+    monkeypatch.setattr(splits, "MAX_TASKS", 100)
     path = large(tmp_path)
     assert len(tasks(path, maxRecordsPerPartition="4")) == 100
-    with pytest.raises(UsageError, match="maxRecordsPerPartition 3 would make more than 100 tasks"):
+    with pytest.raises(
+        UsageError, match="maxRecordsPerPartition 3 would split the offsets into more than 100 tasks"
+    ):
         tasks(path, maxRecordsPerPartition="3")
     with pytest.raises(
-        UsageError, match="maxRecordsPerPartition 5 and minPartitions 101 would make more than 100"
+        UsageError,
+        match="maxRecordsPerPartition 5 and minPartitions 101 would split the offsets into more than 100",
     ):
         tasks(path, maxRecordsPerPartition="5", minPartitions="101")
 

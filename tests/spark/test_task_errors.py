@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kseg.spark.task_errors import is_a_bug, is_of_the_node, reason
+from kseg.spark.task_errors import is_a_bug, is_node_failure, reason
 
 ABORTED = "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0"
 IN_PYTHON = """An exception was thrown from the Python worker:
@@ -59,9 +59,9 @@ def test_one_line(said: str, told: str) -> None:
 
 
 def test_what_no_target_is_to_blame_for() -> None:
-    assert is_of_the_node(Exception(IN_PYTHON))
-    assert is_of_the_node(Exception('java.io.IOException: Cannot run program "python9": error=2'))
-    assert not is_of_the_node(Exception("Python worker exited unexpectedly (crashed)"))
+    assert is_node_failure(Exception(IN_PYTHON))
+    assert is_node_failure(Exception('java.io.IOException: Cannot run program "python9": error=2'))
+    assert not is_node_failure(Exception("Python worker exited unexpectedly (crashed)"))
 
 
 def test_only_what_our_own_code_did_not_foresee_is_a_bug() -> None:

@@ -158,10 +158,10 @@ def test_offsets_stay_or_are_given_anew(tmp_path: Path) -> None:
     ("names", "row", "said"),
     [
         (("value", "topic"), {"topic": None}, "no topic"),
-        (("value", "topic"), {"topic": "../../etc"}, "no name of a topic"),
-        (("value", "topic"), {"topic": "__cluster_metadata"}, "metadata of a cluster"),
-        (("value", "topic", "partition"), {"topic": "t", "partition": -1}, "no partition"),
-        (("value", "topic", "offset"), {"topic": "t", "offset": -1}, "no offset"),
+        (("value", "topic"), {"topic": "../../etc"}, "not a valid topic name"),
+        (("value", "topic"), {"topic": "__cluster_metadata"}, "cluster metadata log"),
+        (("value", "topic", "partition"), {"topic": "t", "partition": -1}, "not a valid partition"),
+        (("value", "topic", "offset"), {"topic": "t", "offset": -1}, "is not an offset"),
         (("value", "topic", "headers"), {"topic": "t", "headers": [{"key": None, "value": b""}]}, "no name"),
     ],
 )
@@ -180,13 +180,13 @@ def test_a_row_that_cannot_be_ends_the_attempt(
 @pytest.mark.parametrize(
     ("schema", "options", "said"),
     [
-        ({"key": BinaryType()}, {"topic": "t"}, "no column value"),
+        ({"key": BinaryType()}, {"topic": "t"}, "the column value is missing"),
         ({"value": LongType()}, {"topic": "t"}, "string or binary, not bigint"),
-        ({"value": StringType()}, {}, "no column topic"),
+        ({"value": StringType()}, {}, "neither a topic column"),
         ({"value": StringType(), "headers": ArrayType(StringType())}, {"topic": "t"}, "the column headers"),
-        ({"value": StringType()}, {"topic": "a/b"}, "no name of a topic"),
+        ({"value": StringType()}, {"topic": "a/b"}, "not a valid topic name"),
         ({"value": StringType()}, {"topic": "t", "compression.type": "zip"}, "compression.type"),
-        ({"value": StringType()}, {"topic": "t", "topicId": "short"}, "no id"),
+        ({"value": StringType()}, {"topic": "t", "topicId": "short"}, "not a valid id"),
         ({"value": StringType()}, {"topic": "t", "retention": "1"}, "no option retention"),
         ({"value": StringType()}, {"topic": "t", "segment.bytes": "0"}, "segment.bytes"),
     ],
@@ -272,7 +272,7 @@ def test_the_id_of_a_topic(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "b-0" / "partition.metadata").exists()
     with pytest.raises(UsageError, match="needs the option topic"):
         writer_of(tmp_path / "data", names, topicId=identity)
-    with pytest.raises(UsageError, match="topicId is JSON like"):
+    with pytest.raises(UsageError, match="topicId must be JSON such as"):
         writer_of(tmp_path / "data", names, topicId="{" + identity)
 
 

@@ -161,7 +161,7 @@ def test_save_modes_that_spark_refuses_say_so(local_spark: SparkSession, tmp_pat
     for mode in ("errorifexists", "ignore"):
         with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
             written(frame, tmp_path / "data", mode, topic="t")
-    with pytest.raises(AnalysisException, match="no column topic"):
+    with pytest.raises(AnalysisException, match="neither a topic column nor the option topic"):
         written(frame, tmp_path / "data")
     assert not (tmp_path / "data").exists()
 

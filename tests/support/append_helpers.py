@@ -14,7 +14,7 @@ from kseg.change.append.batching import BatchRules
 from kseg.change.append.flush import FlushRules
 from kseg.change.append.options import AppendOptions
 from kseg.change.append.partition_writer import RollRules
-from kseg.change.apply.journal import new_run_id
+from kseg.change.apply.journal_location import new_run_id
 from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Row, Text

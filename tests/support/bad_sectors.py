@@ -23,7 +23,11 @@ KEPT_BYTES = 48 << 20
 @cache
 def why_not() -> str:
     """Why there can be no such disk here; empty when there can."""
-    missing = [tool for tool in ("losetup", "mkfs.ext4", "debugfs", "mount") if shutil.which(tool) is None]
+    missing = [
+        tool
+        for tool in ("losetup", "mkfs.ext4", "debugfs", "dumpe2fs", "e2fsck", "mount")
+        if shutil.which(tool) is None
+    ]
     if missing:
         return f"{', '.join(missing)} not found"
     if os.geteuid() != 0:
@@ -77,8 +81,23 @@ class DyingDisk:
         )
         # so that its bitmaps agree with what was moved, and it goes on to allocate
         subprocess.run(["e2fsck", "-fy", self._device], capture_output=True, check=False)
+        self._take_free_blocks_behind_the_end()
         os.truncate(self._image, KEPT_BYTES)
         self._mount()
+
+    def _take_free_blocks_behind_the_end(self) -> None:
+        """A file that got one of them would make the image longer when it is written, and the bad blocks readable."""
+        end = KEPT_BYTES // self.block_bytes
+        free = [
+            block
+            for line in _run("dumpe2fs", self._device).splitlines()
+            if line.startswith("  Free blocks: ")
+            for first, _, last in (each.partition("-") for each in line.split(": ")[1].split(", ") if each)
+            for block in range(max(end, int(first)), int(last or first) + 1)
+        ]
+        taken = self._image.with_name("taken")
+        taken.write_text("\n".join(map(str, free)))
+        subprocess.run(["e2fsck", "-fy", "-l", str(taken), self._device], capture_output=True, check=False)
 
     def make_read_only(self) -> None:
         """As the system does with a file system that it has found errors in."""

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kseg.change.run.frame import Around
 from kseg.change.run.pipeline import TargetGroup
+from kseg.change.run.run_lifecycle import RunLifecycle
 from kseg.compaction.cleaner.compact import compact_group
 from kseg.compaction.cleaner.options import CleanSettings, CompactOptions
 from kseg.compaction.cleaner.run import CompactRun
@@ -91,7 +91,7 @@ class Changing:
     lay: Callable[[Path, Path], None]
     words: tuple[str, ...]
     work: GroupWork
-    run: Callable[[Any], Around[Any]]
+    run: Callable[[Any], RunLifecycle[Any]]
     options: Callable[..., Any]
 
     def events(

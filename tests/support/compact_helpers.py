@@ -17,8 +17,9 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.model import Batch, NewBatch, Record
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import Scanner, batch_at
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 

@@ -1,4 +1,4 @@
-"""Diseases in a healthy data directory: where they are, and what verify newly says of them."""
+"""Damage in a healthy data directory: where it is, and which new findings verify reports."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[To
                 hurt.add(event.position)
             for line in event.data.splitlines() if isinstance(event, Text) else ():
                 row = json.loads(line)
-                is_sound = row.get("valid") is not False and row["position"] not in hurt
-                if row["type"] == "record" and "control" not in row and is_sound:
+                has_valid_crc = row.get("valid") is not False and row["position"] not in hurt
+                if row["type"] == "record" and "control" not in row and has_valid_crc:
                     found.append(_told(name.topic, name.partition, row))
     return sorted(found, key=_order)
 

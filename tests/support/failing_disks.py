@@ -47,7 +47,7 @@ class QuickDisk(Disk):
     def sync_directory(self, path: str) -> None:
         pass
 
-    def hurry(self, descriptor: int) -> None:
+    def start_writeback(self, descriptor: int) -> None:
         pass
 
 

@@ -27,6 +27,8 @@ from kseg.inspection.inventory import list_target
 from kseg.inspection.lookup.lookup import lookup
 from kseg.inspection.query import FRAMINGS, LOOKUP_KINDS, ListOptions, LookupQuery, ReadQuery
 from kseg.inspection.record_filter import Selection
+from kseg.internal_topics.transactions.load_check import check_transaction_log
+from kseg.internal_topics.transactions.transaction_rows import TransactionsOptions, partition_transactions
 from kseg.jobs.events import Advance, Event, Failure, Row, Text
 from kseg.recovery.policy import LoadSettings, Policy
 from kseg.recovery.repair.options import RecoverOptions
@@ -159,6 +161,12 @@ class Stage:
             damaged=lots.choice(list(Damaged)),
         )
         yield f"compact {wish}", compact(asked[-1], wish)
+        for target in asked:
+            for as_json in (False, True):
+                asks = TransactionsOptions(now_ms=NOW_MS, as_json=as_json)
+                yield f"transactions {target}", partition_transactions(target, asks)
+        # whatever it is, as if it were the coordinators' topic
+        yield "load of __transaction_state", check_transaction_log(asked[-1])
 
 
 def _kind(file: Path) -> str:

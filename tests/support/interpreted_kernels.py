@@ -19,7 +19,15 @@ from tests.support.paths import ROOT
 
 PACKAGE = "kseg.segment.kernel"
 HOME = ROOT / "segment" / "kernel"
-_FIRST = ["buffer_access", "keymap_probe", "arithmetic", "dump_text", "record_walk"]  # what the others import
+_FIRST = [
+    "buffer_access",
+    "keymap_probe",
+    "arithmetic",
+    "dump_text",
+    "record_walk",
+    "message_values",
+    "message_json",
+]  # what the others import
 NAMES = _FIRST + sorted(
     file.stem for file in HOME.glob("*.py") if file.stem not in _FIRST and file.stem != "__init__"
 )

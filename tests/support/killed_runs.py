@@ -42,7 +42,7 @@ def killed_at(number: int, command: Command, log_dir: Path) -> bool:
 
         for name in (*CHANGES, "give_name"):
             setattr(Disk, name, deadly(getattr(Disk, name)))
-        for name in ("sync", "sync_directory", "hurry"):
+        for name in ("sync", "sync_directory", "start_writeback"):
             setattr(Disk, name, getattr(QuickDisk, name))
         try:
             command(log_dir)

@@ -1,4 +1,4 @@
-"""Partitions made to order, and what a broker's load makes of them by kseg's account."""
+"""Generated partitions, and the result of policy kafka for them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.change.plan.content import Fresh, Span
 from kseg.change.plan.inputs import inputs_of
 from kseg.recovery.loading.loader import load_as_broker
-from kseg.recovery.policy import Circumstances, LoadSettings, Repair
+from kseg.recovery.policy import BrokerState, LoadSettings, Repair
 from kseg.segment import layout as L
 from kseg.segment.model import Batch, NewBatch, Record
 from kseg.segment.partition.names import segment_file_name
-from kseg.segment.scanning.scan import scan
+from kseg.segment.scanning.batches import scan
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
@@ -91,7 +91,7 @@ def load(
     index_bytes: int = 4000,
 ) -> Loaded:
     """The answer for a directory, which must stay as it is."""
-    around = Circumstances(is_clean=clean, recovery_point=recovery_point, log_start_offset=log_start)
+    around = BrokerState(is_clean=clean, recovery_point=recovery_point, log_start_offset=log_start)
     settings = LoadSettings(
         now_ms=now_ms, index_interval_bytes=INTERVAL_BYTES, segment_index_bytes=index_bytes
     )

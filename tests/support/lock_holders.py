@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kseg.change.apply.lock import lock_path, locked_files
-from kseg.change.run.partition_lock import seated
+from kseg.change.run.partition_lock import partition_locked
 from kseg.segment.errors import Refused
 
 RUN, OTHER = "20260101T000000Z-00000001", "20260101T000000Z-00000002"
@@ -76,7 +76,7 @@ def attempt(
     log_dir: Path, run_id: str = RUN, name: str = "orders-0"
 ) -> Callable[[Callable[[str], None]], None]:
     def action(say: Callable[[str], None]) -> None:
-        with seated(lock_path(str(log_dir)), run_id, name):
+        with partition_locked(lock_path(str(log_dir)), run_id, name):
             say("in")
 
     return action

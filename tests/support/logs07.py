@@ -8,13 +8,13 @@ HELLO_0 = bytes.fromhex("0000000a 00 3610a686 68656c6c6f")  # fact sheet §12
 HELLO_1 = bytes.fromhex("0000000b 01 00 3610a686 68656c6c6f")
 
 
-def walk_all(data: bytes) -> list[A.AncientEntry | A.AncientDamage]:
+def walk_all(data: bytes) -> list[A.Entry07 | A.Damage07]:
     """The walk, with the proof that it left no hole."""
     found = list(A.walk(data))
     position = 0
     for item in found:
         assert item.position == position
-        position += item.size_bytes if isinstance(item, A.AncientEntry) else item.length
+        position += item.size_bytes if isinstance(item, A.Entry07) else item.length
     assert position == len(data)
     return found
 
@@ -24,6 +24,6 @@ def payloads(data: bytes) -> list[bytes]:
     return [
         bytes(message.payload)
         for entry in walk_all(data)
-        if isinstance(entry, A.AncientEntry) and entry.crc_valid
+        if isinstance(entry, A.Entry07) and entry.crc_valid
         for message in A.messages(view, entry)
     ]

@@ -1,4 +1,4 @@
-"""A repaired directory made from a `Repair` by the plainest means: what any executor of its plan must arrive at."""
+"""A repaired directory written from a `Repair` in the simplest way: the result that every executor of its plan must produce."""
 
 from __future__ import annotations
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from kseg.change.apply.disk import Disk
 from kseg.change.apply.executor import Applied, apply_plan
-from kseg.change.apply.journal import JournalPlace, place_of
+from kseg.change.apply.journal_location import JournalLocation
+from kseg.change.apply.journal_scan import location_of
 from kseg.change.apply.scratch_file import ScratchFile
-from kseg.change.apply.unfinished import half_done, settle
+from kseg.change.apply.unfinished import complete_unfinished, half_done
 from kseg.change.plan.content import Span
 from kseg.change.plan.directory_image import DirectoryImage, steps_between
 from kseg.change.plan.inputs import inputs_of
@@ -212,8 +213,8 @@ def with_steps(*steps: Step) -> Case:
     return Case(PARTITION, lambda _directory: steps)
 
 
-def place(applied: Applied) -> JournalPlace:
-    found = place_of(applied.journal)
+def place(applied: Applied) -> JournalLocation:
+    found = location_of(applied.journal)
     assert found is not None
     return found
 
@@ -226,5 +227,5 @@ def stopped_in_the_middle(case: Case, directory: Path) -> None:
         except Stopped:
             if half_done(str(directory)):
                 return
-            settle(str(directory), COMMAND, QUICK)
+            complete_unfinished(str(directory), COMMAND, QUICK)
     raise AssertionError("it was never half done")

@@ -15,7 +15,7 @@ from kseg.change.run.pipeline import TargetGroup
 from kseg.jobs.events import Event
 from tests.support.failing_disks import CHANGES, QuickDisk
 
-_WAITS = ("sync", "sync_directory", "hurry")
+_WAITS = ("sync", "sync_directory", "start_writeback")
 GroupWork = Callable[[TargetGroup, Any], Iterator[Event]]
 
 

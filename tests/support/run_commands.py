@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,3 +73,8 @@ def fetch(path: Path, offset: int, max_bytes: int, **fields: Any) -> Heard:
 
 def listed(target: PartitionTarget | FileTarget | LogDirTarget, now_ms: int = 4_000_000_000_000) -> Heard:
     return heard(list_target(target, ListOptions(now_ms=now_ms)))
+
+
+def as_without_spark(text: str) -> str:
+    """What a run on a cluster prints, but for the next command: that is one for the cluster too."""
+    return re.sub(r"^(next: .*?) --spark(?= )", r"\1", text, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What can have happened to a partition, as functions that hurt a copy of one: the seed cases of salvage.
+"""The seed cases of salvage: functions that damage a copy of a partition.
 
 Each takes the directory of `healthy.partition` (segments 0, 102, 198, 297; log end 330).
 """

@@ -1,4 +1,4 @@
-"""What the tests of salvage share: plan a repair, lay its result down in another directory, look at batches."""
+"""Helpers of the salvage tests: plan a repair, write its result to another directory, read batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from kseg.change.plan.content import Fresh, Span
 from kseg.change.plan.directory_image import DirectoryImage, steps_between
 from kseg.change.plan.inputs import inputs_of
-from kseg.recovery.policy import Circumstances, LoadSettings, Repair
+from kseg.recovery.policy import BrokerState, LoadSettings, Repair
 from kseg.recovery.salvage.salvage import salvage
 from kseg.segment.crc import crc32, crc32c
 from tests.support.trees import unchanged
@@ -24,12 +24,12 @@ def plan(
     *,
     rebuild: bool = False,
     settings: LoadSettings = SETTINGS,
-    circumstances: Circumstances | None = None,
+    broker_state: BrokerState | None = None,
 ) -> Repair:
     """Salvage of a partition directory, which stays as it is; fails when the answer contradicts itself."""
     with unchanged(partition):
         inputs = inputs_of(str(partition))
-        around = circumstances or Circumstances(is_clean=True)
+        around = broker_state or BrokerState(is_clean=True)
         repair = salvage(str(partition), inputs, around, settings, rebuild=rebuild)
     found = DirectoryImage.of(inputs)
     steps_between(found, repair.image, repair.why)  # each change has its reason
@@ -40,7 +40,7 @@ def plan(
         or (name in found and found.content(name) != repair.image.content(name))
     }
     assert set(repair.why) == changed
-    assert repair.death is None
+    assert repair.load_failure is None
     return repair
 
 
@@ -63,7 +63,7 @@ def lay_down(repair: Repair, partition: Path, target: Path) -> Path:
     return target
 
 
-def is_at_peace(partition: Path, repair: Repair) -> bool:
+def needs_no_repair(partition: Path, repair: Repair) -> bool:
     """Whether nothing would change."""
     return repair.image == DirectoryImage.of(inputs_of(str(partition)))
 
@@ -74,7 +74,7 @@ def salvaged(partition: Path, target: Path, **options: object) -> tuple[Repair, 
     repair = plan(partition, **options)  # type: ignore[arg-type]
     result = lay_down(repair, partition, target / partition.name)
     again = plan(result)
-    assert is_at_peace(result, again), again.why
+    assert needs_no_repair(result, again), again.why
     assert again.removed == ()
     verdict = judge(result)
     beyond_repair = {finding.id for finding in verdict.findings if "dump" in finding.kind.hint}

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import Batch, NewBatch, Record
-from kseg.segment.scanning.scan import Damage, scan
+from kseg.segment.scanning.batches import scan
+from kseg.segment.scanning.damage import Damage
 
 T0 = 1_700_000_000_000
 

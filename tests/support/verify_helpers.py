@@ -1,4 +1,4 @@
-"""What the tests of `verify` share: judge a path without changing it, and say what came out in few words."""
+"""Helpers of the `verify` tests: verify a path without changing it, and summarize the findings."""
 
 from __future__ import annotations
 

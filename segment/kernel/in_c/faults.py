@@ -16,22 +16,29 @@ A file is told by device, inode and the time of its last change: inodes are used
 In plain Python nothing can be watched, so `watch` says no; the notes are a list of this process.
 """
 
-_notes = []
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_notes: list[list[int]] = []
 
 
-def start():
+def start() -> int:
     return 1
 
 
-def watch(view, length, descriptor, block, device, inode, mtime):
+def watch(view: Any, length: int, descriptor: int, block: int, device: int, inode: int, mtime: int) -> int:
     return -1
 
 
-def unwatch(number):
+def unwatch(number: int) -> None:
     return None
 
 
-def note(device, inode, mtime, position, length, error):
+def note(device: int, inode: int, mtime: int, position: int, length: int, error: int) -> int:
     if _notes:
         last = _notes[-1]
         is_next = last[0] == device and last[1] == inode and last[2] == mtime and last[5] == error
@@ -43,16 +50,16 @@ def note(device, inode, mtime, position, length, error):
     return 1
 
 
-def count():
+def count() -> int:
     return len(_notes)
 
 
-def tell(number, out):
+def tell(number: int, out: Any) -> None:
     i = 0
     while i < 7:
         out[i] = _notes[number][i]
         i = i + 1
 
 
-def forget():
+def forget() -> None:
     _notes.clear()

@@ -1,16 +1,15 @@
-"""Runs become partitions of a log dir, all of them or none.
+"""Commit staged runs to the partitions of a log dir: all of them or none.
 
-1. Join: the runs of a partition follow each other in the order of the writers; those whose records bring offsets, in the
-   order of these, and none may lie amid another. What cannot be is refused before anything is touched.
-2. Protect: the lock of the log dir, a journal there that names every partition, the marker of a clean stop away
-   (`multi_partition_guard`). What an earlier delivery was killed in is taken back first.
-3. Write. A new partition comes into being under a name by which brokers know partitions that are to be deleted, so none
-   ever takes half of one for a partition. One that is there grows as `append` makes it grow, or is replaced by a plan
-   (`apply`) whose quarantine keeps what it held.
-4. Name the new partitions, align the checkpoints, write down what was delivered, and close the journal.
+1. Join: the runs of a partition follow each other in the order of the tasks; runs whose records have offsets are ordered by offset and
+   must not overlap. What cannot be joined is refused before anything is changed.
+2. Protect: take the lock of the log dir, write a journal there that names every partition, remove the clean-shutdown marker
+   (`multi_partition_guard`). A write that was killed earlier is rolled back first.
+3. Write. A new partition is created under the name of a partition scheduled for deletion, so that a broker never takes an incomplete
+   one for a partition. An existing one grows as with `append`, or is replaced by a plan (`apply`) whose quarantine keeps its contents.
+4. Rename the new partitions, update the checkpoints, record what was written, and close the journal.
 
-Whatever fails takes everything back. Killed, it leaves a half-done journal: `kseg undo` takes back what was written, and
-so does the next delivery. Batches go as the tasks compressed them; each is checked by its CRC on its way.
+Any failure rolls everything back. A killed write leaves an unfinished journal: `kseg undo` rolls it back, and so does the next write.
+Batches are written as the tasks compressed them; the CRC of each is verified on the way.
 """
 
 import os
@@ -24,14 +23,18 @@ from kseg.change.append.reopen import take_up
 from kseg.change.apply.append_files import create_file, replace_file
 from kseg.change.apply.append_journal import Guard
 from kseg.change.apply.disk import DISK, give_owner, remove_if_empty, remove_quietly
-from kseg.change.apply.journal import Journal, JournalPlace, discard, partition_places, place_of
+from kseg.change.apply.journal import Journal, partition_locations
+from kseg.change.apply.journal_location import JournalLocation
+from kseg.change.apply.journal_scan import location_of
+from kseg.change.apply.journal_writer import discard
 from kseg.change.apply.lock import locked
-from kseg.change.apply.signals import undisturbed
+from kseg.change.apply.signals import deferring_signals
 from kseg.change.apply.undo import undo
 from kseg.change.apply.unfinished import half_done, refuse_half_done
 from kseg.segment.errors import FormatError, Refused, UsageError
-from kseg.segment.files import read_small, sync_directory
+from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
+from kseg.segment.new_files import sync_directory
 from kseg.segment.partition.directory import is_partition_directory, list_partition
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
@@ -92,7 +95,7 @@ def deliver(runs: Sequence[StagedRun], delivery: Delivery) -> Delivered:
     or the disk does not take it; then everything is as before.
     """
     joined = joined_runs(runs)
-    with LogDirLock(delivery.log_dir), undisturbed():
+    with LogDirLock(delivery.log_dir), deferring_signals():
         return _Course(joined, delivery).carried_out()
 
 
@@ -136,15 +139,15 @@ class LogDirLock:
     def __enter__(self) -> None:
         if not os.path.isdir(self._log_dir):
             raise Refused(
-                f"{self._log_dir} is not there, or not seen from the driver: it must lie on a file system that driver "
+                f"{self._log_dir} does not exist or is not visible to the driver: it must be on a file system that the driver "
                 "and executors share"
             )
         if is_partition_directory(self._log_dir):
-            raise Refused(f"{self._log_dir} is a partition; the path is that of a data directory")
+            raise Refused(f"{self._log_dir} is a partition; the path must be a data directory")
         self._lock.__enter__()
         try:
             for journal in half_done(self._log_dir):
-                if journal.command == COMMAND and journal.place.in_log_dir:
+                if journal.command == COMMAND and journal.location.in_log_dir:
                     _take_back(journal)
         except BaseException:
             self._lock.__exit__(None, None, None)
@@ -155,13 +158,13 @@ class LogDirLock:
 
 
 def _take_back(journal: Journal) -> None:
-    undo(journal.place)
+    undo(journal.location)
     _clear_set_aside(journal)
 
 
 def _clear_set_aside(journal: Journal) -> None:
     """A kill may have come between making a directory and its journal."""
-    for place in partition_places(journal):
+    for place in partition_locations(journal):
         with suppress(FormatError):
             name = parse_partition_directory(os.path.basename(place.directory))
             if name.state is PartitionState.DELETE:
@@ -173,7 +176,7 @@ def _clear_set_aside(journal: Journal) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One partition. name: of its directory; former: whether it is there already."""
+    """One partition. name: of its directory; former: whether it already exists."""
 
     key: Key
     name: str
@@ -224,7 +227,7 @@ class _Course:
                 replaced = [item.partition for item in self._items if item.former and what.replaces]
                 protection.finish(self._ends, replaced)
             except BaseException:
-                protection.take_back()
+                protection.roll_back()
                 self._clear()
                 raise
             finally:
@@ -251,8 +254,8 @@ class _Course:
     def _check(self, item: _Item) -> None:
         directory = os.path.join(self._delivery.log_dir, item.name)
         refuse_half_done(directory)
-        if list_partition(directory).ancient_files:
-            raise Refused(f"{directory} is a partition of Kafka 0.7, which `kseg append` writes")
+        if list_partition(directory).kafka07_files:
+            raise Refused(f"{directory} is a Kafka 0.7 partition; use `kseg append` to write to it")
 
     def _write(self, protection: LogDirProtection) -> None:
         what = self._delivery
@@ -266,7 +269,7 @@ class _Course:
         for item in new:
             target = os.path.join(what.log_dir, item.name)
             if DISK.status(target) is not None:
-                raise Refused(f"{target} has come to be meanwhile")
+                raise Refused(f"{target} was created by another process")
             DISK.rename(os.path.join(what.log_dir, self._set_aside[item.key]), target)
         if what.note is not None:
             name, content = what.note
@@ -362,10 +365,10 @@ class _Course:
     def _forget(self, journal: str) -> None:
         """Nobody will undo this: its journals go, the log dir's last."""
         for item in self._items:
-            place = JournalPlace(
+            place = JournalLocation(
                 os.path.join(self._delivery.log_dir, item.name), self._delivery.run_id, in_log_dir=False
             )
             discard(place, DISK)
-        whole = place_of(journal)
+        whole = location_of(journal)
         if whole is not None:
             discard(whole, DISK)

@@ -30,16 +30,16 @@ def joined_runs(runs: Iterable[StagedRun]) -> dict[Key, list[StagedRun]]:
         found.setdefault((run.topic, run.partition), []).append(run)
     for (topic, partition), ours in found.items():
         if topic == METADATA_TOPIC:
-            raise UsageError(f"{topic} is the metadata of a cluster, which nobody writes from outside")
+            raise UsageError(f"{topic} is the cluster metadata log and cannot be written to")
         if len({run.has_offsets for run in ours}) > 1:
-            raise UsageError(f"{topic}-{partition}: some records bring an offset and some do not")
+            raise UsageError(f"{topic}-{partition}: some records have an offset and some do not")
         if ours[0].has_offsets:
             ours.sort(key=lambda run: run.first_offset)
             for earlier, later in pairwise(ours):
                 if later.first_offset < earlier.end_offset:
                     raise UsageError(
                         f"{topic}-{partition}: offsets {later.first_offset} and {earlier.end_offset - 1} come from "
-                        "different tasks the other way round; repartition by topic and partition, or by range of "
+                        "different tasks in the wrong order; repartition by topic and partition, or by range of "
                         "offset, and sort the rows within partitions"
                     )
     return found
@@ -59,7 +59,7 @@ class StagedFiles:
         Raises UsageError when a log cannot end where they would."""
         if run.end_offset + shift > L.INT64_MAX:
             raise UsageError(
-                f"{run.topic}-{run.partition}: its offsets would go beyond {L.INT64_MAX - 1}, the last there is"
+                f"{run.topic}-{run.partition}: its offsets would exceed {L.INT64_MAX - 1}, the largest offset"
             )
         view = self._view(run.file)
         count = 0
@@ -94,7 +94,7 @@ class StagedFiles:
             self.close()
             if DISK.status(path) is None:
                 raise Refused(
-                    f"{path} is not there: the data directory must lie on a file system that driver and executors share"
+                    f"{path} does not exist: the data directory must be on a file system that driver and executors share"
                 )
             self._file, self._name = MappedFile(path), name
         return self._file.view

@@ -73,10 +73,10 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     words.refuse_unknown((*WRITE_NAMES, *STREAM_WRITE_NAMES))
     paths = paths_of(words)
     if len(paths) > 1:
-        raise UsageError("kafka-log writes to one data directory, not to several")
+        raise UsageError("kafka-log writes to a single data directory")
     topic = words.get("topic")
     if topic is not None and not is_topic_name(topic):
-        raise UsageError(f"{topic!r} is no name of a topic")
+        raise UsageError(f"{topic!r} is not a valid topic name")
     return WriteOptions(
         log_dir=paths[0],
         topic=topic,
@@ -120,7 +120,7 @@ def _leader_epoch(words: Words) -> int | None:
     text = words.get("leaderEpoch")
     value = None if text is None else whole_number(text)
     if text is not None and (value is None or not 0 <= value <= INT_MAX):
-        raise UsageError(f"the option leaderEpoch is a whole number from 0 to {INT_MAX}, not {text!r}")
+        raise UsageError(f"the option leaderEpoch must be a whole number from 0 to {INT_MAX}, not {text!r}")
     return value
 
 
@@ -143,12 +143,14 @@ def _topic_ids(words: Words, topic: str | None) -> dict[str, str]:
         ids = json_of(text, "topicId", '{"orders":"AAECAwQFBgcICQoLDA0ODw"}')
         assert isinstance(ids, dict)  # by its first character
     elif topic is None:
-        raise UsageError("one topicId for all rows needs the option topic; with a column it is JSON by topic")
+        raise UsageError(
+            "a single topicId needs the option topic; with a topic column, topicId must be JSON by topic"
+        )
     else:
         ids = {topic: text.strip()}
     for name, identity in ids.items():
         try:
             encode_partition_metadata(PartitionMetadata(identity))
         except (FormatError, AttributeError, TypeError) as error:
-            raise UsageError(f"{identity!r} is no id of the topic {name}: {error}") from None
+            raise UsageError(f"{identity!r} is not a valid id for topic {name}: {error}") from None
     return ids

@@ -24,7 +24,7 @@ from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
 
-_MOST_LOGS = 400  # each is a nameless file that stays open until the plan is carried out
+_MAX_LOGS = 400  # each is a nameless file that stays open until the plan is carried out
 
 
 def replace_partition(
@@ -58,10 +58,10 @@ def replace_partition(
                     after.write(piece.name, piece.data)
                     continue
                 if piece.name not in logs:
-                    if len(logs) == _MOST_LOGS:
+                    if len(logs) == _MAX_LOGS:
                         raise Refused(
-                            f"{directory} would be replaced by more than {_MOST_LOGS} segments at once; larger "
-                            "segments (segment.bytes), or delete the partition first"
+                            f"{directory} would be replaced by more than {_MAX_LOGS} segments at once; use larger "
+                            "segments (segment.bytes) or delete the partition first"
                         )
                     logs[piece.name] = stack.enter_context(ScratchFile(directory))
                 logs[piece.name].write(piece.data)

@@ -65,7 +65,7 @@ class RowColumns:
             if name is None:
                 continue
             if name in at:
-                raise UsageError(f"there are two columns {name}")
+                raise UsageError(f"the column {name} occurs twice")
             fits = (
                 column.dataType.simpleString() == HEADERS_TYPE.simpleString()  # whatever may be null
                 if name == "headers"
@@ -80,9 +80,9 @@ class RowColumns:
                 raise UsageError(f"the column {name} is {wanted}, not {column.dataType.simpleString()}")
             at[name] = number
         if "value" not in at:
-            raise UsageError("there is no column value")
+            raise UsageError("the column value is missing")
         if "topic" not in at and options.topic is None:
-            raise UsageError("there is no column topic, and the option topic was not given either")
+            raise UsageError("there is neither a topic column nor the option topic")
         if options.topic is not None:
             at.pop("topic", None)
         if not options.keep_offsets:
@@ -125,10 +125,10 @@ class RowWriter:
             self._count(topic)
         timestamp_ms = now_ms if timestamp_us is None else timestamp_us // 1000
         if timestamp_ms < L.NO_TIMESTAMP:
-            raise UsageError(f"{timestamp_ms} ms is no timestamp that Kafka can keep")
+            raise UsageError(f"{timestamp_ms} ms is not a valid Kafka timestamp")
         has_offset = offset is not None
         if has_offset and not 0 <= offset < L.INT64_MAX:
-            raise UsageError(f"{offset} is no offset")
+            raise UsageError(f"{offset} is not an offset")
         record = Record(offset if has_offset else 0, timestamp_ms, key, value, headers or ())
         where = (topic, self._partition(topic, partition, record))
         append_time = self._options.append_time
@@ -140,7 +140,7 @@ class RowWriter:
         count = self._counts[topic]
         if partition is not None:
             if not 0 <= partition <= INT_MAX:
-                raise UsageError(f"{partition} is no partition")
+                raise UsageError(f"{partition} is not a valid partition")
             if self._options.partitions is not None and partition >= count:
                 raise UsageError(f"a row of {topic} is for partition {partition}, and there are {count}")
             return partition
@@ -162,9 +162,9 @@ class RowWriter:
 
     def _count(self, topic: str | None) -> None:
         if topic is None:
-            raise UsageError("a row has no topic; the option topic is for all rows")
+            raise UsageError("a row has no topic; set the option topic to use one topic for all rows")
         if not is_topic_name(topic):
-            raise UsageError(f"{topic!r} is no name of a topic")
+            raise UsageError(f"{topic!r} is not a valid topic name")
         self._counts[topic] = self._options.partitions or self._there.get(topic, 1)
 
 

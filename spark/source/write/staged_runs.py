@@ -24,8 +24,8 @@ from kseg.change.append.batching import DEFAULT_BATCH_BYTES, record_bytes
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.errors import UsageError
-from kseg.segment.files import NewFile
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.new_files import NewFile
 from kseg.segment.partition.names import STAGED_PREFIX
 from kseg.segment.values import dataclass
 
@@ -116,7 +116,7 @@ class RunWriter:
             first = record.offset if has_offset else 0
             run = self._open[partition] = _Open(has_offset, first, first)
         if run.has_offsets != has_offset:
-            raise UsageError(f"{_shown(partition)}: some records bring an offset and some do not")
+            raise UsageError(f"{_shown(partition)}: some records have an offset and some do not")
         offset = record.offset if has_offset else run.next_offset
         if offset < run.next_offset:
             raise UsageError(

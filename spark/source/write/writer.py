@@ -9,7 +9,7 @@
 
 A streaming query must get each micro-batch written once, also when its driver is killed between writing a batch and
 noting that in the checkpoint. So the number of the batch is written into the data directory by the delivery itself, with
-the partitions or not at all, under the id that the query has from its checkpoint. A batch that is there already is not
+the partitions or not at all, under the id that the query has from its checkpoint. A batch that already exists is not
 written again.
 """
 
@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 )
 
 from kseg.change.apply.disk import DISK, make_directories
-from kseg.change.apply.journal import new_run_id
+from kseg.change.apply.journal_location import new_run_id
 from kseg.segment.errors import Refused, UnreadableInput, UsageError
 from kseg.segment.files import read_small
 from kseg.segment.partition.names import STREAM_PREFIX
@@ -46,7 +46,7 @@ from kseg.spark.source.write.commit import (
 from kseg.spark.source.write.options import ERROR, IGNORE, WriteOptions, write_options
 from kseg.spark.source.write.rows import RowColumns, RowWriter
 from kseg.spark.source.write.staged_runs import RunWriter, StagedRun, staged_name
-from kseg.spark.visibility import Outlook, check_outlook, outlook
+from kseg.spark.visibility import DirectorySample, check_directory_sample, directory_sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +75,7 @@ class WriteJob:
     columns: RowColumns
     run_id: str
     counts: "Mapping[str, int]"
-    outlook: Outlook
+    directory_sample: DirectorySample
 
     @classmethod
     def of(cls, schema: "StructType", given: "Mapping[str, str]") -> "WriteJob":
@@ -85,14 +85,14 @@ class WriteJob:
         for topic, partition in partitions_in(options.log_dir):
             counts[topic] = max(counts.get(topic, 0), partition + 1)
         columns = RowColumns.of(schema, options)
-        return cls(options, columns, new_run_id(_now_ms()), counts, outlook(options.log_dir))
+        return cls(options, columns, new_run_id(_now_ms()), counts, directory_sample(options.log_dir))
 
     def write(self, batches: "Iterator[RecordBatch]") -> Written:
         """The work of a task."""
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         log_dir = self.options.log_dir
-        check_outlook(self.outlook)
+        check_directory_sample(self.directory_sample)
         name = staged_name(self.run_id, task)
         with RunWriter(log_dir, name, self.options.runs) as writer:
             rows = RowWriter(writer, self.columns, self.options, self.counts, task)
@@ -109,7 +109,7 @@ class WriteJob:
             log_dir=options.log_dir,
             run_id=run_id,
             now_ms=_now_ms(),
-            # of a topic that is there already the others may lie in another data directory, on another broker
+            # of a topic that already exists the others may lie in another data directory, on another broker
             partitions={
                 topic: 0 if topic in self.counts else options.partitions or 0 for topic in sorted(topics)
             },
@@ -133,7 +133,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self._is_ignored = False
         options = self._job.options
         if replaces and options.if_exists in (ERROR, IGNORE):
-            raise UsageError("ifExists belongs to mode append")
+            raise UsageError("ifExists is supported with mode append only")
         if options.if_exists in (ERROR, IGNORE) and self._is_there():
             if options.if_exists == ERROR:
                 raise Refused(self._there_already())
@@ -184,7 +184,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
             )
 
     def _is_there(self) -> bool:
-        """Whether what would be written is there already: the topic, or without the option topic anything."""
+        """Whether what would be written already exists: the topic, or without the option topic anything."""
         options = self._job.options
         there = partitions_in(options.log_dir)
         return any(options.topic in (None, topic) for topic, _ in there)
@@ -200,10 +200,10 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, schema: "StructType", given: "Mapping[str, str]", replaces: bool) -> None:
         if replaces:
-            raise UsageError("kafka-log is written in output mode append or update: a log only grows")
+            raise UsageError("kafka-log supports the output modes append and update only")
         self._job = WriteJob.of(schema, given)
         if self._job.options.if_exists in (ERROR, IGNORE):
-            raise UsageError("ifExists belongs to a batch write")
+            raise UsageError("ifExists is supported in batch writes only")
         self._sink = _sink_id(self._job.options)
 
     def write(self, iterator: "Iterator[RecordBatch]") -> Written:
@@ -257,8 +257,8 @@ def _sink_id(options: WriteOptions) -> str:
             found = json.loads(read_small(path)).get("id")
         except (UnreadableInput, ValueError, AttributeError) as error:
             raise UsageError(
-                f"the id of the query cannot be read from {path} ({error}); give it one with the option sinkId, that no "
-                "query with another checkpoint has ever had here"
+                f"the id of the query cannot be read from {path} ({error}); set the option sinkId to a value "
+                "that no other query has used with this data directory"
             ) from None
     if found is None:
         raise UsageError("a streaming write needs the option checkpointLocation, or sinkId")
@@ -274,7 +274,7 @@ def _last_batch(path: str) -> int:
     try:
         number = json.loads(read_small(path))["batch"]
     except (ValueError, KeyError, TypeError) as error:
-        raise Refused(f"{path} does not tell the last batch: {error}") from None
+        raise Refused(f"{path} does not contain the last batch: {error}") from None
     if not isinstance(number, int):
-        raise Refused(f"{path} does not tell the last batch")
+        raise Refused(f"{path} does not contain the last batch")
     return number

@@ -79,7 +79,7 @@ def test_0_7_partitions_without_compression_come_back_to_the_byte(
 ) -> None:
     source = legacy_small / "data" / "0.7" / "1-written" / name
     target = tmp_path / "copy-0"
-    appended(target, dumped(source, ".kafka"), options={"ancient": True})
+    appended(target, dumped(source, ".kafka"), options={"kafka07": True})
     ours = b"".join(path.read_bytes() for path in sorted(target.glob("*.kafka")))
     assert ours == b"".join(path.read_bytes() for path in sorted(source.glob("*.kafka")))
 
@@ -99,7 +99,7 @@ def test_0_7_sets_come_back_as_sets(
 
     source = legacy_small / "data" / "0.7" / "1-written" / name
     target = tmp_path / "copy-0"
-    appended(target, dumped(source, ".kafka"), options={"ancient": True}, rolls=RollRules(segment_bytes=3000))
+    appended(target, dumped(source, ".kafka"), options={"kafka07": True}, rolls=RollRules(segment_bytes=3000))
     assert sets_of(target) == sets_of(source)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kseg.change.append.json_input import BadLine
+from kseg.change.append.json_input import BadLine, batch_line
 from kseg.change.append.partition_writer import RollRules
 from kseg.change.append.reopen import reopen_partition
 from kseg.segment.partition.partition_log import PartitionLog
@@ -30,7 +30,7 @@ def test_batches_with_missing_records_are_refused_unless_asked_for(
     appended(tmp_path / "loose-0", b"".join(lines), partial_batches=True)
     rows = rows_of(tmp_path / "loose-0")
     assert (rows[0]["count"], rows[0]["last_offset"]) == (5, 5)
-    with pytest.raises(BadLine, match=r"no records behind it .dump with --deep-iteration."):
+    with pytest.raises(BadLine, match=r"not followed by records .dump with --deep-iteration."):
         appended(tmp_path / "shallow-0", lines[0], partial_batches=True)
 
 
@@ -48,33 +48,33 @@ def test_damaged_batches_and_other_lines_are_left_out_and_counted(tmp_path: Path
 
 
 BAD_LINES = {
-    b"{": "it is no JSON",
-    b"nonsense": "it is no JSON",
-    b"[1]": "it is no JSON object",
-    b'{"value":"a"} x': "something stands behind its JSON object",
+    b"{": "it is not JSON",
+    b"nonsense": "it is not JSON",
+    b"[1]": "it is not a JSON object",
+    b'{"value":"a"} x': "unexpected text after its JSON object",
     b'{"value":"\xff"}': "it is not UTF-8",
-    b'{"value":"\\ud800"}': "its value is no text",
+    b'{"value":"\\ud800"}': "its value is not valid text",
     b'{"key":"k"}': "it has no value",
     b'{"value":1}': "its value is neither text, nor base64, nor null",
-    b'{"value":"?","value_encoding":"base64"}': "its value is no base64",
-    b'{"value":"xy","value_encoding":"hex"}': "its value is no hex",
-    b'{"value":5,"value_encoding":"size"}': "its value was dumped as size, which cannot be turned back",
-    b'{"value":"a","offset":"1"}': "its offset is no whole number",
-    b'{"value":"a","offset":true}': "its offset is no whole number",
-    b'{"value":"a","timestamp":1.5}': "its timestamp is no whole number",
-    b'{"value":"a","timestamp":-2}': "-2 is no timestamp",
-    b'{"value":"a","timestamp":99999999999999999999999}': "is no timestamp",
-    b'{"value":"a","offset":99999999999999999999999}': "no batch can span the offsets",
-    b'{"value":"a","headers":["a"]}': "a header is no pair",
+    b'{"value":"?","value_encoding":"base64"}': "its value is not valid base64",
+    b'{"value":"xy","value_encoding":"hex"}': "its value is not valid hex",
+    b'{"value":5,"value_encoding":"size"}': "its value was dumped as size, which cannot be decoded",
+    b'{"value":"a","offset":"1"}': "its offset is not a whole number",
+    b'{"value":"a","offset":true}': "its offset is not a whole number",
+    b'{"value":"a","timestamp":1.5}': "its timestamp is not a whole number",
+    b'{"value":"a","timestamp":-2}': "-2 is not a valid timestamp",
+    b'{"value":"a","timestamp":99999999999999999999999}': "is not a valid timestamp",
+    b'{"value":"a","offset":99999999999999999999999}': "a batch cannot span offsets",
+    b'{"value":"a","headers":["a"]}': "a header is not a pair",
     b'{"value":"a","headers":{}}': None,
-    b'{"type":"batch","compression":"brotli"}': "there is no compression 'brotli'",
-    b'{"type":"batch","magic":"2"}': "its magic is no whole number",
-    b'{"type":"batch","count":0}': "its batch has no records behind it",
-    b'{"type":"batch","count":0,"base_offset":3,"last_offset":2}': "no batch can span",
+    b'{"type":"batch","compression":"brotli"}': "unknown compression 'brotli'",
+    b'{"type":"batch","magic":"2"}': "its magic is not a whole number",
+    b'{"type":"batch","count":0}': "its batch is not followed by records",
+    b'{"type":"batch","count":0,"base_offset":3,"last_offset":2}': "a batch cannot span",
     b'{"type":"batch","count":0,"base_offset":3,"last_offset":3,"magic":9}': "no message format with magic 9",
     b'{"type":"batch","transactional":1}': "its transactional is neither true nor false",
-    b'{"value":' + b"[" * 100_000: "it is no JSON",
-    b'{"value":"a","timestamp":' + b"1" * 5000 + b"}": "it is no JSON",
+    b'{"value":' + b"[" * 100_000: "it is not JSON",
+    b'{"value":"a","timestamp":' + b"1" * 5000 + b"}": "it is not JSON",
 }
 
 
@@ -134,7 +134,7 @@ values = st.one_of(
 @given(
     lines=st.lists(st.dictionaries(names, values, max_size=8), max_size=6),
     magic=st.sampled_from([0, 1, 2]),
-    ancient=st.booleans(),
+    kafka07=st.booleans(),
     keep_offsets=st.sampled_from([None, True, False]),
 )
 def test_no_line_breaks_more_than_itself(
@@ -142,17 +142,23 @@ def test_no_line_breaks_more_than_itself(
     appended: Appended,
     lines: Lines,
     magic: int,
-    ancient: bool,
+    kafka07: bool,
     keep_offsets: bool | None,
 ) -> None:
     target = tmp_path_factory.mktemp("hostile") / "own-0"
     try:
-        appended(target, lines, magic=magic, keep_offsets=keep_offsets, options={"ancient": ancient})
+        appended(target, lines, magic=magic, keep_offsets=keep_offsets, options={"kafka07": kafka07})
     except BadLine:
         if not target.exists():
             return
-    if ancient:
+    if kafka07:
         return
     with PartitionLog(PartitionTarget(str(target))) as log:
         reopen_partition(log, RollRules())
     appended(target, [])
+
+
+@pytest.mark.parametrize("name", ["gzip2", [], {}, 7, None])
+def test_a_compression_that_there_is_not(name: object) -> None:
+    with pytest.raises(BadLine, match="unknown compression"):
+        batch_line({"type": "batch", "compression": name}, 1)

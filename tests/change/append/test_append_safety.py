@@ -19,7 +19,8 @@ from kseg.change.append.batching import BatchRules
 from kseg.change.append.flush import FlushCounter, FlushRules
 from kseg.change.append.json_input import BadLine
 from kseg.change.append.options import AppendOptions
-from kseg.change.apply.journal import new_run_id, place_of
+from kseg.change.apply.journal_location import new_run_id
+from kseg.change.apply.journal_scan import location_of
 from kseg.change.apply.undo import undo
 from kseg.jobs.events import Advance, Row
 from kseg.segment.errors import Refused, UsageError
@@ -113,11 +114,11 @@ def test_0_7_takes_only_what_it_knows(tmp_path: Path, appended: Appended) -> Non
         ({"value": "a", "magic": 2}, "no messages of magic 2"),
     ):
         with pytest.raises(BadLine, match=why):
-            appended(target, [line], options={"ancient": True})
+            appended(target, [line], options={"kafka07": True})
     with pytest.raises(BadLine, match="no codec zstd"):
-        appended(target, [{"value": "a"}], options={"ancient": True}, codec=4)
+        appended(target, [{"value": "a"}], options={"kafka07": True}, codec=4)
     assert not target.exists()
-    appended(target, [{"value": "a"}], options={"ancient": True}, codec=1)
+    appended(target, [{"value": "a"}], options={"kafka07": True}, codec=1)
     appended(target, [{"value": "b"}], codec=1)  # it is 0.7 by what lies there
     (file,) = target.glob("*.kafka")
     file.write_bytes(file.read_bytes()[:-1])
@@ -157,7 +158,7 @@ def test_the_log_is_forced_to_the_disk_every_m_messages(
     assert forced == [size * 3 // 10, size * 6 // 10, size * 9 // 10, size]
     forced.clear()
     result = appended(tmp_path / "g-0", lines, flush=FlushRules(messages=6), codec=1, batch_records=2,
-                      options={"ancient": True})  # fmt: skip
+                      options={"kafka07": True})  # fmt: skip
     assert result["flushes"] == 3 and len(forced) == 4
 
 
@@ -180,7 +181,7 @@ def test_checkpoints_follow_and_undo_restores_everything(tmp_path: Path, appende
     appended(log_dir / "new-0", [{"value": "a"}], options={"topic_id": healthy.TOPIC_ID})
     newest = max(log_dir.glob("kseg-journal-*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
     for journal in (newest, Path(str(result["journal"]))):
-        place = place_of(str(journal))
+        place = location_of(str(journal))
         assert place is not None
         undo(place)
     assert changes(before, log_dir) == []
@@ -203,7 +204,7 @@ def test_a_directory_without_segments_starts_where_the_lines_do(tmp_path: Path, 
     result = appended(target, [{"value": "a", "offset": 5000}])
     assert (result["log_start_offset"], result["log_end_offset"]) == (5000, 5001)
     assert (target / f"{5000:020d}.log").exists()
-    place = place_of(str(result["journal"]))
+    place = location_of(str(result["journal"]))
     assert place is not None
     undo(place)
     assert changes(before, target) == []
@@ -272,14 +273,14 @@ def test_what_only_the_log_refuses_is_found_before_the_first_byte(tmp_path: Path
             list(append(append_target(str(log_dir / "metro-0")), asked(source)))
 
 
-@pytest.mark.parametrize("ancient", [False, True], ids=["now", "0.7"])
-def test_a_plan_says_what_the_append_then_does(tmp_path: Path, ancient: bool) -> None:
-    log_dir = tmp_path / "data" if ancient else healthy.log_dir(tmp_path / "data")
+@pytest.mark.parametrize("kafka07", [False, True], ids=["now", "0.7"])
+def test_a_plan_says_what_the_append_then_does(tmp_path: Path, kafka07: bool) -> None:
+    log_dir = tmp_path / "data" if kafka07 else healthy.log_dir(tmp_path / "data")
     log_dir.mkdir(exist_ok=True)
     source = tmp_path / "lines.jsonl"
     for name in ("metro-0", "fresh-0", "fresh-0"):
         source.write_text("".join(json.dumps({"value": f"{name} {n}" * 20}) + "\n" for n in range(300)))
-        options = replace(asked(source, batch_records=7, codec=1), ancient=ancient)
+        options = replace(asked(source, batch_records=7, codec=1), kafka07=kafka07)
         target = append_target(str(log_dir / name))
         (log_dir / name).mkdir(exist_ok=True)
         logs = {path: path.stat().st_size for path in (log_dir / name).glob("*.[lk]*")}
@@ -289,7 +290,7 @@ def test_a_plan_says_what_the_append_then_does(tmp_path: Path, ancient: bool) ->
         assert not planned.values["applied"] and done.values["applied"]
         differing = {name for name, value in done.values.items() if planned.values[name] != value}
         assert differing == {"applied", "journal"}
-        suffix = ".kafka" if ancient else ".log"
+        suffix = ".kafka" if kafka07 else ".log"
         grown = sum(path.stat().st_size - logs.get(path, 0) for path in (log_dir / name).glob(f"*{suffix}"))
         assert grown == done.values["bytes"] and grown > 0
         rolled = len(list((log_dir / name).glob(f"*{suffix}"))) - sum(p.suffix == suffix for p in logs)
@@ -455,7 +456,7 @@ def test_a_kill_at_any_write_can_be_undone(tmp_path: Path) -> None:
                 with pytest.raises(Refused, match="append was interrupted"):
                     list(append(target, options))
             for journal in journals:
-                place = place_of(str(journal))
+                place = location_of(str(journal))
                 assert place is not None
                 undo(place)
             if (log_dir / name).is_dir() and not any((log_dir / name).iterdir()):

@@ -11,8 +11,8 @@ from kseg.change.append.partition_writer import OpenPartition, PartitionWriter, 
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.errors import Refused, UsageError
-from kseg.segment.files import write_new_file
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.new_files import write_new_file
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from tests.support.reference_decoder import entries_of
 from tests.support.trees import content_of

@@ -72,8 +72,8 @@ def test_every_batch_that_the_scanner_finds_is_dumped(
 
     data = made_by(60_000)
     expected = set(scanned(data).positions)
-    for allowance in (log_text.WALK_AGAIN_ALLOWANCE_BYTES, -(2**40)):
-        monkeypatch.setattr(log_text, "WALK_AGAIN_ALLOWANCE_BYTES", allowance)
+    for allowance in (log_text.REWALK_ALLOWANCE_BYTES, -(2**40)):
+        monkeypatch.setattr(log_text, "REWALK_ALLOWANCE_BYTES", allowance)
         assert set(valid_positions(dumped(tmp_path, data))) >= expected
 
 
@@ -83,7 +83,7 @@ def test_distrust_names_the_same_damage(tmp_path: Path, monkeypatch: pytest.Monk
     data, positions = plain_file(9)
     data = with_length(with_length(data, positions[2], 500), positions[6], 14)
     trusting = dumped(tmp_path, data)
-    monkeypatch.setattr(log_text, "WALK_AGAIN_ALLOWANCE_BYTES", -(2**40))
+    monkeypatch.setattr(log_text, "REWALK_ALLOWANCE_BYTES", -(2**40))
     distrusting = dumped(tmp_path, data)
     assert (
         valid_positions(distrusting)

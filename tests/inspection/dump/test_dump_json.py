@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kseg.inspection.dump.batch_filter import Narrowing
+from kseg.inspection.dump.batch_filter import BatchFilter
 from kseg.inspection.dump.log_json import LogJson
 from kseg.inspection.dump.log_rows import LogRows
 from kseg.inspection.dump.options import DumpOptions
@@ -18,20 +18,21 @@ from kseg.jobs.events import Row, Text
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.json_line import json_line
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.scan import Scanner
 from tests.support.trees import unchanged
 
 
 def kernel_lines(path: str, data: bytes, base_offset: int, options: DumpOptions) -> list[bytes]:
-    dumper = LogJson(path, Scanner(data, base_offset), options, Narrowing(options.selection))
+    dumper = LogJson(path, Scanner(data, base_offset), options, BatchFilter(options.selection))
     return b"".join(event.data for event in dumper.events() if isinstance(event, Text)).splitlines(
         keepends=True
     )
 
 
 def row_lines(path: str, data: bytes, base_offset: int, options: DumpOptions) -> list[bytes]:
-    dumper = LogRows(path, Scanner(data, base_offset), options, Narrowing(options.selection))
+    dumper = LogRows(path, Scanner(data, base_offset), options, BatchFilter(options.selection))
     return [json_line(event.values) for event in dumper.events() if isinstance(event, Row)]
 
 

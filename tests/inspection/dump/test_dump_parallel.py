@@ -27,7 +27,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "PART_BYTES", PART_BYTES)
     monkeypatch.setattr(parallel, "_starts_compressed", lambda view: True)
     # the threads of a test runner wait for nothing of ours
-    monkeypatch.setattr(parallel, "may_fork", lambda: True)
+    monkeypatch.setattr(parallel, "can_fork", lambda: True)
 
 
 def log(codec: int = L.NONE) -> bytearray:
@@ -65,7 +65,7 @@ def write(directory: Path, data: bytes | bytearray) -> Path:
 def test_parts_are_put_together_in_order(tmp_path: Path, codec: int, jobs: int, shape: str) -> None:
     path = write(tmp_path, log(codec))
     if codec == L.NONE:
-        assert len(parallel.boundaries(memoryview(path.read_bytes()))) >= parallel.LEAST_PARTS
+        assert len(parallel.boundaries(memoryview(path.read_bytes()))) >= parallel.MIN_PARTS
     text, findings = dumped(path, jobs, shape)
     assert (text, findings) == dumped(path, 1, shape)
     assert text.count(b'"type":"record"' if shape == "json" else b"\n| offset: ") == BATCHES * 10
@@ -100,7 +100,7 @@ def test_a_part_of_too_much_text_is_left_to_one_process(
 ) -> None:
     path = write(tmp_path, log())
     expected = dumped(path, 1)
-    monkeypatch.setattr(parallel, "MOST_TEXT_BYTES", 100)
+    monkeypatch.setattr(parallel, "MAX_TEXT_BYTES", 100)
     assert dumped(path, 2) == expected
 
 
@@ -111,7 +111,7 @@ def test_a_helper_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: 
     def die(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(text_worker._Desk, "_put", die)
+    monkeypatch.setattr(text_worker._WorkerSide, "_put", die)
     assert dumped(path, 2) == expected
 
 

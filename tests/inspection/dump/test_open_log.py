@@ -136,6 +136,17 @@ def test_a_header_that_lies_about_its_records_does_not_prove_a_time_index(tmp_pa
     ]
 
 
+def test_an_entry_for_a_batch_without_records_has_the_timestamp_of_its_header(tmp_path: Path) -> None:
+    """The cleaner keeps such a batch for its sequence numbers, and indexes it (Kafka: MemoryRecords.filterTo)."""
+    put_segment(
+        tmp_path,
+        [batch(0, 10), encode_batch(NewBatch(base_offset=1, last_offset=1, max_timestamp_ms=20))],
+        [10, 20],
+    )
+    run = Dump()
+    assert [findings(run(target, DumpOptions())) for target in files(tmp_path)] == [[], [], []]
+
+
 def test_nothing_stays_open_when_the_cache_is_to_be_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""`recover` on 0.7 partitions: what Kafka 0.7.1 and Jafka left of the same damage, and what salvage keeps beyond that."""
+"""`recover` on 0.7 partitions: the results of Kafka 0.7.1 and Jafka for the same damage, and what salvage keeps in addition."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ import pytest
 
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.inputs import inputs_of
-from kseg.recovery.kafka07.filler import LEAST_BYTES, filler, is_invisible
-from kseg.recovery.kafka07.recover07 import recover_ancient
-from kseg.recovery.kafka07.salvage07 import MOST_FILLED_BYTES
-from kseg.recovery.policy import Circumstances, Policy, Repair
+from kseg.recovery.kafka07.filler import MIN_BYTES, filler, is_skipped_by_consumers
+from kseg.recovery.kafka07.recover07 import recover07
+from kseg.recovery.kafka07.salvage07 import MAX_FILLED_BYTES
+from kseg.recovery.policy import BrokerState, Policy, Repair
 from kseg.recovery.repair.rows import cost_row
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.verify import verify
 from kseg.segment.findings import CATALOGUE, Finding
-from kseg.segment.kafka07.messages07 import AncientEntry, encode_message, encode_set, entry_at, messages, walk
+from kseg.segment.kafka07.encoding07 import encode_message, encode_set
+from kseg.segment.kafka07.messages07 import Entry07, entry_at, messages, walk
 from kseg.segment.partition.targets import PartitionTarget
 from tests.support.plain_execution import contents, make, steps
 from tests.support.trees import copy_tree
 
-KILLED = Circumstances()
+KILLED = BrokerState()
 
 
-def recovered(directory: Path, policy: Policy, around: Circumstances = KILLED) -> Repair:
-    return recover_ancient(str(directory), inputs_of(str(directory)), policy, around)
+def recovered(directory: Path, policy: Policy, around: BrokerState = KILLED) -> Repair:
+    return recover07(str(directory), inputs_of(str(directory)), policy, around)
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -45,9 +46,9 @@ def valid_messages(directory: Path) -> dict[int, tuple[int, int]]:
     for path in kafka_names(directory):
         data = path.read_bytes()
         for item in walk(data):
-            if isinstance(item, AncientEntry) and item.crc_valid:
+            if isinstance(item, Entry07) and item.crc_valid:
                 entry = data[item.position : item.end_position]
-                if entry != filler(len(entry)) or not is_invisible(len(entry)):
+                if entry != filler(len(entry)) or not is_skipped_by_consumers(len(entry)):
                     found[int(path.stem) + item.position] = (item.size_bytes, zlib.crc32(entry))
     return found
 
@@ -101,11 +102,11 @@ def test_kafka_leaves_what_kafka_071_left(legacy_small: Path) -> None:
         found = legacy_small / "data" / "0.7" / line["state"] / line["dir"]
         repair = recovered(found, Policy.KAFKA)
         if "error" in line:
-            assert repair.death is not None
-            assert repair.death.kafka_exception == line["error"].split(":")[0].split(".")[-1]
+            assert repair.load_failure is not None
+            assert repair.load_failure.kafka_exception == line["error"].split(":")[0].split(".")[-1]
             assert contents(repair.image, found) == files(found)
             continue
-        assert repair.death is None and repair.log_end_offset == line["end"], line["dir"]
+        assert repair.load_failure is None and repair.log_end_offset == line["end"], line["dir"]
         left = files(legacy_small / "recovered" / "0.7" / line["state"] / line["dir"])
         assert contents(repair.image, found) == left, line["dir"]
 
@@ -121,36 +122,33 @@ def test_what_a_broker_does_not_look_at_stays_and_is_counted(legacy_small: Path)
 
 def test_a_clean_stop_is_believed(ancient_small: Path) -> None:
     found = ancient_small / "garbage" / "taps-0"
-    repair = recovered(found, Policy.KAFKA, Circumstances(is_clean=True))
+    repair = recovered(found, Policy.KAFKA, BrokerState(is_clean=True))
     assert contents(repair.image, found) == files(found) and not repair.findings
 
 
 def test_a_name_that_is_no_number_kills_the_broker(tmp_path: Path) -> None:
     (tmp_path / "first.kafka").write_bytes(encode_message(b"x"))
     repair = recovered(tmp_path, Policy.KAFKA)
-    assert repair.death is not None and repair.death.kafka_exception == "NumberFormatException"
-    assert recovered(tmp_path, Policy.SALVAGE).death is None
+    assert repair.load_failure is not None and repair.load_failure.kafka_exception == "NumberFormatException"
+    assert recovered(tmp_path, Policy.SALVAGE).load_failure is None
 
 
 # --- fillers
 
 
-@pytest.mark.parametrize("length", [*range(LEAST_BYTES, 200), 65_535, 65_566, 65_567, 131_102, 200_000])
+@pytest.mark.parametrize("length", [*range(MIN_BYTES, 200), 65_535, 65_566, 65_567, 131_102, 200_000])
 def test_a_filler_has_its_length_and_says_nothing(length: int) -> None:
     data = filler(length)
     assert len(data) == length
     entries = list(walk(data))
-    assert all(isinstance(entry, AncientEntry) and entry.crc_valid for entry in entries)
+    assert all(isinstance(entry, Entry07) and entry.crc_valid for entry in entries)
     view = memoryview(data)
     given = [
-        bytes(m.payload)
-        for entry in entries
-        if isinstance(entry, AncientEntry)
-        for m in messages(view, entry)
+        bytes(m.payload) for entry in entries if isinstance(entry, Entry07) for m in messages(view, entry)
     ]
-    if is_invisible(length):
+    if is_skipped_by_consumers(length):
         assert given == []
-        assert all(isinstance(e, AncientEntry) and e.size_bytes < 100_000 for e in entries)
+        assert all(isinstance(e, Entry07) and e.size_bytes < 100_000 for e in entries)
     else:
         assert len(given) == 1 and not any(given[0]) and length < 30
 
@@ -193,9 +191,9 @@ def test_a_wrong_magic_byte_is_set_right(legacy_small: Path, tmp_path: Path) -> 
 def test_a_missing_file_is_bridged(legacy_small: Path, tmp_path: Path) -> None:
     """Where a broker refuses the directory, consumers can go on behind the gap."""
     found = legacy_small / "data" / "0.7" / "2-hurt" / "gap-0"
-    assert recovered(found, Policy.KAFKA).death is not None
+    assert recovered(found, Policy.KAFKA).load_failure is not None
     repair, made = salvaged(found, tmp_path / "made")
-    assert recovered(made, Policy.KAFKA).death is None
+    assert recovered(made, Policy.KAFKA).load_failure is None
     assert not repair.removed, "no byte that was there is gone"
     assert valid_messages(made) == valid_messages(found)
     assert [f.id for f in repair.findings] == ["ancient-gap", "ancient-gap"]
@@ -219,7 +217,7 @@ def test_damage_in_an_earlier_file_keeps_the_chain(tmp_path: Path) -> None:
     assert files(made)[f"{0:020}.kafka"] == one + filler(len(bad))
     assert repair.log_end_offset == len(one) * 4
     assert [(r.position, r.length, r.first_offset) for r in repair.removed] == [(70, 70, 70)]
-    assert "consumers pass over it" in repair.findings[0].message
+    assert "consumers skip it" in repair.findings[0].message
 
 
 def test_small_damage_takes_a_neighbour_and_says_so(tmp_path: Path) -> None:
@@ -227,7 +225,7 @@ def test_small_damage_takes_a_neighbour_and_says_so(tmp_path: Path) -> None:
     repair, made = salvaged(hurt(tmp_path / "a-0", one + b"\xff\xff\xff" + two + two), tmp_path / "made")
     assert files(made)[f"{0:020}.kafka"] == filler(len(one) + 3) + two + two
     assert repair.removed[0].batches == 1
-    assert "1 valid beside them counted in" in repair.findings[0].message
+    assert "including 1 valid next to them" in repair.findings[0].message
     repair, made = salvaged(hurt(tmp_path / "b-0", b"\xff\xff\xff" + two + one), tmp_path / "made-b")
     assert files(made)[f"{0:020}.kafka"] == filler(3 + len(two)) + one
 
@@ -237,7 +235,7 @@ def test_a_small_message_becomes_zeros(tmp_path: Path) -> None:
     bad = small[:-1] + b"!"
     repair, made = salvaged(hurt(tmp_path / "a-0", other + bad + other), tmp_path / "made")
     assert files(made)[f"{0:020}.kafka"] == other + encode_message(bytes(5)) + other
-    assert "consumers are given zeros" in repair.findings[0].message
+    assert "consumers receive zeros" in repair.findings[0].message
 
 
 def test_a_file_that_reaches_into_the_next_is_cut(tmp_path: Path) -> None:
@@ -257,10 +255,10 @@ def test_a_file_that_reaches_into_the_next_is_cut(tmp_path: Path) -> None:
 
 def test_a_gap_too_large_to_fill_is_reported_and_left(tmp_path: Path) -> None:
     place = hurt(tmp_path / "a-0", encode_message(b"1" * 50))
-    hurt(place, encode_message(b"2" * 50), base=MOST_FILLED_BYTES + 1000)
+    hurt(place, encode_message(b"2" * 50), base=MAX_FILLED_BYTES + 1000)
     repair = recovered(place, Policy.SALVAGE)
     assert contents(repair.image, place) == files(place)
-    assert "more than is overwritten" in repair.doubt
+    assert "more than kseg overwrites" in repair.doubt
 
 
 def test_one_file_of_several_is_bounded_by_the_next(tmp_path: Path) -> None:
@@ -270,10 +268,10 @@ def test_one_file_of_several_is_bounded_by_the_next(tmp_path: Path) -> None:
     hurt(torn, two, base=120)
     (torn / f"{0:020}.kafka").write_bytes((one + two)[:-3])
     inputs = tuple(file for file in inputs_of(str(torn)) if file.name == f"{0:020}.kafka")
-    repair = recover_ancient(str(torn), inputs, Policy.SALVAGE, KILLED)
+    repair = recover07(str(torn), inputs, Policy.SALVAGE, KILLED)
     assert contents(repair.image, torn) == {f"{0:020}.kafka": one + filler(60)}
-    alone = recover_ancient(str(torn), inputs, Policy.KAFKA, KILLED)
-    assert alone.death is not None  # the broker would not open the directory
+    alone = recover07(str(torn), inputs, Policy.KAFKA, KILLED)
+    assert alone.load_failure is not None  # the broker would not open the directory
 
 
 def test_compressed_sets_are_entries_like_others(tmp_path: Path) -> None:
@@ -283,7 +281,7 @@ def test_compressed_sets_are_entries_like_others(tmp_path: Path) -> None:
     found = hurt(tmp_path / "a-0", bytes(bad))
     repair, made = salvaged(found, tmp_path / "made")
     data = memoryview(files(made)[f"{0:020}.kafka"])
-    entries = [entry for entry in walk(data) if isinstance(entry, AncientEntry)]
+    entries = [entry for entry in walk(data) if isinstance(entry, Entry07)]
     assert len(entries) == 6 and len(repair.removed) == 1
     read = [[bytes(m.payload) for m in messages(data, entry)] for entry in entries]
     assert read == [[] if n == 1 else [b"a%d" % (n // 2), b"b" * 90] for n in range(6)]
@@ -315,7 +313,7 @@ def test_random_damage(ancient_small: Path, tmp_path: Path, seed: int) -> None:
         rng.choice(names[1:]).unlink()
     repair, made = salvaged(found, tmp_path / "made")
     again = recovered(made, Policy.KAFKA)
-    assert again.death is None and contents(again.image, made) == files(made)
+    assert again.load_failure is None and contents(again.image, made) == files(made)
     before = sum(path.stat().st_size for path in kafka_names(found))
     kept = sum(
         piece.length
@@ -346,7 +344,7 @@ def test_an_entry_that_is_too_small_for_its_magic(tmp_path: Path) -> None:
     data = b"\x00\x00\x00\x05\x01" + bytes(4)
     assert entry_at(memoryview(data), 0, len(data)) == "too-small-for-magic"
     place = hurt(tmp_path / "a-0", encode_message(b"x" * 30) + data)
-    assert recovered(place, Policy.KAFKA).death is not None
+    assert recovered(place, Policy.KAFKA).load_failure is not None
     _, made = salvaged(place, tmp_path / "made")
     assert files(made)[f"{0:020}.kafka"] == encode_message(b"x" * 30)
 

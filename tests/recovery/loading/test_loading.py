@@ -1,6 +1,6 @@
 """Rows R of the acceptance list: what a broker's load leaves of a log, its indexes and its leader epochs.
 
-What interrupted work left behind is the business of test_loading_leftovers."""
+Leftovers of interrupted work are tested in test_swap_files."""
 
 from __future__ import annotations
 
@@ -305,17 +305,17 @@ def test_offsets_out_of_order_empty_a_segment(tmp_path: Path) -> None:
     assert loaded.repair.log_end_offset == 0
     assert "offset-not-monotonic" in loaded.findings
     log_file(directory, 0, L.OFFSET_INDEX_SUFFIX).unlink()
-    death = load(directory).repair.death
-    assert death is not None
-    assert death.kafka_exception == "InvalidOffsetException"
+    load_failure = load(directory).repair.load_failure
+    assert load_failure is not None
+    assert load_failure.kafka_exception == "InvalidOffsetException"
 
 
 def test_a_broker_that_dies_leaves_the_answer_as_found(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     log_file(directory, 20).write_bytes(log_file(directory, 20).read_bytes() + bytes(40))
     loaded = load(directory, clean=True)
-    assert loaded.repair.death is not None
-    assert loaded.repair.death.kafka_exception == "CorruptRecordException"
+    assert loaded.repair.load_failure is not None
+    assert loaded.repair.load_failure.kafka_exception == "CorruptRecordException"
     assert loaded.files == content_of(directory)
     assert not loaded.repair.why
 
@@ -327,7 +327,7 @@ def test_rebuild_makes_all_side_files_from_the_log_alone(tmp_path: Path) -> None
         if not name.endswith(".log"):
             (directory / name).write_bytes(b"nonsense")
     loaded = load(directory, clean=True, rebuild=True)
-    assert loaded.repair.death is None
+    assert loaded.repair.load_failure is None
     assert loaded.files == before
     assert not loaded.findings
     assert loaded.repair.why[log_file(directory, 20, L.OFFSET_INDEX_SUFFIX).name] == "rebuilt from the log"

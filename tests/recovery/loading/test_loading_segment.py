@@ -1,4 +1,4 @@
-"""One segment in a broker's hands: looking for offsets, truncation, and indexes that are not what they seem."""
+"""One segment during a broker's load: offset lookup, truncation, and wrong indexes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from fixtures.healthy import T0
 from kseg.change.plan.inputs import inputs_of
 from kseg.recovery.loading.broker_walk import LogWalk
-from kseg.recovery.loading.kafka_exceptions import KafkaThrows
+from kseg.recovery.loading.kafka_exceptions import BrokerException
 from kseg.recovery.loading.load_state import LoadState
 from kseg.recovery.loading.segment import LoadedSegment
 from kseg.recovery.loading.wrapper_offsets import first_offset
@@ -58,8 +58,8 @@ def test_truncation_of_an_empty_segment_gives_its_indexes_their_size(place: Load
     segment = LoadedSegment(place, 20, settings())
     assert segment.truncate_to(20 + offset, "a test") == 0
     assert segment.next_offset() == 20
-    segment.offset_index.put_back("a test")
-    segment.time_index.put_back("a test")
+    segment.offset_index.write_back("a test")
+    segment.time_index.write_back("a test")
     assert place.size_bytes(segment.offset_index.name) == 4000
     assert place.size_bytes(segment.time_index.name) == 3996
     segment.close()
@@ -88,16 +88,16 @@ def test_looking_for_an_offset_ends_at_the_batch_or_behind_the_gap(place: LoadSt
 def test_what_a_walk_meets_at_the_end_of_a_file() -> None:
     sound = encode_batch(data(0))
     assert LogWalk(memoryview(sound + bytes(17)), "log").last_offset(0, len(sound) + 17) == 0
-    with pytest.raises(KafkaThrows) as zeros:
+    with pytest.raises(BrokerException) as zeros:
         LogWalk(memoryview(sound + bytes(18)), "log").last_offset(0, len(sound) + 18)
     assert zeros.value.kafka_exception == "CorruptRecordException"
     short = (5).to_bytes(8, "big") + (14).to_bytes(4, "big") + bytes(4) + b"\2" + bytes(9)
     cut = LogWalk(memoryview(sound + short), "log")
     assert cut.search(5, 0) is not None  # its offset is known
-    with pytest.raises(KafkaThrows) as unread:  # and no more of it
+    with pytest.raises(BrokerException) as unread:  # and no more of it
         cut.last_offset(0, len(sound + short))
     assert unread.value.kafka_exception == "KafkaException"
-    with pytest.raises(KafkaThrows) as negative:
+    with pytest.raises(BrokerException) as negative:
         next(cut.tables(-1))
     assert negative.value.kafka_exception == "IllegalArgumentException"
 
@@ -108,7 +108,7 @@ def test_entries_that_do_not_fit_the_configured_size_end_the_load(tmp_path: Path
     log_file(directory, 0, L.OFFSET_INDEX_SUFFIX).write_bytes(bytes(8000))
     with LoadState(str(directory), inputs_of(str(directory))) as workplace:
         segment = LoadedSegment(workplace, 0, settings())
-        with pytest.raises(KafkaThrows) as thrown:
+        with pytest.raises(BrokerException) as thrown:
             segment.offset_index.resize_to_full()
         assert thrown.value.kafka_exception == "IllegalArgumentException"
         segment.offset_index.reset()  # recovery does not mind
@@ -144,6 +144,6 @@ def test_a_message_set_is_opened_for_its_first_offset(magic: int) -> None:
 def test_a_message_set_that_cannot_be_opened(position: int, data: bytes, thrown: str) -> None:
     message = wrapper(L.MAGIC_V1)
     message[position : position + len(data)] = data
-    with pytest.raises(KafkaThrows) as raised:
+    with pytest.raises(BrokerException) as raised:
         first_offset(memoryview(message), "it")
     assert raised.value.kafka_exception == thrown

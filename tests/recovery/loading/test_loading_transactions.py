@@ -133,9 +133,9 @@ def test_an_unknown_version_in_a_transaction_index_ends_the_load(tmp_path: Path,
     directory = transactions(tmp_path)
     entries = [AbortedTxn(version, 1, 0, 30, 8)]
     log_file(directory, 30, L.TXN_INDEX_SUFFIX).write_bytes(encode_txn_index(entries))
-    death = load(directory, clean=True).repair.death
-    assert death is not None
-    assert death.kafka_exception == "KafkaException"
+    load_failure = load(directory, clean=True).repair.load_failure
+    assert load_failure is not None
+    assert load_failure.kafka_exception == "KafkaException"
 
 
 def test_an_abort_below_its_segment_makes_a_clean_start_recover_it(tmp_path: Path) -> None:
@@ -151,6 +151,6 @@ def test_writing_outside_an_open_transaction_ends_the_load(tmp_path: Path) -> No
     directory = partition(tmp_path, {0: [produced(0, 1, 0, transactional=True)]})
     with log_file(directory, 0).open("ab") as file:
         file.write(encode_batch(produced(1, 1, 1)))
-    death = load(directory).repair.death
-    assert death is not None
-    assert death.kafka_exception == "InvalidTxnStateException"
+    load_failure = load(directory).repair.load_failure
+    assert load_failure is not None
+    assert load_failure.kafka_exception == "InvalidTxnStateException"

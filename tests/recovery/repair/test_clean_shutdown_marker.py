@@ -1,4 +1,4 @@
-"""A clean-shutdown marker and a run that takes it away: what was planned under it is what is done."""
+"""A run that removes a clean-shutdown marker carries out what was planned with the marker in place."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.policy import LoadSettings, Policy
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.recover import recover
+from kseg.recovery.repair.rows import RecoverResult
 from kseg.recovery.repair.run import RecoverRun
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 
@@ -87,11 +88,28 @@ def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevert
     (marked / "recovery-point-offset-checkpoint").write_text("0\n1\nmetro-none 0 999999\n")
     options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), mark_clean=True)
     targets = [PartitionTarget(str(path), str(marked)) for path in sorted(marked.glob("metro-*"))]
-    result = {"type": "result", "directory": targets[0].path, "steps": 1, "journal": None, "doubt": None}
-    offsets = {"first_base_offset": 0, "log_start_offset": 0, "log_end_offset": 160, "recovery_point": 160}
+    result = RecoverResult(
+        partition=targets[0].path,
+        directory=targets[0].path,
+        policy=Policy.SALVAGE.value,
+        steps=1,
+        first_base_offset=0,
+        log_start_offset=0,
+        log_end_offset=160,
+        last_stable_offset=160,
+        recovery_point=160,
+        removed=(),
+        files_rebuilt=(),
+        files_removed=(),
+        costs={},
+        doubt=None,
+        left_damaged=False,
+        misplaced=False,
+        settings={},
+    )
 
     def events() -> Iterator[Event]:
-        yield Row(result | offsets)
+        yield Row(result.as_row(), result)
         yield Failure(targets[1].path, "the disk is full", 3)
 
     whole = RecoverRun(options, fanout.run)

@@ -1,4 +1,4 @@
-"""The data directory's own files around a repair: checkpoints, leftovers, marker, topic ids (fact sheet §1.3 to §1.5)."""
+"""The files of the data directory before and after a repair: checkpoints, leftovers, marker, topic ids (fact sheet §1.3 to §1.5)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.verify import verify
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.findings import Finding
-from kseg.segment.partition.log_dir_state import surroundings
+from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import Role, parse_partition_directory
 from kseg.segment.partition.targets import PartitionTarget
 
@@ -179,14 +179,14 @@ def test_leftovers_of_aborted_writes_go(tmp_path: Path) -> None:
 def test_a_replaced_checkpoint_is_read_again(tmp_path: Path) -> None:
     """A plan's files keep their times; what was read of the old one must not be taken for the new one."""
     place = a_log_dir(tmp_path, "a-0", rp="a 0 50")
-    assert surroundings(str(place)).offset(Role.RECOVERY_POINTS, "a", 0) == 50
+    assert read_log_dir_state(str(place)).offset(Role.RECOVERY_POINTS, "a", 0) == 50
     path = place / RECOVERY
     times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
     new = place / "new"
     new.write_text(checkpoint("a 0 10"))
     new.replace(path)
     os.utime(path, ns=times)
-    assert surroundings(str(place)).offset(Role.RECOVERY_POINTS, "a", 0) == 10
+    assert read_log_dir_state(str(place)).offset(Role.RECOVERY_POINTS, "a", 0) == 10
 
 
 # --- the marker
@@ -222,7 +222,7 @@ def test_mark_clean_is_refused_with_the_list_of_what_is_not_sound(tmp_path: Path
     with pytest.raises(Refused) as refused:
         closing(place, *logs, mark_clean=True)
     assert refused.value.exit_status == 4
-    assert "b-0 has damage at 3" in str(refused.value) and "c-0 was not looked at" in str(refused.value)
+    assert "b-0 has damage at 3" in str(refused.value) and "c-0 was not checked" in str(refused.value)
     assert "a-0" not in str(refused.value) and gone not in str(refused.value)
 
 
@@ -247,7 +247,7 @@ def test_a_marker_comes_back_only_where_all_it_says_is_true(tmp_path: Path) -> N
     assert marker is not None and marker.content == said.encode() and has_marker(str(place))
     for changed in (False, True):  # it lies there still, and is to stay as it is
         assert closing(place, outcome("a-0", 0, 10, changed=changed), marker=marker).is_empty
-    for untrue in ({"doubt": "has damage at 3"}, {"loses": True}):
+    for untrue in ({"doubt": "has damage at 3"}, {"loses_bytes": True}):
         plan = closing(place, outcome("a-0", 0, 10, changed=True, **untrue), marker=marker)
         assert [step.name for step in plan.steps if isinstance(step, Remove)] == [MARKER]
     (place / MARKER).rename(place / "kept")
@@ -266,7 +266,7 @@ def test_mark_clean_keeps_the_epoch_unless_something_was_lost(tmp_path: Path) ->
     (place / "kept").write_text('{"version":0,"brokerEpoch":17}')
     marker = Marker(str(place / "kept"))
     for loses, content in ((False, '{"version":0,"brokerEpoch":17}'), (True, "")):
-        log = outcome("a-0", 0, 10, changed=True, loses=loses)
+        log = outcome("a-0", 0, 10, changed=True, loses_bytes=loses)
         assert written(closing(place, log, mark_clean=True, marker=marker)) == {MARKER: content}
 
 
@@ -277,7 +277,7 @@ def test_an_outcome_can_be_sent_between_processes() -> None:
 
 def test_doubts_name_the_directories(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "no partition", "b-12")
-    assert doubts_about(str(place), [outcome("a-0", 0, 1)]) == ["b-12 was not looked at"]
+    assert doubts_about(str(place), [outcome("a-0", 0, 1)]) == ["b-12 was not checked"]
 
 
 # --- topic ids

@@ -1,4 +1,4 @@
-"""What no repair can help is a doubt: the partition is not called sound, and its data directory is not marked clean."""
+"""Damage that no repair can fix is a doubt: the partition is not reported as valid, and its data directory is not marked clean."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_batch_that_does_harm_is_a_doubt(
     assert found["gates-append-1"]["doubt"] is None
     with unchanged(log_dir):
         assert run(["recover", "--apply", "--mark-clean", str(log_dir)]) == 4
-    assert f"{name} holds" in capfd.readouterr().err
+    assert f"{name} contains" in capfd.readouterr().err
 
 
 def test_a_batch_that_goes_is_no_doubt(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:

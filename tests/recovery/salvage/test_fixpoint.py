@@ -1,4 +1,4 @@
-"""Salvage judges what it would leave: read from memory or from a nameless file, and joined into one plan."""
+"""Salvage assesses its own result, read from memory or from an anonymous file, and merges the rounds into one plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kseg.recovery.salvage import fixpoint, image_reader
 from kseg.recovery.salvage.image_reader import ImageReader
 from kseg.segment.errors import Refused, UnreadableInput
 from tests.support.salvage_cases import CASES, LAST, MIDDLE, log
-from tests.support.salvage_helpers import is_at_peace, lay_down, plan
+from tests.support.salvage_helpers import lay_down, needs_no_repair, plan
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def hurt(partition: Path, tmp_path: Path) -> Path:
 def test_a_planned_directory_is_read_as_if_it_were_there(
     hurt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_in_memory: int
 ) -> None:
-    monkeypatch.setattr(image_reader, "_MOST_IN_MEMORY_BYTES", most_in_memory)
+    monkeypatch.setattr(image_reader, "_MAX_IN_MEMORY_BYTES", most_in_memory)
     repair = plan(hurt)
     result = lay_down(repair, hurt, tmp_path / "result" / "metro-0")
     reader = ImageReader(str(hurt), repair.image)
@@ -78,11 +78,11 @@ def test_a_second_look_is_part_of_the_plan(
         put(file, position + 70, chance.randbytes(min(8, size - 70)))
     file.rename(file.with_name(f"{5000:020d}.log"))
     at_once = lay_down(plan(hurt), hurt, tmp_path / "once" / "metro-0")
-    monkeypatch.setattr(fixpoint, "MOST_ROUNDS", 0)
+    monkeypatch.setattr(fixpoint, "MAX_ROUNDS", 0)
     source = hurt
     for number in range(8):
         repair = plan(source)
-        if is_at_peace(source, repair):
+        if needs_no_repair(source, repair):
             break
         source = lay_down(repair, source, tmp_path / str(number) / "metro-0")
     assert {f.name: f.read_bytes() for f in source.iterdir()} == {

@@ -11,7 +11,7 @@ from fixtures import diseases, side_diseases
 from fixtures.diseases import batch_spans, put
 from kseg.recovery.salvage import segment_layout
 from kseg.recovery.salvage.logs import FoundLog, Logs
-from kseg.recovery.salvage.valid_runs import Watch
+from kseg.recovery.salvage.valid_runs import ValidRunCollector
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.scanning.scan import Scanner
@@ -121,7 +121,7 @@ def test_a_finished_replacement_of_another_partition(
     assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
     assert repair.removed == ()
     (told,) = [finding for finding in repair.findings if finding.id == "leftover-swap"]
-    assert told.path.endswith(".log.swap") and " goes" in told.message
+    assert told.path.endswith(".log.swap") and " is removed" in told.message
 
 
 def test_a_log_without_time_indexes_stays_so_or_gets_them_all(tmp_path: Path) -> None:
@@ -227,12 +227,12 @@ def test_a_segment_that_reaches_too_far_is_split(tmp_path: Path) -> None:
 def test_a_segment_that_is_too_large_is_split_between_batches(tmp_path: Path, hurt: Path) -> None:
     file = log(hurt)
     found = FoundLog(file.name, file.name, str(file), 102, file.stat().st_size)
-    watch = Watch(0, found, None)
+    collector = ValidRunCollector(0, found, None)
     for block in Scanner(file.read_bytes(), 102).blocks():
         assert not hasattr(block, "kind")
-        list(watch.take(block, 0, block.count))
+        list(collector.take(block, 0, block.count))
     with Logs([found]) as opened:
-        parts = segment_layout.arrange(opened, watch.stretches, [], max_bytes=1000)
+        parts = segment_layout.arrange(opened, collector.valid_runs, [], max_bytes=1000)
     assert all(part.size_bytes <= 1000 for part in parts)
     assert sum(part.size_bytes for part in parts) == file.stat().st_size
     firsts = {offsets(batch)[0] for _, batch in batches(file)}

@@ -1,4 +1,4 @@
-"""What a salvage takes out lies in the quarantine on the disk: bytes kept + bytes quarantined = bytes found."""
+"""The quarantine on disk has all bytes that salvage removes: bytes kept + bytes quarantined = bytes found."""
 
 from __future__ import annotations
 

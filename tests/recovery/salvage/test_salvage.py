@@ -1,4 +1,4 @@
-"""Salvage: every seed case ends in a sound partition that holds every valid batch, and the answer says what was lost."""
+"""Salvage: every seed case ends in a valid partition with every valid batch, and the result lists what was lost."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from kseg.change.plan.content import Fresh
 from kseg.change.plan.directory_image import DirectoryImage, steps_between
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Rename, Truncate
-from kseg.recovery.policy import Circumstances, Repair
+from kseg.recovery.policy import BrokerState, Repair
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.support import salvage_cases as cases
 from tests.support.salvage_cases import CASES, LAST, MIDDLE, NEXT, log
 from tests.support.salvage_helpers import (
     all_batches,
-    is_at_peace,
     is_valid,
     lay_down,
     logs,
+    needs_no_repair,
     offsets,
     plan,
     salvaged,
@@ -98,7 +98,7 @@ def test_what_is_valid_survives(partition: Path, hurt: Path, tmp_path: Path, nam
 
 def test_a_sound_partition_stays_as_it_is(partition: Path) -> None:
     repair = plan(partition)
-    assert is_at_peace(partition, repair)
+    assert needs_no_repair(partition, repair)
     assert (repair.log_start_offset, repair.log_end_offset, repair.last_stable_offset) == (0, 330, 324)
     assert repair.recovery_point == 330
     assert repair.removed == ()
@@ -227,8 +227,8 @@ def test_the_checkpointed_end_is_a_witness(hurt: Path) -> None:
     for suffix in ("index", "timeindex"):
         (hurt / f"{LAST}.{suffix}").unlink()
     assert not [found for found in plan(hurt).findings if found.id == "lost-tail"]
-    around = Circumstances(recovery_point=330)
-    repair = plan(hurt, circumstances=around)
+    around = BrokerState(recovery_point=330)
+    repair = plan(hurt, broker_state=around)
     (finding,) = (found for found in repair.findings if found.id == "lost-tail")
     assert (finding.first_offset, finding.last_offset) == (327, 329)
     assert repair.recovery_point == 327
@@ -249,7 +249,7 @@ def test_the_end_of_the_log_stays_known_when_its_last_segment_is_lost(hurt: Path
 
 def test_a_log_start_behind_the_damaged_end_is_the_end(hurt: Path) -> None:
     diseases.torn_tail(log(hurt, LAST))
-    repair = plan(hurt, circumstances=Circumstances(is_clean=True, log_start_offset=329))
+    repair = plan(hurt, broker_state=BrokerState(is_clean=True, log_start_offset=329))
     assert (repair.log_start_offset, repair.log_end_offset) == (327, 327)
 
 
@@ -279,7 +279,7 @@ def test_producers_without_any_snapshot_get_one(hurt: Path, tmp_path: Path) -> N
     for file in hurt.glob("*.snapshot"):
         file.unlink()
     repair = plan(hurt)
-    assert not is_at_peace(hurt, repair)
+    assert not needs_no_repair(hurt, repair)
     result = lay_down(repair, hurt, tmp_path / "result")
     assert {file.name for file in result.iterdir()} - {file.name for file in hurt.iterdir()} == {
         "00000000000000000330.snapshot"
@@ -289,7 +289,7 @@ def test_producers_without_any_snapshot_get_one(hurt: Path, tmp_path: Path) -> N
     assert {entry.producer_id for entry in found} <= {entry.producer_id for entry in there}
     (open_still,) = (entry for entry in found if entry.current_txn_first_offset == 324)
     assert open_still._replace(coordinator_epoch=opened.coordinator_epoch) == opened
-    assert is_at_peace(result, plan(result))
+    assert needs_no_repair(result, plan(result))
 
 
 def test_old_formats(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the neighbours, the other segments and the leader epochs tell of a batch: it stays, at its own offsets."""
+"""Adjacent batches, other segments and leader epochs confirm a batch: salvage keeps it at its own offsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.diseases import batch_spans, put
-from kseg.recovery.policy import Circumstances
+from kseg.recovery.policy import BrokerState
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from tests.support.salvage_cases import LAST, MIDDLE, NEXT, log
@@ -146,6 +146,6 @@ def test_batches_before_a_name_that_is_too_high(partition: Path, hurt: Path, tmp
     for number in (0, 18):
         put(first, spans[number][0] + 70, b"\xee\xee")
     first.rename(first.with_name(f"{41:020d}.log"))
-    salvaged(hurt, tmp_path / "result", circumstances=Circumstances(is_clean=True))
+    salvaged(hurt, tmp_path / "result", broker_state=BrokerState(is_clean=True))
     wanted = [batch for number, batch in enumerate(all_batches(partition)) if number not in (0, 18)]
     assert all_batches(tmp_path / "result" / "metro-0") == wanted

@@ -1,4 +1,4 @@
-"""Salvage of base offsets that were overwritten with another batch's: no record moves, and no sound batch makes room."""
+"""Salvage of base offsets that were overwritten with another batch's: no record moves, and no valid batch is removed for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from fixtures.diseases import put
-from kseg.recovery.policy import Circumstances
+from kseg.recovery.policy import BrokerState
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
@@ -110,7 +110,7 @@ def test_leader_epochs_of_a_log_that_lost_its_start(partition: Path, tmp_path: P
     for log in logs(hurt)[1:]:
         log.unlink()
     (hurt / "leader-epoch-checkpoint").unlink()
-    around = Circumstances(is_clean=True, log_start_offset=places(partition)[-1].first)
-    repair, verdict = salvaged(hurt, tmp_path / "result", circumstances=around)
+    around = BrokerState(is_clean=True, log_start_offset=places(partition)[-1].first)
+    repair, verdict = salvaged(hurt, tmp_path / "result", broker_state=around)
     assert repair.log_start_offset == repair.log_end_offset < around.log_start_offset
     assert not verdict.ids("error")

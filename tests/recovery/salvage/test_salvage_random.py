@@ -1,4 +1,4 @@
-"""Whatever was done to a partition: what is valid survives, nothing is invented, order holds, every byte is accounted for.
+"""Random damage to a partition: valid batches survive, none is invented, offsets stay in order, every byte is accounted for.
 
 KSEG_SALVAGE_DAMAGES says how many damages (default 150), KSEG_SALVAGE_SEED from which seed on (default 904000). A failure
 names its seed; `KSEG_SALVAGE_SEED=<seed> KSEG_SALVAGE_DAMAGES=1` repeats it.
@@ -18,9 +18,17 @@ import pytest
 
 from fixtures import healthy
 from fixtures.diseases import batch_spans, put
-from kseg.recovery.policy import Circumstances, Repair
+from kseg.recovery.policy import BrokerState, Repair
 from kseg.segment.layout import HEADER_TO_MAGIC
-from tests.support.salvage_helpers import all_batches, is_at_peace, lay_down, logs, offsets, plan, salvaged
+from tests.support.salvage_helpers import (
+    all_batches,
+    lay_down,
+    logs,
+    needs_no_repair,
+    offsets,
+    plan,
+    salvaged,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -248,7 +256,7 @@ def judge_salvage(healthy_one: Path, damaged: Path, place: Path) -> None:
     assert found == sum(map(len, stays)) + repair.bytes_lost, "bytes are missing"
     originals = all_batches(healthy_one)
     there = Bytes([file.read_bytes() for file in logs(damaged)])
-    judge_headers(repair, originals, stays, there)
+    check_headers(repair, originals, stays, there)
     lost = [batch for batch in {*originals} - {*stays} if there.holds_apart(batch, stays)]
     assert not lost, [offsets(batch) for batch in lost]
     ranges = [(entry.position, entry.length, entry.file) for entry in repair.removed]
@@ -289,7 +297,7 @@ class Bytes:
                 yield log[max(0, at - HEADER_TO_MAGIC) : at]
 
 
-def judge_headers(repair: Repair, originals: list[bytes], stays: list[bytes], there: Bytes) -> None:
+def check_headers(repair: Repair, originals: list[bytes], stays: list[bytes], there: Bytes) -> None:
     """No record is invented, and none gets offsets or an epoch that are not its own: what the damage left alone stays
     as it was; only a header that the damage altered is written anew, and that is said."""
     headers = {body(batch): batch for batch in originals}
@@ -326,11 +334,11 @@ def test_a_running_broker_stopped_anywhere(partitions: tuple[Path, Path], tmp_pa
             index = log.with_suffix(suffix)
             put(index, index.stat().st_size, bytes(480))
         (crashed / "00000000000000000330.snapshot").unlink()
-        around = Circumstances(recovery_point=297)
-        repair, _ = salvaged(crashed, tmp_path / str(at) / "out", circumstances=around)
+        around = BrokerState(recovery_point=297)
+        repair, _ = salvaged(crashed, tmp_path / str(at) / "out", broker_state=around)
         assert repair.recovery_point == 297
         wanted = [batch for batch in all_batches(partitions[0]) if offsets(batch)[1] < repair.log_end_offset]
         result = lay_down(repair, crashed, tmp_path / str(at) / "again")
         assert all_batches(result) == wanted
-        assert is_at_peace(result, plan(result, circumstances=around))
+        assert needs_no_repair(result, plan(result, broker_state=around))
         assert f"{repair.log_end_offset:020d}.snapshot" in repair.image

@@ -1,4 +1,4 @@
-"""Leftover files that hold what damage has taken: a source for salvage, unless the records were deleted on purpose."""
+"""Salvage restores damaged batches from leftover files, unless the records were deleted on purpose."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.diseases import batch_spans
-from kseg.recovery.policy import Circumstances, Repair
+from kseg.recovery.policy import BrokerState, Repair
 from kseg.segment import layout as L
 from tests.support.compact_helpers import T0, Topic, clean
 from tests.support.salvage_helpers import all_batches, plan, salvaged
@@ -128,7 +128,7 @@ def test_a_batch_of_another_leader_epoch_does_not_fit(partition: Path, tmp_path:
 def test_nothing_below_the_log_start_comes_back(partition: Path, tmp_path: Path) -> None:
     set_aside(partition, "deleted", 0)
     hurt(log(partition, 0), [1])
-    repair = plan(partition, circumstances=Circumstances(log_start_offset=20))
+    repair = plan(partition, broker_state=BrokerState(log_start_offset=20))
     assert not [finding for finding in repair.findings if finding.id == "lost-records-restored"]
 
 

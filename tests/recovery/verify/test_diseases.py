@@ -1,4 +1,4 @@
-"""The generators of damage do what they say: the named range of the named file, and nothing else."""
+"""The damage generators change exactly the named range of the named file."""
 
 import inspect
 import shutil

@@ -1,4 +1,4 @@
-"""Kinds of findings that no other test asks for by name: each made by hand, told where it is, and gone when repaired."""
+"""Findings that no other test covers by name: each is produced by hand, reported in the right place, and gone after the repair."""
 
 from __future__ import annotations
 
@@ -106,6 +106,6 @@ def test_a_first_dirty_offset_outside_of_the_log(
         ]
     )
     told = [line for line in "".join(capfd.readouterr()).splitlines() if "dirty-offset-reset" in line]
-    assert [f"first dirty offset {noted} lies outside of the log" in line for line in told] == [
+    assert [f"the first dirty offset {noted} is outside the log" in line for line in told] == [
         True
     ] * is_outside

@@ -1,4 +1,4 @@
-"""Headers judged part by part: what `verify` says of the whole log, each finding told by one part."""
+"""Headers checked part by part give the findings of `verify` on the whole log, each from exactly one part."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 
 from fixtures import healthy
 from kseg.change.append.partition_writer import RollRules
-from kseg.recovery.verify.header_verdicts import HeaderVerdicts, concerns, judge_headers
+from kseg.recovery.verify.header_verdicts import HeaderVerdicts, check_headers, concerns
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.partition_check import verify_partition
-from kseg.recovery.verify.totals import Ledger
+from kseg.recovery.verify.totals import Totals
+from kseg.segment.diagnosis import AlteredBaseOffset
 from kseg.segment.findings import Finding
 from kseg.segment.partition.bounds import Bounds
 from kseg.segment.partition.targets import PartitionTarget
@@ -37,7 +38,7 @@ Told = set[tuple[str, str, int | None]]
 def by_verify(directory: Path) -> Told:
     options = VerifyOptions(now_ms=healthy.T0)
     target = PartitionTarget(str(directory), str(directory.parent))
-    events = verify_partition(target, options, Ledger())
+    events = verify_partition(target, options, Totals())
     return told([each for each in events if isinstance(each, Finding)])
 
 
@@ -51,7 +52,7 @@ def by_parts(directory: Path, draw: random.Random, parts: int) -> list[Finding]:
         positions = batch_positions(log.read_bytes())
         cuts = sorted(draw.sample(positions[1:], min(parts - 1, len(positions) - 1)))
         for start, stop in zip([0, *cuts], [*cuts, None], strict=True):
-            found += judge_headers(str(log), int(log.stem), start, stop).findings
+            found += check_headers(str(log), int(log.stem), start, stop).findings
     return found
 
 
@@ -88,11 +89,11 @@ def test_a_sound_partition_and_its_spans(tmp_path: Path) -> None:
     directory = healthy.partition(tmp_path / "metro-0")
     for log in directory.glob("*.log"):
         size = log.stat().st_size
-        found = judge_headers(str(log), int(log.stem))
+        found = check_headers(str(log), int(log.stem))
         assert found == HeaderVerdicts(spans=((0, size),) if size else ())
         positions = batch_positions(log.read_bytes())
         if len(positions) > 4:
-            part = judge_headers(str(log), int(log.stem), positions[2], positions[4])
+            part = check_headers(str(log), int(log.stem), positions[2], positions[4])
             ((start, stop),) = part.spans
             assert start == positions[2] and stop >= positions[4]
 
@@ -106,7 +107,7 @@ def test_which_records_a_finding_concerns() -> None:
         8,
         100,
         109,
-        {"found_base_offset": 500, "probable_base_offset": 100},
+        diagnosis=AlteredBaseOffset(500, 100, None),
     )
     for bounds, expected in (
         (Bounds(), True),
@@ -117,6 +118,6 @@ def test_which_records_a_finding_concerns() -> None:
         (Bounds(510), False),
     ):
         assert concerns(altered, bounds) is expected, bounds
-    unknown = Finding("altered-base-offset", "x", "", 0, 8, None, None, {"found_base_offset": 500})
+    unknown = Finding("altered-base-offset", "x", "", 0, 8, diagnosis=AlteredBaseOffset(500, None, None))
     assert concerns(unknown, Bounds(0, 1))
     assert not concerns(Finding("altered-leader-epoch", "x", "", 12, 4, 5, 9), Bounds(10))

@@ -1,4 +1,4 @@
-"""A large log scanned by several processes: nobody can tell from the batches and the damage."""
+"""Several processes that scan a large log find the same batches and damage as one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from kseg.recovery.verify import parallel_scan
 from kseg.recovery.verify.parallel_scan import blocks_by_many
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
-from kseg.segment.scanning.scan import Damage, Scanner
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.scan import Scanner
 from tests.support.scan_helpers import batch, file_of
 
 PART_BYTES = 4096
@@ -26,7 +27,7 @@ PARTS = 40
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_scan, "PART_BYTES", PART_BYTES)
     # the threads of a test runner wait for nothing of ours
-    monkeypatch.setattr(parallel_scan, "may_fork", lambda: True)
+    monkeypatch.setattr(parallel_scan, "can_fork", lambda: True)
 
 
 @pytest.fixture
@@ -186,5 +187,5 @@ def test_a_helper_ends_when_its_parent_hangs_up() -> None:
     os.close(first.writes)
     assert os.read(first.reads, 1) == b""
     first.writes = os.dup(first.reads)
-    first.dismiss()
-    second.dismiss()
+    first.kill()
+    second.kill()

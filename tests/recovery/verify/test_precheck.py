@@ -1,4 +1,4 @@
-"""Verify that believes what others have looked at says what it says alone, and does not look again."""
+"""With prevalidated ranges `verify` reports the same as without, and does not read them again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kseg.recovery.verify.verify import verify
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from kseg.segment.scanning import crc_verdicts
-from kseg.segment.scanning.prevalidated import Claim
+from kseg.segment.scanning.prevalidated import ValidatedSpans
 
 PART_BYTES = 1500
 
@@ -26,12 +26,12 @@ def told(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[E
     return [event for event in verify(target, options) if not isinstance(event, Advance)]
 
 
-def claims_of(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[Claim]:
+def claims_of(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[ValidatedSpans]:
     return [verify.claim(part, options) for part in verify.parts(target, options, PART_BYTES)]
 
 
-def believing(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[Event]:
-    return told(target, verify.believing(options, claims_of(target, options)))
+def with_validated(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[Event]:
+    return told(target, verify.with_validated(options, claims_of(target, options)))
 
 
 @pytest.fixture(params=["quick", "default", "deep"])
@@ -57,12 +57,12 @@ def test_nobody_can_tell(
     targets: list[FileTarget | PartitionTarget] = [PartitionTarget(str(partition))]
     targets += (FileTarget(str(log)) for log in partition.glob("*.log"))
     for target in targets:
-        assert believing(target, options) == told(target, options)
+        assert with_validated(target, options) == told(target, options)
 
 
 def test_old_formats(sound: Path, options: VerifyOptions) -> None:
     target = PartitionTarget(str(sound / "gates.old-0"))
-    assert believing(target, options) == told(target, options)
+    assert with_validated(target, options) == told(target, options)
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ def test_what_was_seen_is_not_looked_at_again(
         raise AssertionError("somebody looks again")
 
     alone = told(target, options)
-    monkeypatch.setattr(crc_verdicts.BatchJudge, "judge", refuse)
-    monkeypatch.setattr("kseg.recovery.verify.records_check.sound_until", refuse)
-    assert told(target, verify.believing(options, claims)) == alone
+    monkeypatch.setattr(crc_verdicts.CrcVerifier, "verify", refuse)
+    monkeypatch.setattr("kseg.recovery.verify.records_check.valid_until", refuse)
+    assert told(target, verify.with_validated(options, claims)) == alone
 
 
 def test_a_file_that_has_changed_since_is_looked_at(plain: Path, options: VerifyOptions) -> None:
@@ -101,7 +101,7 @@ def test_a_file_that_has_changed_since_is_looked_at(plain: Path, options: Verify
     (log,) = plain.glob("*.log")
     diseases.bad_crc(log)
     os.utime(log, ns=(0, 0))
-    assert told(target, verify.believing(options, claims)) == told(target, options)
+    assert told(target, verify.with_validated(options, claims)) == told(target, options)
     assert "bad-crc" in {getattr(event, "id", None) for event in told(target, options)}
 
 
@@ -111,7 +111,7 @@ def test_shallow_claims_say_nothing_of_records(plain: Path, monkeypatch: pytest.
     diseases.undecodable_batch(log)
     shallow = claims_of(target, VerifyOptions(level="default", now_ms=healthy.T0))
     assert all(not claim.with_records for claim in shallow)
-    assert told(target, verify.believing(deep, shallow)) == told(target, deep)
+    assert told(target, verify.with_validated(deep, shallow)) == told(target, deep)
 
 
 def test_a_log_that_went_has_no_parts(tmp_path: Path) -> None:
@@ -131,11 +131,13 @@ def test_a_walk_that_comes_from_elsewhere_believes_nothing(plain: Path) -> None:
     diseases.put(log, start + 12 + 61 + 500, inner)  # … where another seems to begin
     status = log.stat()
     forged = [
-        Claim(each.path, status.st_size, status.st_mtime_ns // 1_000_000, each.spans, False)
+        ValidatedSpans(each.path, status.st_size, status.st_mtime_ns // 1_000_000, each.spans, False)
         for each in claims
     ]
     beyond = [
-        Claim(each.path, each.size_bytes, each.mtime_ms, tuple(s for s in each.spans if s[0] > start), False)
+        ValidatedSpans(
+            each.path, each.size_bytes, each.mtime_ms, tuple(s for s in each.spans if s[0] > start), False
+        )
         for each in forged
     ]
-    assert told(target, verify.believing(options, beyond)) == told(target, options)
+    assert told(target, verify.with_validated(options, beyond)) == told(target, options)

@@ -1,4 +1,4 @@
-"""The glance says yes to an ordinary partition, and never where the judgement would have anything to say."""
+"""The quick check accepts an ordinary partition, and never one in which the full check finds anything."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fixtures.diseases import put
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.inputs import inputs_of
-from kseg.recovery.policy import Circumstances, Repair
+from kseg.recovery.policy import BrokerState, Repair
 from kseg.recovery.salvage.salvage import salvage
-from kseg.recovery.salvage.unchanged import left_alone
-from kseg.segment.files import write_new_file
+from kseg.recovery.salvage.unchanged import unchanged_repair
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.new_files import write_new_file
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.sidecar.snapshot import decode_snapshot, encode_snapshot
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
@@ -29,7 +29,7 @@ T0 = 1_700_000_000_000
 TOPIC_ID = "Pm0fXkDvQ0yTn7Qq3uXJ8A"
 DAMAGES = int(os.environ.get("KSEG_GLANCES", "400"))
 FIRST_SEED = int(os.environ.get("KSEG_GLANCES_SEED", "0"))
-CLEAN = Circumstances(is_clean=True)
+CLEAN = BrokerState(is_clean=True)
 LATEST_EPOCH = 7
 
 
@@ -63,22 +63,22 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def glance(partition: Path, circumstances: Circumstances = CLEAN) -> Repair | None:
+def glance(partition: Path, broker_state: BrokerState = CLEAN) -> Repair | None:
     found = DirectoryImage.of(inputs_of(str(partition)))
     name = own_partition_name(str(partition))
     assert name is not None
-    return left_alone(str(partition), name, found, circumstances, SETTINGS)
+    return unchanged_repair(str(partition), name, found, broker_state, SETTINGS)
 
 
-def judged(partition: Path, circumstances: Circumstances = CLEAN) -> Repair:
-    return salvage(str(partition), inputs_of(str(partition)), circumstances, SETTINGS)
+def judged(partition: Path, broker_state: BrokerState = CLEAN) -> Repair:
+    return salvage(str(partition), inputs_of(str(partition)), broker_state, SETTINGS)
 
 
-def assert_no_more_is_said(partition: Path, circumstances: Circumstances = CLEAN) -> Repair | None:
+def assert_no_more_is_said(partition: Path, broker_state: BrokerState = CLEAN) -> Repair | None:
     """The glance's answer, which must be that of the judgement if it is a yes."""
-    said = glance(partition, circumstances)
+    said = glance(partition, broker_state)
     if said is not None:
-        assert said == judged(partition, circumstances)
+        assert said == judged(partition, broker_state)
     return said
 
 
@@ -88,15 +88,15 @@ def trams(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "circumstances",
+    "broker_state",
     [
         CLEAN,
-        Circumstances(),
-        Circumstances(recovery_point=50, high_watermark=200, log_start_offset=7, first_dirty_offset=100),
+        BrokerState(),
+        BrokerState(recovery_point=50, high_watermark=200, log_start_offset=7, first_dirty_offset=100),
     ],
 )
-def test_an_ordinary_partition_needs_no_judgement(sound: Path, circumstances: Circumstances) -> None:
-    said = assert_no_more_is_said(sound, circumstances)
+def test_an_ordinary_partition_needs_no_judgement(sound: Path, broker_state: BrokerState) -> None:
+    said = assert_no_more_is_said(sound, broker_state)
     assert said is not None
     assert (said.log_end_offset, said.last_stable_offset) == (200, 200)
     assert not said.why and not said.findings
@@ -113,16 +113,16 @@ def test_a_log_whose_first_segments_are_gone_is_ordinary(sound: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "circumstances",
+    "broker_state",
     [
-        Circumstances(is_clean=True, high_watermark=201),
-        Circumstances(is_clean=True, recovery_point=201),
-        Circumstances(is_clean=True, first_dirty_offset=201),
-        Circumstances(is_clean=True, log_start_offset=201),
+        BrokerState(is_clean=True, high_watermark=201),
+        BrokerState(is_clean=True, recovery_point=201),
+        BrokerState(is_clean=True, first_dirty_offset=201),
+        BrokerState(is_clean=True, log_start_offset=201),
     ],
 )
-def test_offsets_beyond_the_log_are_looked_at(sound: Path, circumstances: Circumstances) -> None:
-    assert glance(sound, circumstances) is None
+def test_offsets_beyond_the_log_are_looked_at(sound: Path, broker_state: BrokerState) -> None:
+    assert glance(sound, broker_state) is None
 
 
 def test_a_marker_is_looked_at(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_random_damage(sound: Path, tmp_path: Path, part: int) -> None:
         partition = Path(shutil.copytree(sound, trams(tmp_path / str(seed))))
         done = [chance.choice(DAMAGE) for _ in range(chance.choice((1, 1, 1, 2)))]
         around = chance.choice(
-            (CLEAN, CLEAN, Circumstances(recovery_point=100), Circumstances(high_watermark=180))
+            (CLEAN, CLEAN, BrokerState(recovery_point=100), BrokerState(high_watermark=180))
         )
         try:
             for damage in done:

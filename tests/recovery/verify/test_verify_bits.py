@@ -1,6 +1,6 @@
-"""One flipped bit in any header field: the right finding about the right batch, and the right value given back.
+"""One flipped bit in any header field gives the right finding about the right batch, with the original value.
 
-Base offset, length, leader epoch and magic lie outside the checksum; what order alone cannot decide is listed.
+The CRC does not cover base offset, length, leader epoch and magic; the cases that order alone cannot decide are listed.
 """
 
 from __future__ import annotations

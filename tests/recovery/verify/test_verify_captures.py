@@ -1,4 +1,4 @@
-"""What real brokers left after a clean stop is sound; what is said about old directories is what they are."""
+"""Data directories of real brokers after a clean shutdown are valid; findings about old ones are correct."""
 
 from __future__ import annotations
 

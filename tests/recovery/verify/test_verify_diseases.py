@@ -1,4 +1,4 @@
-"""Each disease of a log gives the findings that name it, about the files it is in, and no others."""
+"""Each kind of log damage gives its findings, for the damaged files, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One log judged by several processes: the findings, the sums and the progress of one."""
+"""One log verified by several processes: findings, totals and progress are those of one process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.verify_helpers import NOW_MS
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_scan, "PART_BYTES", 512)
     # the threads of a test runner wait for nothing of ours
-    monkeypatch.setattr(parallel_scan, "may_fork", lambda: True)
+    monkeypatch.setattr(parallel_scan, "can_fork", lambda: True)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import compress
 from kseg.segment.errors import CodecError, FormatError
+from kseg.segment.kafka07 import encoding07
 from kseg.segment.kafka07 import messages07 as A
 from tests.support.logs07 import HELLO_0, HELLO_1, payloads, walk_all
 
@@ -23,7 +24,7 @@ def test_a_flipped_payload_bit_costs_one_entry() -> None:
     data = bytearray(HELLO_1 * 5)
     data[2 * 15 + 12] ^= 4
     found = walk_all(bytes(data))
-    assert [item.crc_valid for item in found if isinstance(item, A.AncientEntry)] == [
+    assert [item.crc_valid for item in found if isinstance(item, A.Entry07)] == [
         True,
         True,
         False,
@@ -36,7 +37,7 @@ def test_several_hurt_entries_in_a_row_are_told_apart() -> None:
     data = bytearray(HELLO_1 * 6)
     for index in (1, 2, 3):
         data[index * 15 + 12] ^= 4
-    assert [item.crc_valid for item in A.walk(bytes(data)) if isinstance(item, A.AncientEntry)] == [
+    assert [item.crc_valid for item in A.walk(bytes(data)) if isinstance(item, A.Entry07)] == [
         True, False, False, False, True, True,
     ]  # fmt: skip
 
@@ -51,7 +52,7 @@ def test_several_hurt_entries_in_a_row_are_told_apart() -> None:
     ],
 )
 def test_the_walk_goes_on_behind_damage(middle: bytes, kind: str) -> None:
-    assert walk_all(HELLO_1 + middle + HELLO_0 * 2)[1] == A.AncientDamage(kind, 15, len(middle))
+    assert walk_all(HELLO_1 + middle + HELLO_0 * 2)[1] == A.Damage07(kind, 15, len(middle))
 
 
 @pytest.mark.parametrize("before", [b"", HELLO_1, HELLO_1[:-3], b"\xff" * 9])
@@ -70,7 +71,7 @@ def test_holes_are_judged_as_the_zeros_that_they_are(before: bytes, after: bytes
 def test_an_empty_message_alone_does_not_end_damage() -> None:
     lookalike = bytes.fromhex("00000005 00 00000000")
     found = walk_all(HELLO_1 + b"\xff" * 20 + lookalike + b"\xff" * 20 + HELLO_1)
-    assert found[1] == A.AncientDamage("bad-length", 15, 49)
+    assert found[1] == A.Damage07("bad-length", 15, 49)
     assert walk_all(lookalike * 3) == list(A.walk(lookalike * 3))
     assert payloads(lookalike * 3) == [b""] * 3
 
@@ -79,7 +80,7 @@ def test_a_damaged_size_is_found_again_at_the_next_entry() -> None:
     data = bytearray(HELLO_1 * 4)
     data[15:19] = struct.pack(">i", 0x7000_0000)
     found = walk_all(bytes(data))
-    assert found[1] == A.AncientDamage("bad-length", 15, 15)
+    assert found[1] == A.Damage07("bad-length", 15, 15)
     assert len(found) == 4
 
 
@@ -91,11 +92,11 @@ def test_a_damaged_size_is_found_again_at_the_next_entry() -> None:
 )
 @settings(max_examples=200)
 def test_any_damage_is_accounted_for(messages: list[bytes], start: int, junk: bytes, codec: int) -> None:
-    data = bytearray(b"".join(A.encode_set([message], codec) for message in messages))
+    data = bytearray(b"".join(encoding07.encode_set([message], codec) for message in messages))
     data[start : start + len(junk)] = junk
     damaged = bytes(data)
     for item in walk_all(damaged):
-        if isinstance(item, A.AncientEntry):
+        if isinstance(item, A.Entry07):
             try:
                 list(A.messages(memoryview(damaged), item, limit_bytes=10_000))
             except FormatError as error:
@@ -110,24 +111,24 @@ def test_random_bytes_are_accounted_for(data: bytes) -> None:
 
 
 def test_a_set_that_ends_inside_an_entry_is_an_error_behind_its_messages() -> None:
-    data = A.encode_message(compress(L.GZIP, 1, HELLO_1 + HELLO_1[:9]), 1, L.GZIP)
+    data = encoding07.encode_message(compress(L.GZIP, 1, HELLO_1 + HELLO_1[:9]), 1, L.GZIP)
     (entry,) = A.walk(data)
-    assert isinstance(entry, A.AncientEntry)
-    with pytest.raises(FormatError, match="15 bytes into its content"):
+    assert isinstance(entry, A.Entry07)
+    with pytest.raises(FormatError, match="at byte 15 of its content"):
         list(A.messages(memoryview(data), entry))
 
 
 def test_nesting_and_size_are_bounded() -> None:
     data = HELLO_1
     for _ in range(A.MAX_NESTING + 1):
-        data = A.encode_message(compress(L.GZIP, 1, data), 1, L.GZIP)
+        data = encoding07.encode_message(compress(L.GZIP, 1, data), 1, L.GZIP)
     (entry,) = A.walk(data)
-    assert isinstance(entry, A.AncientEntry)
+    assert isinstance(entry, A.Entry07)
     with pytest.raises(CodecError, match="nested"):
         list(A.messages(memoryview(data), entry))
-    bomb = A.encode_set([bytes(1 << 20)] * 3, L.GZIP)
+    bomb = encoding07.encode_set([bytes(1 << 20)] * 3, L.GZIP)
     (entry,) = A.walk(bomb)
-    assert isinstance(entry, A.AncientEntry)
+    assert isinstance(entry, A.Entry07)
     with pytest.raises(CodecError, match="limit"):
         list(A.messages(memoryview(bomb), entry, limit_bytes=2 << 20))
 

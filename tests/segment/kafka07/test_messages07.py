@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import compress
 from kseg.segment.errors import CodecError, UsageError
+from kseg.segment.kafka07 import encoding07
 from kseg.segment.kafka07 import messages07 as A
 from kseg.segment.kafka07.fetch_response import message_set_header, message_set_send, multi_message_set_send
 from tests.support.logs07 import HELLO_0, HELLO_1, payloads, walk_all
@@ -33,11 +34,11 @@ def segments(directory: Path) -> list[tuple[int, bytes]]:
 
 
 def test_the_vectors_of_the_fact_sheet() -> None:
-    assert A.encode_message(b"hello", magic=0) == HELLO_0
-    assert A.encode_message(b"hello") == HELLO_1
+    assert encoding07.encode_message(b"hello", magic=0) == HELLO_0
+    assert encoding07.encode_message(b"hello") == HELLO_1
     first, second = walk_all(HELLO_0 + HELLO_1)
-    assert first == A.AncientEntry(0, 14, 0, 0, 0x3610A686, True, 9)
-    assert second == A.AncientEntry(14, 15, 1, 0, 0x3610A686, True, 24)
+    assert first == A.Entry07(0, 14, 0, 0, 0x3610A686, True, 9)
+    assert second == A.Entry07(14, 15, 1, 0, 0x3610A686, True, 24)
     assert payloads(HELLO_0 + HELLO_1) == [b"hello", b"hello"]
 
 
@@ -54,7 +55,7 @@ def test_entries_are_those_of_07(legacy_small: Path, name: str) -> None:
     ours = []
     for base, data in segments(legacy_small / f"data/0.7/1-written/lamp.{name}-0"):
         for entry in walk_all(data):
-            assert isinstance(entry, A.AncientEntry)
+            assert isinstance(entry, A.Entry07)
             assert entry.crc_valid
             payload = bytes(entry.payload(memoryview(data)))
             ours.append((base + entry.end_position, entry.magic, entry.codec, payload))
@@ -72,7 +73,7 @@ def test_messages_are_those_a_07_consumer_saw(legacy_small: Path, name: str) -> 
     for base, data in segments(legacy_small / f"data/0.7/1-written/lamp.{name}-0"):
         view = memoryview(data)
         for entry in walk_all(data):
-            assert isinstance(entry, A.AncientEntry)
+            assert isinstance(entry, A.Entry07)
             for message in A.messages(view, entry, base):
                 assert message.crc_valid
                 assert (message.offset, message.next_offset) == (
@@ -111,7 +112,7 @@ def test_the_entries_of_a_hurt_directory(legacy_small: Path, name: str) -> None:
         (base + entry.end_position, entry.crc_valid)
         for base, data in segments(legacy_small / f"data/0.7/2-hurt/{name}")
         for entry in walk_all(data)
-        if isinstance(entry, A.AncientEntry)
+        if isinstance(entry, A.Entry07)
     ]
     assert set(expected) <= set(ours)
     assert ours[: len(expected)] == expected
@@ -120,21 +121,21 @@ def test_the_entries_of_a_hurt_directory(legacy_small: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        ("torn-0", A.AncientDamage("torn-tail", 2903, 89)),
-        ("torn-1", A.AncientDamage("zero-tail", 2995, 2)),
-        ("torn-2", A.AncientDamage("torn-tail", 141, 6)),
-        ("zeros-0", A.AncientDamage("zero-tail", 2995, 4096)),
-        ("magic-0", A.AncientDamage("bad-magic", 2878, 25)),
+        ("torn-0", A.Damage07("torn-tail", 2903, 89)),
+        ("torn-1", A.Damage07("zero-tail", 2995, 2)),
+        ("torn-2", A.Damage07("torn-tail", 141, 6)),
+        ("zeros-0", A.Damage07("zero-tail", 2995, 4096)),
+        ("magic-0", A.Damage07("bad-magic", 2878, 25)),
     ],
 )
-def test_damage_is_where_it_was_done(legacy_small: Path, name: str, damage: A.AncientDamage) -> None:
+def test_damage_is_where_it_was_done(legacy_small: Path, name: str, damage: A.Damage07) -> None:
     _, data = segments(legacy_small / f"data/0.7/2-hurt/{name}")[-1]
-    assert [item for item in walk_all(data) if isinstance(item, A.AncientDamage)] == [damage]
+    assert [item for item in walk_all(data) if isinstance(item, A.Damage07)] == [damage]
 
 
 def test_an_unknown_codec_is_an_entry_that_cannot_be_read(legacy_small: Path) -> None:
     _, data = segments(legacy_small / "data/0.7/2-hurt/attr-0")[-1]
-    entries = [entry for entry in walk_all(data) if isinstance(entry, A.AncientEntry)]
+    entries = [entry for entry in walk_all(data) if isinstance(entry, A.Entry07)]
     (odd,) = [entry for entry in entries if entry.codec == 3]
     assert odd.crc_valid
     with pytest.raises(CodecError, match="codec id 3"):
@@ -194,7 +195,7 @@ def test_jafka_read_the_same(ancient_small: Path) -> None:
     for base, data in segments(ancient_small / "taps-0"):
         view = memoryview(data)
         for entry in walk_all(data):
-            assert isinstance(entry, A.AncientEntry)
+            assert isinstance(entry, A.Entry07)
             ours += [
                 (message.consumer_offset, message.crc_valid, message.crc, message.payload.hex())
                 for message in A.messages(view, entry, base)
@@ -246,9 +247,9 @@ def test_every_byte_of_jafkas_damaged_files_is_accounted_for(ancient_small: Path
 @given(messages=st.lists(st.binary(max_size=60), max_size=8), codec=st.sampled_from(CODECS))
 @settings(max_examples=60)
 def test_sets_round_trip(magic: int, messages: list[bytes], codec: int) -> None:
-    data = A.encode_set(messages, codec, magic)
+    data = encoding07.encode_set(messages, codec, magic)
     assert payloads(data) == messages
-    assert A.valid_prefix(data) == A.AncientEnd(len(data), "end")
+    assert A.valid_prefix(data) == A.End07(len(data), "end")
 
 
 @given(
@@ -257,11 +258,11 @@ def test_sets_round_trip(magic: int, messages: list[bytes], codec: int) -> None:
 )
 @settings(max_examples=60)
 def test_nested_sets_share_the_outer_offsets(messages: list[bytes], codecs: list[int]) -> None:
-    inner = A.encode_set(messages)
+    inner = encoding07.encode_set(messages)
     for codec in codecs:
-        inner = A.encode_message(compress(codec, 1, inner), 1, codec)
+        inner = encoding07.encode_message(compress(codec, 1, inner), 1, codec)
     data = HELLO_0 + inner
-    entries = [entry for entry in walk_all(data) if isinstance(entry, A.AncientEntry)][1:]
+    entries = [entry for entry in walk_all(data) if isinstance(entry, A.Entry07)][1:]
     if codecs:
         (entry,) = entries
         found = list(A.messages(memoryview(data), entry, 1000))
@@ -276,6 +277,6 @@ def test_nested_sets_share_the_outer_offsets(messages: list[bytes], codecs: list
 def test_what_07_never_had_is_refused() -> None:
     for magic, codec in ((2, 0), (0, 1), (1, 3)):
         with pytest.raises(UsageError):
-            A.encode_message(b"", magic, codec)
+            encoding07.encode_message(b"", magic, codec)
     with pytest.raises(UsageError):
-        A.encode_set([b""], L.LZ4)
+        encoding07.encode_set([b""], L.LZ4)

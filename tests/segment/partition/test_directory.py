@@ -111,7 +111,7 @@ def test_log_dir(tmp_path: Path) -> None:
     others = {sub.name: sub.problem for sub in directory.other_directories}
     assert others["remote-log-index-cache"] is None
     assert "not the name of a partition directory" in (others["junk"] or "")
-    assert "ends like a set-aside partition" in (others["x-delete"] or "")
+    assert "has the suffix of a renamed partition directory" in (others["x-delete"] or "")
     assert directory.entry(Role.META_PROPERTIES) is not None and directory.entry(Role.LOCK) is None
     assert is_log_directory(str(tmp_path)) and not is_log_directory(str(tmp_path / "foo-0"))
     assert isinstance(list_directory(str(tmp_path / "remote-log-index-cache")), OtherDirectory)
@@ -133,7 +133,7 @@ def test_parent_that_holds_partitions_as_well(tmp_path: Path) -> None:
     assert [child.path for child in parent.log_directories] == [str(tmp_path), str(tmp_path / "copy")]
     assert [sub.name for sub in parent.log_directories[0].partitions] == ["foo-0"]
     assert list_log_directory(str(tmp_path)) == parent.log_directories[0]
-    with pytest.raises(UnreadableInput, match="is no data directory"):
+    with pytest.raises(UnreadableInput, match="is not a Kafka data directory"):
         list_log_directory(str(tmp_path / "foo-0"))
 
 
@@ -195,17 +195,17 @@ def test_no_captured_file_is_unknown(capture_small: Path, legacy_small: Path) ->
         entries = [*directory.entries]
         for sub in directory.partitions:
             listed = list_partition(sub.path)
-            assert listed.segments or listed.ancient_files
+            assert listed.segments or listed.kafka07_files
             entries += listed.entries
         assert [entry.path for entry in entries if entry.problem or not entry.name.is_well_formed] == []
 
 
-def test_captured_ancient_log(ancient_small: Path) -> None:
+def test_captured_kafka07_log(ancient_small: Path) -> None:
     directory = partition(ancient_small / "taps-0")
-    offsets = [entry.name.base_offset or 0 for entry in directory.ancient_files]
+    offsets = [entry.name.base_offset or 0 for entry in directory.kafka07_files]
     assert len(offsets) == 8 and directory.segments == () and offsets == sorted(offsets)
     # 0.7 numbers are byte positions: each file starts where the one before ends
-    sizes = [entry.size_bytes for entry in directory.ancient_files]
+    sizes = [entry.size_bytes for entry in directory.kafka07_files]
     assert all(
         offset + size == following
         for offset, size, following in zip(offsets, sizes, offsets[1:], strict=False)

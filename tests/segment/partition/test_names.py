@@ -115,7 +115,7 @@ def test_any_directory_name_is_parsed_or_refused(name: str) -> None:
         (".timeindex", Role.TIME_INDEX),
         (".txnindex", Role.TXN_INDEX),
         (".snapshot", Role.PRODUCER_SNAPSHOT),
-        (".kafka", Role.ANCIENT_LOG),
+        (".kafka", Role.KAFKA07_LOG),
     ],
 )
 @pytest.mark.parametrize("state", list(FileState))

@@ -71,7 +71,6 @@ def test_files_in_kafkas_order() -> None:
     assert paths(everything) == [
         "disks/a/bootstrap.checkpoint",
         *foo,
-        f"disks/a/foo-1.{ID}-delete/{ZERO}.log",
         f"disks/a/food-0/{ZERO}.log",
         f"disks/b/bar-10/{ZERO}.log",
         f"disks/b/bar-2/{ZERO}.log",
@@ -80,15 +79,13 @@ def test_files_in_kafkas_order() -> None:
 
 @pytest.mark.usefixtures("disks")
 def test_partitions_and_log_dirs() -> None:
-    a = [
-        PartitionTarget("disks/a/foo-0", "disks/a"),
-        PartitionTarget(f"disks/a/foo-1.{ID}-delete", "disks/a"),
-        PartitionTarget("disks/a/food-0", "disks/a"),
-    ]
+    deleted = PartitionTarget(f"disks/a/foo-1.{ID}-delete", "disks/a")
+    a = [PartitionTarget("disks/a/foo-0", "disks/a"), PartitionTarget("disks/a/food-0", "disks/a")]
     b = [PartitionTarget("disks/b/bar-10", "disks/b"), PartitionTarget("disks/b/bar-2", "disks/b")]
     assert resolve_targets(["disks"]) == a + b
     for expand in (Expansion.VERIFY, Expansion.INVENTORY):
-        expected = [LogDirTarget("disks/a"), *a, LogDirTarget("disks/b"), *b]
+        there = [a[0], deleted, a[1]] if expand is Expansion.INVENTORY else a
+        expected = [LogDirTarget("disks/a"), *there, LogDirTarget("disks/b"), *b]
         assert resolve_targets(["disks"], expand=expand) == expected
         assert resolve_targets(["disks/a/", "disks/b"], expand=expand) == expected
 
@@ -97,8 +94,8 @@ def test_partitions_and_log_dirs() -> None:
 @pytest.mark.parametrize(
     ("topics", "partition", "expected"),
     [
-        (["foo"], None, ["foo-0", f"foo-1.{ID}-delete"]),
-        (["foo*"], None, ["foo-0", f"foo-1.{ID}-delete", "food-0"]),
+        (["foo"], None, ["foo-0"]),
+        (["foo*"], None, ["foo-0", "food-0"]),
         (["foo*"], 0, ["foo-0", "food-0"]),
         (["bar", "food"], None, ["food-0", "bar-10", "bar-2"]),
         ([], 10, ["bar-10"]),
@@ -111,6 +108,19 @@ def test_narrowing(topics: list[str], partition: int | None, expected: list[str]
         assert [os.path.basename(path) for path in paths(targets)] == expected
     files = resolve_targets(["disks"], topics=topics, partition=partition, expand=Expansion.FILES)
     assert sorted({path.split("/")[2] for path in paths(files)}) == sorted(expected)
+
+
+@pytest.mark.usefixtures("disks")
+def test_what_is_marked_for_deletion_is_passed_over() -> None:
+    passed_over: list[str] = []
+    assert deleted_in(resolve_targets(["disks"], passed_over=passed_over)) == []
+    assert passed_over == [f"disks/a/foo-1.{ID}-delete"]
+    assert deleted_in(resolve_targets([passed_over[0]])) == passed_over, "named itself it is a target"
+    assert resolve_targets(["disks"], topics=["foo"], partition=1) == []
+
+
+def deleted_in(targets: list[Target]) -> list[str]:
+    return [path for path in paths(targets) if path.endswith("-delete")]
 
 
 @pytest.mark.usefixtures("disks")

@@ -16,8 +16,9 @@ from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import record_walk as R
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.scanning.batches import batch_at, scan
 from kseg.segment.scanning.decode import Decoder, Problem, record_at
-from kseg.segment.scanning.scan import Scanner, batch_at, scan
+from kseg.segment.scanning.scan import Scanner
 from tests.support import raw_batches, reference_reader
 from tests.support.raw_batches import CASES, T0, Case, message, record, sealed, wrapper
 

@@ -13,7 +13,7 @@ from kseg.segment import layout as L
 from kseg.segment.codecs.codec import FILL_BYTES, MAX_BODY_BYTES, compress, decompress, filler
 from kseg.segment.errors import CodecError
 from kseg.segment.header_tables import Columns
-from kseg.segment.scanning.decompressed_runs import BODY_BYTES, MAX_BODIES, PackedBodies
+from kseg.segment.scanning.decompressed_runs import BODY_BYTES, MAX_BODIES, DecompressionBuffer
 from tests.support.raw_batches import gzip, sealed
 
 
@@ -29,7 +29,7 @@ def file_of(bodies: Sequence[bytes], codecs: Sequence[int]) -> tuple[Columns, me
 
 
 def told(
-    packed: PackedBodies,
+    packed: DecompressionBuffer,
     bodies: Sequence[bytes],
     first: int = 0,
     codecs: Sequence[int] = (),
@@ -53,7 +53,7 @@ def told(
 
 def test_bodies_lie_one_behind_the_other() -> None:
     contents = [b"a" * size for size in (0, 1, 1000, 5)]
-    packed = PackedBodies()
+    packed = DecompressionBuffer()
     assert told(packed, [gzip(content) for content in contents]) == (contents, [4])
     assert told(packed, [gzip(content) for content in contents], first=2) == (contents[2:], [2])
 
@@ -61,7 +61,7 @@ def test_bodies_lie_one_behind_the_other() -> None:
 @pytest.mark.parametrize("count", [MAX_BODIES - 1, MAX_BODIES, MAX_BODIES + 1, 2 * MAX_BODIES + 3])
 def test_a_run_ends_where_its_bounds_do(count: int) -> None:
     contents = [b"%d" % number for number in range(count)]
-    found, sizes = told(PackedBodies(), [gzip(content) for content in contents])
+    found, sizes = told(DecompressionBuffer(), [gzip(content) for content in contents])
     assert found == contents
     assert max(sizes) == min(count, MAX_BODIES)
 
@@ -69,7 +69,7 @@ def test_a_run_ends_where_its_bounds_do(count: int) -> None:
 def test_what_does_not_fit_comes_later_or_alone() -> None:
     half, full, large = (bytes([size % 251]) * size for size in (BODY_BYTES // 2, BODY_BYTES, BODY_BYTES + 1))
     contents = [half, half, b"x", half, large, large, b"y", full, b"z"]
-    found, sizes = told(PackedBodies(), [gzip(content) for content in contents])
+    found, sizes = told(DecompressionBuffer(), [gzip(content) for content in contents])
     assert found == contents
     assert sizes == [2, 2, 1, 1, 1, 1, 1]
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_opened_comes_alone() -> None:
     contents = [b"first", b"second", b"third", b"last"]
     bodies = [gzip(content) for content in contents]
     bodies[1], bodies[2] = b"no gzip", bodies[2][:-9]
-    found, sizes = told(PackedBodies(), bodies)
+    found, sizes = told(DecompressionBuffer(), bodies)
     assert found == [b"first", None, None, b"last"]
     assert sizes == [1, 1, 1, 1]
 
@@ -113,7 +113,7 @@ def test_runs_hold_what_each_block_yields_by_itself(seed: int, limit_bytes: int)
             expected.append(bytes(decompress(codec, L.MAGIC_V2, block, limit_bytes)))
         except CodecError:
             expected.append(None)
-    found, sizes = told(PackedBodies(), bodies, codecs=codecs, limit_bytes=limit_bytes)
+    found, sizes = told(DecompressionBuffer(), bodies, codecs=codecs, limit_bytes=limit_bytes)
     assert found == expected
     assert 0 < max(sizes) <= MAX_BODIES
 

@@ -14,7 +14,7 @@ from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.batch_walk import walk
-from kseg.segment.kernel.validate import packed_sound, plain_sound
+from kseg.segment.kernel.validate import compressed_valid, plain_valid
 from kseg.segment.model import NewBatch, Record
 from tests.support import interpreted_kernels
 
@@ -46,7 +46,7 @@ def table_of(data: bytes) -> Columns:
 def test_sound_batches_get_the_quick_yes() -> None:
     data = b"".join(encode_batch(new) for new in BATCHES.values())
     table = table_of(data)
-    assert plain_sound(data, 0, table.count, table.cells, table.capacity) == table.count == len(BATCHES)
+    assert plain_valid(data, 0, table.count, table.cells, table.capacity) == table.count == len(BATCHES)
     assert not list(RecordsCheck("f", memoryview(data)).take(table, 0, table.count))
 
 
@@ -73,20 +73,20 @@ def test_no_changed_bytes_slip_through(draw: st.DataObject) -> None:
 def _agree(data: bytes) -> None:
     table = table_of(data)
     for row in range(table.count):
-        careful = list(RecordsCheck("f", memoryview(data))._look(table, row, row + 1))
-        quick = plain_sound(data, row, row + 1, table.cells, table.capacity) > row
+        careful = list(RecordsCheck("f", memoryview(data))._check_rows(table, row, row + 1))
+        quick = plain_valid(data, row, row + 1, table.cells, table.capacity) > row
         assert not (quick and careful), careful
-        assert quick == (SLOW.plain_sound(data, row, row + 1, table.cells, table.capacity) > row)
+        assert quick == (SLOW.plain_valid(data, row, row + 1, table.cells, table.capacity) > row)
         if table.at(C.SIZE, row) >= L.BATCH_HEADER and table.at(C.MAGIC, row) == L.MAGIC_V2:
             start = table.at(C.POSITION, row)
             body = data[start + L.BATCH_HEADER : start + table.at(C.SIZE, row)]
             control = bool(table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT)
             packed = bool(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK)
             if not packed:
-                assert packed_sound(body, table.cells, table.capacity, row) == quick or control
+                assert compressed_valid(body, table.cells, table.capacity, row) == quick or control
     check = RecordsCheck("f", memoryview(data))
     both = RecordsCheck("f", memoryview(data))
-    expected = [finding for row in range(table.count) for finding in check._look(table, row, row + 1)]
+    expected = [finding for row in range(table.count) for finding in check._check_rows(table, row, row + 1)]
     assert list(both.take(table, 0, table.count)) == expected
     assert both.records == check.records
 
@@ -98,6 +98,6 @@ def test_compressed_batches_too(codec: int) -> None:
         data = bytearray(good)
         data[at] ^= 0x55
         table = table_of(bytes(data))
-        careful = list(RecordsCheck("f", memoryview(data))._look(table, 0, 1))
+        careful = list(RecordsCheck("f", memoryview(data))._check_rows(table, 0, 1))
         assert list(RecordsCheck("f", memoryview(data)).take(table, 0, 1)) == careful
     assert not list(RecordsCheck("f", memoryview(good)).take(table_of(good), 0, 1))

@@ -16,7 +16,9 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.encoding.legacy import encode_message
 from kseg.segment.kernel.batch_walk import FULL
-from kseg.segment.scanning.scan import Damage, Scanner, scan
+from kseg.segment.scanning.batches import scan
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.scan import Scanner
 from tests.support import reference_reader
 from tests.support.scan_helpers import batch, file_of, message, plain_file, scanned, with_length, without
 

@@ -19,7 +19,7 @@ from kseg.segment import crc
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import batch_walk as kernel
 from kseg.segment.kernel import checksum
-from kseg.segment.scanning import crc_verdicts, scan
+from kseg.segment.scanning import crc_verdicts, scan, zero_ranges
 from kseg.segment.scanning.range_crc import BLOCK_BYTES
 from tests.support.scan_helpers import batch, header, message, scanned
 
@@ -35,7 +35,7 @@ class Work(Counter[str]):
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     done = Work()
     real_walk, real_candidate, real_zeros = kernel.walk, kernel.first_candidate, kernel.zero_run
-    real_small, sums = checksum.judge_small, {"crc32": crc.crc32, "crc32c": crc.crc32c}
+    real_small, sums = checksum.verify_small, {"crc32": crc.crc32, "crc32c": crc.crc32c}
 
     def walk(
         view: memoryview, end: int, cells: memoryview, capacity: int, state: memoryview, until: int = -1
@@ -55,7 +55,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
         done["zeros"] += length + 1
         return length
 
-    def judge_small(
+    def verify_small(
         view: memoryview,
         cells: memoryview,
         capacity: int,
@@ -77,11 +77,11 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
     monkeypatch.setattr(scan, "walk", walk)
     monkeypatch.setattr(scan, "first_candidate", first_candidate)
-    monkeypatch.setattr(scan, "zero_run", zero_run)
-    monkeypatch.setattr(checksum, "judge_small", judge_small)
+    monkeypatch.setattr(zero_ranges, "zero_run", zero_run)
+    monkeypatch.setattr(checksum, "verify_small", verify_small)
     monkeypatch.setattr(crc, "crc32", counting("crc32"))
     monkeypatch.setattr(crc, "crc32c", counting("crc32c"))
-    monkeypatch.setattr(crc_verdicts, "VAIN_ALLOWANCE_BYTES", 0)
+    monkeypatch.setattr(crc_verdicts, "MAX_WASTED_BYTES", 0)
     return done
 
 
@@ -221,7 +221,7 @@ def test_sums_in_vain_turn_to_blocks_and_find_the_same(work: Work) -> None:
     by_blocks = scanned(data).positions
     summed = work["summed"]
     work.clear()
-    crc_verdicts.VAIN_ALLOWANCE_BYTES = 2**62
+    crc_verdicts.MAX_WASTED_BYTES = 2**62
     assert scanned(data).positions == by_blocks
     assert work["summed"] > 4 * summed
     assert len(by_blocks) > SMALL // 300

@@ -64,9 +64,9 @@ def test_many_random_changes_are_accounted_for(
     data = bytearray(file[0])
     for at, byte in changes:
         data[at % len(data)] = byte
-    judge = bytes(data)
+    verify = bytes(data)
     for batch_ in scanned(data).batches:
-        assert next(reference_reader.batches(judge, batch_.position)) == batch_
+        assert next(reference_reader.batches(verify, batch_.position)) == batch_
 
 
 @settings(max_examples=60)

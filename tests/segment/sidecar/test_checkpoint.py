@@ -54,7 +54,7 @@ def test_empty_checkpoint(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "line"),
     [
-        (b"1\n0\n", "line 1 says version 1"),
+        (b"1\n0\n", "line 1 has version 1"),
         (b"x\n0\n", "line 1"),
         (b"\n0\n", "line 1"),
         (b" 0\n0\n", "line 1"),
@@ -62,10 +62,10 @@ def test_empty_checkpoint(data: bytes) -> None:
         (b"0\n-1\n", "line 2"),
         (b"0\nx\n", "line 2"),
         (b"0\n0 \n", "line 2"),
-        (b"0\n1\n", "line 2 announces 1 entries, but 0 follow"),
-        (b"0\n2\na 0 1\n", "line 2 announces 2 entries, but 1 follow"),
-        (b"0\n1\na 0 1\nb 0 1\n", "line 2 announces 1 entries, but 2 follow"),
-        (b"0\n2000000000\na 0 1\n", "line 2 announces"),
+        (b"0\n1\n", "line 2 declares 1 entry, but 0 follow"),
+        (b"0\n2\na 0 1\n", "line 2 declares 2 entries, but 1 follow"),
+        (b"0\n1\na 0 1\nb 0 1\n", "line 2 declares 1 entry, but 2 follow"),
+        (b"0\n2000000000\na 0 1\n", "line 2 declares"),
         (b"0\n1\na 0 1\n\n", "line 4"),
         (b"0\n1\na 0\n", "line 3"),
         (b"0\n1\na 0 1 2\n", "line 3"),
@@ -114,7 +114,7 @@ def test_corrupt_leader_epochs(data: bytes) -> None:
 
 @pytest.mark.parametrize("topic", ["", "a b", "a\nb", "a\rb", "a\tb", "\ud800"])
 def test_topic_that_could_not_be_read_back(topic: str) -> None:
-    with pytest.raises(FormatError, match="cannot stand in a checkpoint"):
+    with pytest.raises(FormatError, match="cannot be written to a checkpoint"):
         encode_offset_checkpoint([CheckpointEntry(topic, 0, 0)])
 
 

@@ -223,9 +223,9 @@ def test_a_failed_sanity_check_is_named_for_what_fails(
     name: str, data: bytes, kind: str, tmp_path: Path
 ) -> None:
     index = (OffsetIndex if name == "offset" else TimeIndex)(data, BASE)
-    insanity = index.insanity()
-    assert insanity is not None
-    assert insanity == (kind, index.sanity_problem())
+    sanity_error = index.sanity_error()
+    assert sanity_error is not None
+    assert sanity_error == (kind, index.sanity_problem())
     path = tmp_path / f"{BASE:020}.{'index' if name == 'offset' else 'timeindex'}"
     path.write_bytes(data)
     findings = list(dump(FileTarget(str(path)), DumpOptions(index_sanity_check=True)))

@@ -176,10 +176,10 @@ def test_meta_properties_that_kafka_reads(data: bytes, expected: MetaProperties)
         (b"version=1\ncluster.id=x", "no node.id"),
         (b"version=2\nnode.id=1\ncluster.id=abc", "unknown version '2'"),
         (b"version=x", "unknown version 'x'"),
-        (b"version=1\nnode.id=a\ncluster.id=abc", "node.id is no number"),
-        (b"version=1\nnode.id=1 \ncluster.id=abc", "node.id is no number"),
-        (b"version=0\nbroker.id=", "broker.id is no number"),
-        (b"version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=zz", "not the text of a uuid"),
+        (b"version=1\nnode.id=a\ncluster.id=abc", "node.id is not a number"),
+        (b"version=1\nnode.id=1 \ncluster.id=abc", "node.id is not a number"),
+        (b"version=0\nbroker.id=", "broker.id is not a number"),
+        (b"version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=zz", "not a valid uuid"),
     ],
 )
 def test_meta_properties_that_kafka_refuses(data: bytes, sign: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
-from kseg.segment.scanning.scan import batch_at
+from kseg.segment.scanning.batches import batch_at
 from kseg.segment.sidecar.index_builder import SegmentIndexes
 from kseg.segment.state.producer import ProducerState, ReplayEvent
 from tests.support.kernel_variants import both

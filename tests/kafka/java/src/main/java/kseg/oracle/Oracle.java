@@ -34,6 +34,7 @@ public final class Oracle {
         Map.entry("epochs", Lookups::epochs),
         Map.entry("partition", Partition::run),
         Map.entry("make", Maker::make),
+        Map.entry("messages", Messages::encode),
         Map.entry("compress", Codecs::compress),
         Map.entry("decompress", Codecs::decompress),
         Map.entry("ancient", Ancient::run),

@@ -1,0 +1,185 @@
+"""Where the journal of a directory lies, and the files that belong to it.
+
+A broker dies of unknown directories in a data directory, but leaves sub-directories of a partition and unknown regular files alone:
+
+    a partition       <partition>/.kseg/<id>/journal.jsonl        new files before they are renamed into the partition in new/,
+                                                                  what the change takes out of the partition in old/
+    a data directory  <log dir>/kseg-journal-<id>.jsonl           the same as kseg-journal-<id>-new-... and -old-...
+
+Journal and quarantine can lie in another directory (module elsewhere).
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kseg.change.apply import elsewhere
+from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.elsewhere import DONE, OPEN, PREFIX
+from kseg.segment.errors import cannot_read
+from kseg.segment.partition.directory import PartitionDirectory, is_log_directory, is_partition_directory
+from kseg.segment.partition.names import KSEG_DIRECTORY
+from kseg.segment.partition.recognition import list_directory
+from kseg.segment.values import dataclass
+
+JOURNAL_FILE = elsewhere.JOURNAL
+SUFFIX = ".jsonl"
+_KEPT = ".kept"  # a broker takes no file of this name for one of a log
+
+
+def new_run_id(now_ms: int) -> str:
+    """An id that sorts by time and that nobody else has: one for all directories that a run of a command changes."""
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_ms // 1000))
+    return f"{moment}-{os.urandom(4).hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLocation:
+    """Where the journal of one directory lies. directory: as shown to the user. in_log_dir: it is a data directory. home: the
+    directory elsewhere that the journal lies in (module elsewhere); None: it lies here."""
+
+    directory: str
+    id: str
+    in_log_dir: bool
+    home: str | None = None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether everything that lies here are regular files of the directory."""
+        return self.in_log_dir or self.home is not None
+
+    @property
+    def _base(self) -> str:
+        if self.is_flat:
+            return os.path.join(self.directory, f"{PREFIX}{self.id}")
+        return os.path.join(self.directory, KSEG_DIRECTORY, self.id)
+
+    @property
+    def journal(self) -> str:
+        if self.home is not None:
+            return os.path.join(self.home, JOURNAL_FILE)
+        return f"{self._base}{SUFFIX}" if self.in_log_dir else os.path.join(self._base, JOURNAL_FILE)
+
+    @property
+    def quarantine(self) -> str:
+        """As told to the user: the directory, or how the names of its files begin."""
+        return f"{self._base}-old-" if self.is_flat else os.path.join(self._base, "old")
+
+    @property
+    def pointers(self) -> tuple[str, str]:
+        """What says in the directory that its journal lies elsewhere: before the change is done, and behind that."""
+        assert self.home is not None
+        path = self.target(elsewhere.pointer_name(self.home, self.id))
+        return f"{path}{OPEN}", f"{path}{DONE}"
+
+    @property
+    def beginnings(self) -> tuple[str, str]:
+        """How the paths of new files and of those taken out begin."""
+        if self.is_flat:
+            return f"{self._base}-new-", f"{self._base}-old-"
+        return self._part("new", ""), self._part("old", "")
+
+    def new(self, number: int) -> str:
+        return self._part("new", str(number))
+
+    def old(self, name: str) -> str:
+        return self._part("old", name)
+
+    def _part(self, kind: str, name: str) -> str:
+        if self.is_flat:
+            return f"{self._base}-{kind}-{name}{'' if self.home is None else _KEPT}"
+        return os.path.join(self._base, kind, name)
+
+    def kept_name(self, path: str) -> str:
+        """Of which file of the directory what lies at `path` is kept, when `path` is one that `old` gives."""
+        name = os.path.basename(path)
+        if self.is_flat:
+            name = name.removeprefix(os.path.basename(self.beginnings[1]))
+        return name if self.home is None else name.removesuffix(_KEPT)
+
+    def target(self, name: str) -> str:
+        """A file of the directory itself."""
+        return os.path.join(self.directory, name)
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Those here that belong to the journal, outermost first; none in a data directory."""
+        if self.is_flat:
+            return ()
+        parts = (os.path.join(self._base, part) for part in ("new", "old"))
+        return (os.path.dirname(self._base), self._base, *parts)
+
+    @property
+    def directories_elsewhere(self) -> tuple[str, ...]:
+        """The same of a journal that lies elsewhere."""
+        return () if self.home is None else (os.path.dirname(self.home), self.home)
+
+    def elsewhere(self, around: str, disk: Disk) -> str:
+        """The directory below one elsewhere that is for this one."""
+        return elsewhere.home(around, self.id, self.directory, self.inode(disk))
+
+    def pointer(self, disk: Disk) -> str | None:
+        """The pointer that lies in the directory, when one does."""
+        there = () if self.home is None else self.pointers
+        return next((path for path in there if disk.status(path) is not None), None)
+
+    def inode(self, disk: Disk) -> int:
+        """Of the directory."""
+        status = disk.status(self.directory)
+        if status is not None and stat.S_ISLNK(status.st_mode):
+            status = disk.status(os.path.realpath(self.directory))
+        return 0 if status is None else status.st_ino
+
+    def files(self, disk: Disk) -> Iterator[str]:
+        """All files that belong to the journal, the journal itself last; not its pointer."""
+        if self.is_flat:
+            begin = f"{PREFIX}{self.id}-"
+            for name in disk.names(self.directory):
+                if name.startswith((f"{begin}new-", f"{begin}old-")):
+                    yield self.target(name)
+        else:
+            for part in ("new", "old"):
+                folder = os.path.join(self._base, part)
+                yield from (os.path.join(folder, name) for name in disk.names(folder))
+        if disk.status(self.journal) is not None:
+            yield self.journal
+
+
+def location_for(
+    directory: str, journal_id: str, journal_dir: str | None = None, disk: Disk = DISK
+) -> JournalLocation:
+    """Where the journal of a change to `directory` belongs. journal_dir: the directory elsewhere that was asked for. Raises
+    Refused when it may not lie there."""
+    is_partition = is_partition_directory(directory) or (
+        not is_log_directory(directory) and isinstance(list_directory(directory), PartitionDirectory)
+    )
+    return put_elsewhere(
+        JournalLocation(directory, journal_id, in_log_dir=not is_partition), journal_dir, disk
+    )
+
+
+def put_elsewhere(location: JournalLocation, journal_dir: str | None, disk: Disk) -> JournalLocation:
+    """The place with its journal below `journal_dir`, when there is one. Raises Refused when it may not lie there."""
+    if journal_dir is None:
+        return location
+    elsewhere.check_place(journal_dir, location.directory, "journal")
+    try:
+        home = location.elsewhere(journal_dir, disk)
+    except OSError as error:
+        raise cannot_read(location.directory, error) from error
+    elsewhere.check_pointer(home, location.id)
+    return replace(location, home=home)
+
+
+def as_pointed(location: JournalLocation, disk: Disk) -> JournalLocation:
+    """The place, with its journal elsewhere where a pointer says so. Raises UnreadableInput."""
+    try:
+        for found in filter(None, map(elsewhere.read_pointer, disk.names(location.directory))):
+            if found[0] == location.id:
+                return replace(location, home=location.elsewhere(found[1], disk))
+    except OSError as error:
+        if not isinstance(error, NotADirectoryError):
+            raise cannot_read(location.directory, error) from error
+    return location

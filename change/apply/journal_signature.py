@@ -1,0 +1,167 @@
+"""Signs the lines of a journal, so that a later undo can tell its own journals from planted ones.
+
+The sums of a journal show accidents; anybody can compute them (module journal_lines). What an undo cuts off or removes is nowhere
+else, because the change itself had written it. Only a signed journal is believed when it says so; with any other journal an undo
+keeps those bytes (module undo_quarantine).
+
+    key        32 random bytes in $XDG_STATE_HOME/kseg/journal-key (default ~/.local/state), readable by its owner only, made
+               by the first change
+    nonce      8 random bytes in the first line: the same change of the same run, made again after an undo, has other signatures
+    signature  HMAC-SHA-256 over the line and the signature of the line before it; the last field before the sum
+
+A signature does not get old: whoever has kept a copy of a journal could put it back after it was undone or forgotten, when the same bytes may
+be those of a later change. So the first signature of a journal that is over is noted beside the key (`spent-journals`, a line of
+it each), and a journal whose signature is there counts as unsigned.
+
+Another user, another machine or a new container has another key, and so does a process that cannot store one. Their journals are
+followed all the same, as those of strangers.
+"""
+
+import os
+import pwd
+import re
+import stat
+from contextlib import suppress
+
+_KEY_BYTES = 32
+_NONCE_BYTES = 8
+_HEX = 32
+_SIGNATURE = re.compile(rb'(.*),"signature":"([0-9a-f]{%d})","sum":"[0-9a-f]*"\}' % _HEX, re.DOTALL)
+_SPENT = "spent-journals"
+_MOST_SPENT_BYTES = 4 << 20
+_keys: dict[str, bytes] = {}  # by the path where they should lie
+
+
+def new_nonce() -> bytes:
+    """As hexadecimal digits."""
+    return os.urandom(_NONCE_BYTES).hex().encode()
+
+
+def signature(head: bytes, before: bytes) -> bytes:
+    """Of a line without its last fields. before: the bytes of the lines before it."""
+    match = _SIGNATURE.fullmatch(before.removesuffix(b"\n").rpartition(b"\n")[2])
+    return _signature(_key(), b"" if match is None else match[2], head)
+
+
+def is_signed(data: bytes) -> bool:
+    """Whether all lines of a journal were signed with the key of this user on this machine."""
+    import hmac
+
+    key = _keys.get(_path()) or _stored(_path())
+    if key is None or not data:
+        return False
+    before = b""
+    for line in data.removesuffix(b"\n").split(b"\n"):
+        match = _SIGNATURE.fullmatch(line)
+        if match is None or not hmac.compare_digest(_signature(key, before, match[1]), match[2]):
+            return False
+        before = match[2]
+    return _first(data) + b"\n" not in _spent()
+
+
+def spend(data: bytes) -> None:
+    """Note that a journal is over; nothing where there is no place for that. data: its lines."""
+    first = _first(data)
+    if not first or not is_signed(data):
+        return
+    path = _spent_path()
+    with suppress(OSError):
+        if len(_spent()) > _MOST_SPENT_BYTES:  # of more than a hundred thousand the older half is forgotten
+            _shorten(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            os.write(descriptor, first + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _shorten(path: str) -> None:
+    temporary = f"{path}.{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        kept = _spent()[_MOST_SPENT_BYTES // 2 :]
+        os.write(descriptor, kept[kept.index(b"\n") + 1 :])
+        os.fsync(descriptor)
+        os.rename(temporary, path)
+    finally:
+        os.close(descriptor)
+
+
+def _first(data: bytes) -> bytes:
+    """The signature of a journal's first line, empty when it has none."""
+    match = _SIGNATURE.fullmatch(data.partition(b"\n")[0])
+    return b"" if match is None else bytes(match[2])
+
+
+def _spent_path() -> str:
+    return os.path.join(os.path.dirname(_path()), _SPENT)
+
+
+def _spent() -> bytes:
+    return _private(_spent_path(), 2 * _MOST_SPENT_BYTES) or b""
+
+
+def _signature(key: bytes, before: bytes, head: bytes) -> bytes:
+    import hmac
+
+    return hmac.new(key, before + head, "sha256").hexdigest()[:_HEX].encode()
+
+
+def _key() -> bytes:
+    path = _path()
+    if path not in _keys:
+        _keys[path] = _stored(path) or _made(path) or os.urandom(_KEY_BYTES)
+    return _keys[path]
+
+
+def _path() -> str:
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):
+        home = os.path.expanduser("~")
+        with suppress(KeyError):  # not $HOME: sudo may leave that of another user
+            home = pwd.getpwuid(os.geteuid()).pw_dir
+        state = os.path.join(home, ".local", "state")
+    return os.path.join(state, "kseg", "journal-key")
+
+
+def _stored(path: str) -> bytes | None:
+    """None for a key that is not there, or that somebody else could have written or read."""
+    key = _private(path, _KEY_BYTES + 1)
+    return key if key is not None and len(key) == _KEY_BYTES else None
+
+
+def _private(path: str, limit_bytes: int) -> bytes | None:
+    """The content of a file that only its owner, this user, can have written and read; None of any other."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        is_private = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+        return os.read(descriptor, limit_bytes) if stat.S_ISREG(status.st_mode) and is_private else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _made(path: str) -> bytes | None:
+    """Store a new key; of several processes that do so at the same time all get the same one. None where it cannot be stored."""
+    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, os.urandom(_KEY_BYTES))
+            os.fsync(descriptor)
+            with suppress(FileExistsError):
+                os.link(temporary, path)
+        finally:
+            os.close(descriptor)
+            os.unlink(temporary)
+    except OSError:
+        return None
+    return _stored(path)

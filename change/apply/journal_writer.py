@@ -1,0 +1,177 @@
+"""Writes the journal of a change: the first line together with the journal's directories, then line by line, each on the disk
+before the step that it announces; and removes it.
+"""
+
+import errno
+import os
+from contextlib import suppress
+from dataclasses import replace
+
+from kseg.change.apply.disk import (
+    Disk,
+    give_owner,
+    make_directories,
+    remove_if_empty,
+    remove_quietly,
+    write_all,
+)
+from kseg.change.apply.elsewhere import DONE, OPEN
+from kseg.change.apply.journal import Journal, JournalState, state_of, whole_lines
+from kseg.change.apply.journal_lines import LIMIT_BYTES, VERSION, Line, encoded, is_too_large
+from kseg.change.apply.journal_location import JournalLocation
+
+
+def begin(location: JournalLocation, header: Line, disk: Disk) -> Journal:
+    """Write a journal's first line, durably, with the directories that belong to it (whose names the caller syncs
+    before he decides: losing them sooner loses nothing). Raises OSError, and then nothing of it is left.
+
+    The first name that comes into the directory is that of a whole first line, which tells the directory's time as it
+    was found: killed at any moment, `abandon` knows what to give back. So where `.kseg` is yet to be made, the journal
+    lies beside the files of the partition until it is.
+    """
+    status = disk.status(location.directory)
+    data = _first_line(header, location.journal)
+    if location.home is not None:
+        _begin_elsewhere(location, location.home, data, status, disk)
+        return Journal(location, JournalState.ABANDONED, header)
+    first = location
+    if location.directories and disk.status(location.directories[0]) is None:
+        first = replace(location, in_log_dir=True)
+    try:
+        if first is not location:
+            write_at_once(first.journal, data, status, disk)
+        for path in location.directories:
+            with suppress(FileExistsError):
+                disk.make_directory(path)
+                if status is not None:
+                    give_owner(disk, path, status)
+        if first is not location:
+            disk.rename(first.journal, location.journal)
+        else:
+            write_at_once(location.journal, data, status, disk)
+    except BaseException:
+        with suppress(OSError):
+            _withdraw(location, first, status, disk)
+        raise
+    return Journal(location, JournalState.ABANDONED, header)
+
+
+def _begin_elsewhere(
+    location: JournalLocation, home: str, data: bytes, like: os.stat_result | None, disk: Disk
+) -> None:
+    try:
+        make_directories(home, disk)
+        write_at_once(location.journal, data, None, disk)
+        disk.sync_directory(home)
+        pointer = location.pointers[0]
+        disk.close(disk.create(pointer))
+        if like is not None:
+            give_owner(disk, pointer, like)
+    except BaseException:
+        with suppress(OSError):
+            _withdraw(location, location, like, disk)
+        raise
+
+
+def _withdraw(
+    location: JournalLocation, first: JournalLocation, status: os.stat_result | None, disk: Disk
+) -> None:
+    if location.home is not None:
+        remove_quietly(disk, location.pointers[0])
+    for each in (location, first):
+        remove_quietly(disk, each.journal)
+    for path in reversed((*location.directories, *location.directories_elsewhere)):
+        remove_if_empty(disk, path)
+    if status is not None:
+        disk.change_times(location.directory, status.st_mtime_ns)
+
+
+def write_at_once(path: str, data: bytes, like: os.stat_result | None, disk: Disk) -> None:
+    """Make a file that has all its bytes from the moment it has its name, where the file system can do that."""
+    descriptor = disk.create_nameless(os.path.dirname(path) or os.curdir)
+    is_named = descriptor is None
+    if descriptor is None:
+        descriptor = disk.create(path)
+    try:
+        write_all(disk, descriptor, data, 0)
+        disk.sync(descriptor)
+        if not is_named and not disk.give_name(descriptor, path):
+            disk.close(descriptor)
+            descriptor = disk.create(path)
+            write_all(disk, descriptor, data, 0)
+            disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+    if like is not None:
+        give_owner(disk, path, like)
+
+
+def _first_line(header: Line, path: str) -> bytes:
+    """Without the reasons where they are too many. Raises OSError (EFBIG)."""
+    header = {"type": "journal", "version": VERSION, **header}
+    line = encoded(header, b"", is_signed=True)
+    if is_too_large(line, 0.5):
+        line = encoded({**header, "reasons": []}, b"", is_signed=True)
+    if is_too_large(line, 0.5):
+        raise OSError(errno.EFBIG, "the journal of so large a change could not be read again", path)
+    return line
+
+
+def sync_names(location: JournalLocation, disk: Disk) -> None:
+    """Return when all names around a journal are on the disk. Raises OSError."""
+    for path in (*reversed(location.directories), location.directory):
+        disk.sync_directory(path)
+
+
+def append(journal: Journal, line: Line, disk: Disk) -> Journal:
+    """Add a line, durably; the journal with it. Raises OSError; the line is taken back then, if that is possible."""
+    if line["type"] != "done":
+        _point(journal.location, OPEN, disk)
+    try:
+        before = whole_lines(disk, journal.path)
+    except ValueError as error:
+        raise OSError(errno.EFBIG, str(error), journal.path) from error
+    end, added = len(before), encoded(line, before, is_signed=True)
+    if end + len(added) > LIMIT_BYTES:
+        raise OSError(errno.EFBIG, "the journal of so large a change could not be read again", journal.path)
+    descriptor = disk.open_to_write(journal.path)
+    try:
+        if os.fstat(descriptor).st_nlink != 1:
+            raise OSError(errno.EMLINK, "it has a second name elsewhere (a hard link)", journal.path)
+        disk.truncate(descriptor, end)
+        try:
+            write_all(disk, descriptor, added, end)
+            disk.sync(descriptor)
+        except OSError:
+            disk.truncate(descriptor, end)
+            raise
+    finally:
+        disk.close(descriptor)
+    if line["type"] == "done":
+        with suppress(OSError):  # the journal says so, as long as it is in reach
+            _point(journal.location, DONE, disk)
+    lines = (*journal.lines, line)
+    return replace(journal, lines=lines, state=state_of(lines))
+
+
+def _point(location: JournalLocation, how: str, disk: Disk) -> None:
+    """Let the pointer of a journal elsewhere say whether its change is done. Raises OSError."""
+    if location.home is not None:
+        before, now = location.pointers if how == DONE else location.pointers[::-1]
+        if disk.status(before) is not None:
+            disk.rename(before, now)
+            disk.sync_directory(location.directory)
+
+
+def discard(location: JournalLocation, disk: Disk) -> None:
+    """Remove a journal and all that belongs to it, the journal last. Raises OSError."""
+    pointer = location.pointer(disk)
+    for path in location.files(disk):
+        if path == location.journal and pointer is not None:
+            disk.unlink(pointer)  # a pointer without a journal would be one out of reach
+            disk.sync_directory(location.directory)
+        with suppress(FileNotFoundError):
+            disk.unlink(path)
+    for path in reversed((*location.directories, *location.directories_elsewhere)):
+        remove_if_empty(disk, path)
+    disk.sync_directory(location.directory)

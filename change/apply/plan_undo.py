@@ -1,0 +1,233 @@
+"""The undo of a planned change: every touched file comes back under its original name, and what the steps made goes."""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+
+from kseg.change.apply.disk import Disk, checksum, copy, copy_file, link_or_copy, remove_quietly
+from kseg.change.apply.journal import (
+    Journal,
+    JournalState,
+)
+from kseg.change.apply.proof import check_removable, has_other_names, is_copy, may_grow
+from kseg.change.apply.recorded_change import (
+    change_of,
+    give_back_time,
+)
+from kseg.change.apply.staging import Staged, look, tail_path
+from kseg.change.apply.step_progress import ObservedFile, Tail, Token, is_alike
+from kseg.change.apply.undo_quarantine import UndoQuarantine
+from kseg.segment.errors import Refused
+
+
+class PlanUndo:
+    """The way back of a planned change."""
+
+    def __init__(self, journal: Journal, disk: Disk) -> None:
+        change = change_of(journal, disk)
+        assert change.staged is not None
+        self._change = change
+        self._staged: Staged = change.staged
+        self._course = change.progress
+        self._location = journal.location
+        self._disk = disk
+        self._undo_quarantine = UndoQuarantine(journal, disk)
+        self._tails: dict[str, list[Tail]] = {}
+        for tail in change.progress.tails:
+            if tail.length:
+                self._tails.setdefault(tail.name, []).append(tail)
+
+    def files(self) -> Iterator[str]:
+        yield from self._course.touched
+        yield from self._course.made
+
+    def kept(self) -> tuple[str, ...]:
+        return self._undo_quarantine.paths()
+
+    # --- before
+
+    def check(self) -> None:
+        actual = look(self._location.directory, self._disk)
+        if self._change.journal.state is JournalState.DONE:
+            expected = self._course.end_state(self._staged.files)
+            wrong = [
+                name for name in {*actual, *expected} if not is_alike(actual.get(name), expected.get(name))
+            ]
+        else:
+            wrong = self._off_the_way(actual)
+        if wrong:
+            more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            raise Refused(
+                f"{self._location.target(min(wrong))}{more} changed since {self._change.journal.command} was here; "
+                f"undoing {self._location.journal} would discard that"
+            )
+
+    def _off_the_way(self, actual: Mapping[str, ObservedFile]) -> list[str]:
+        """Names that hold what neither the change nor its undo has put there."""
+        may = self._course.tokens()
+        return [
+            name
+            for name in {*may, *actual}
+            if not any(self._can_be(actual.get(name), token) for token in may.get(name, {None}))
+        ]
+
+    def _can_be(self, seen: ObservedFile | None, token: Token | None) -> bool:
+        if seen is None or token is None:
+            return seen is None and token is None
+        if isinstance(token, int):
+            return is_alike(seen, self._staged.files.get(token))
+        found = self._course.inputs[token]
+        if token not in self._tails:
+            return (seen.size_bytes, seen.mtime_ns) == (found.size_bytes, found.mtime_ns)
+        sizes = self._course.sizes(token)
+        is_growing = self._change.journal.state is JournalState.UNDOING
+        return min(sizes) <= seen.size_bytes <= max(sizes) if is_growing else seen.size_bytes in sizes
+
+    def hold(self) -> dict[str, int]:
+        with self._change.quarantine_elsewhere():
+            return self._held()
+
+    def _held(self) -> dict[str, int]:
+        for tails in self._tails.values():
+            for tail in tails:
+                self._check_tail(tail)
+        made: list[str] = []
+        try:
+            now = self._survivors()
+            holders = {name: self._hold(name, now.get(name), made) for name in self._course.touched}
+            for path in self._location.directories[-1:] or (self._location.directory,):
+                self._disk.sync_directory(path)
+            check_removable(self._location, self._course, self._staged, holders, self._disk)
+        except BaseException:
+            for path in made:
+                remove_quietly(self._disk, path)
+            raise
+        return holders
+
+    def _check_tail(self, tail: Tail) -> None:
+        path = tail_path(self._location, self._change.elsewhere, tail.name, tail.position)
+        try:
+            descriptor = self._disk.open_to_read(path)
+            try:
+                crc = checksum(self._disk, descriptor, 0, tail.length)
+            finally:
+                self._disk.close(descriptor)
+        except OSError as error:
+            raise Refused(f"cannot undo: {path}: {error.strerror}; nothing was changed") from error
+        if crc != self._staged.tails[tail.number]:
+            raise Refused(f"cannot undo: {path} is not what was removed; nothing was changed")
+
+    def _survivors(self) -> dict[str, str]:
+        """What the found files that are in the directory are called now."""
+        if self._change.journal.state is JournalState.DONE:
+            return self._course.survivors
+        actual = look(self._location.directory, self._disk)
+        names = {seen.inode: name for name, seen in actual.items()}
+        return {name: names[file.inode] for name, file in self._course.inputs.items() if file.inode in names}
+
+    def _hold(self, name: str, now: str | None, made: list[str]) -> int:
+        """See to it that the quarantine beside the journal has a found file; its inode there. now: its name in the
+        directory, None when it is not there."""
+        disk, path, found = self._disk, self._location.old(name), self._course.inputs[name]
+        status = disk.status(path)
+        is_copied = name in self._staged.copied
+        if (
+            status is not None
+            and stat.S_ISREG(status.st_mode)
+            and not is_copied
+            and status.st_ino in (found.inode, self._staged.kept.get(name))
+        ):
+            is_as_found = (status.st_size, status.st_mtime_ns) == (found.size_bytes, found.mtime_ns)
+            if not is_as_found and name not in self._tails:
+                raise Refused(f"cannot undo: {path} is not what was removed; nothing was changed")
+            return status.st_ino
+        if is_copied and self._change.elsewhere is not None:
+            source = os.path.join(self._change.elsewhere, name)
+        elif now is not None:
+            source = self._location.target(now)
+        else:
+            raise Refused(f"cannot undo: {path} is gone; nothing was changed")
+        if status is not None:  # left by an undo that was killed while it copied
+            if not stat.S_ISREG(status.st_mode) or not is_copy(path, source, 0, disk):
+                raise Refused(f"cannot undo: {path} is not what was removed; nothing was changed")
+            disk.unlink(path)
+        made.append(path)
+        if not is_copied:
+            return link_or_copy(disk, source, path)
+        if copy_file(disk, source, path) != self._staged.copied[name]:
+            raise Refused(f"cannot undo: {source} is not what was removed; nothing was changed")
+        held = disk.status(path)
+        return -1 if held is None else held.st_ino
+
+    # --- decided
+
+    def restore(self, holders: Mapping[str, int]) -> None:
+        if self._change.journal.state is JournalState.UNDOING:  # else `hold` has just looked
+            check_removable(self._location, self._course, self._staged, holders, self._disk)
+        with self._change.quarantine_elsewhere():
+            self._restore(holders)
+
+    def _restore(self, holders: Mapping[str, int]) -> None:
+        disk = self._disk
+        restored = {*holders.values()}
+        for name in self._course.touched:
+            target, holder = self._location.target(name), self._location.old(name)
+            status = disk.status(target)
+            is_there = status is not None and status.st_ino == holders[name]
+            path = target if is_there else holder
+            for tail in self._tails.get(name, ()):
+                self._append_tail(tail, path)
+            disk.change_times(path, self._course.inputs[name].mtime_ns)
+            if not is_there:
+                self._keep(name, restored)
+                disk.rename(holder, target)
+        for name in self._course.made:
+            self._keep(name, restored)
+            remove_quietly(disk, self._location.target(name))
+        disk.sync_directory(self._location.directory)
+        if not self._is_restored_by(holders):
+            journal = self._location.journal
+            raise Refused(f"{self._location.directory} is not as it was found, though {journal} was undone")
+
+    def _keep(self, name: str, restored: set[int]) -> None:
+        """Keep what a name holds before it is removed or replaced, unless it is one of the files that come back."""
+        status = self._disk.status(self._location.target(name))
+        if status is not None and status.st_ino not in restored:
+            self._undo_quarantine.keep(self._location.target(name), name)
+
+    def _is_restored_by(self, holders: Mapping[str, int]) -> bool:
+        """Whether every file is as found; one that was touched is told from what replaced it by its inode."""
+        actual = look(self._location.directory, self._disk)
+        return actual.keys() == self._course.inputs.keys() and all(
+            (seen.size_bytes, seen.mtime_ns) == (file.size_bytes, file.mtime_ns)
+            and seen.inode == holders.get(name, seen.inode)
+            for name, seen in actual.items()
+            for file in (self._course.inputs[name],)
+        )
+
+    def _append_tail(self, tail: Tail, path: str) -> None:
+        disk, tail_file = (
+            self._disk,
+            tail_path(self._location, self._change.elsewhere, tail.name, tail.position),
+        )
+        if not may_grow(path, tail_file, tail.position, disk):
+            raise Refused(f"cannot undo: {path} goes on with something else than {tail_file}")
+        names = map(self._location.target, (*self._course.touched, *self._course.made))
+        if has_other_names(path, (self._location.old(tail.name), *names), disk):
+            raise Refused(
+                f"cannot undo: {path} has a second name elsewhere (a hard link), which would grow too"
+            )
+        source = disk.open_to_read(tail_file)
+        try:
+            target = disk.open_to_write(path)
+            try:
+                copy(disk, source, 0, tail.length, target, tail.position)
+                disk.sync(target)
+            finally:
+                disk.close(target)
+        finally:
+            disk.close(source)
+
+    def clear(self) -> None:
+        self._change.clear(self._disk)
+        give_back_time(self._change.journal, self._disk)

@@ -1,0 +1,61 @@
+"""The result of a command for one directory, as a value. It becomes JSON where it is printed and where a journal keeps it.
+
+Each command has its own class, a frozen dataclass with the fields of its row of type `result`, in the order of docs/json.md.
+"""
+
+import types
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar, Self, get_origin
+
+from kseg.segment.values import dataclass
+
+Values = dict[str, Any]
+Rows = tuple[Mapping[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOutcome:
+    """What became of a plan. applied: the change was made, in place or as a copy. output: where the copy lies. rooms: rows about the room
+    that a change would need which was only planned, None for all others."""
+
+    applied: bool = False
+    journal: str | None = None
+    quarantine: str | None = None
+    output: str | None = None
+    rooms: Rows | None = None
+
+
+class ChangeResult:
+    """The base of the results. command: whose. optional: fields that the row does not have while they are None."""
+
+    __slots__ = ()
+    command: ClassVar[str]
+    optional: ClassVar[tuple[str, ...]] = ()
+
+    def as_row(self) -> Values:
+        row: Values = {"type": "result", "command": self.command}
+        for field in fields(self):  # type: ignore[arg-type]  # the subclasses are dataclasses
+            value = getattr(self, field.name)
+            if value is not None or field.name not in self.optional:
+                row[field.name] = list(value) if isinstance(value, tuple) else value
+        return row
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Read back what `as_row` gave. Raises TypeError when it is anything else."""
+        values = {name: value for name, value in row.items() if name not in ("type", "command")}
+        for field in fields(cls):  # type: ignore[arg-type]
+            value = values.get(field.name)
+            if isinstance(value, list):
+                values[field.name] = value = tuple(value)
+            if field.name in values and not isinstance(value, _plain(field.type)):
+                raise TypeError(f"{field.name} is {value!r}")
+        return cls(**values)
+
+
+def _plain(annotation: Any) -> Any:
+    """What `isinstance` takes for an annotation: `tuple` for `tuple[int, ...]`."""
+    if isinstance(annotation, types.UnionType):
+        return tuple(_plain(each) for each in annotation.__args__)
+    return get_origin(annotation) or annotation

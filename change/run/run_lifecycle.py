@@ -1,0 +1,185 @@
+"""Lifecycle of a change of several directories: take locks, process the partitions, update the log dirs' own files.
+
+1. Before a change in place (--apply): lock all log dirs concerned, so that no broker is running and none starts, and complete what
+   the same command left unfinished there.
+2. The partitions, in this process or in others. The run reads their events: only those tell the state of the partitions.
+3. Afterwards: the own files of each log dir, once, in the process that was called.
+
+A run with attempts in other processes (`attempts`) leaves them their part of each lock. It also has a lock file next to
+partitions outside any log dir and next to the copies of --output, and notes which copies existed before.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from kseg.change.run.prepared import ChangeOptions, copies_of
+from kseg.change.run.shared_run import SharedRun
+from kseg.jobs.events import Event, Failure
+from kseg.segment.errors import KsegError, Refused
+from kseg.segment.findings import linked_directory
+from kseg.segment.partition.directory import is_log_directory
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target, directory_of
+
+O = TypeVar("O", bound=ChangeOptions)
+
+
+class RunLifecycle(ABC, Generic[O]):
+    """One run over many targets. command: whose."""
+
+    command: ClassVar[str]
+
+    def __init__(self, options: O) -> None:
+        self.options = options
+        self.log_dirs: list[str] = []  # those whose files are written by this run
+        self.whole: Sequence[str] = ()  # those that were named as a whole, or below a parent
+        self.links: list[str] = []  # directories among the targets, or around them, that are links
+        self._is_complete = False
+        self.told: tuple[Event, ...] = ()  # about the evidence, before anything else
+
+    @abstractmethod
+    def note(self, event: Event) -> None:
+        """An event of the partitions passes by."""
+
+    @abstractmethod
+    def close(self, log_dir: str) -> Iterator[Event]:
+        """The partitions are done: the files of a data directory. Raises KsegError."""
+
+    def partial_log_dirs(self) -> Sequence[str]:
+        """Once the partitions are done: data directories of which only a part was worked on, but which `close_partial_log_dir`
+        has something to do for."""
+        return ()
+
+    def close_partial_log_dir(self, log_dir: str) -> Iterator[Event]:
+        """What is done for one of them. Raises KsegError."""
+        yield from ()
+
+    def begin(self, targets: Sequence[Target]) -> None:
+        """All is held, nothing has changed. Raises Refused."""
+
+    def copy_of(self, target: Target) -> str | None:
+        """Where the copy of a target goes, None when there is none to be made."""
+        return None
+
+    def log_dirs_of(self, targets: Sequence[Target]) -> list[str]:
+        """The data directories of the targets, each once."""
+        found = [
+            target.log_dir for target in targets if isinstance(target, PartitionTarget) and target.log_dir
+        ]
+        return list(dict.fromkeys([*self.whole, *found]))
+
+    def log_dir_around(self, directory: str) -> str | None:
+        """Which of the run's data directories a partition directory lies in."""
+        around = os.path.dirname(directory)
+        if around in self.log_dirs:  # nearly always, and at no cost
+            return around
+        around = os.path.dirname(os.path.abspath(directory))
+        return next((each for each in self.log_dirs if os.path.abspath(each) == around), None)
+
+    @contextmanager
+    def held(self, targets: Sequence[Target]) -> Iterator[O]:
+        """Everything that must be so while the targets are worked on, and the options to work with. Raises Refused
+        when a broker is running."""
+        self.log_dirs = self.log_dirs_of(targets)
+        # the journal of copies comes first: it says whether their directory was made for them
+        with self._copies(), self._locks(targets):
+            if self.options.apply:
+                # imported by those who change something: a plan need not wait for the executor
+                from kseg.change.apply.unfinished import complete_unfinished
+
+                for log_dir in self.log_dirs:
+                    complete_unfinished(log_dir, self.command)
+            self.begin(targets)
+            yield self.options_for_work()
+
+    @contextmanager
+    def _copies(self) -> Iterator[None]:
+        """The journal of the copies of --output. Raises Refused."""
+        location = copies_of(self.options)
+        if location is None:
+            yield
+            return
+        from kseg.change.apply.lock import claimed
+        from kseg.change.run.output_run import begin_copies, end_copies
+
+        begin_copies(location.directory, self.command, location.id)
+        try:
+            with claimed(location.directory):
+                yield
+        finally:
+            end_copies(location, self._is_complete)
+
+    def options_for_work(self) -> O:
+        """What the partitions are worked on with."""
+        return self.options
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The events of the partitions, and behind them those of their data directories."""
+        yield from self.told
+        for path in self.links:
+            yield linked_directory(path)
+        has_failed = False
+        for event in events:
+            self.note(event)
+            has_failed = has_failed or isinstance(event, Failure)
+            yield event
+        closings = [(log_dir, self.close) for log_dir in self.log_dirs]
+        closings += [(log_dir, self.close_partial_log_dir) for log_dir in self.partial_log_dirs()]
+        for log_dir, close in closings:
+            try:
+                yield from close(log_dir)
+            except KsegError as error:
+                has_failed = True
+                yield Failure(log_dir, str(error), error.exit_status)
+        self._is_complete = not has_failed
+        location = copies_of(self.options)
+        if has_failed and location is not None:
+            from kseg.change.run.output_run import unfinished_sentence
+
+            sentence = unfinished_sentence(location)
+            if sentence:
+                yield Failure(location.directory, sentence, Refused.exit_status)
+
+    def _locks(self, targets: Sequence[Target]) -> AbstractContextManager[None]:
+        shared = self.options.shared
+        if shared is not None and shared.output is not None:
+            return self._locks_of_copies(targets, shared, shared.output)
+        if not self.options.apply:
+            return nullcontext()
+        from kseg.change.apply.lock import lock_path, locked, locked_files
+
+        if shared is None:
+            return locked({*self.log_dirs, *around_files(targets)})
+        files = {*map(lock_path, self.log_dirs), *map(shared.lock_file, targets)}
+        return locked_files(files, part_for=shared.id)
+
+    @contextmanager
+    def _locks_of_copies(self, targets: Sequence[Target], shared: SharedRun, output: str) -> Iterator[None]:
+        from kseg.change.apply.lock import locked_files
+
+        try:
+            copies = {self.copy_of(target) for target in targets}
+            there = frozenset(copy for copy in copies if copy is not None and os.path.lexists(copy))
+        except OSError as error:
+            raise Refused(f"cannot write {output}: {error.strerror}; no copy was written") from error
+        self.options = cast(
+            "O", replace(cast("Any", self.options), shared=replace(shared, there_before=there))
+        )
+        with locked_files([shared.lock_of_copies(output)], part_for=shared.id):
+            yield
+
+
+def around_files(targets: Sequence[Target]) -> dict[str, list[FileTarget]]:
+    """The data directories in which single segments lie, each with these."""
+    found: dict[str, list[FileTarget]] = {}
+    for target in targets:
+        if isinstance(target, FileTarget):
+            log_dir = os.path.join(directory_of(target), os.pardir)
+            if is_log_directory(log_dir):
+                short = os.path.normpath(log_dir)
+                is_same = os.path.exists(short) and os.path.samefile(short, log_dir)
+                found.setdefault(short if is_same else log_dir, []).append(target)
+    return found

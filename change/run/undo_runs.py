@@ -1,0 +1,433 @@
+"""Runs that can be undone: a run leaves a journal in each directory that it changed, and is listed, undone or forgotten as one,
+by the path that was given to it.
+
+A path stands for the directory itself, for the partitions of a data directory, and for all data directories below a parent. If there
+are several runs the newest is undone first; an unfinished one comes before all others. A run over several data
+directories is checked as a whole before anything of it is undone.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
+from kseg.change.apply.append_undo import kept_path
+from kseg.change.apply.disk import DISK, Disk, checksum, remove_if_empty
+from kseg.change.apply.journal import Journal, JournalState, has_traces, spend_journal
+from kseg.change.apply.journal_lines import COPY, PLAN
+from kseg.change.apply.journal_location import JournalLocation
+from kseg.change.apply.journal_scan import journals_in, location_of
+from kseg.change.apply.journal_writer import discard
+from kseg.change.apply.lock import claimed_by_command, locked
+from kseg.change.apply.recorded_change import abandon, change_of, half_done_sentence, quarantine_open
+from kseg.change.apply.staging import tail_path
+from kseg.change.apply.undo_command import COMMAND, check_journal, log_dirs_of_journal, undo_journal
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.errors import FormatError, KsegError, Refused
+from kseg.segment.partition.directory import (
+    LogDirectory,
+    ParentDirectory,
+    is_log_directory,
+)
+from kseg.segment.partition.names import KSEG_DIRECTORY
+from kseg.segment.partition.recognition import list_directory
+from kseg.segment.values import dataclass
+
+_SECOND = len("20260101T120000Z")  # of a run's id
+_END = "-end"  # of the second journal that a run leaves in a data directory
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRun:
+    """The journals of one run below a path, those of data directories first, the last one that was written before the others."""
+
+    id: str
+    journals: tuple[Journal, ...]
+
+    @property
+    def command(self) -> str:
+        return self.journals[0].command
+
+    @property
+    def is_half_done(self) -> bool:
+        return any(journal.is_half_done for journal in self.journals)
+
+    @property
+    def directories(self) -> list[str]:
+        return list(dict.fromkeys(journal.location.directory for journal in self.journals))
+
+    @property
+    def changed_at_ns(self) -> int:
+        """When a journal was last written."""
+        found = (DISK.status(journal.path) for journal in self.journals)
+        return max((status.st_mtime_ns for status in found if status is not None), default=0)
+
+    def held_bytes(self) -> int:
+        """The room on the disk that is there again when the run is forgotten."""
+        paths = {path for journal in self.journals for path in _all_files(journal)}
+        return sum(map(_occupied, paths))
+
+    def row(self) -> dict[str, object]:
+        """What is told of it."""
+        return {
+            "command": COMMAND,
+            "run": self.id,
+            "changed_by": self.command,
+            "changed_at": self.changed_at_ns // 1_000_000,
+            "half_done": self.is_half_done,
+            "directories": self.directories,
+            "journals": [journal.path for journal in self.journals],
+            "bytes": self.held_bytes(),
+        }
+
+
+def runs_below(path: str) -> list[ChangeRun]:
+    """The runs that left journals in what a path stands for, oldest first. Raises UnreadableInput and Refused."""
+    found: dict[str, list[Journal]] = {}
+    for directory in _directories(path):
+        for journal in journals_in(directory):
+            if journal.state is not JournalState.ABANDONED:
+                found.setdefault(journal.location.id.removesuffix(_END), []).append(journal)
+    runs = [ChangeRun(each, tuple(sorted(journals, key=_rank))) for each, journals in found.items()]
+    return sorted(runs, key=lambda run: (run.id[:_SECOND], run.changed_at_ns))
+
+
+def _rank(journal: Journal) -> tuple[bool, bool, str]:
+    """The data directory's own journal takes back those of its partitions, and the later one the earlier."""
+    location = journal.location
+    return not location.in_log_dir, not location.id.endswith(_END), location.directory
+
+
+def _directories(path: str) -> Iterator[str]:
+    yield path
+    match list_directory(path):
+        case LogDirectory() as log_dir:
+            yield from (child.path for child in log_dir.partitions)
+        case ParentDirectory() as parent:
+            for log_dir in parent.log_directories:
+                if log_dir.path != path:
+                    yield log_dir.path
+                yield from (child.path for child in log_dir.partitions)
+
+
+def undo_paths(paths: Sequence[str], go_on: bool, follow_links: bool = False) -> Iterator[Event]:
+    """The same for what was given to one command. Where several directories are, their newest run is meant, not the newest of
+    each: so the same command goes on with an undo that was interrupted, and takes nothing further back."""
+    folders = [path for path in paths if _is_folder(path)]
+    if len(folders) < 2:
+        for path in paths:
+            yield from undo_path(path, go_on, follow_links)
+        return
+    for path in paths:
+        if path not in folders:
+            yield from undo_journal(path, go_on, follow_links)
+    found: dict[str, list[ChangeRun]] = {}
+    for path in folders:
+        try:
+            found[path] = [
+                run for run in runs_below(path.rstrip(os.sep) or path) if not _is_out_of_reach(run)
+            ]
+        except KsegError as error:
+            yield Failure(path, str(error), error.exit_status)
+            return
+    together = _together(run for runs in found.values() for run in runs)
+    meant = _meant(together)
+    if meant is None:
+        for path in folders:
+            yield from undo_journal(path, go_on, follow_links)
+        return
+    yield from _undo_run(meant, go_on, follow_links)
+
+
+def undo_units(paths: Sequence[str]) -> int:
+    """Into how many things that succeed or fail by themselves paths fall: the directories are one."""
+    folders = sum(map(_is_folder, paths))
+    return len(paths) - folders + min(1, folders)
+
+
+def _is_folder(path: str) -> bool:
+    given = path.rstrip(os.sep) or path
+    return os.path.isdir(path) and os.path.basename(given) != KSEG_DIRECTORY and location_of(path) is None
+
+
+def _together(runs: Iterable[ChangeRun]) -> list[ChangeRun]:
+    """Runs below several paths, each once with all of its journals, oldest first."""
+    found: dict[str, dict[str, Journal]] = {}
+    for run in runs:
+        found.setdefault(run.id, {}).update({journal.path: journal for journal in run.journals})
+    joined = [ChangeRun(each, tuple(sorted(of.values(), key=_rank))) for each, of in found.items()]
+    return sorted(joined, key=lambda run: (run.id[:_SECOND], run.changed_at_ns))
+
+
+def _meant(runs: Sequence[ChangeRun]) -> ChangeRun | None:
+    """The run that is to be taken back: one that is half done, else the newest."""
+    return next((run for run in reversed(runs) if run.is_half_done), runs[-1] if runs else None)
+
+
+def undo_path(path: str, go_on: bool, follow_links: bool = False) -> Iterator[Event]:
+    """Take back the newest run below a directory, or what a journal tells of; with `go_on` finish it. What cannot be is a
+    Failure."""
+    given = path.rstrip(os.sep) or path
+    try:
+        is_journal = os.path.basename(given) == KSEG_DIRECTORY or location_of(path) is not None
+        if is_journal or not os.path.isdir(path):
+            yield from undo_journal(path, go_on, follow_links)
+            return
+        runs = runs_below(given)
+        in_reach = [run for run in runs if not _is_out_of_reach(run)]
+        if not in_reach:
+            yield from undo_journal(path, go_on, follow_links)
+            return
+    except KsegError as error:
+        yield Failure(path, str(error), error.exit_status)
+        return
+    run = _meant(in_reach)
+    assert run is not None
+    if [given] == run.directories and len(runs) == 1:  # with what was never decided beside it
+        yield from undo_journal(path, go_on, follow_links)
+        return
+    yield from _undo_run(run, go_on, follow_links)
+
+
+def _undo_run(run: ChangeRun, go_on: bool, follow_links: bool) -> Iterator[Event]:
+    """All journals of a run, under the locks of all of its data directories. None is taken back before all can be; where one is
+    refused after that, the others stay, and what was taken back is said."""
+    paths = [journal.path for journal in run.journals if journal.is_half_done or not go_on]
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked({each for path in paths for each in log_dirs_of_journal(path)}))
+            covered: set[str] = set()
+            for path in () if go_on else paths:
+                if path not in covered:
+                    covered |= check_journal(path, follow_links)
+        except KsegError as error:
+            nothing = "" if len(paths) == 1 else f"; nothing of this run ({run.id}) was taken back"
+            yield Failure(paths[0], f"{error}{nothing}", error.exit_status)
+            return
+        try:
+            for directory in () if go_on else run.directories:
+                _clear_undecided(directory, follow_links)
+        except KsegError as error:
+            yield Failure(paths[0], str(error), error.exit_status)
+            return
+        for journal in run.journals:
+            if journal.path not in paths or not has_traces(journal.location, DISK):
+                continue  # taken back by the one of its data directory
+            for event in undo_journal(journal.path, go_on, follow_links):
+                if isinstance(event, Failure):
+                    yield replace(event, sentence=event.sentence + _so_far(run))
+                    return
+                yield event
+
+
+def _clear_undecided(directory: str, follow_links: bool) -> None:
+    """Clear away what was never decided in a directory, while the directory has the time that it had before. Raises Refused."""
+    for journal in journals_in(directory):
+        if journal.state is JournalState.ABANDONED:
+            with claimed_by_command(directory, follow_links):
+                abandon(journal, DISK)
+
+
+def _so_far(run: ChangeRun) -> str:
+    """How far a run was taken back, where one of its journals was refused."""
+    left = [journal.location.directory for journal in run.journals if has_traces(journal.location, DISK)]
+    done = [directory for directory in run.directories if directory not in left]
+    if not done:
+        return "; nothing else of this run was taken back"
+    waiting = ", ".join(dict.fromkeys(left))
+    return f"; taken back: {', '.join(done)}; not taken back: {waiting}; the same command goes on"
+
+
+def _is_out_of_reach(run: ChangeRun) -> bool:
+    return all(journal.state is JournalState.OUT_OF_REACH for journal in run.journals)
+
+
+def list_runs(path: str) -> Iterator[Event]:
+    """A row for each run that can be taken back, the newest first, and one with their sum."""
+    try:
+        runs = runs_below(path)[::-1]
+        held = 0
+        for run in runs:
+            row = run.row()
+            held += int(str(row["bytes"]))
+            yield Row({"type": "run"} | row)
+        yield Row({"type": "runs", "command": COMMAND, "path": path, "runs": len(runs), "bytes": held})
+    except KsegError as error:
+        yield Failure(path, str(error), error.exit_status)
+
+
+# --- forgetting
+
+
+def forget_runs(path: str, apply: bool, follow_links: bool = False) -> Iterator[Event]:
+    """Remove what would be needed to take back the runs below a path, or the one run of a journal. A row for each run."""
+    try:
+        location = location_of(path)
+        directory = path if location is None else location.directory
+        runs = [run for run in runs_below(directory) if location is None or location.id.startswith(run.id)]
+        for run in runs:
+            for journal in run.journals:
+                _check_forgettable(journal, run)
+        log_dirs = {each for run in runs for each in map(_log_dir_of, run.directories) if each is not None}
+        if not apply:
+            yield from (Row(_forgotten(run, False)) for run in runs)
+            return
+        with locked(log_dirs):
+            for run in runs:
+                row = _forgotten(run, True)
+                for journal in run.journals:
+                    with claimed_by_command(journal.location.directory, follow_links):
+                        _forget(journal, DISK)
+                yield Row(row)
+    except KsegError as error:
+        yield Failure(path, str(error), error.exit_status)
+
+
+def _forgotten(run: ChangeRun, applied: bool) -> dict[str, object]:
+    return {"type": "result", "state": "forgotten", "applied": applied} | run.row()
+
+
+def _log_dir_of(directory: str) -> str | None:
+    if is_log_directory(directory):
+        return directory
+    around = os.path.dirname(os.path.abspath(directory))
+    return around if is_log_directory(around) else None
+
+
+def _check_forgettable(journal: Journal, run: ChangeRun) -> None:
+    """Raises Refused for a change that is half done, for a part of what is taken back together, and for files that are not what the
+    journal says."""
+    location = journal.location
+    if journal.state is not JournalState.DONE:
+        raise Refused(half_done_sentence(journal))
+    whole = _whole_of(location, run)
+    if whole is not None:
+        raise Refused(
+            f"{journal.path} is taken back with {whole.path}, and forgotten with it: kseg undo --forget {whole.location.directory}"
+        )
+    try:
+        _check_kept(journal, DISK)
+    except (KeyError, ValueError, TypeError, FormatError) as error:
+        raise Refused(f"{journal.path} is not a valid kseg journal: {error}") from error
+    except OSError as error:
+        raise Refused(f"cannot read what {journal.path} keeps: {error.strerror}") from error
+
+
+def _whole_of(location: JournalLocation, run: ChangeRun) -> Journal | None:
+    """The journal of a data directory that takes a partition's back with its own, where it is not among those of the run."""
+    around = _log_dir_of(location.directory)
+    if location.in_log_dir or around is None or around in run.directories:
+        return None
+    name = os.path.basename(os.path.abspath(location.directory))
+    for journal in journals_in(around):
+        is_same = journal.location.id.removesuffix(_END) == run.id
+        if is_same and name in map(str, journal.header.get("partitions", ())):
+            return journal
+    return None
+
+
+def _check_kept(journal: Journal, disk: Disk) -> None:
+    """Raises Refused when a file that would be removed is not what the journal says it keeps: it was put there by somebody. Raises
+    OSError, ValueError, KeyError, TypeError and FormatError for a journal that cannot be followed."""
+    location, inodes, sums = journal.location, _kept_inodes(journal, disk), _kept_sums(journal, disk)
+    for path in _all_files(journal, disk):
+        if path == location.journal:
+            continue
+        status = disk.status(path)
+        is_file = status is not None and stat.S_ISREG(status.st_mode)
+        if (
+            status is None
+            or not is_file
+            or not (
+                status.st_ino in inodes
+                or (path in sums and _checksum(path, status.st_size, disk) == sums[path])
+            )
+        ):
+            raise Refused(f"{path} is not what {journal.path} says it keeps; inspect it, and move it away")
+
+
+def _kept_inodes(journal: Journal, disk: Disk) -> set[int]:
+    """Of files beside a journal: those that the change took out, and those that copies replaced."""
+    if journal.kind == PLAN:
+        staged = change_of(journal, disk).staged
+        return set() if staged is None else {*staged.kept.values()}
+    if journal.kind == COPY:
+        return {int(row[3]) for line in journal.lines if line["type"] == "copy" for row in line["over"]}
+    return set()
+
+
+def _kept_sums(journal: Journal, disk: Disk) -> dict[str, int]:
+    """CRC-32C of copies that the change kept, by path."""
+    location = journal.location
+    if journal.kind == COPY:
+        return {}
+    elsewhere = journal.elsewhere(disk)
+    if journal.kind != PLAN:
+        kept = (journal.line("staged") or {}).get("kept", {})
+        return {kept_path(location, elsewhere, str(name)): int(crc) for name, crc in kept.items()}
+    change = change_of(journal, disk)
+    if change.staged is None:
+        return {}
+    found = (
+        {}
+        if elsewhere is None
+        else {os.path.join(elsewhere, name): crc for name, crc in change.staged.copied.items()}
+    )
+    for tail in change.progress.tails:
+        if tail.length:
+            path = tail_path(location, change.elsewhere, tail.name, tail.position)
+            found[path] = change.staged.tails[tail.number]
+    return found
+
+
+def _checksum(path: str, size_bytes: int, disk: Disk) -> int:
+    descriptor = disk.open_to_read(path)
+    try:
+        return checksum(disk, descriptor, 0, size_bytes)
+    finally:
+        disk.close(descriptor)
+
+
+def _all_files(journal: Journal, disk: Disk = DISK) -> list[str]:
+    """Everything that belongs to a journal, wherever it lies: itself, and what is kept for taking the change back."""
+    found = list(journal.location.files(disk))
+    with suppress(FormatError, Refused):
+        elsewhere = journal.elsewhere(disk)
+        with quarantine_open(journal, elsewhere) as is_there:
+            if is_there and elsewhere is not None:
+                found += [os.path.join(elsewhere, name) for name in disk.names(elsewhere)]
+    return list(dict.fromkeys(found))
+
+
+def _occupied(path: str) -> int:
+    """Bytes on the disk that only this name holds."""
+    status = DISK.status(path)
+    if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        return 0
+    return min(status.st_size, status.st_blocks * 512)
+
+
+def _forget(journal: Journal, disk: Disk) -> None:
+    """Remove a journal with all that belongs to it. Needs the claim. Raises Refused."""
+    location = journal.location
+    try:
+        _check_kept(journal, disk)
+        status = disk.status(location.directory)
+        elsewhere = journal.elsewhere(disk)
+        with quarantine_open(journal, elsewhere) as is_there:
+            if is_there and elsewhere is not None:
+                for name in disk.names(elsewhere):
+                    if os.path.join(elsewhere, name) != location.journal:
+                        disk.unlink(os.path.join(elsewhere, name))
+        for path in () if elsewhere is None else (elsewhere, os.path.dirname(elsewhere)):
+            remove_if_empty(disk, path)
+        spend_journal(journal, disk)
+        discard(location, disk)
+        if status is not None:
+            with suppress(OSError):
+                disk.change_times(location.directory, status.st_mtime_ns)
+    except OSError as error:
+        raise Refused(f"cannot forget {journal.path}: {error.strerror}; the same command goes on") from error
+    except (KeyError, ValueError, TypeError, FormatError) as error:
+        raise Refused(f"{journal.path} is not a valid kseg journal: {error}") from error

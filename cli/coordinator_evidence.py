@@ -1,0 +1,73 @@
+"""What the coordinators' topics under the PATHs of a run say, for commands that judge partitions by it."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kseg.segment.errors import KsegError
+from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.broker_directories import BrokerDirectories
+    from kseg.internal_topics.transactions.coordinator_finder import LogTarget
+    from kseg.internal_topics.transactions.transaction_log import CoordinatorView
+    from kseg.jobs.events import Event
+    from kseg.segment.partition.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEvidence:
+    """view: what the coordinators know. events: their transactional ids as rows, and what is wrong with their logs. replicas: of a partition
+    that is there more than once the others, by path."""
+
+    view: "CoordinatorView"
+    events: "Sequence[Event]"
+    replicas: "Mapping[str, tuple[LogTarget, ...]]"
+
+
+def transactions_seen(paths: Sequence[str]) -> TransactionEvidence:
+    """What `__transaction_state` under the paths says; paths that cannot be read are told by the run itself."""
+    from kseg.internal_topics.broker_directories import (
+        BrokerDirectories,
+        BrokerPartition,
+        find_broker_directories,
+    )
+    from kseg.internal_topics.transactions.coordinator_finder import coordinator_view
+    from kseg.internal_topics.transactions.transaction_rows import id_row
+    from kseg.jobs.events import Row
+
+    log_dirs: list[str] = []
+    partitions: list[BrokerPartition] = []
+    for path in paths:
+        try:
+            found = find_broker_directories([path])
+        except KsegError:
+            continue
+        log_dirs += found.log_dirs
+        partitions += found.partitions
+    directories = BrokerDirectories(tuple(dict.fromkeys(log_dirs)), tuple(dict.fromkeys(partitions)))
+    view, findings = coordinator_view(directories)
+    rows = [Row(id_row(view.ids[name])) for name in sorted(view.ids)]
+    return TransactionEvidence(view, [*findings, *rows], _replicas(directories))
+
+
+def _replicas(directories: "BrokerDirectories") -> "dict[str, tuple[LogTarget, ...]]":
+    together: dict[tuple[str, int], list[LogTarget]] = {}
+    for each in directories.partitions:
+        if each.name is not None and each.is_live:
+            together.setdefault((each.name.topic, each.name.partition), []).append(each.target)
+    return {
+        target.path: tuple(other for other in targets if other is not target)
+        for targets in together.values()
+        if len(targets) > 1
+        for target in targets
+    }
+
+
+def is_of_the_broker(target: "Target") -> bool:
+    """Whether a target is a live partition that has transactions: no suffixed one, and not the metadata log."""
+    from kseg.segment.partition.directory import own_partition_name
+    from kseg.segment.partition.names import PartitionState
+    from kseg.segment.partition.targets import directory_of
+
+    name = own_partition_name(directory_of(target))
+    return name is None or (name.state is PartitionState.LIVE and not name.is_metadata_log)

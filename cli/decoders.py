@@ -1,0 +1,96 @@
+"""Which decoder the flags of `dump` ask for. The first topic wins, in the order of kafka-dump-log.sh; what else is asked for is ignored."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+from kseg.cli.option_schema import PAYLOADS, Option
+from kseg.segment.errors import UsageError
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.topic_recognition import TopicRows
+    from kseg.segment.json_rows import RowDecoder
+    from kseg.segment.record_decoder import RecordDecoder
+
+ShowSecrets = Annotated[
+    bool,
+    Option(
+        "--show-secrets",
+        help="Show passwords and other secrets in decoded records. These are SCRAM credentials and sensitive configurations of the "
+        "metadata log, and what is called like a secret in connectors of Kafka Connect.",
+    ),
+]
+
+ConnectTopics = Annotated[
+    tuple[str, ...],
+    Option(
+        "--connect-topic",
+        metavar="GLOB",
+        help="Also topics of Kafka Connect. They hold its offsets, configs or status under another name than connect-configs and so on; "
+        "may be repeated.",
+        panel=PAYLOADS,
+    ),
+]
+
+STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
+
+
+def chosen_decoder(
+    topics: Sequence[str], key_class: str | None, value_class: str | None
+) -> "RecordDecoder | None":
+    """topics: the topic decoders asked for, in the tool's order. key_class, value_class: with a topic decoder they are not looked at.
+
+    None for text, which is what a dump without a decoder shows. Raises UsageError for a class that kseg does not have.
+    """
+    if topics:
+        from kseg.internal_topics.record_text import TopicText
+        from kseg.internal_topics.topic_names import TOPICS
+
+        return TopicText(TOPICS[topics[0]])
+    if {key_class, value_class} <= {None, STRING_DECODER}:
+        return None
+    from kseg.internal_topics.shipped_decoders import PlainText, check_decoder_class
+
+    classes = (key_class or STRING_DECODER, value_class or STRING_DECODER)
+    for name in classes:
+        check_decoder_class(name)
+    return PlainText(*classes)
+
+
+def row_decoder(
+    topics: Sequence[str],
+    *,
+    is_plain: bool,
+    bytes_mode: str,
+    show_secrets: bool,
+    connect_topics: tuple[str, ...] = (),
+) -> "TopicRows":
+    """What decodes rows of Kafka's own topics and of Kafka Connect's. topics: decoders asked for, else logs are recognised, unless
+    `is_plain` or a way to show bytes is asked for. connect_topics: further names of Connect's topics."""
+    from kseg.internal_topics.connect_topics import ConnectRows
+    from kseg.internal_topics.topic_names import TOPICS
+    from kseg.internal_topics.topic_recognition import TopicRows
+
+    topic = TOPICS[topics[0]] if topics else None
+    as_bytes = topic is None and (is_plain or bytes_mode != "auto")
+    connect = ConnectRows(connect_topics, as_bytes, show_secrets)
+    return TopicRows(topic, as_bytes, show_secrets, connect if topic is None else None)
+
+
+def with_payloads(rows: "TopicRows", payloads: "RowDecoder") -> "TopicRows":
+    """The same, with what decodes the records of all other topics."""
+    from kseg.internal_topics.connect_topics import ConnectRows
+
+    connect = rows.otherwise
+    if not isinstance(connect, ConnectRows):
+        return replace(rows, otherwise=payloads)
+    return replace(rows, otherwise=replace(connect, otherwise=payloads))
+
+
+def refuse_classes(key_class: str | None, value_class: str | None) -> None:
+    """Raises UsageError for decoder classes beside rows, which have options of their own for it."""
+    if {key_class, value_class} - {None, STRING_DECODER}:
+        raise UsageError(
+            "--key-decoder-class and --value-decoder-class are for the text of kafka-dump-log.sh; with --json and --format table "
+            "use --key-format and --value-format (integer, long)"
+        )

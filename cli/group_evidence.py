@@ -1,0 +1,187 @@
+"""What `groups` must know of a broker besides the records of its groups: names of topics, where the logs are, which partitions of
+`__consumer_offsets` are here. Found once, and handed on as plain values."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kseg.jobs.events import Event, Row
+from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.groups.group_rows import TopicNames
+    from kseg.internal_topics.groups.partition_ends import Replicas
+    from kseg.internal_topics.metadata.metadata_image import MetadataImage
+    from kseg.segment.findings import Finding
+    from kseg.segment.partition.targets import FileTarget, PartitionTarget
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEvidence:
+    """chosen: the partitions of group topics to load, of several replicas the one that reaches farthest. offsets_partitions: those of
+    `__consumer_offsets` among them, and whether they are there whole. count: how many the cluster has, None when nobody knows.
+    passed_over: replicas that were not chosen. told: what is to be said about the metadata log."""
+
+    chosen: frozenset[str]
+    offsets_partitions: dict[int, bool]
+    count: int | None
+    names: "TopicNames"
+    replicas: "Replicas"
+    passed_over: tuple[str, ...]
+    told: "tuple[Finding, ...]"
+
+
+def group_evidence(paths: Sequence[str], metadata: str | None) -> GroupEvidence:
+    """Look through PATHs, and for the metadata log beside them. Paths that cannot be read are left out: the run says so. Raises
+    UsageError, UnreadableInput and Refused for a metadata log that the user named."""
+    from kseg.cli.topic_evidence import finder_for, log_dir_of, told_of
+    from kseg.internal_topics.broker_directories import find_broker_directories
+    from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
+    from kseg.internal_topics.groups.groups import GROUP_TOPICS
+    from kseg.segment.errors import KsegError
+    from kseg.segment.partition.targets import FileTarget, PartitionTarget
+
+    given = {path.rstrip("/") or path for path in paths}
+    replicas: dict[tuple[str, int], list[PartitionTarget | FileTarget]] = {}
+    for path in paths:
+        try:
+            found = find_broker_directories([path])
+        except KsegError:
+            continue
+        for each in found.partitions:
+            if each.name is not None and (each.is_live or each.target.path in given):
+                replicas.setdefault((each.name.topic, each.name.partition), []).append(each.target)
+    chosen: set[str] = set()
+    passed_over: list[str] = []
+    for (topic, _), targets in replicas.items():
+        if topic in GROUP_TOPICS:
+            wanted = _farthest(targets)
+            chosen.update(target.path for target in wanted)
+            passed_over += [target.path for target in targets if target not in wanted]
+    directories = [
+        target for targets in replicas.values() for target in targets if isinstance(target, PartitionTarget)
+    ]
+    finder = finder_for(directories, metadata)
+    log_dirs = dict.fromkeys(map(log_dir_of, directories))
+    images = {image.path: image for log_dir in log_dirs if (image := finder.image_for(log_dir)) is not None}
+    offsets_partitions = {
+        number: any(isinstance(target, PartitionTarget) for target in targets)
+        for (topic, number), targets in replicas.items()
+        if topic == CONSUMER_OFFSETS
+    }
+    names = _names(list(images.values()))
+    return GroupEvidence(
+        chosen=frozenset(chosen),
+        offsets_partitions=offsets_partitions,
+        count=_count(names.partitions.get(CONSUMER_OFFSETS), offsets_partitions),
+        names=names,
+        replicas=replicas,
+        passed_over=tuple(passed_over),
+        told=told_of(images.values()),
+    )
+
+
+def _farthest(
+    targets: "Sequence[PartitionTarget | FileTarget]",
+) -> "Sequence[PartitionTarget | FileTarget]":
+    """Of the replicas of a partition the one with the greatest log end; files that were named one by one all count."""
+    from kseg.internal_topics.groups.partition_ends import PartitionEnds
+    from kseg.segment.partition.targets import FileTarget
+
+    if len(targets) == 1 or any(isinstance(target, FileTarget) for target in targets):
+        return targets
+
+    def end(target: "PartitionTarget | FileTarget") -> int:
+        ends = PartitionEnds({("", 0): [target]}).of("", 0)
+        return -1 if ends is None else ends.end_offset
+
+    return [max(targets, key=end)]
+
+
+def _names(images: "Sequence[MetadataImage]") -> "TopicNames":
+    """Ids are unique, so what several metadata logs know goes together."""
+    from kseg.internal_topics.groups.group_rows import TopicNames
+
+    by_id: dict[str, str] = {}
+    partitions: dict[str, int] = {}
+    ids: dict[str, str] = {}
+    for image in images:
+        by_id |= {topic_id: topic.name for topic_id, topic in image.removed.items()}
+        for topic_id, topic in image.topics.items():
+            by_id[topic_id] = topic.name
+            ids[topic.name] = topic_id
+            partitions[topic.name] = len(topic.partitions)
+    return TopicNames(by_id, partitions, ids)
+
+
+def _count(known: int | None, seen: dict[int, bool]) -> int | None:
+    """How many partitions `__consumer_offsets` has: as the metadata log says, else Kafka's default unless there is one beyond."""
+    from kseg.internal_topics.groups.coordinator_partition import DEFAULT_PARTITIONS
+
+    if known is not None:
+        return known
+    return DEFAULT_PARTITIONS if max(seen, default=0) < DEFAULT_PARTITIONS else None
+
+
+def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[str, int]]]:
+    """What groups have committed, by (topic, partition), each as (group, offset), as their coordinators have it after loading.
+    Partitions of `__consumer_offsets` that cannot be read are left out. Raises UsageError when there is none."""
+    from kseg.internal_topics.coordinator_log import read_coordinator_log
+    from kseg.internal_topics.groups.committed_offsets import committed_offset
+    from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
+    from kseg.internal_topics.groups.group_replay import load_groups
+    from kseg.segment.errors import KsegError, UsageError
+
+    evidence = group_evidence(paths, None)
+    if not evidence.offsets_partitions:
+        raise UsageError(
+            f"no partition of {CONSUMER_OFFSETS} in {', '.join(paths)}: nothing is known about groups"
+        )
+    found: dict[tuple[str, int], list[tuple[str, int]]] = {}
+    for (topic, _), targets in evidence.replicas.items():
+        for target in targets if topic == CONSUMER_OFFSETS else ():
+            if target.path not in evidence.chosen:
+                continue
+            try:
+                loaded = load_groups(read_coordinator_log(target))
+            except KsegError:
+                continue
+            for key, record in loaded.offsets.offsets.items():
+                place = found.setdefault((key.topic, key.partition), [])
+                place.append((key.group, committed_offset(record)))
+    return found
+
+
+class GroupRows:
+    """What is done with the rows of all partitions on their way out: groups that were asked for and are not there are named at the
+    end, and offsets are kept for a reset file.
+
+    asked: the names of --group. keeps_offsets: for a reset file."""
+
+    def __init__(self, evidence: GroupEvidence, asked: Sequence[str], *, keeps_offsets: bool) -> None:
+        self._evidence = evidence
+        self._asked = asked
+        self._keeps_offsets = keeps_offsets
+        self._found: set[str] = set()
+        self.offsets: list[tuple[str, str, int, int]] = []
+        self.is_whole = False  # whether all rows have passed
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The same events, and rows of type missing_group behind them."""
+        from kseg.internal_topics.groups.groups import missing_groups
+
+        for event in events:
+            if isinstance(event, Row):
+                self._note(event.result)
+            yield event
+        evidence = self._evidence
+        for row in missing_groups(self._asked, self._found, evidence.offsets_partitions, evidence.count):
+            yield Row(row)
+        self.is_whole = True
+
+    def _note(self, result: object) -> None:
+        from kseg.internal_topics.groups.group_rows import AboutGroup, OffsetOfGroup
+
+        if isinstance(result, AboutGroup):
+            self._found.add(result.group)
+        if isinstance(result, OffsetOfGroup) and self._keeps_offsets:
+            self.offsets.append((result.group, result.topic, result.partition, result.offset))

@@ -1,0 +1,105 @@
+"""Text output of a run that may concern thousands of partitions: collected while it runs, printed at its end, the verdict first.
+
+A `Report` sees every row and finding and keeps counts and the first few of each kind, so its memory does not grow with the
+run. `--verbose` prints every row and finding as it arrives, and of the report only the closing lines. `--json` has no report.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from kseg.cli.run_summary import RunSummary
+from kseg.segment.counted import counted
+from kseg.segment.findings import ERROR, INFO, Finding
+from kseg.segment.terminal import shown_path, visible
+
+GOOD = "good"  # the tone of a verdict that nobody needs to read twice
+
+ERRORS_SHOWN, ERRORS_OF_A_KIND = 20, 5
+WARNINGS_SHOWN, WARNINGS_OF_A_KIND = 8, 3
+VERBOSE_SHOWS_ALL = "--verbose shows all"
+
+
+class Line(NamedTuple):
+    """A line to print. tone: ERROR, WARNING, INFO or GOOD where a terminal colours its first word or its severity."""
+
+    text: str
+    tone: str = ""
+
+
+class Report(Protocol):
+    """What collects the rows and findings of a run and puts them into lines. streams_rows: the rows are printed as they come."""
+
+    streams_rows: bool
+
+    def row(self, values: Mapping[str, object]) -> None: ...
+
+    def finding(self, finding: Finding) -> None: ...
+
+    def opening(self, summary: RunSummary) -> Iterator[Line]:
+        """The verdict, then what it rests on."""
+        ...
+
+    def closing(self, summary: RunSummary) -> Iterator[Line]:
+        """What it comes to; printed with --verbose as well."""
+        ...
+
+
+class FindingGroups:
+    """The findings of a run by kind: how many there are, and the first ones in full."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+        self._first: dict[tuple[str, str], list[Finding]] = {}
+
+    def add(self, finding: Finding) -> None:
+        kind = finding.severity, finding.id
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        first = self._first.setdefault(kind, [])
+        if len(first) < ERRORS_SHOWN:
+            first.append(finding)
+
+    def lines(self, severity: str) -> Iterator[Line]:
+        """Errors and warnings: the first ones of each kind and the number of the others. Infos: a line for each kind."""
+        kinds = [kind for kind in self._counts if kind[0] == severity]
+        if severity == INFO:
+            yield from map(self._folded, kinds)
+            return
+        shown, of_a_kind = (
+            (ERRORS_SHOWN, ERRORS_OF_A_KIND) if severity == ERROR else (WARNINGS_SHOWN, WARNINGS_OF_A_KIND)
+        )
+        if sum(self._counts[kind] for kind in kinds) <= shown:
+            of_a_kind = shown
+        for kind in kinds:
+            for finding in self._first[kind][:of_a_kind]:
+                yield Line(visible(finding_sentence(finding)), severity)
+            more = self._counts[kind] - of_a_kind
+            if more > 0:
+                yield Line(f"  … and {more:,} more {kind[1]} ({VERBOSE_SHOWS_ALL})")
+
+    def _folded(self, kind: tuple[str, str]) -> Line:
+        first = self._first[kind][0]
+        if self._counts[kind] == 1:
+            return Line(visible(finding_sentence(first)), INFO)
+        words = f"{self._counts[kind]:,} × {kind[1]}: info: {first.kind.sentence} (first: {shown_path(first.path)})"
+        return Line(visible(words), INFO)
+
+
+def severities_words(summary: RunSummary) -> str:
+    """`2 errors, 1 warning`."""
+    return f"{counted(summary.errors, 'error')}, {counted(summary.warnings, 'warning')}"
+
+
+def finding_sentence(finding: Finding) -> str:
+    """`path: severity: message (id; bytes a-b; offsets c-d)`: ranges are inclusive."""
+    marks = [finding.id]
+    if finding.position is not None:
+        if finding.length is not None and finding.length > 0:
+            marks.append(f"bytes {finding.position}-{finding.position + finding.length - 1}")
+        else:
+            marks.append(f"byte {finding.position}")
+    first, last = finding.first_offset, finding.last_offset
+    if first is not None and last is not None and first != last:
+        marks.append(f"offsets {first}-{last}")
+    elif first is not None or last is not None:
+        marks.append(f"offset {first if first is not None else last}")
+    return f"{shown_path(finding.path)}: {finding.severity}: {finding.message} ({'; '.join(marks)})"

@@ -1,0 +1,91 @@
+"""What a broker would make of the data directories, in a few sentences."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kseg.cli.text.amounts import rough_duration_words, size_words
+from kseg.segment.counted import counted
+from kseg.segment.terminal import visible
+
+Values = Mapping[str, Any]
+
+_SHOWN = 3
+_VERSION = "4.3.1"
+
+
+def broker_start_words(values: Values) -> Iterator[str]:
+    """The row `broker-start`: whether it starts, then what becomes of partitions, one sentence a fact."""
+    yield _verdict(values)
+    if values["outcome"] == "does-not-start":
+        return
+    for place in values["log_dirs_offline"][:_SHOWN]:
+        why = f"{place['exception']}: {place['message']}"
+        yield visible(f"  it goes on without {place['log_dir']} ({why})")
+    lost = list(_lost(values))
+    if lost:
+        yield visible(f"  {'; '.join(lost)}")
+    aside = list(_aside(values))
+    if aside:
+        yield visible(f"  {'; '.join(aside)}")
+    if values["bytes_to_scan"] and (values["log_dirs_unclean"] or values["outcome"] is None):
+        yield f"  it scans {size_words(values['bytes_to_scan'])} of logs first{_time(values)}"
+
+
+def _verdict(values: Values) -> str:
+    whose = "" if values["node_id"] is None else f" on node {values['node_id']}"
+    if values["outcome"] is None:
+        return f"at its next start a {_VERSION} broker loads these partitions:"
+    head = f"a {_VERSION} broker{whose}"
+    if values["outcome"] == "does-not-start":
+        return visible(f"{head} does not start: {values['exception']}: {values['message']}")
+    if values["outcome"] == "starts-with-offline-log-dirs":
+        offline = len(values["log_dirs_offline"])
+        return f"{head} starts without {offline} of {counted(len(values['log_dirs']), 'data directory')}"
+    if any(values[name] for name in values if name.startswith("partitions_")):
+        return f"{head} starts"
+    return f"{head} starts, and keeps all of {counted(values['partitions'], 'log')}"
+
+
+def _lost(values: Values) -> Iterator[str]:
+    """What leaves the logs, or is not served."""
+    cut = values["partitions_truncated"]
+    if cut:
+        yield f"it cuts {_listed([_cut_words(each) for each in cut])}"
+    failed = values["partitions_failed"]
+    if failed:
+        yield f"it cannot load {_listed([each['partition'] for each in failed])}"
+    if values["partitions_offline"]:
+        yield f"it does not serve {_listed(values['partitions_offline'])}"
+
+
+def _aside(values: Values) -> Iterator[str]:
+    for name, verb in (
+        ("partitions_stray", "it sets aside as stray"),
+        ("partitions_missing", "it makes anew, empty,"),
+        ("partitions_removed", "it deletes"),
+        ("partitions_future", "it goes on moving"),
+        ("partitions_unread", "nothing is known of"),
+    ):
+        if values[name]:
+            yield f"{verb} {_listed(values[name])}"
+
+
+def _cut_words(row: Values) -> str:
+    records = row["records_lost"]
+    what = "" if records is None else f"{counted(records, 'record')}, "
+    return (
+        f"{row['partition']} at offset {row['log_end_offset']} ({what}{counted(row['bytes_lost'], 'byte')})"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def _time(values: Values) -> str:
+    seconds = values["estimated_s"]
+    if seconds < 1:
+        return ", in about 1 s"
+    rate = size_words(values["estimated_at_bytes_per_s"])
+    return f", in about {rough_duration_words(seconds)} or more (at {rate}/s; a slower disk takes longer)"

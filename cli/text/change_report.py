@@ -1,0 +1,175 @@
+"""What `recover`, `compact` and `retain` say about many partitions: totals, a line for each that changes, the others counted.
+
+One partition alone is told in full. Of several, each that changes has a line, the first few of them; those that differ
+in nothing but their name are told in one line; those that do not change are counted by the reason.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.run_summary import SECONDS_A_CHANGE, WRITTEN_BYTES_PER_S, RunSummary
+from kseg.cli.text.amounts import rough_duration_words, size_words
+from kseg.segment.counted import counted
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.terminal import visible
+
+Values = Mapping[str, Any]
+
+_LINES_SHOWN = 20
+_ALIKE_SHOWN = 3
+_NAMES_SHOWN = 3
+_SETTINGS_SHOWN = 5
+_DETAILS_SHOWN = 500
+_WORTH_SAYING_BYTES, _WORTH_SAYING_S = 1 << 20, 2.0
+
+
+class ChangeReport(ABC):
+    """A `Report` on results of partitions and log dirs. words: how a row is told in full."""
+
+    streams_rows = False
+
+    def __init__(self, words: Callable[[Values], Iterable[str]]) -> None:
+        self._words = words
+        self._groups = FindingGroups()
+        self.partitions = 0
+        self._alone: list[str] = []
+        self._lines: list[str] = []
+        self._lines_folded = 0
+        self._alike: dict[str, list[str]] = {}
+        self._alike_counts: dict[str, int] = {}
+        self._unchanged: dict[str, int] = {}
+        self._always: list[str] = []
+        self._settings: dict[str, list[str]] = {}
+
+    @abstractmethod
+    def total(self, values: Values) -> None:
+        """Add one partition's result to the totals."""
+
+    @abstractmethod
+    def line(self, values: Values) -> str:
+        """What becomes of a partition that is worth a line of its own; empty for others."""
+
+    @abstractmethod
+    def alike(self, values: Values) -> str:
+        """What becomes of a partition that is worth no line of its own, in words that many share."""
+
+    @abstractmethod
+    def is_unchanged(self, values: Values) -> bool: ...
+
+    @abstractmethod
+    def verdict(self, summary: RunSummary) -> Line:
+        """The totals of several partitions in one line."""
+
+    def totals(self) -> Iterator[str]:
+        """More lines of totals, for the end."""
+        yield from ()
+
+    def settings(self, _values: Values) -> str:
+        """The settings that decided, with their sources; empty where there are none."""
+        return ""
+
+    def is_answer(self, _values: Values) -> bool:
+        """Whether a row other than a result is always shown: it is what was asked for."""
+        return False
+
+    def finding(self, finding: Finding) -> None:
+        self._groups.add(finding)
+
+    def row(self, values: Values) -> None:
+        is_result = values.get("type") == "result"
+        if is_result and "partition" in values:
+            self._partition(values)
+            return
+        is_answer = is_result or self.is_answer(values)
+        if is_answer or (self.partitions <= 1 and len(self._alone) < _DETAILS_SHOWN):
+            words = [*self._words(values)]
+            self._alone += words if self.partitions <= 1 else ()
+            self._always += words if is_answer else ()
+
+    def opening(self, summary: RunSummary) -> Iterator[Line]:
+        if self.partitions != 1:
+            yield self.verdict(summary)
+        for severity in (ERROR, WARNING):
+            yield from self._groups.lines(severity)
+        if self.partitions == 1:
+            yield from self._groups.lines(INFO)
+            yield from map(Line, self._alone)
+        else:
+            yield from map(Line, self._many())
+            yield from map(Line, self._always)
+            yield from self._groups.lines(INFO)
+
+    def closing(self, summary: RunSummary) -> Iterator[Line]:
+        if self.partitions != 1:
+            yield from map(Line, self.totals())
+        estimated_s = summary.estimated_s
+        if estimated_s is not None and (self.partitions != 1 or estimated_s >= _WORTH_SAYING_S):
+            yield Line(estimate_words(estimated_s, summary))
+
+    def _partition(self, values: Values) -> None:
+        self.partitions += 1
+        if self.partitions == 1:
+            self._alone += self._words(values)
+        self.total(values)
+        name = visible(str(values["partition"]))
+        own = self.line(values)
+        if not self.is_unchanged(values):
+            self._note_settings(name, self.settings(values))
+        if own:
+            if len(self._lines) < _LINES_SHOWN:
+                self._lines.append(f"{name}: {own}")
+            else:
+                self._lines_folded += 1
+        elif self.is_unchanged(values):
+            words = self.alike(values)
+            self._unchanged[words] = self._unchanged.get(words, 0) + 1
+        else:
+            words = self.alike(values)
+            self._alike_counts[words] = self._alike_counts.get(words, 0) + 1
+            names = self._alike.setdefault(words, [])
+            if len(names) < _ALIKE_SHOWN:
+                names.append(name)
+
+    def _note_settings(self, name: str, words: str) -> None:
+        topics = self._settings.get(words)
+        topic = name.rpartition("-")[0]
+        if topics is not None:
+            if topic not in topics and len(topics) <= _NAMES_SHOWN:
+                topics.append(topic)
+        elif words and len(self._settings) < _SETTINGS_SHOWN:
+            self._settings[words] = [topic]
+
+    def _many(self) -> Iterator[str]:
+        yield from self._lines
+        if self._lines_folded:
+            yield f"… and {counted(self._lines_folded, 'more partition')} ({VERBOSE_SHOWS_ALL})"
+        for words, number in self._alike_counts.items():
+            names = self._alike[words]
+            if number <= _ALIKE_SHOWN:
+                yield from (f"{name}: {words}" for name in names)
+            else:
+                yield f"{counted(number, 'partition')} ({', '.join(names[:_NAMES_SHOWN])}, …): {words}"
+        if [*self._unchanged.values()] != [self.partitions]:  # else the verdict says so
+            for words, number in self._unchanged.items():
+                yield f"{counted(number, 'partition')}: {words}"
+        for words, topics in self._settings.items():
+            more = ", …" if len(topics) > _NAMES_SHOWN else ""
+            yield f"{', '.join(topics[:_NAMES_SHOWN])}{more}: {words}"
+
+
+def incomplete_words(summary: RunSummary, others: str) -> str:
+    """The verdict where targets failed. others: what became of the others, empty where there are none."""
+    words = f"INCOMPLETE: {len(summary.failed_paths):,} of {counted(summary.targets, 'target')} failed"
+    return f"{words}; {others}" if others else words
+
+
+def estimate_words(estimated_s: float, summary: RunSummary) -> str:
+    """How long it takes to carry out what was planned, and what that rests on. What was measured is not in it: two runs that find the same say
+    the same."""
+    parts = []
+    if summary.planned_bytes >= _WORTH_SAYING_BYTES:
+        parts.append(f"{size_words(summary.planned_bytes)} at {size_words(WRITTEN_BYTES_PER_S)}/s")
+    parts.append(f"{counted(summary.planned_changes, 'change')} at {SECONDS_A_CHANGE * 1000:.0f} ms")
+    return f"--apply plans anew and then takes about {rough_duration_words(estimated_s)} ({', '.join(parts)})"

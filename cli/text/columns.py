@@ -1,0 +1,55 @@
+"""Short tables for people: aligned columns, of which the least important ones go where the terminal is too narrow."""
+
+from collections.abc import Iterator, Sequence
+
+from kseg.segment.values import dataclass
+
+_GAP = "  "
+_NARROWEST_NAME = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """right: numbers. dropped: how early it goes in want of room, 1 last; 0 stays."""
+
+    head: str
+    cells: Sequence[str]
+    right: bool = False
+    dropped: int = 0
+
+    @property
+    def width(self) -> int:
+        return max(len(self.head), *map(len, self.cells))
+
+
+def aligned(columns: Sequence[TextColumn], most_width: int | None) -> Iterator[str]:
+    """The lines of the table, its head in capitals. most_width: of a line, None for any; where that is still too narrow the first
+    column is cut."""
+    kept = list(columns)
+    while most_width is not None and _width(kept) > most_width:
+        worst = max(kept, key=lambda column: column.dropped)
+        if not worst.dropped:
+            break
+        kept.remove(worst)
+    widths = [column.width for column in kept]
+    if most_width is not None and _width(kept) > most_width:
+        widths[0] = max(_NARROWEST_NAME, widths[0] - (_width(kept) - most_width))
+    yield _line(kept, widths, [column.head.upper() for column in kept])
+    for row in range(len(kept[0].cells)):
+        yield _line(kept, widths, [column.cells[row] for column in kept])
+
+
+def _width(columns: Sequence[TextColumn]) -> int:
+    return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)
+
+
+def _line(columns: Sequence[TextColumn], widths: Sequence[int], cells: Sequence[str]) -> str:
+    padded = [
+        cell.rjust(width) if column.right else _cut(cell, width).ljust(width)
+        for column, width, cell in zip(columns, widths, cells, strict=True)
+    ]
+    return _GAP.join(padded).rstrip()
+
+
+def _cut(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else cell[: width - 1] + "…"

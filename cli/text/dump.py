@@ -1,0 +1,52 @@
+"""The table of `dump --format table`: records, a line each, that fit a terminal."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from kseg.cli.text.common import bytes_words
+from kseg.segment.moments import moment
+
+_KEY_CHARACTERS = 40
+_MESSAGE_CHARACTERS = 120
+
+
+class RecordTable:
+    """What the table shows of the rows of a dump. has_partitions: records of several partitions are among them."""
+
+    def __init__(self, has_partitions: bool) -> None:
+        self._has_partitions = has_partitions
+
+    def __call__(self, values: Mapping[str, Any]) -> Mapping[str, object] | None:
+        """A record in short; batches are left out, the entries of side files stay as they are."""
+        if values.get("type") == "batch":
+            return None
+        if values.get("type") != "record":
+            return values
+        shown: dict[str, object] = {"type": "record"}
+        if self._has_partitions:
+            shown["partition"] = os.path.basename(os.path.dirname(os.path.abspath(str(values["file"]))))
+        shown["offset"] = values.get("offset")
+        timestamp = values.get("timestamp")
+        shown["time"] = moment(timestamp) if isinstance(timestamp, int) and timestamp >= 0 else None
+        if "control" in values:
+            control = values["control"]
+            kind = control.get("kind") if isinstance(control, Mapping) else control
+            shown["key"], shown["value"] = None, f"control record {kind}"
+        else:
+            key = _text(values.get("key"), values.get("key_encoding"))
+            room = _MESSAGE_CHARACTERS if values.get("key_encoding") == "message" else _KEY_CHARACTERS
+            shown["key"] = key if len(key) <= room else key[: room - 1] + "…"
+            shown["value"] = _text(values.get("value"), values.get("value_encoding"))
+            for side in ("key", "value"):
+                if f"{side}_error" in values:
+                    shown["value"] = f"{shown['value']}  {side} not decoded: {values[f'{side}_error']}"
+        if values.get("headers"):
+            shown["value"] = f"{shown['value']}  headers: " + ", ".join(
+                str(header[0]) for header in values["headers"]
+            )
+        return shown
+
+
+def _text(text: Any, encoding: Any) -> str:
+    return bytes_words(text, encoding)

@@ -1,0 +1,368 @@
+"""What `groups` says to people: the verdict, who lags, what will not go on where it stopped, what was deleted, what went back."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from kseg.cli.group_evidence import GroupEvidence
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.columns import TextColumn, aligned
+from kseg.internal_topics.groups.groups import GroupsOptions
+from kseg.segment.counted import counted
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.moments import moment
+from kseg.segment.terminal import visible
+from kseg.segment.values import dataclass
+
+Values = Mapping[str, Any]
+
+_GROUPS_SHOWN, _PARTITIONS_SHOWN, _SHOWN = 20, 40, 5
+_PROBLEMS = {
+    "beyond-log-end": "beyond the log end: a consumer that starts there resets to where auto.offset.reset says",
+    "below-log-start": "below the log start: a consumer that starts there resets to where auto.offset.reset says",
+    "topic-deleted": "for a topic that was deleted",
+    "topic-recreated": "for a deleted topic of the same name as one of today",
+}
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the rows said of a group. lag: summed over its partitions, None when none is known."""
+
+    name: str
+    type: str = ""
+    state: str = ""
+    members: int = 0
+    partitions: int = 0
+    lag: int | None = None
+    committed_ms: int | None = None
+    notes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, lag: int | None, time_ms: int | None) -> None:
+        """Take in a partition."""
+        self.partitions += 1
+        if lag is not None:
+            self.lag = lag + (self.lag or 0)
+        if time_ms is not None and time_ms >= 0:
+            self.committed_ms = max(time_ms, self.committed_ms or 0)
+
+
+class GroupsReport:
+    """A `Report` with a line for each group, those that lag most first; of a single group with its partitions. columns: of the terminal,
+    None for no limit."""
+
+    streams_rows = False
+
+    def __init__(self, evidence: GroupEvidence, options: GroupsOptions, columns: int | None) -> None:
+        self._evidence = evidence
+        self._options = options
+        self._columns = columns
+        self._findings = FindingGroups()
+        self._groups: dict[str, _Group] = {}
+        self._partitions: list[Values] = []  # the first ones
+        self._members: list[Values] = []  # the same
+        self._worst: tuple[int, str, str] | None = None  # lag, partition, group
+        self._problems: dict[str, list[str]] = {}
+        self._problem_counts: dict[str, int] = {}
+        self._gone: list[tuple[str, int]] = []
+        self._deleted_offsets = self._unknown_offsets = 0
+        self._pending: dict[int, int] = {}
+        self._rewinds: list[Values] = []
+        self._missing: list[Values] = []
+
+    def finding(self, finding: Finding) -> None:
+        self._findings.add(finding)
+
+    def row(self, values: Values) -> None:
+        match values.get("type"):
+            case "group":
+                group = self._of(values)
+                group.type, group.state = values["group_type"], values["state"]
+                group.members = values["members"]
+            case "member":
+                if len(self._members) < _GROUPS_SHOWN:
+                    self._members.append(values)
+            case "offset" | "share_offset":
+                self._offset(values)
+            case "pending_offset":
+                self._pending[values["producer_id"]] = self._pending.get(values["producer_id"], 0) + 1
+            case "tombstone" if values["topic"] is None:
+                self._gone.append((str(values["group"]), values["timestamp"]))
+            case "tombstone":
+                self._deleted_offsets += 1
+            case "unknown_offset":
+                self._unknown_offsets += 1
+            case "rewind":
+                self._rewinds.append(values)
+            case "missing_group":
+                self._missing.append(values)
+
+    def _of(self, values: Values) -> _Group:
+        name = str(values["group"])
+        if name not in self._groups:
+            self._groups[name] = _Group(name)
+        return self._groups[name]
+
+    def _offset(self, values: Values) -> None:
+        lag, group = values["lag"], self._of(values)
+        is_share = values["type"] == "share_offset"
+        group.add(lag, values["timestamp"] if is_share else values["commit_timestamp"])
+        if is_share and not group.type:
+            group.type = "share"
+        if len(self._partitions) < _PARTITIONS_SHOWN:
+            self._partitions.append(values)
+        place = f"{values['topic'] or values.get('topic_id')}-{values['partition']}"
+        if lag is not None and (self._worst is None or lag > self._worst[0]):
+            self._worst = lag, place, group.name
+        status = values.get("status")
+        if status in _PROBLEMS:
+            group.notes[status] = group.notes.get(status, 0) + 1
+            self._problem_counts[status] = self._problem_counts.get(status, 0) + 1
+            first = self._problems.setdefault(status, [])
+            if len(first) < _SHOWN:
+                first.append(f"{group.name} {place} at {values['offset']}")
+
+    # --- what is printed
+
+    def opening(self, summary: RunSummary) -> Iterator[Line]:
+        yield self._verdict(summary)
+        for severity in (ERROR, WARNING):
+            yield from self._findings.lines(severity)
+        yield from self._missing_lines()
+        if len(self._groups) == 1:
+            yield from map(Line, self._one_group())
+        elif self._groups:
+            yield from map(Line, self._table())
+        for status, words in _PROBLEMS.items():
+            if status in self._problems:
+                yield Line(self._problem_line(status, words))
+        yield from map(Line, self._deletions())
+        yield from map(Line, self._rewind_lines(summary))
+        yield from self._findings.lines(INFO)
+
+    def closing(self, _summary: RunSummary) -> Iterator[Line]:
+        evidence = self._evidence
+        if evidence.count is not None and len(evidence.offsets_partitions) < evidence.count:
+            here = len(evidence.offsets_partitions)
+            yield Line(
+                f"{here:,} of {counted(evidence.count, 'partition')} of __consumer_offsets under PATH: other groups may be in the others"
+            )
+        if evidence.passed_over:
+            others = counted(len(evidence.passed_over), "replica")
+            yield Line(f"{others} of the same partitions not read, because they reach less far")
+        if self._options.at_ms is not None:
+            words = f"as of {moment(self._options.at_ms)}; what compaction removed since is not seen"
+            if self._unknown_offsets:
+                words += f": {counted(self._unknown_offsets, 'partition')} committed later and perhaps before"
+            yield Line(words)
+
+    def reset_words(
+        self, path: str, offsets: Sequence[tuple[str, str, int, int]], asked: Sequence[str]
+    ) -> str:
+        """What was written, and the command that it is for."""
+        named = asked or tuple(dict.fromkeys(group for group, *_ in offsets))
+        groups = " ".join(f"--group {shlex.quote(name)}" for name in named[:_SHOWN])
+        if len(named) > _SHOWN:
+            groups = "--all-groups"
+        return (
+            f"{counted(len(offsets), 'offset')} in {path}; with every member of the group stopped: kafka-consumer-groups.sh "
+            f"--bootstrap-server HOST:PORT {groups} --reset-offsets --from-file {shlex.quote(path)} --execute"
+        )
+
+    def _verdict(self, summary: RunSummary) -> Line:
+        groups = self._groups.values()
+        states: dict[str, int] = {}
+        for group in groups:
+            if group.state:
+                states[group.state] = states.get(group.state, 0) + 1
+        told = ", ".join(
+            f"{count:,} {state}" for state, count in sorted(states.items(), key=lambda each: -each[1])
+        )
+        words = counted(len(groups), "group") + (f" ({told})" if told else "")
+        if self._worst is not None and self._worst[0] > 0:
+            lagging = sum(1 for group in groups if (group.lag or 0) > 0)
+            lag, place, name = self._worst
+            words += (
+                f"; {lagging:,} behind, most {visible(name)}: {counted(lag, 'record')} in {visible(place)}"
+            )
+        elif self._worst is not None:
+            words += "; none is behind"
+        failed = len(summary.failed_paths)
+        if summary.errors or failed:
+            what = f"{counted(summary.errors, 'error')}" + (f", {failed:,} not readable" if failed else "")
+            return Line(f"LOAD FAILS: {what}; {words}", ERROR)
+        if self._missing and not groups:
+            return Line("NOT FOUND", ERROR)
+        bad = sum(self._problem_counts.values())
+        if bad:
+            return Line(f"ATTENTION: {counted(bad, 'offset')} that no log has; {words}", WARNING)
+        return Line(f"LOADED: {words}", GOOD)
+
+    def _missing_lines(self) -> Iterator[Line]:
+        for values in self._missing[:_GROUPS_SHOWN]:
+            name = visible(str(values["group"]))
+            home, count = values["offsets_partition"], values["offsets_partitions"]
+            if values["status"] == "absent":
+                words = f"group {name} is absent: __consumer_offsets-{home} has no record of it"
+            elif home is None:
+                words = f"group {name} is unknown: how many partitions __consumer_offsets has is not known"
+            else:
+                words = f"group {name} is unknown: its partition __consumer_offsets-{home} (of {count:,}) is not under PATH"
+            yield Line(words, WARNING)
+
+    def _table(self) -> Iterator[str]:
+        ranked = sorted(self._groups.values(), key=lambda group: (-(group.lag or 0), group.name))
+        shown = ranked[:_GROUPS_SHOWN]
+        columns = [
+            TextColumn("group", [visible(group.name) for group in shown]),
+            TextColumn("type", [group.type or "-" for group in shown], dropped=3),
+            TextColumn("state", [group.state or "-" for group in shown]),
+            TextColumn("members", [f"{group.members:,}" for group in shown], right=True, dropped=4),
+            TextColumn("partitions", [f"{group.partitions:,}" for group in shown], right=True, dropped=5),
+            TextColumn("lag", [_number(group.lag) for group in shown], right=True),
+            TextColumn("last commit (UTC)", [_second(group.committed_ms) for group in shown], dropped=1),
+        ]
+        yield from aligned(columns, self._columns)
+        if len(ranked) > len(shown):
+            more = counted(len(ranked) - len(shown), "more group")
+            yield f"… and {more} ({VERBOSE_SHOWS_ALL})"
+
+    def _one_group(self) -> Iterator[str]:
+        (group,) = self._groups.values()
+        told = f", {counted(group.members, 'member')}"
+        yield f"group {visible(group.name)}: {group.type or 'no metadata'}{', ' + group.state if group.state else ''}{told}"
+        for member in self._members:
+            yield _member_words(member)
+        if group.members > len(self._members):
+            yield f"  … and {counted(group.members - len(self._members), 'more member')} ({VERBOSE_SHOWS_ALL})"
+        if not self._partitions:
+            return
+        shown = self._partitions
+        is_share = any(values["type"] == "share_offset" for values in shown)
+        columns = [
+            TextColumn(
+                "partition",
+                [visible(f"{row['topic'] or row.get('topic_id')}-{row['partition']}") for row in shown],
+            ),
+            TextColumn(
+                "start" if is_share else "offset",
+                [_number(row.get("offset", row.get("start_offset"))) for row in shown],
+                right=True,
+            ),
+            TextColumn("log end", [_number(row["log_end_offset"]) for row in shown], right=True, dropped=2),
+            TextColumn("lag", [_number(row["lag"]) for row in shown], right=True),
+        ]
+        if is_share:
+            columns += [
+                TextColumn("in flight", [_number(row.get("in_flight")) for row in shown], right=True),
+                TextColumn("archived", [_number(row.get("archived")) for row in shown], right=True),
+            ]
+        columns.append(
+            TextColumn(
+                "written (UTC)" if is_share else "committed (UTC)",
+                [_second(row.get("commit_timestamp", row.get("timestamp"))) for row in shown],
+                dropped=1,
+            )
+        )
+        statuses = ["" if row.get("status") in (None, "ok") else str(row["status"]) for row in shown]
+        if any(statuses):
+            columns.append(TextColumn("", statuses))
+        yield from aligned(columns, self._columns)
+        if group.partitions > len(shown):
+            yield f"… and {counted(group.partitions - len(shown), 'more partition')} ({VERBOSE_SHOWS_ALL})"
+
+    def _problem_line(self, status: str, words: str) -> str:
+        count = self._problem_counts[status]
+        first = "; ".join(self._problems[status])
+        more = f"; … {count - _SHOWN:,} more" if count > _SHOWN else ""
+        return visible(f"{counted(count, 'offset')} {words} ({first}{more})")
+
+    def _deletions(self) -> Iterator[str]:
+        if self._gone:
+            newest = sorted(self._gone, key=lambda each: -each[1])
+            named = ", ".join(f"{name} ({moment(time_ms)})" for name, time_ms in newest[:_SHOWN])
+            more = f", … {len(newest) - _SHOWN:,} more" if len(newest) > _SHOWN else ""
+            yield visible(f"{counted(len(newest), 'group')} deleted: {named}{more}")
+        if self._deleted_offsets:
+            yield f"{counted(self._deleted_offsets, 'offset')} deleted (--json names them)"
+        if self._pending:
+            producers = ", ".join(map(str, sorted(self._pending)[:_SHOWN]))
+            more = ", …" if len(self._pending) > _SHOWN else ""
+            offsets = counted(sum(self._pending.values()), "offset")
+            yield f"{offsets} in transactions that are still open, of producer {producers}{more} (see kseg transactions)"
+
+    def _rewind_lines(self, summary: RunSummary) -> Iterator[str]:
+        if self._rewinds:
+            newest = sorted(self._rewinds, key=lambda row: -int(row["timestamp"]))
+            yield from map(_rewind_words, newest[:_GROUPS_SHOWN])
+            if len(newest) > _GROUPS_SHOWN:
+                yield f"… and {len(newest) - _GROUPS_SHOWN:,} more times ({VERBOSE_SHOWS_ALL})"
+            return
+        rewinds = summary.sums.get("rewinds", 0)
+        if self._options.with_history:
+            yield "no offset went back in what the log still has"
+        elif rewinds:
+            yield f"offsets went back {counted(rewinds, 'time')} in what the log still has (--history lists them)"
+
+
+def groups_words(values: Values) -> Iterator[str]:
+    """The line for one row, with --verbose."""
+    name = visible(str(values.get("group")))
+    place = visible(f"{values.get('topic') or values.get('topic_id')}-{values.get('partition')}")
+    match values.get("type"):
+        case "group":
+            epoch = "" if values["epoch"] is None else f", epoch {values['epoch']}"
+            yield f"{name}: {values['group_type']}, {values['state']}{epoch}, {counted(values['members'], 'member')}"
+        case "member":
+            yield _member_words(values)
+        case "offset":
+            told = f"offset {values['offset']:,}, lag {_number(values['lag'])}"
+            at = _second(values["commit_timestamp"])
+            odd = "" if values["status"] in (None, "ok") else f", {values['status']}"
+            yield f"  {name} {place}: {told}, committed {at}{odd}"
+        case "share_offset":
+            told = f"start {_number(values['start_offset'])}, lag {_number(values['lag'])}, in flight {values['in_flight']:,}"
+            yield f"  {name} {place}: {told}, archived {values['archived']:,}, written {_second(values['timestamp'])}"
+        case "pending_offset":
+            yield f"  {name} {place}: offset {values['offset']:,} in an open transaction of producer {values['producer_id']}"
+        case "tombstone":
+            what = "group" if values["topic"] is None else place
+            yield f"  {name}: {what} deleted {moment(values['timestamp'])}"
+        case "share_topic":
+            yield f"  {name}: {visible(str(values['topic']))} {values['status']} ({counted(len(values['partitions']), 'partition')})"
+        case "unknown_offset":
+            yield f"  {name} {place}: unknown, because compaction left nothing before {moment(values['first_timestamp'])}"
+        case "rewind":
+            yield _rewind_words(values)
+        case "missing_group":
+            yield f"group {name} is {values['status']}"
+
+
+def _member_words(values: Values) -> str:
+    places = [f"{each['topic'] or each.get('topic_id')}-{each['partition']}" for each in values["assignment"]]
+    parts = ", ".join(places[:_SHOWN]) + (
+        f", … {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
+    )
+    static = f", static as {values['group_instance_id']}" if values["group_instance_id"] is not None else ""
+    who = f"{values['member_id']} ({values['client_id']} at {values['client_host']}{static})"
+    return visible(f"  member {who}: {parts or 'nothing assigned'}")
+
+
+def _rewind_words(values: Values) -> str:
+    place = f"{values['topic']}-{values['partition']}"
+    deleted = values["deleted_timestamp"]
+    why = "" if deleted is None else f", after the offset was deleted {moment(deleted)}"
+    return visible(
+        f"{moment(values['timestamp'])}  {values['group']} {place} went back from {values['from_offset']:,} to {values['to_offset']:,} "
+        f"(committed before {moment(values['from_timestamp'])}{why})"
+    )
+
+
+def _number(value: Any) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _second(time_ms: int | None) -> str:
+    return "-" if time_ms is None or time_ms < 0 else moment(time_ms)[:19].replace("T", " ")

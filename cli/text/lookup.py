@@ -1,0 +1,124 @@
+"""What `lookup` says to people: what was found and where it lies; of many partitions only those that hold it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kseg.cli.report import FindingGroups, Line
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.amounts import size_words
+from kseg.cli.text.common import plain_words, record_line
+from kseg.segment.counted import counted
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.moments import moment
+from kseg.segment.terminal import visible
+
+Values = Mapping[str, Any]
+
+_NAMES_SHOWN = 5
+
+
+class LookupReport:
+    """The words for each answer, and a `Report` on the partitions that have none. explains: also the files that were read.
+    only_hits: those without an answer are told together."""
+
+    streams_rows = True
+
+    def __init__(self, explains: bool, only_hits: bool) -> None:
+        self._explains = explains
+        self._only_hits = only_hits
+        self._missed: list[str] = []
+        self._misses = self._hits = self._bytes_read = 0
+        self._groups = FindingGroups()
+
+    def words(self, values: Values) -> Iterator[str]:
+        """The lines for one answer."""
+        if values.get("type") == "record":
+            yield record_line(values)
+        elif values.get("type") != "lookup":
+            yield from plain_words(values)
+        elif values.get("found") or not self._only_hits or self._explains:
+            yield from self._answer_words(values)
+
+    def row(self, values: Values) -> None:
+        if values.get("type") != "lookup":
+            return
+        self._bytes_read += values.get("bytes_read") or 0
+        if values.get("found"):
+            self._hits += 1
+            return
+        self._misses += 1
+        if len(self._missed) < _NAMES_SHOWN:
+            self._missed.append(str(values.get("partition")))
+
+    def finding(self, finding: Finding) -> None:
+        self._groups.add(finding)
+
+    def opening(self, _summary: RunSummary) -> Iterator[Line]:
+        yield from ()
+
+    def closing(self, _summary: RunSummary) -> Iterator[Line]:
+        for severity in (ERROR, WARNING, INFO):
+            yield from self._groups.lines(severity)
+        if self._only_hits and self._misses:
+            more = (
+                f" and {self._misses - len(self._missed):,} more" if self._misses > len(self._missed) else ""
+            )
+            yield Line(
+                f"nothing found in {counted(self._misses, 'partition')}: {visible(', '.join(self._missed))}{more}"
+            )
+        if self._hits + self._misses > 1:
+            yield Line(f"{counted(self._hits, 'answer')}; {size_words(self._bytes_read)} read")
+
+    def _answer_words(self, values: Values) -> Iterator[str]:
+        name = visible(str(values.get("partition")))
+        if not values.get("found"):
+            reason = f" ({visible(str(values['reason']))})" if values.get("reason") else ""
+            yield f"{name}: nothing found{reason}"
+        else:
+            yield f"{name}: {', '.join(_answer(values))}"
+            place = _place(values)
+            if place:
+                yield f"  in {place}"
+            record = values.get("record")
+            if record:
+                yield f"  record {record_line(record)}"
+        if self._explains:
+            yield f"  {values.get('bytes_read') or 0:,} bytes read"
+            for step in values.get("path") or ():
+                yield f"    {visible(_step(step))}"
+
+
+def _answer(values: Values) -> Iterator[str]:
+    if values.get("offset") is not None:
+        yield f"offset {values['offset']}"
+    timestamp = values.get("timestamp")
+    if isinstance(timestamp, int) and timestamp >= 0:
+        yield f"timestamp {moment(timestamp)} ({timestamp})"
+    if values.get("leader_epoch") is not None:
+        yield f"leader epoch {values['leader_epoch']}"
+    if values.get("producer_id") is not None:
+        yield f"producer {values['producer_id']} (epoch {values['producer_epoch']})"
+
+
+def _place(values: Values) -> str:
+    if values.get("segment") is None:
+        return ""
+    words = visible(str(values["segment"]))
+    if values.get("position") is not None:
+        words += f" at byte {values['position']}"
+    if values.get("batch_base_offset") is not None:
+        words += f", batch {values['batch_base_offset']}-{values.get('batch_last_offset')}"
+    return words
+
+
+def _step(step: Any) -> str:
+    """`time-index orders-0/….timeindex: slot 2, offset 83`, or `no slot`."""
+    if not isinstance(step, Mapping):
+        return str(step)
+    numbers = ", ".join(
+        f"no {name.replace('_', ' ')}" if value is None else f"{name.replace('_', ' ')} {value}"
+        for name, value in step.items()
+        if name not in ("step", "file")
+    )
+    head = f"{step.get('step', '')} {step.get('file', '')}".strip()
+    return f"{head}: {numbers}" if numbers else head

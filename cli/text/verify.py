@@ -1,0 +1,112 @@
+"""What `verify` says to people: the verdict, the findings by severity and kind, and what was looked at."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kseg.cli.report import GOOD, FindingGroups, Line, severities_words
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.amounts import size_words
+from kseg.cli.text.broker_start import broker_start_words
+from kseg.segment.counted import counted
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.terminal import visible
+
+_NAMES_SHOWN = 5
+
+
+class VerifyReport:
+    """A `Report` on the findings of verify and its `verified` rows."""
+
+    streams_rows = False
+
+    def __init__(self) -> None:
+        self._groups = FindingGroups()
+        self._partitions = 0
+        self._damaged: list[str] = []  # the first few
+        self._damaged_partitions = 0
+        self._offsets_at_risk = 0
+        self._seen: set[tuple[str, int]] = set()
+        self._starts: list[Mapping[str, Any]] = []
+
+    def finding(self, finding: Finding) -> None:
+        self._groups.add(finding)
+        first, last = finding.first_offset, finding.last_offset
+        if finding.severity != ERROR or finding.position is None or first is None or last is None:
+            return
+        place = finding.path, finding.position
+        if finding.path.endswith((".log", ".kafka")) and place not in self._seen:
+            self._seen.add(place)
+            self._offsets_at_risk += max(0, last - first + 1)
+
+    def row(self, values: Mapping[str, Any]) -> None:
+        if values.get("type") == "broker-start":
+            self._starts.append(values)
+        if values.get("type") == "verified" and values.get("kind") == "partition":
+            self._partitions += 1
+            if values["errors"]:
+                self._damaged_partitions += 1
+                if len(self._damaged) < _NAMES_SHOWN:
+                    self._damaged.append(os.path.basename(os.path.abspath(str(values["path"]))))
+
+    def opening(self, summary: RunSummary) -> Iterator[Line]:
+        yield self._verdict(summary)
+        for severity in (ERROR, WARNING, INFO):
+            yield from self._groups.lines(severity)
+
+    def closing(self, summary: RunSummary) -> Iterator[Line]:
+        risk = f"at most {counted(self._offsets_at_risk, 'record')} at risk" if self._offsets_at_risk else ""
+        if self._damaged_partitions and self._partitions > 1:
+            more = self._damaged_partitions - len(self._damaged)
+            names = visible(", ".join(self._damaged)) + (f" and {more:,} more" if more else "")
+            sound = self._partitions - self._damaged_partitions
+            words = f"{counted(self._partitions, 'partition')}: {sound:,} sound, {self._damaged_partitions:,} damaged: {names}"
+            yield Line(f"{words}; {risk}" if risk else words)
+        elif risk:
+            yield Line(risk)
+        for start in self._starts:
+            yield from map(Line, broker_start_words(start))
+        yield Line(looked_at_words(summary))
+
+    def _verdict(self, summary: RunSummary) -> Line:
+        failed = len(summary.failed_paths)
+        if summary.errors:
+            where = f" in {self._damaged_partitions:,} of {counted(self._partitions, 'partition')}"
+            words = f"DAMAGED: {counted(summary.errors, 'error')}{where if self._damaged_partitions else ''}"
+            tone = ERROR
+        elif failed:
+            words, tone = "INCOMPLETE", ERROR
+        else:
+            words, tone = "SOUND: no errors", GOOD
+        if not self._damaged_partitions and self._partitions > 1:
+            words += f" in {counted(self._partitions, 'partition')}"
+        if summary.warnings:
+            words += f", {counted(summary.warnings, 'warning')}"
+        if failed:
+            words += f"; {failed:,} of {counted(summary.targets, 'target')} could not be examined"
+        return Line(words, tone)
+
+
+def looked_at_words(summary: RunSummary) -> str:
+    """What was looked at, where every byte went, what was found: the last line of verify."""
+    sums = summary.sums
+    looked = ", ".join(
+        counted(sums[name], noun)
+        for name, noun in (("files", "file"), ("batches", "batch"), ("records", "record"))
+        if name in sums
+    )
+    if sums.get("sets_not_opened"):
+        looked += f" and {counted(sums['sets_not_opened'], 'compressed set')} (--deep counts their records)"
+    if "bytes_total" in sums:
+        unreadable = sums.get("bytes_unreadable", 0)
+        lost = f" ({counted(unreadable, 'byte')} of them unreadable)" if unreadable else ""
+        looked += (
+            f"; {size_words(sums['bytes_total'])}: {size_words(sums.get('bytes_valid', 0))} valid, "
+            f"{counted(sums.get('bytes_damaged', 0), 'byte')} damaged{lost}, "
+            f"{size_words(sums.get('bytes_padding', 0))} padding"
+        )
+    failed = len(summary.failed_paths)
+    verdict = severities_words(summary)
+    if failed:
+        verdict += f", {failed:,} of {counted(summary.targets, 'target')} failed"
+    return f"{looked}; {verdict}" if looked else verdict

@@ -1,0 +1,131 @@
+"""`kseg lookup --transactional-id`: the transactions of one transactional id, over all partitions under the PATHs.
+
+Which producer ids it has had say the records of `__transaction_state`, also superseded ones as far as compaction has left them. An id whose
+partition of that topic is not at hand is unknown, which is not the same as absent: a note says so.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kseg.cli.coordinator_evidence import TransactionEvidence, is_of_the_broker, transactions_seen
+from kseg.cli.render import Style
+from kseg.cli.run import clock_ms, over_targets
+from kseg.cli.streams import complain
+from kseg.cli.text.transactions import transaction_words
+from kseg.internal_topics.transactions.transaction_rows import (
+    TransactionsOptions,
+    id_row,
+    partition_transactions,
+)
+from kseg.jobs.events import Event, Row
+from kseg.segment.counted import counted
+from kseg.segment.partition.targets import Expansion, Target
+from kseg.segment.terminal import visible
+
+if TYPE_CHECKING:
+    from kseg.spark.options import ClusterOptions
+
+
+def lookup_transactional_id(
+    name: str,
+    *,
+    paths: Sequence[str],
+    topics: Sequence[str],
+    partition: int | None,
+    json: bool,
+    quiet: bool,
+    no_progress: bool,
+    jobs: int | None,
+    cluster: "ClusterOptions | None",
+) -> int:
+    """Show them, and return the exit status: 1 when there is none."""
+    answer = _Answer(name)
+    style = Style(
+        command="lookup",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        words=_words,
+        missed=lambda row: row.get("type") == "lookup" and row.get("found") is False,
+    )
+
+    def look(
+        _targets: Sequence[Target], options: TransactionsOptions
+    ) -> tuple[TransactionsOptions, Sequence[Event]]:
+        seen = transactions_seen(paths)
+        told = answer.know(seen)
+        producer_ids = frozenset(answer.producer_ids)
+        return replace(options, view=seen.view, replicas=seen.replicas, producer_ids=producer_ids), told
+
+    return over_targets(
+        partition_transactions,
+        TransactionsOptions(now_ms=clock_ms()),
+        style,
+        expand=Expansion.PARTITIONS,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+        cluster=cluster,
+        look=look,
+        wanted=is_of_the_broker,
+        through=answer.through,
+    )
+
+
+class _Answer:
+    """producer_ids: that the id has or has had, in order."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.producer_ids: list[int] = []
+        self._is_known = False
+
+    def know(self, seen: TransactionEvidence) -> Sequence[Event]:
+        """Take in what the coordinators know; what is to be said of it first."""
+        view = seen.view
+        known = view.ids.get(self._name)
+        self._is_known = known is not None
+        found = {producer_id for producer_id, owner in view.former.items() if owner == self._name}
+        if known is not None:
+            found |= {known.producer_id, known.previous_producer_id, known.next_producer_id}
+        self.producer_ids = sorted(producer_id for producer_id in found if producer_id >= 0)
+        if not view.is_known:
+            complain(
+                "kseg lookup: there is no __transaction_state under the given paths, which knows the producer ids"
+            )
+        elif not found and not view.is_whole:
+            complain(
+                f"kseg lookup: not all partitions of __transaction_state are at hand: {visible(self._name)} may be known in another"
+            )
+        return () if known is None else (Row(id_row(known)),)
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The same, and the answer behind them."""
+        rows = 0
+        for event in events:
+            rows += isinstance(event, Row)
+            yield event
+        yield Row(
+            {
+                "type": "lookup",
+                "partition": None,
+                "query": {"kind": "transactional-id", "transactional_id": self._name},
+                "found": bool(self.producer_ids),
+                "producer_ids": self.producer_ids,
+                "transactions": rows - self._is_known,  # one row is that of the id
+            }
+        )
+
+
+def _words(values: Mapping[str, Any]) -> Iterator[str]:
+    if values.get("type") != "lookup":
+        yield from transaction_words(values)
+        return
+    name = visible(str(values["query"]["transactional_id"]))
+    if not values["found"]:
+        yield f"{name}: not found"
+        return
+    ids = ", ".join(map(str, values["producer_ids"]))
+    yield f"{name}: {counted(values['transactions'], 'transaction')} of producer {ids}"

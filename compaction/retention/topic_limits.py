@@ -1,0 +1,75 @@
+"""Whether retention applies to a partition, and with which limits: those of its topic if the run was given topic settings,
+otherwise those of the command line."""
+
+from dataclasses import replace
+
+from kseg.change.plan.steps import FileIdentity
+from kseg.compaction.known_settings import as_config, of_old_format, settings_for, unknown_policy
+from kseg.compaction.retention.options import (
+    NO_LIMITS,
+    Limits,
+    RetainOptions,
+    configured_delay_ms,
+    configured_limits,
+)
+from kseg.segment import layout as L
+from kseg.segment.errors import UsageError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import SHARE_GROUP_STATE_TOPIC, PartitionState
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.partition.topic_settings import TopicSettings
+
+
+def known_for(
+    target: PartitionTarget, inputs: tuple[FileIdentity, ...], options: RetainOptions
+) -> TopicSettings | None:
+    """The topic settings of a partition; None when the run has no topic settings."""
+    known = settings_for(target, options.topics)
+    return of_old_format(known) if known is not None and is_kafka07(inputs) else known
+
+
+def configured(
+    target: PartitionTarget, known: TopicSettings | None, options: RetainOptions
+) -> tuple[RetainOptions, Finding | None]:
+    """The options with the limits of the topic; and that its policy is not known, when that matters: then nothing is marked."""
+    name = own_partition_name(target.path)
+    if known is None:
+        if name is not None and not options.is_policy_given:
+            options = replace(options, limits=options.limits.for_topic(name.topic))
+        return options, None
+    try:
+        config = as_config(target, known)
+        limits, delay_ms = configured_limits(config), configured_delay_ms(config)
+    except UsageError as error:  # a value that no broker takes: what the topic is meant to be nobody knows
+        known, limits, delay_ms = replace(known, unknown=str(error)), Limits(), None
+    unknown = None if options.only_marked else unknown_policy(target, known)
+    if options.only_marked or unknown is not None:
+        limits = NO_LIMITS
+        options = replace(options, log_start_offset=None)
+    elif name is not None and name.topic == SHARE_GROUP_STATE_TOPIC and not options.is_policy_given:
+        limits = limits.for_topic(name.topic)
+    if delay_ms is not None:
+        options = replace(options, file_delete_delay_ms=delay_ms)
+    return replace(options, limits=limits), unknown
+
+
+def exempted(target: PartitionTarget) -> Finding | None:
+    """Why a broker's retention does not come to a directory."""
+    name = own_partition_name(target.path)
+    if name is None or (
+        name.state in (PartitionState.LIVE, PartitionState.FUTURE) and not name.is_metadata_log
+    ):
+        return None
+    if name.is_metadata_log:
+        why = "snapshots trim the metadata log, not retention"
+    else:
+        why = f"the directory was set aside ({name.state}), so a broker does not apply retention to it"
+    return Finding("not-retained", target.path, why)
+
+
+def is_kafka07(inputs: tuple[FileIdentity, ...]) -> bool:
+    """Whether this is a 0.7 log: `.kafka` files and no `.log`. Told by suffixes: a large log has many names."""
+    return any(file.name.endswith(L.KAFKA07_SUFFIX) for file in inputs) and not any(
+        file.name.endswith(L.LOG_SUFFIX) for file in inputs
+    )

@@ -1,0 +1,167 @@
+"""Lines of records whose keys and values a decoder knows: the kernel writes what can be read, the rest is asked for one by one.
+
+Where the decoder has no program, and on a terminal, where control characters are escaped, every record is asked for.
+"""
+
+import re
+from array import array
+from collections.abc import Iterator
+
+from kseg.inspection.dump.options import DumpOptions
+from kseg.inspection.dump.output_block import Block
+from kseg.jobs.events import Event, Text
+from kseg.segment import header_tables as C
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import decoded_lines as D
+from kseg.segment.kernel import dump_text as T
+from kseg.segment.record_decoder import RecordText
+from kseg.segment.scanning.decode import Chunk, record_at
+from kseg.segment.terminal import CONTROL
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLines:
+    """What is to be written: records start … stop − 1 of a chunk, each batch's line before its first record. state: of `format_lines`."""
+
+    table: Columns
+    chunk: Chunk
+    start: int
+    stop: int
+    flags: int
+    block: Block
+    state: memoryview
+
+
+class DecodedRecords:
+    """Writes the records of one file."""
+
+    def __init__(self, path: str, options: DumpOptions) -> None:
+        assert options.decoder is not None
+        self.path = path
+        self._decoder = options.decoder
+        self._escape = options.escape_control
+        self._program = None if options.escape_control else options.decoder.program()
+        self._message_state = memoryview(array("q", bytes(8 * D.STATE_WIDTH)))
+        self._has_crashed = False
+        self._has_warned = False
+
+    def with_warning(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The events of the file, and once a finding behind lines that show a secret."""
+        for event in events:
+            yield event
+            if self._has_warned or not isinstance(event, Text):
+                continue
+            if self._decoder.holds_secrets(event.data):
+                self._has_warned = True
+                yield Finding(
+                    "secrets-shown",
+                    self.path,
+                    "the text shows secrets (SCRAM credentials or sensitive configurations), as Kafka's own dump tool does; "
+                    "--json and --format table do not",
+                )
+
+    def events(self, lines: RecordLines) -> Iterator[Event]:
+        """The lines, and once a file a finding where the tool ends."""
+        state, records = lines.state, lines.chunk.records
+        state[T.RECORD] = lines.start
+        while True:
+            if self._program is not None:
+                yield from self._by_program(self._program, lines)
+                if not self._message_state[D.STAGE]:
+                    return
+            at = state[T.RECORD]
+            if at >= lines.stop:
+                break
+            yield from _plain(lines, records.at(C.R_BATCH, at), at + 1)
+            yield from self._one(lines, at)
+        yield from _plain(lines, lines.chunk.last_row, lines.stop)
+
+    def _by_program(self, program: tuple[memoryview, bytes], lines: RecordLines) -> Iterator[Event]:
+        """All lines up to the end or to a record that cannot be read."""
+        table, chunk, state, stopped = lines.table, lines.chunk, lines.state, self._message_state
+        ops, names = program
+
+        def put(out: bytearray, filled: int) -> int:
+            return D.format_decoded(
+                ops,
+                names,
+                chunk.body,
+                table.cells,
+                table.capacity,
+                chunk.last_row,
+                chunk.records.cells,
+                chunk.records.capacity,
+                lines.stop,
+                lines.flags,
+                out,
+                filled,
+                state,
+                stopped,
+            )
+
+        def is_finished() -> bool:
+            return bool(stopped[D.STAGE]) or (state[T.ROW] > chunk.last_row and state[T.RECORD] >= lines.stop)
+
+        return lines.block.fill(put, is_finished)
+
+    def _one(self, lines: RecordLines, at: int) -> Iterator[Event]:
+        """The rest of the line of record `at`, behind its metadata."""
+        record = record_at(lines.chunk, at)
+        text = self._decoder.text(record.offset, record.key, record.value)
+        parts = self._shown(text)
+        if parts:
+            lines.block.reopen_line()
+            bar = b"|" if lines.flags & T.SKIP_METADATA else b""
+            yield from lines.block.append(bar + parts + b"\n")
+        if text.crash is not None and not self._has_crashed:
+            self._has_crashed = True
+            yield from lines.block.flush()
+            yield self._crash(lines, at, text.crash)
+
+    def _crash(self, lines: RecordLines, at: int, exception: str) -> Finding:
+        offset = lines.chunk.records.at(C.R_OFFSET, at)
+        return Finding(
+            "undecodable-record",
+            self.path,
+            f"the record at offset {offset} cannot be decoded: Kafka's own dump tool ends here with {exception}; this dump goes on",
+            position=lines.table.at(C.POSITION, lines.chunk.records.at(C.R_BATCH, at)),
+            first_offset=offset,
+            last_offset=offset,
+            numbers={"exception": exception},
+        )
+
+    def _shown(self, text: RecordText) -> bytes:
+        key = b"" if text.key is None else b" key: " + text.key
+        payload = b"" if text.payload is None else b" payload: " + text.payload
+        if not self._escape:
+            return key + payload
+        shown = (key + payload).decode("utf-8", "surrogatepass")
+        return re.sub(f"[{CONTROL}]", lambda match: f"\\x{ord(match[0]):02x}", shown).encode()
+
+
+def _plain(lines: RecordLines, last_row: int, stop: int) -> Iterator[Event]:
+    """Batches up to `last_row` and the metadata of the records before `stop` that are not yet written."""
+    table, chunk, state = lines.table, lines.chunk, lines.state
+    flags = lines.flags & ~T.CONTENTS
+
+    def put(out: bytearray, filled: int) -> int:
+        return T.format_lines(
+            chunk.body,
+            table.cells,
+            table.capacity,
+            last_row,
+            chunk.records.cells,
+            chunk.records.capacity,
+            stop,
+            flags,
+            out,
+            filled,
+            state,
+        )
+
+    def is_finished() -> bool:
+        return state[T.ROW] > last_row and state[T.RECORD] >= stop
+
+    return lines.block.fill(put, is_finished)

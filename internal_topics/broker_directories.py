@@ -1,0 +1,72 @@
+"""What PATH arguments hold, taken as the directories of one broker: its log dirs and its partitions.
+
+Whatever the layout, it is found as by every command (`segment/partition/targets`): one log dir, several under one parent (a broker with
+several disks, a volume per directory as operators of Kubernetes lay them out), a partition directory alone, one segment. `--topic` and
+`--partition` narrow what is reported and never what is known: the internal topics are looked for without them.
+
+Where PATHs hold replicas of several brokers, a partition is there more than once; `replicas` gives all of them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import PartitionName, PartitionState
+from kseg.segment.partition.targets import (
+    Expansion,
+    FileTarget,
+    LogDirTarget,
+    PartitionTarget,
+    directory_of,
+    is_selected,
+    resolve_targets,
+)
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPartition:
+    """One partition directory, or one segment named alone. name: None when the directory is not named like a partition."""
+
+    target: PartitionTarget | FileTarget
+    name: PartitionName | None
+
+    @property
+    def is_live(self) -> bool:
+        """Not marked `-delete`, `-stray` or `-future`; of a directory without a readable name nobody says so."""
+        return self.name is None or self.name.state is PartitionState.LIVE
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDirectories:
+    """log_dirs: as shown, in order. partitions: all of them, with those that are marked by a suffix."""
+
+    log_dirs: tuple[str, ...]
+    partitions: tuple[BrokerPartition, ...]
+
+    def selected(self, topics: Sequence[str] = (), partition: int | None = None) -> list[BrokerPartition]:
+        """The live partitions that `--topic` and `--partition` leave in."""
+        return [
+            each for each in self.partitions if each.is_live and is_selected(each.name, topics, partition)
+        ]
+
+    def replicas(self, topic: str) -> dict[int, list[PartitionTarget | FileTarget]]:
+        """The live partition directories of a topic, by partition; of a partition all replicas at hand."""
+        found: dict[int, list[PartitionTarget | FileTarget]] = {}
+        for each in self.partitions:
+            if each.name is not None and each.is_live and each.name.topic == topic:
+                found.setdefault(each.name.partition, []).append(each.target)
+        return {number: found[number] for number in sorted(found)}
+
+
+def find_broker_directories(paths: Iterable[str]) -> BrokerDirectories:
+    """The log dirs and partitions under PATHs. Raises UnreadableInput for a path that is missing, cannot be listed, or
+    holds nothing of Kafka's."""
+    targets = resolve_targets(tuple(paths), expand=Expansion.INVENTORY)
+    return BrokerDirectories(
+        tuple(target.path for target in targets if isinstance(target, LogDirTarget)),
+        tuple(
+            BrokerPartition(target, own_partition_name(directory_of(target)))
+            for target in targets
+            if not isinstance(target, LogDirTarget)
+        ),
+    )

@@ -1,0 +1,175 @@
+"""Kafka Connect's three topics as the JSON that they are, with what their keys say; secrets of connectors are left out.
+
+Connect writes them with its JsonConverter without schemas (`KafkaOffsetBackingStore`, `KafkaConfigBackingStore`, `KafkaStatusBackingStore`):
+
+    offsets   ["connector",{partition}]                              → {offset}
+    configs   connector-NAME, task-NAME-N                            → {"properties":{…}}
+              commit-NAME, tasks-fencing-NAME, target-state-NAME     → {"tasks":N} …
+              session-key                                            → {"key":…,"algorithm":…}: the key that workers sign requests with
+              restart-connector-NAME, logger-cluster-NAMESPACE
+    status    status-connector-NAME, status-task-NAME-N, status-topic-TOPIC:connector-NAME → {"state":…}
+
+Which property of a connector is a password only the connector's class knows. Left out is what is called like one, what has a password in its
+value (a URL with a user, `password=`), and the session key; references to a configuration provider (`${file:…}`) are none.
+"""
+
+import os
+import re
+from collections.abc import MutableMapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from kseg.internal_topics.registry.json_text import read_json
+from kseg.segment.errors import FormatError
+from kseg.segment.json_rows import RowDecoder
+from kseg.segment.model import Record
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.values import dataclass
+
+CONNECT_TOPICS: Final = ("connect-offsets", "connect-configs", "connect-status")
+REDACTED: Final = "(redacted)"
+_SECRET_NAME = re.compile(
+    r"passw|passphrase|pwd|secret|token|credential|jaas|private.?key|api.?key|access.?key|auth.?key|account.?key|"
+    r"(^|[._-])(key|pin)$|keystore\.(key|certificate)|truststore\.certificate|basic\.auth|user\.?info|sas$",
+    re.IGNORECASE,
+)
+_HARMLESS_NAME = re.compile(
+    r"(^|[._-])(topic|field|column|schema|message|document|partition|record|primary|shard)s?[._-]key$|converter|"
+    r"(password|token|secret|credentials?|key)[._-](endpoint[._-]url|url|file|path|location|class|provider|type|enabled?|id[._-]field)$|"
+    r"^(transforms|predicates)\.[^.]*\.[^.]*(field|column)",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(r"//[^/@\s:]*:[^/@\s]+@|(password|passwd|pwd|secret|token)\s*=", re.IGNORECASE)
+_PROVIDED = re.compile(r"^\$\{[^}]*\}$")
+_CONFIG_KEYS: Final = (
+    ("connector-", "connector"),
+    ("task-", "task"),
+    ("commit-", "commit"),
+    ("target-state-", "target-state"),
+    ("tasks-fencing-", "tasks-fencing"),
+    ("restart-connector-", "restart"),
+    ("logger-cluster-", "logger"),
+    ("status-connector-", "connector-status"),
+    ("status-task-", "task-status"),
+    ("status-topic-", "topic-status"),
+)
+_WITH_TASK: Final = ("task", "task-status")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectRows:
+    """A `RowDecoder`. names: globs of further topics that Connect keeps. as_bytes: decode nothing, but show no secret either.
+    otherwise: for the logs of other topics."""
+
+    names: tuple[str, ...] = ()
+    as_bytes: bool = False
+    show_secrets: bool = False
+    otherwise: RowDecoder | None = None
+
+    def concerns(self, path: str) -> bool:
+        """See `RowDecoder`."""
+        if self._is_connects(path):
+            return not self.as_bytes or not self.show_secrets
+        return self.otherwise is not None and self.otherwise.concerns(path)
+
+    def amend(self, row: MutableMapping[str, object], record: Record) -> None:
+        """See `RowDecoder`."""
+        if not self._is_connects(str(row["file"])):
+            if self.otherwise is not None:
+                self.otherwise.amend(row, record)
+            return
+        if not self.as_bytes or not self.show_secrets:
+            _amend(row, record, self.as_bytes, self.show_secrets)
+
+    def _is_connects(self, path: str) -> bool:
+        name = own_partition_name(os.path.dirname(path) or os.curdir)
+        if name is None:
+            return False
+        return name.topic in CONNECT_TOPICS or any(fnmatchcase(name.topic, each) for each in self.names)
+
+
+def _amend(row: MutableMapping[str, object], record: Record, as_bytes: bool, show_secrets: bool) -> None:
+    key = record.key or b""
+    is_offset = key.lstrip().startswith(b"[")
+    if is_offset and not as_bytes:
+        _put(row, "key", record.key)
+        _name_offset(row)
+    elif not as_bytes:
+        row["connect"] = _named(key.decode("utf-8", "replace"))
+    if record.value is None:
+        return
+    holds_configs = key.startswith((b"connector-", b"task-", b"session-key"))
+    if not holds_configs or show_secrets:
+        if not as_bytes:
+            _put(row, "value", record.value)
+        return
+    _put_redacted(row, record.value, as_bytes)
+
+
+def _put(row: MutableMapping[str, object], side: str, data: bytes | None) -> None:
+    try:
+        row[side] = None if data is None else read_json(data)
+        row[f"{side}_encoding"] = "json"
+    except FormatError as error:
+        row[f"{side}_error"] = str(error)
+
+
+def _put_redacted(row: MutableMapping[str, object], data: bytes, as_bytes: bool) -> None:
+    try:
+        value = read_json(data)
+    except FormatError as error:  # what it holds cannot be told
+        row["value"], row["value_encoding"], row["value_error"] = REDACTED, "redacted", str(error)
+        return
+    shown = redacted(value)
+    if not as_bytes or shown != value:
+        row["value"], row["value_encoding"] = shown, "json"
+
+
+def redacted(value: Any) -> Any:
+    """A value of the configs topic without its secrets."""
+    match value:
+        case {"algorithm": _, "key": _}:
+            return value | {"key": REDACTED}
+        case dict():
+            return {name: _redacted_member(name, each) for name, each in value.items()}
+        case list():
+            return [redacted(each) for each in value]
+    return value
+
+
+def _redacted_member(name: str, value: Any) -> Any:
+    if isinstance(value, (dict, list)):
+        return redacted(value)
+    if value is None or value == "" or (isinstance(value, str) and _PROVIDED.match(value)):
+        return value
+    if _SECRET_NAME.search(name) and not _HARMLESS_NAME.search(name):
+        return REDACTED
+    return REDACTED if isinstance(value, str) and _SECRET_VALUE.search(value) else value
+
+
+def _named(key: str) -> dict[str, object]:
+    """`{"type":"task","connector":"jdbc-source","task":0}`: what a key of the configs and status topics says."""
+    if key == "session-key":
+        return {"type": "session-key"}
+    for prefix, kind in _CONFIG_KEYS:
+        if not key.startswith(prefix):
+            continue
+        rest = key.removeprefix(prefix)
+        if kind == "topic-status":
+            topic, _, connector = rest.partition(":connector-")
+            return {"type": kind, "connector": connector, "topic": topic}
+        if kind == "logger":
+            return {"type": kind, "namespace": rest}
+        connector, _, task = rest.rpartition("-")
+        if kind in _WITH_TASK and connector and task.isascii() and task.isdigit() and len(task) < 10:
+            return {"type": kind, "connector": connector, "task": int(task)}
+        return {"type": kind, "connector": rest}
+    return {"type": None}
+
+
+def _name_offset(row: MutableMapping[str, object]) -> None:
+    match row["key"]:
+        case [str() as connector, partition]:
+            row["connect"] = {"type": "offset", "connector": connector, "partition": partition}
+        case _:
+            row["connect"] = {"type": None}

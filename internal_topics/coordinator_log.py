@@ -1,0 +1,183 @@
+"""The records of one partition of a coordinator's topic, as the coordinator reads them when it loads.
+
+1. Begin at the log start offset, as `PartitionLog` finds it. A batch that holds it counts whole: a fetch returns whole batches,
+   and no coordinator looks for the log start inside one.
+2. All segments in order, up to the log end (isolation LOG_END; the high watermark does not matter). Missing offsets are
+   ordinary: the topics are compacted.
+3. Records of aborted transactions are records like others. The COMMIT and ABORT markers of a transaction come in their place in
+   the log; other control records, and control batches that compaction has emptied, are passed over.
+4. What cannot be read becomes a `LogProblem` in its place, and the reading goes on behind it. A coordinator that loads the same
+   partition would fail there.
+
+(Kafka: CoordinatorLoaderImpl, TransactionStateManager.loadTransactionMetadata.)
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.files import MappedFile
+from kseg.segment.header_tables import Columns
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, resolve_targets
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.damage_findings import damage_finding
+from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+from kseg.segment.scanning.scan import Scanner
+from kseg.segment.state.control import ABORT, COMMIT, parse_control_record
+
+
+class CoordinatorRecord(NamedTuple):
+    """A record with its key and value as they lie. producer_id, producer_epoch: -1 without a producer."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+
+
+class TransactionMarker(NamedTuple):
+    """The end of a producer's transaction."""
+
+    offset: int
+    timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+
+
+class LogProblem(NamedTuple):
+    """What keeps a part of the log from being read. offset: the first that is concerned, None when nobody can tell.
+    position: in the file `path`, None when it is the file as a whole."""
+
+    path: str
+    offset: int | None
+    position: int | None
+    message: str
+
+
+CoordinatorEntry = CoordinatorRecord | TransactionMarker | LogProblem
+
+
+def read_coordinator_log(
+    directory: str | PartitionTarget | FileTarget, *, until_ms: int | None = None
+) -> Iterator[CoordinatorEntry]:
+    """What a partition directory (or one segment) of a coordinator's topic holds, in offset order.
+
+    until_ms: leave out records and markers with a later timestamp. Raises UnreadableInput when the directory cannot be
+    listed; a segment that cannot be read is a LogProblem.
+    """
+    if isinstance(directory, str):
+        (directory,) = _targets_of(directory)
+    with PartitionLog(directory) as log:
+        start = log.start_offset
+        for segment in log.segments:
+            if segment.next_base_offset is not None and segment.next_base_offset <= start:
+                continue
+            try:
+                yield from _segment(segment, start, until_ms)
+            except UnreadableInput as error:
+                yield LogProblem(segment.path, segment.base_offset, None, str(error))
+
+
+def _targets_of(path: str) -> list[PartitionTarget | FileTarget]:
+    """A directory that is named alone, with the log dir around it. Raises UnreadableInput."""
+    found = [target for target in resolve_targets((path,)) if not isinstance(target, LogDirTarget)]
+    if len(found) != 1:
+        raise UnreadableInput(f"{path} is not a partition directory")
+    return found
+
+
+def _segment(segment: LogSegment, start: int, until_ms: int | None) -> Iterator[CoordinatorEntry]:
+    with MappedFile(segment.path) as file:
+        decoder = Decoder(file.view)
+        scanner = Scanner.over(file, segment.base_offset, next_base=segment.following_base)
+        for block in scanner.blocks():
+            if isinstance(block, Damage):
+                finding = damage_finding(segment.path, block)
+                yield LogProblem(segment.path, finding.first_offset, block.position, finding.message)
+                continue
+            for chunk in decoder.chunks(block, _first_row(block, start)):
+                if chunk.control:
+                    yield from _markers(segment.path, block, chunk, until_ms)
+                else:
+                    yield from _records(block, chunk, until_ms)
+                if chunk.problem is not None:
+                    row = chunk.last_row
+                    offset, position = block.at(C.BASE_OFFSET, row), block.at(C.POSITION, row)
+                    yield LogProblem(segment.path, offset, position, chunk.problem.sentence)
+
+
+def _first_row(table: Columns, start: int) -> int:
+    """The first row that reaches the log start."""
+    lasts = table.column(C.LAST_OFFSET)
+    if not table.count or lasts[0] >= start:
+        return 0
+    return next((row for row in range(table.count) if lasts[row] >= start), table.count)
+
+
+def _records(table: Columns, chunk: Chunk, until_ms: int | None) -> Iterator[CoordinatorRecord]:
+    """By columns; of a batch only the producer is looked at."""
+    view, records = memoryview(chunk.body), chunk.records
+    fields = (
+        C.R_BATCH,
+        C.R_OFFSET,
+        C.R_TIMESTAMP,
+        C.R_KEY_START,
+        C.R_KEY_LENGTH,
+        C.R_VALUE_START,
+        C.R_VALUE_LENGTH,
+    )
+    last, producer = -1, (L.NO_PRODUCER_ID, L.NO_PRODUCER_EPOCH, False)
+    for batch, offset, timestamp_ms, key, key_length, value, value_length in zip(
+        *(records.column(field) for field in fields), strict=True
+    ):
+        if until_ms is not None and timestamp_ms > until_ms:
+            continue
+        if batch != last:
+            last, producer = batch, _producer(table, batch)
+        yield CoordinatorRecord(
+            offset,
+            timestamp_ms,
+            view[key : key + key_length].tobytes() if key_length >= 0 <= key else None,
+            view[value : value + value_length].tobytes() if value_length >= 0 <= value else None,
+            *producer,
+        )
+
+
+def _producer(table: Columns, row: int) -> tuple[int, int, bool]:
+    if table.at(C.MAGIC, row) < L.MAGIC_V2:
+        return L.NO_PRODUCER_ID, L.NO_PRODUCER_EPOCH, False
+    is_transactional = bool(table.at(C.ATTRIBUTES, row) & L.TRANSACTIONAL_BIT)
+    return table.at(C.PRODUCER_ID, row), table.at(C.PRODUCER_EPOCH, row), is_transactional
+
+
+def _markers(path: str, table: Columns, chunk: Chunk, until_ms: int | None) -> Iterator[CoordinatorEntry]:
+    for at in range(chunk.records.count):
+        record = record_at(chunk, at)
+        if until_ms is not None and record.timestamp_ms > until_ms:
+            continue
+        try:
+            control = parse_control_record(record.key, record.value)
+        except FormatError as error:
+            yield LogProblem(path, record.offset, table.at(C.POSITION, chunk.first_row), str(error))
+            continue
+        if control.kind in (ABORT, COMMIT):
+            producer_id, epoch, _ = _producer(table, chunk.first_row)
+            coordinator_epoch = control.fields["coordinatorEpoch"]
+            assert isinstance(coordinator_epoch, int)
+            yield TransactionMarker(
+                record.offset,
+                record.timestamp_ms,
+                producer_id,
+                epoch,
+                control.kind == COMMIT,
+                coordinator_epoch,
+            )

@@ -1,0 +1,135 @@
+"""Committed offsets as a coordinator has them in memory after loading (Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker).
+
+    commit, no producer id      it counts at once
+    commit, with a producer id  it waits for the producer's marker; nobody looks at the transactional flag or the epoch
+    tombstone                   the offset is gone, and whatever any producer has waiting for the same key
+    COMMIT marker               each waiting commit counts, unless one was written behind it meanwhile that counts already
+    ABORT marker                the waiting commits are dropped
+
+A commit is kept as the record that it came in, whose value is decoded when somebody asks for it: most are replaced by the next.
+On the way it is noted which offsets went back: a commit below the one that it replaces, or below the one that was deleted before.
+"""
+
+from typing import NamedTuple
+
+from kseg.internal_topics.coordinator_log import CoordinatorRecord
+from kseg.internal_topics.groups.group_records import OffsetKey
+
+NO_PRODUCER_ID = -1
+
+_OFFSET = slice(2, 10)  # of the value, in every version
+
+
+class Deletion(NamedTuple):
+    """The newest record of a key is a tombstone. former: what it deleted, None when that is not in the log."""
+
+    timestamp_ms: int
+    record_offset: int
+    former: CoordinatorRecord | None
+
+
+class Rewind(NamedTuple):
+    """An offset that went back. timestamp_ms, record_offset: of the record with which it did (the marker, in a transaction).
+    deleted_ms: when the former offset was deleted, None when it was replaced."""
+
+    key: OffsetKey
+    former: CoordinatorRecord
+    commit: CoordinatorRecord
+    timestamp_ms: int
+    record_offset: int
+    deleted_ms: int | None
+
+
+def committed_offset(commit: CoordinatorRecord) -> int:
+    """The offset that a commit says, without decoding the rest."""
+    assert commit.value is not None
+    return int.from_bytes(commit.value[_OFFSET], "big", signed=True)
+
+
+class OffsetSlot:
+    """What is known of one key. commit: what counts. tombstone: why nothing does, when the newest record of the key is one. deleted:
+    the newest tombstone since something counted."""
+
+    __slots__ = ("commit", "deleted", "key", "producers", "tombstone")
+
+    def __init__(self, key: OffsetKey) -> None:
+        self.key = key
+        self.commit: CoordinatorRecord | None = None
+        self.tombstone: Deletion | None = None
+        self.deleted: Deletion | None = None
+        self.producers: set[int] | None = None  # that have a commit of this key waiting
+
+
+class CommittedOffsets:
+    """pending: what waits for its producer's marker, by producer id. rewinds: in the order of the log."""
+
+    def __init__(self) -> None:
+        self.pending: dict[int, dict[OffsetKey, CoordinatorRecord]] = {}
+        self.rewinds: list[Rewind] = []
+        self._slots: dict[OffsetKey, OffsetSlot] = {}
+
+    def slot(self, key: OffsetKey) -> OffsetSlot:
+        """Where the records of a key go; the same each time."""
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._slots[key] = OffsetSlot(key)
+        return slot
+
+    @property
+    def offsets(self) -> dict[OffsetKey, CoordinatorRecord]:
+        """What counts, by key."""
+        return {key: slot.commit for key, slot in self._slots.items() if slot.commit is not None}
+
+    @property
+    def deletions(self) -> dict[OffsetKey, Deletion]:
+        """Keys whose newest record is a tombstone."""
+        return {key: slot.tombstone for key, slot in self._slots.items() if slot.tombstone is not None}
+
+    def commit(self, slot: OffsetSlot, record: CoordinatorRecord) -> None:
+        """A record with a value."""
+        slot.tombstone = None
+        if record.producer_id == NO_PRODUCER_ID:
+            former = slot.commit
+            if former is None or record.value[_OFFSET] < former.value[_OFFSET]:  # type: ignore[index]  # see _settle
+                self._settle(slot, record, record.timestamp_ms, record.offset)
+            else:
+                slot.commit = record
+            return
+        self.pending.setdefault(record.producer_id, {})[slot.key] = record
+        if slot.producers is None:
+            slot.producers = set()
+        slot.producers.add(record.producer_id)
+
+    def delete(self, slot: OffsetSlot, timestamp_ms: int, record_offset: int) -> None:
+        """A tombstone."""
+        former = slot.commit
+        if former is None and slot.deleted is not None:
+            former = slot.deleted.former
+        slot.commit = None
+        slot.tombstone = slot.deleted = Deletion(timestamp_ms, record_offset, former)
+        for producer_id in slot.producers or ():
+            self.pending.get(producer_id, {}).pop(slot.key, None)
+        slot.producers = None
+
+    def end_transaction(
+        self, producer_id: int, timestamp_ms: int, record_offset: int, *, is_commit: bool
+    ) -> None:
+        """A marker of a producer."""
+        for key, commit in self.pending.pop(producer_id, {}).items():
+            slot = self._slots[key]
+            if slot.producers is not None:
+                slot.producers.discard(producer_id)
+            if is_commit and (slot.commit is None or commit.offset > slot.commit.offset):
+                self._settle(slot, commit, timestamp_ms, record_offset)
+
+    def _settle(
+        self, slot: OffsetSlot, commit: CoordinatorRecord, timestamp_ms: int, record_offset: int
+    ) -> None:
+        former, deleted_ms = slot.commit, None
+        if former is None and slot.deleted is not None:
+            former, deleted_ms = slot.deleted.former, slot.deleted.timestamp_ms
+            slot.deleted = None
+        # by their bytes, which are in the order of the numbers where none is negative
+        if former is not None and commit.value[_OFFSET] < former.value[_OFFSET]:  # type: ignore[index]  # commits have values
+            self.rewinds.append(Rewind(slot.key, former, commit, timestamp_ms, record_offset, deleted_ms))
+        slot.commit = commit

@@ -1,0 +1,114 @@
+"""Keys and offset commits of `__consumer_offsets`, decoded quickly: one partition may hold a million of them.
+
+    key, type 0 and 1           int16 type, string group, string topic, int32 partition
+    offset commit, version 0-2  int16 version, int64 offset, string metadata, int64 commit time, int64 expiry (version 1)
+                   version 3    int16 version, int64 offset, int32 leader epoch, string metadata, int64 commit time
+                   version 4    the same, metadata as a compact string, tag 0 behind it: the topic id
+
+A commit is checked by its lengths when it is replayed, and decoded when it has survived. Whatever is not of this shape goes through
+`decoding`, which knows why. (Kafka: GroupCoordinatorRecordSerde, OffsetAndMetadata.fromRecord.)
+"""
+
+import struct
+from typing import NamedTuple
+
+from kseg.internal_topics.decoding import decode_key, decode_value
+from kseg.segment.java import uuids
+from kseg.segment.java.java_output import decode_utf8
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+
+LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA = 0, 1, 2
+
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_UNKNOWN_IDS = ("", uuids.ZERO)
+
+
+class OffsetKey(NamedTuple):
+    """What an offset is committed for. Types 0 and 1 of the record are one key to the coordinator."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class GroupKey(NamedTuple):
+    """The key of a record about a group. subject: the member id or the regular expression, empty where the key has none."""
+
+    type_id: int
+    group: str
+    subject: str
+
+
+class OffsetCommit(NamedTuple):
+    """A committed offset. leader_epoch, expire_timestamp_ms: -1 for none. topic_id: None when the commit does not say it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    topic_id: str | None
+
+
+def parse_key(data: bytes) -> tuple[int, OffsetKey | GroupKey]:
+    """The record type and the key. Raises UnknownType and FormatError."""
+    if len(data) >= 4 and data[0] == 0 and data[1] <= OFFSET_COMMIT:
+        return data[1], _offset_key(data)
+    decoded = decode_key(CONSUMER_OFFSETS, data)
+    values = decoded.values
+    type_id = _INT16.unpack_from(data)[0]
+    group = values.get("groupId", values.get("group"))
+    subject = values.get("memberId", values.get("regularExpression", ""))
+    return type_id, GroupKey(type_id, group, subject)
+
+
+def _offset_key(data: bytes) -> OffsetKey:
+    try:
+        (length,) = _INT16.unpack_from(data, 2)
+        topic_at = 4 + length
+        (topic_length,) = _INT16.unpack_from(data, topic_at)
+        end = topic_at + 2 + topic_length
+        if length >= 0 and topic_length >= 0:
+            partition = _INT32.unpack_from(data, end)[0]
+            return OffsetKey(decode_utf8(data[4:topic_at]), decode_utf8(data[topic_at + 2 : end]), partition)
+    except struct.error:
+        pass
+    values = decode_key(CONSUMER_OFFSETS, data).values  # says what is wrong
+    return OffsetKey(values["group"], values["topic"], values["partition"])
+
+
+def is_commit_well_formed(type_id: int, value: bytes) -> bool:
+    """Whether a commit surely is as its version has it; False where only `parse_commit` can tell."""
+    if len(value) < 20 or value[0] != 0 or (type_id == LEGACY_OFFSET_COMMIT and value[1] != 0):
+        return False
+    version = value[1]
+    if version == 3:
+        return value[14] < 0x80 and len(value) >= 24 + (value[14] << 8 | value[15])
+    if version == 4:
+        # one byte of length, for at most 126 bytes of metadata; then no tag, or the topic id
+        tags = 22 + value[14]
+        if not 0 < value[14] < 0x80 or len(value) <= tags:
+            return False
+        return value[tags] == 0 or (value[tags : tags + 3] == b"\x01\x00\x10" and len(value) >= tags + 3 + 16)
+    expiry = 8 if version == 1 else 0
+    return version < 3 and value[10] < 0x80 and len(value) >= 20 + expiry + (value[10] << 8 | value[11])
+
+
+def parse_commit(type_id: int, value: bytes) -> tuple[OffsetCommit, str]:
+    """A commit, and what a 4.3.1 coordinator cannot do with it: empty, or that its version is newer. Raises FormatError."""
+    decoded = decode_value(CONSUMER_OFFSETS, type_id, value)
+    values = decoded.values
+    problem = f"unknown version {decoded.version} of an offset commit" if decoded.is_newer else ""
+    topic_id = values.get("topicId", "")
+    return (
+        OffsetCommit(
+            values["offset"],
+            values.get("leaderEpoch", -1),
+            values["metadata"],
+            values["commitTimestamp"],
+            values.get("expireTimestamp", -1),
+            None if topic_id in _UNKNOWN_IDS else topic_id,
+        ),
+        problem,
+    )

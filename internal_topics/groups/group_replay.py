@@ -1,0 +1,182 @@
+"""One partition of `__consumer_offsets`, loaded as its coordinator loads it.
+
+1. All records from the log start to the log end, in order; of transactions also those that are aborted or undecided
+   (`coordinator_log`). With a time, only records and markers up to it.
+2. Keys are decoded once each. A record of a type that 4.3.1 does not know is passed over, as by the broker.
+3. Offset commits go to `CommittedOffsets`, the others, decoded, to `GroupMetadata`; markers end transactions.
+4. A record without key, one that cannot be decoded, and one that contradicts what was read before fail the load of the partition:
+   all its groups are unavailable until the record is gone. Here it becomes a `FailedRecord`, and the replay goes on behind it, with
+   a newer version decoded as the newest that is known.
+
+(Kafka: CoordinatorLoaderImpl.doLoad, GroupCoordinatorShard.replay.)
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import field
+
+from kseg.internal_topics.coordinator_log import (
+    CoordinatorEntry,
+    CoordinatorRecord,
+    LogProblem,
+    TransactionMarker,
+)
+from kseg.internal_topics.decoding import UnknownType, decode_value
+from kseg.internal_topics.groups.committed_offsets import CommittedOffsets, OffsetSlot
+from kseg.internal_topics.groups.group_metadata import GroupMetadata, LoadFailed
+from kseg.internal_topics.groups.group_records import (
+    CONSUMER_OFFSETS,
+    GroupKey,
+    OffsetKey,
+    is_commit_well_formed,
+    parse_commit,
+    parse_key,
+)
+from kseg.segment.errors import FormatError
+from kseg.segment.values import dataclass
+
+METADATA_TYPES = (2, 3, 11, 17)  # of a group as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A record that a coordinator fails to load."""
+
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class LoadedGroups:
+    """What a partition says. tombstones: the time of the newest record of a group's own key, where that is a tombstone.
+    unknown: offset keys of which compaction has left nothing up to the time that was asked for, and the time of their first record
+    behind it. unknown_types: how many records of each type were passed over. problems: what could not be read."""
+
+    offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
+    metadata: GroupMetadata = field(default_factory=GroupMetadata)
+    tombstones: dict[str, int] = field(default_factory=dict)
+    unknown: dict[OffsetKey, int] = field(default_factory=dict)
+    unknown_types: dict[int, int] = field(default_factory=dict)
+    failures: list[FailedRecord] = field(default_factory=list)
+    problems: list[LogProblem] = field(default_factory=list)
+    records: int = 0
+
+
+def load_groups(
+    entries: Iterable[CoordinatorEntry], *, until_ms: int | None = None, cleaned_end: int = 0
+) -> LoadedGroups:
+    """Replay a partition's log. until_ms: only records and markers up to this time. cleaned_end: the first offset that the log
+    cleaner has not been at. Raises UnreadableInput when the log cannot be listed."""
+    loaded = LoadedGroups()
+    replay = _Replay(loaded)
+    take = replay.record
+    for entry in entries if until_ms is None else replay.until(entries, until_ms, cleaned_end):
+        if type(entry) is CoordinatorRecord:
+            take(entry)
+        elif isinstance(entry, TransactionMarker):
+            loaded.offsets.end_transaction(
+                entry.producer_id, entry.timestamp_ms, entry.offset, is_commit=entry.is_commit
+            )
+        elif isinstance(entry, LogProblem):
+            loaded.problems.append(entry)
+    offsets = loaded.offsets
+    for key in [*offsets.offsets, *offsets.deletions] if loaded.unknown else ():
+        loaded.unknown.pop(key, None)
+    return loaded
+
+
+# what a key stands for; None: a type that is passed over
+_Known = tuple[int, OffsetSlot | GroupKey | None]
+
+
+class _Replay:
+    def __init__(self, loaded: LoadedGroups) -> None:
+        self._loaded = loaded
+        self._known: dict[bytes, _Known] = {}
+
+    def until(
+        self, entries: Iterable[CoordinatorEntry], until_ms: int, cleaned_end: int
+    ) -> Iterator[CoordinatorEntry]:
+        """The entries up to a time; of those behind it, it is noted which keys of the cleaned part they have: what they replaced may
+        be gone."""
+        for entry in entries:
+            if isinstance(entry, LogProblem) or entry.timestamp_ms <= until_ms:
+                yield entry
+            elif (
+                entry.offset < cleaned_end and isinstance(entry, CoordinatorRecord) and entry.key is not None
+            ):
+                with suppress(FormatError):
+                    key = parse_key(entry.key)[1]
+                    if isinstance(key, OffsetKey):
+                        self._loaded.unknown.setdefault(key, entry.timestamp_ms)
+
+    def record(self, record: CoordinatorRecord) -> None:
+        loaded = self._loaded
+        loaded.records += 1
+        raw = record.key
+        if raw is None:
+            self._fail(record, "the record has no key")
+            return
+        known = self._known.get(raw)
+        if known is None:
+            try:
+                known = self._known[raw] = self._parsed(raw)
+            except FormatError as error:
+                self._fail(record, f"its key cannot be decoded: {error}")
+                return
+        type_id, what = known
+        if type(what) is OffsetSlot:
+            self._offset(type_id, what, record)
+        elif isinstance(what, GroupKey):
+            self._group(what, record)
+        else:
+            loaded.unknown_types[type_id] = loaded.unknown_types.get(type_id, 0) + 1
+
+    def _parsed(self, raw: bytes) -> _Known:
+        try:
+            type_id, key = parse_key(raw)
+        except UnknownType as unknown:
+            return unknown.type_id, None
+        return type_id, self._loaded.offsets.slot(key) if isinstance(key, OffsetKey) else key
+
+    def _offset(self, type_id: int, slot: OffsetSlot, record: CoordinatorRecord) -> None:
+        loaded, value = self._loaded, record.value
+        if value is None:
+            loaded.offsets.delete(slot, record.timestamp_ms, record.offset)
+            return
+        if not is_commit_well_formed(type_id, value):
+            try:
+                problem = parse_commit(type_id, value)[1]
+            except FormatError as error:
+                self._fail(record, f"its value cannot be decoded: {error}")
+                return
+            if problem:
+                self._fail(record, problem)
+        if slot.key.group not in loaded.metadata.groups:
+            loaded.metadata.has_offset(slot.key.group)
+        loaded.offsets.commit(slot, record)
+
+    def _group(self, key: GroupKey, record: CoordinatorRecord) -> None:
+        loaded = self._loaded
+        value = None
+        if record.value is not None:
+            try:
+                decoded = decode_value(CONSUMER_OFFSETS, key.type_id, record.value)
+            except FormatError as error:
+                self._fail(record, f"its value cannot be decoded: {error}")
+                return
+            if decoded.is_newer:
+                self._fail(record, f"unknown version {decoded.version} of {decoded.message.name}")
+            value = decoded.values
+        if key.type_id in METADATA_TYPES:
+            if value is None:
+                loaded.tombstones[key.group] = record.timestamp_ms
+            else:
+                loaded.tombstones.pop(key.group, None)
+        try:
+            loaded.metadata.take(key.type_id, key.group, key.subject, value)
+        except LoadFailed as error:
+            self._fail(record, str(error))
+
+    def _fail(self, record: CoordinatorRecord, reason: str) -> None:
+        self._loaded.failures.append(FailedRecord(record.offset, reason))

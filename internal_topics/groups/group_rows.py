@@ -1,0 +1,336 @@
+"""What is known about groups, as rows (docs/json.md): group, member, offset, pending_offset, tombstone, share_offset, rewind."""
+
+from collections.abc import Iterator, Mapping
+
+from kseg.internal_topics.coordinator_log import CoordinatorRecord
+from kseg.internal_topics.groups.committed_offsets import Rewind, committed_offset
+from kseg.internal_topics.groups.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from kseg.internal_topics.groups.group_records import OffsetCommit, OffsetKey, parse_commit
+from kseg.internal_topics.groups.group_states import (
+    Assigned,
+    ClassicGroup,
+    Group,
+    GroupMember,
+    GroupType,
+    ModernGroup,
+)
+from kseg.internal_topics.groups.partition_ends import LogEnds, PartitionEnds
+from kseg.internal_topics.groups.share_state import (
+    DeliveryState,
+    SharePartitionKey,
+    ShareState,
+    StateBatch,
+)
+from kseg.segment.errors import FormatError
+from kseg.segment.values import dataclass
+
+RowValues = dict[str, object]
+
+_SEQUENCE_END = 1 << 31  # of partition numbers
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """What the metadata log knows: names of topics by id, those of deleted ones too, and how many partitions a topic has.
+    ids: of the topics that exist, by name."""
+
+    by_id: Mapping[str, str]
+    partitions: Mapping[str, int]
+    ids: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AboutGroup:
+    """The result of a row: it is about this group."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetOfGroup(AboutGroup):
+    """The result of an offset row."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+def result_of(row: RowValues) -> AboutGroup:
+    """What a row of this module says, for code that goes on from it."""
+    group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
+    if row["type"] == "offset" and isinstance(partition, int) and isinstance(offset, int):
+        return OffsetOfGroup(str(group), str(topic), partition, offset)
+    return AboutGroup(str(group))
+
+
+def group_row(group: Group) -> RowValues:
+    """A group."""
+    row: RowValues = {
+        "type": "group",
+        "group": group.name,
+        "group_type": str(group.type),
+        "state": group.state,
+        "epoch": group.epoch,
+        "members": len(group.members),
+    }
+    if isinstance(group, ClassicGroup):
+        metadata = group.metadata or {}
+        changed_ms = metadata.get("currentStateTimestamp", -1)
+        row |= {
+            "protocol_type": group.protocol_type,
+            "protocol": metadata.get("protocol"),
+            "leader": metadata.get("leader"),
+            "state_timestamp": None if changed_ms == -1 else changed_ms,
+        }
+    else:
+        row["assignment_epoch"] = group.assignment_epoch
+    return row
+
+
+# --- members
+
+
+def member_rows(group: Group, names: TopicNames) -> Iterator[RowValues]:
+    """The members of a group, by their ids."""
+    for _, member in sorted(group.members.items()):
+        details = member.details
+        row: RowValues = {
+            "type": "member",
+            "group": group.name,
+            "member_id": member.member_id,
+            "group_instance_id": details.get("groupInstanceId", details.get("instanceId")),
+            "client_id": details.get("clientId"),
+            "client_host": details.get("clientHost"),
+        }
+        if isinstance(group, ClassicGroup):
+            row["assignment"], row["assignment_problem"] = _classic_assignment(group, member)
+        else:
+            row["member_epoch"] = member.epoch
+            if group.type is GroupType.STREAMS:
+                row["assignment"] = _streams_assignment(group, member.assigned, names)
+                row |= {
+                    "active_tasks": _task_rows(member.assigned),
+                    "standby_tasks": _task_rows(member.standby),
+                    "warmup_tasks": _task_rows(member.warmup),
+                }
+            else:
+                row["assignment"] = _named(member.assigned, names)
+        yield row
+
+
+def _classic_assignment(group: ClassicGroup, member: GroupMember) -> tuple[list[RowValues], str | None]:
+    if group.protocol_type != PROTOCOL_TYPE:
+        return [], None  # what other protocols assign only they know
+    try:
+        return [
+            {"topic": topic, "partition": partition}
+            for topic, partition in sorted(assigned_partitions(member.details["assignment"]))
+        ], None
+    except FormatError as error:
+        return [], str(error)
+
+
+def _named(assigned: Assigned, names: TopicNames) -> list[RowValues]:
+    """Topics without a known name have their id beside the null."""
+    rows: list[RowValues] = []
+    for topic_id, partitions in assigned.items():
+        topic = names.by_id.get(topic_id)
+        extra: RowValues = {} if topic is not None else {"topic_id": topic_id}
+        rows += [{"topic": topic, "partition": partition, **extra} for partition in sorted(set(partitions))]
+    return sorted(rows, key=lambda row: (str(row["topic"] or ""), row["partition"]))
+
+
+def _streams_assignment(group: ModernGroup, tasks: Assigned, names: TopicNames) -> list[RowValues]:
+    """The partitions that active tasks read: of all source topics of their subtopology, as far as these have so many."""
+    topics = {
+        each["subtopologyId"]: [
+            *each["sourceTopics"],
+            *(source["name"] for source in each["repartitionSourceTopics"]),
+        ]
+        for each in (group.topology or {}).get("subtopologies", ())
+    }
+    found = {
+        (topic, partition)
+        for subtopology, partitions in tasks.items()
+        for topic in topics.get(subtopology, ())
+        for partition in partitions
+        if partition < names.partitions.get(topic, _SEQUENCE_END)
+    }
+    return [{"topic": topic, "partition": partition} for topic, partition in sorted(found)]
+
+
+def _task_rows(tasks: Assigned) -> list[RowValues]:
+    return [
+        {"subtopology": subtopology, "partition": partition}
+        for subtopology, partitions in sorted(tasks.items())
+        for partition in sorted(set(partitions))
+    ]
+
+
+# --- offsets
+
+
+def offset_row(
+    key: OffsetKey, record: CoordinatorRecord, names: TopicNames, ends: PartitionEnds | None
+) -> RowValues:
+    """A committed offset. ends: None when the end of the log says nothing about it, because the offset is an earlier one."""
+    commit = _commit(record)
+    known = None if ends is None else ends.of(key.topic, key.partition)
+    return {
+        "type": "offset",
+        **key._asdict(),
+        **_commit_fields(commit),
+        "expire_timestamp": None if commit.expire_timestamp_ms == -1 else commit.expire_timestamp_ms,
+        "log_end_offset": None if known is None else known.end_offset,
+        "lag": None if known is None else known.end_offset - commit.offset,
+        "log_start_offset": None if known is None else known.start_offset,
+        "high_watermark": None if known is None else known.high_watermark,
+        "status": _status(commit, key.topic, names, known),
+        "topic_id": commit.topic_id,
+        "record_offset": record.offset,
+    }
+
+
+def _commit(record: CoordinatorRecord) -> OffsetCommit:
+    assert record.key is not None
+    assert record.value is not None
+    return parse_commit(int.from_bytes(record.key[:2], "big"), record.value)[0]
+
+
+def _commit_fields(commit: OffsetCommit) -> RowValues:
+    return {
+        "offset": commit.offset,
+        "leader_epoch": None if commit.leader_epoch == -1 else commit.leader_epoch,
+        "metadata": commit.metadata,
+        "commit_timestamp": commit.commit_timestamp_ms,
+    }
+
+
+def _status(commit: OffsetCommit, topic: str, names: TopicNames, ends: LogEnds | None) -> str | None:
+    """What a consumer that starts here meets; None when nobody can tell."""
+    current = names.ids.get(topic)
+    if commit.topic_id is not None and names.ids and commit.topic_id != current:
+        return "topic-deleted" if current is None else "topic-recreated"
+    if ends is None:
+        return None
+    if commit.offset > ends.end_offset:
+        return "beyond-log-end"
+    return "below-log-start" if commit.offset < ends.start_offset else "ok"
+
+
+def pending_row(key: OffsetKey, record: CoordinatorRecord) -> RowValues:
+    """An offset in a transaction that nobody has ended."""
+    commit = _commit(record)
+    return {
+        "type": "pending_offset",
+        **key._asdict(),
+        **_commit_fields(commit),
+        "producer_id": record.producer_id,
+        "producer_epoch": record.producer_epoch,
+        "record_offset": record.offset,
+    }
+
+
+def tombstone_row(
+    group: str, timestamp_ms: int, key: OffsetKey | None = None, former_offset: int | None = None
+) -> RowValues:
+    """A deleted offset, or without a key a deleted group."""
+    return {
+        "type": "tombstone",
+        "group": group,
+        "topic": None if key is None else key.topic,
+        "partition": None if key is None else key.partition,
+        "timestamp": timestamp_ms,
+        "former_offset": former_offset,
+    }
+
+
+def unknown_offset_row(key: OffsetKey, first_timestamp_ms: int) -> RowValues:
+    """A key of which compaction has left no record up to the time that was asked for."""
+    return {"type": "unknown_offset", **key._asdict(), "first_timestamp": first_timestamp_ms}
+
+
+def rewind_row(rewind: Rewind) -> RowValues:
+    """An offset that went back."""
+    return {
+        "type": "rewind",
+        **rewind.key._asdict(),
+        "from_offset": committed_offset(rewind.former),
+        "to_offset": committed_offset(rewind.commit),
+        "from_timestamp": rewind.former.timestamp_ms,
+        "timestamp": rewind.timestamp_ms,
+        "deleted_timestamp": rewind.deleted_ms,
+        "from_record_offset": rewind.former.offset,
+        "record_offset": rewind.record_offset,
+    }
+
+
+# --- share groups
+
+_SHARE_TOPICS = {
+    "initializingTopics": "initializing",
+    "initializedTopics": "initialized",
+    "deletingTopics": "deleting",
+}
+
+
+def share_topic_rows(group: ModernGroup) -> Iterator[RowValues]:
+    """The topics that a share group has, or is about to have or not, a state of."""
+    for name, status in _SHARE_TOPICS.items():
+        for each in (group.share_topics or {}).get(name, ()):
+            yield {
+                "type": "share_topic",
+                "group": group.name,
+                "topic": each["topicName"],
+                "topic_id": each["topicId"],
+                "partitions": sorted(each.get("partitions", ())),
+                "status": status,
+            }
+
+
+def share_offset_row(
+    key: SharePartitionKey, state: ShareState, names: TopicNames, ends: PartitionEnds | None
+) -> RowValues:
+    """The progress of a share group in a partition."""
+    topic = names.by_id.get(key.topic_id)
+    known = None if ends is None or topic is None else ends.of(topic, key.partition)
+    start: int | None = None if state.start_offset == -1 else state.start_offset
+    counts = dict.fromkeys((DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED), 0)
+    for batch in state.batches:
+        counts[batch.delivery_state] = counts.get(batch.delivery_state, 0) + batch.records
+    lag: int | None = None
+    if known is not None and start is not None and state.delivery_complete_count >= 0:
+        lag = known.end_offset - start - state.delivery_complete_count
+    complete = state.delivery_complete_count
+    return {
+        "type": "share_offset",
+        "group": key.group,
+        "topic": topic,
+        "topic_id": key.topic_id,
+        "partition": key.partition,
+        "start_offset": start,
+        "log_end_offset": None if known is None else known.end_offset,
+        "lag": lag,
+        "in_flight": counts[DeliveryState.AVAILABLE] + counts.get(DeliveryState.ARCHIVING, 0),
+        "acknowledged": counts[DeliveryState.ACKNOWLEDGED],
+        "archived": counts[DeliveryState.ARCHIVED],
+        "delivery_complete_count": None if complete == -1 else complete,
+        "leader_epoch": state.leader_epoch,
+        "state_epoch": state.state_epoch,
+        "snapshot_epoch": state.snapshot_epoch,
+        "write_timestamp": state.write_ms,
+        "timestamp": state.timestamp_ms,
+        "batches": [_batch_row(batch) for batch in state.batches],
+    }
+
+
+def _batch_row(batch: StateBatch) -> RowValues:
+    return {
+        "first_offset": batch.first_offset,
+        "last_offset": batch.last_offset,
+        "delivery_state": _DELIVERY_STATES.get(batch.delivery_state, f"UNKNOWN({batch.delivery_state})"),
+        "delivery_count": batch.delivery_count,
+    }
+
+
+_DELIVERY_STATES = {0: "AVAILABLE", 1: "ACQUIRED", 2: "ACKNOWLEDGED", 3: "ARCHIVING", 4: "ARCHIVED"}

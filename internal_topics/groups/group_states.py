@@ -1,0 +1,118 @@
+"""Groups in a coordinator's memory, and the state that it lists them with after loading.
+
+    classic    Stable with members, else Empty
+    consumer   Empty, Assigning (its epoch is above the assignment's), Reconciling (a member is not there yet), Stable
+    share      Empty, Stable
+    streams    like consumer, and NotReady while its topology is not validated
+
+(Kafka: ClassicGroup, ConsumerGroup, ShareGroup and StreamsGroup.maybeUpdateGroupState.)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from enum import StrEnum
+from typing import Any
+
+from kseg.segment.values import dataclass
+
+LEFT_GROUP_EPOCH = -1
+DELETED_ASSIGNMENT_EPOCH = -1
+_INITIAL_ASSIGNMENT_EPOCH = 1  # before any record says one (Kafka: TargetAssignmentMetadata.INITIAL)
+_STABLE, _STREAMS_STABLE = 0, 1  # of the two member state enums
+
+
+class GroupType(StrEnum):
+    """Kafka's names of the protocols."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+# partitions by topic id; of a streams group by subtopology
+Assigned = Mapping[str, Sequence[int]]
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """A member of any group. details: its metadata record, or in a classic group its entry in the group's. epoch, state: of its
+    newest assignment. assigned, revoking: what it has, and what it still has to give back. standby, warmup: other tasks of a
+    streams group's member."""
+
+    member_id: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    epoch: int = 0
+    state: int = _STABLE
+    assigned: Assigned = field(default_factory=dict)
+    revoking: Assigned = field(default_factory=dict)
+    standby: Assigned = field(default_factory=dict)
+    warmup: Assigned = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """A group of the join and sync protocol. metadata: its newest record; None for a simple group, which only commits."""
+
+    name: str
+    metadata: Mapping[str, Any] | None = None
+    members: dict[str, GroupMember] = field(default_factory=dict)
+    type = GroupType.CLASSIC
+
+    @property
+    def protocol_type(self) -> str:
+        return "" if self.metadata is None else self.metadata["protocolType"]
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it can be replaced by a group of another type: nothing but its offsets keeps it."""
+        return not self.protocol_type and not self.members
+
+    @property
+    def epoch(self) -> int | None:
+        return None if self.metadata is None else self.metadata["generation"]
+
+    @property
+    def state(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+
+@dataclass(slots=True)
+class ModernGroup:
+    """A consumer, share or streams group. epoch: None until a record says it. targets: the members that the target assignment
+    names. topology, validated_topology_epoch: of a streams group. share_topics: what a share group says about its topics.
+    owned: the member epoch at which each partition (topic id, number) of a consumer group is owned."""
+
+    name: str
+    type: GroupType
+    epoch: int | None = None
+    assignment_epoch: int = _INITIAL_ASSIGNMENT_EPOCH
+    members: dict[str, GroupMember] = field(default_factory=dict)
+    targets: set[str] = field(default_factory=set)
+    topology: Mapping[str, Any] | None = None
+    validated_topology_epoch: int = 0
+    share_topics: Mapping[str, Any] | None = None
+    owned: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.type is GroupType.SHARE:
+            return "Stable"
+        if self.type is GroupType.STREAMS and not self._is_topology_valid():
+            return "NotReady"
+        if (self.epoch or 0) > self.assignment_epoch:
+            return "Assigning"
+        stable = _STREAMS_STABLE if self.type is GroupType.STREAMS else _STABLE
+        is_reconciled = all(
+            member.state == stable and member.epoch == self.assignment_epoch
+            for member in self.members.values()
+        )
+        return "Stable" if is_reconciled else "Reconciling"
+
+    def _is_topology_valid(self) -> bool:
+        return self.topology is not None and self.topology["epoch"] == self.validated_topology_epoch
+
+
+Group = ClassicGroup | ModernGroup

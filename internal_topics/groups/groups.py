@@ -1,0 +1,206 @@
+"""`kseg groups`: one partition of `__consumer_offsets` or `__share_group_state`, loaded and put into rows.
+
+A group is in one partition of `__consumer_offsets`, whole, so partitions are independent of each other. What they share (names of topics,
+where the logs are) is found before and comes in the options.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+
+from kseg.internal_topics.coordinator_log import LogProblem, read_coordinator_log
+from kseg.internal_topics.groups import group_rows as rows
+from kseg.internal_topics.groups.committed_offsets import committed_offset
+from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS, OffsetKey
+from kseg.internal_topics.groups.group_replay import FailedRecord, LoadedGroups, load_groups
+from kseg.internal_topics.groups.group_rows import TopicNames
+from kseg.internal_topics.groups.group_states import ModernGroup
+from kseg.internal_topics.groups.partition_ends import PartitionEnds, Replicas
+from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, LoadedShareState, load_share_state
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.counted import counted
+from kseg.segment.errors import KsegError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.log_dir_state import read_log_dir_state
+from kseg.segment.partition.names import PartitionName, Role
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of, is_selected
+from kseg.segment.values import dataclass
+
+GROUP_TOPICS = (CONSUMER_OFFSETS, SHARE_GROUP_STATE)
+
+_MAX_REPORTED = 100  # records of one partition that fail its load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsOptions:
+    """at_ms: the state at this time, None for the end of the log. groups: only these, all when empty. topics, partition: only offsets
+    of these. with_history: also the commits that went back. names, replicas: what is known of the broker."""
+
+    at_ms: int | None = None
+    groups: frozenset[str] = frozenset()
+    topics: tuple[str, ...] = ()
+    partition: int | None = None
+    with_history: bool = False
+    names: TopicNames = field(default_factory=lambda: TopicNames({}, {}, {}))
+    replicas: Replicas = field(default_factory=dict)
+
+    def wants(self, group: str) -> bool:
+        return not self.groups or group in self.groups
+
+    def wants_partition(self, topic: str | None, partition: int) -> bool:
+        if topic is None:
+            return not self.topics and self.partition in (None, partition)
+        return is_selected(PartitionName(topic, partition), self.topics, self.partition)
+
+
+def is_group_topic(target: object) -> bool:
+    """Whether a target is a partition of one of the topics that groups are in."""
+    if not isinstance(target, PartitionTarget | FileTarget):
+        return False
+    name = own_partition_name(directory_of(target))
+    return name is not None and name.topic in GROUP_TOPICS
+
+
+def list_groups(target: PartitionTarget | FileTarget, options: GroupsOptions) -> Iterator[Event]:
+    """The rows of one partition, and findings about records that its coordinator fails to load; a Failure when it cannot be read."""
+    name = own_partition_name(directory_of(target))
+    try:
+        if name is not None and name.topic == SHARE_GROUP_STATE:
+            yield from _share_groups(target, options)
+        else:
+            yield from _groups(target, name, options)
+    except KsegError as error:
+        yield Failure(target.path, str(error), error.exit_status)
+
+
+def _groups(
+    target: PartitionTarget | FileTarget, name: PartitionName | None, options: GroupsOptions
+) -> Iterator[Event]:
+    loaded = load_groups(
+        read_coordinator_log(target),
+        until_ms=options.at_ms,
+        cleaned_end=0 if options.at_ms is None else _cleaned_end(target, name),
+    )
+    yield from _problems(target.path, loaded)
+    ends = None if options.at_ms is not None else PartitionEnds(options.replicas)
+    yield from (Row(row, rows.result_of(row)) for row in _group_rows(loaded, options, ends))
+    rewinds = sum(1 for each in loaded.offsets.rewinds if _wants_key(options, each.key))
+    yield Row({"type": "summary", "records": loaded.records, "rewinds": rewinds})
+
+
+def _group_rows(
+    loaded: LoadedGroups, options: GroupsOptions, ends: PartitionEnds | None
+) -> Iterator[rows.RowValues]:
+    offsets, names = loaded.offsets, options.names
+    for group_name, group in sorted(loaded.metadata.groups.items()):
+        if options.wants(group_name):
+            yield rows.group_row(group)
+            yield from rows.member_rows(group, names)
+            if isinstance(group, ModernGroup):
+                yield from rows.share_topic_rows(group)
+    for key, commit in sorted(offsets.offsets.items()):
+        if _wants_key(options, key):
+            yield rows.offset_row(key, commit, names, ends)
+    for pending in offsets.pending.values():
+        for key, commit in sorted(pending.items()):
+            if _wants_key(options, key):
+                yield rows.pending_row(key, commit)
+    for group_name, timestamp_ms in sorted(loaded.tombstones.items()):
+        if group_name not in loaded.metadata.groups and options.wants(group_name):
+            yield rows.tombstone_row(group_name, timestamp_ms)
+    for key, deletion in sorted(offsets.deletions.items()):
+        if _wants_key(options, key):
+            former = None if deletion.former is None else committed_offset(deletion.former)
+            yield rows.tombstone_row(key.group, deletion.timestamp_ms, key, former)
+    for key, first_ms in sorted(loaded.unknown.items()):
+        if _wants_key(options, key):
+            yield rows.unknown_offset_row(key, first_ms)
+    if options.with_history:
+        yield from (rows.rewind_row(each) for each in offsets.rewinds if _wants_key(options, each.key))
+
+
+def _wants_key(options: GroupsOptions, key: OffsetKey) -> bool:
+    return options.wants(key.group) and options.wants_partition(key.topic, key.partition)
+
+
+def _share_groups(target: PartitionTarget | FileTarget, options: GroupsOptions) -> Iterator[Event]:
+    loaded = load_share_state(read_coordinator_log(target, until_ms=options.at_ms))
+    yield from _problems(target.path, loaded)
+    ends = None if options.at_ms is not None else PartitionEnds(options.replicas)
+    for key, state in sorted(loaded.states.items()):
+        topic = options.names.by_id.get(key.topic_id)
+        if options.wants(key.group) and options.wants_partition(topic, key.partition):
+            row = rows.share_offset_row(key, state, options.names, ends)
+            yield Row(row, rows.result_of(row))
+    yield Row({"type": "summary", "records": loaded.records})
+
+
+def _cleaned_end(target: PartitionTarget | FileTarget, name: PartitionName | None) -> int:
+    """Up to which offset the log cleaner has been: below it only the newest record of each key is left."""
+    if not isinstance(target, PartitionTarget) or target.log_dir is None or name is None:
+        return 0
+    return read_log_dir_state(target.log_dir).offset(Role.CLEANER_OFFSETS, name.topic, name.partition) or 0
+
+
+def load_findings(target: PartitionTarget | FileTarget) -> Iterator[Finding]:
+    """What a group or share coordinator fails to load of a partition; for `verify`. Raises UnreadableInput."""
+    name = own_partition_name(directory_of(target))
+    if name is not None and name.topic == SHARE_GROUP_STATE:
+        yield from _problems(target.path, load_share_state(read_coordinator_log(target)), is_log_known=True)
+    else:
+        yield from _problems(target.path, load_groups(read_coordinator_log(target)), is_log_known=True)
+
+
+def _problems(
+    path: str, loaded: LoadedGroups | LoadedShareState, *, is_log_known: bool = False
+) -> Iterator[Finding]:
+    """is_log_known: somebody else says what is wrong with the bytes of the log."""
+    if not is_log_known:
+        yield from _few(path, [_of_log(problem) for problem in loaded.problems])
+    yield from _few(path, [_of_record(path, failure) for failure in loaded.failures])
+    for type_id, count in sorted(loaded.unknown_types.items()):
+        message = f"{counted(count, 'record')} of type {type_id}, which Kafka 4.3.1 does not know and skips"
+        yield Finding("coordinator-record-unknown", path, message)
+
+
+def _few(path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
+    yield from findings[:_MAX_REPORTED]
+    if len(findings) > _MAX_REPORTED:
+        more = counted(len(findings) - _MAX_REPORTED, "more record")
+        yield Finding("coordinator-load-fails", path, f"… and {more} of the kind")
+
+
+def _of_log(problem: LogProblem) -> Finding:
+    message = f"{problem.message}; a coordinator cannot load what is behind it"
+    return Finding(
+        "coordinator-load-fails", problem.path, message, problem.position, first_offset=problem.offset
+    )
+
+
+def _of_record(path: str, failure: FailedRecord) -> Finding:
+    message = (
+        f"the coordinator fails to load the record at offset {failure.offset}: {failure.reason}; until it is gone none of the groups "
+        "of this partition is available"
+    )
+    return Finding("coordinator-load-fails", path, message, first_offset=failure.offset)
+
+
+def missing_groups(
+    asked: Iterable[str], found: set[str], partitions: Mapping[int, bool], count: int | None
+) -> Iterator[rows.RowValues]:
+    """What is to be said of groups that were asked for and not found. partitions: those of `__consumer_offsets` at hand, and whether
+    they were read whole. count: how many there are in the cluster, None when nobody knows."""
+    from kseg.internal_topics.groups.coordinator_partition import partition_for
+
+    for group in asked:
+        if group in found:
+            continue
+        home = None if count is None else partition_for(group, count)
+        is_absent = home is not None and partitions.get(home, False)
+        yield {
+            "type": "missing_group",
+            "group": group,
+            "status": "absent" if is_absent else "unknown",
+            "offsets_partition": home,
+            "offsets_partitions": count,
+        }

@@ -1,0 +1,45 @@
+"""Where the logs under PATH start and end, for the lag of groups: looked up when a group asks, each once."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kseg.segment.errors import KsegError
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+
+Replicas = Mapping[tuple[str, int], Sequence[PartitionTarget | FileTarget]]
+
+
+class LogEnds(NamedTuple):
+    """high_watermark: as checkpointed, up to seconds old; the log end when no checkpoint knows it."""
+
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+
+
+class PartitionEnds:
+    """The ends of partitions by (topic, partition). replicas: their directories; of several the one that reaches farthest counts,
+    as it does for the leader."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._known: dict[tuple[str, int], LogEnds | None] = {}
+
+    def of(self, topic: str, partition: int) -> LogEnds | None:
+        """None for a partition that is not there, or cannot be read."""
+        key = topic, partition
+        if key not in self._known:
+            found = [ends for target in self._replicas.get(key, ()) if (ends := _ends(target)) is not None]
+            self._known[key] = max(found, key=lambda ends: ends.end_offset, default=None)
+        return self._known[key]
+
+
+def _ends(target: PartitionTarget | FileTarget) -> LogEnds | None:
+    try:
+        with PartitionLog(target) as log:
+            if log.is_kafka07 or not log.segments:
+                return None
+            return LogEnds(log.start_offset, log.end_offset, log.high_watermark)
+    except KsegError:
+        return None

@@ -1,0 +1,185 @@
+"""From schemas to programs: what the kernel needs to print the messages of one topic (`kernel.message_json`, `kernel.decoded_lines`).
+
+A message gets one struct for each of its versions and one for any version above, where Kafka's generated readers go on as with the last
+version but refuse structs inside; a version below the first is read like the first. Structs that are used several times are
+written several times: a program has a few thousand numbers.
+"""
+
+from array import array
+from functools import cache
+
+from kseg.internal_topics.schemas import Field, Message, messages
+from kseg.segment.java import uuids
+from kseg.segment.kernel import decoded_lines as D
+from kseg.segment.kernel import message_json as J
+from kseg.segment.values import dataclass
+
+CONSUMER_PROTOCOL = "consumer-protocol"
+
+_KINDS = {
+    "bool": J.BOOL,
+    "int8": J.INT8,
+    "int16": J.INT16,
+    "uint16": J.UINT16,
+    "int32": J.INT32,
+    "uint32": J.UINT32,
+    "int64": J.INT64,
+    "float64": J.FLOAT64,
+    "uuid": J.UUID,
+    "string": J.STRING,
+    "bytes": J.BYTES,
+}
+# fields of the group metadata that hold messages of the protocol that protocolType names
+_PROTOCOLS = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
+_GROUP_METADATA = "GroupMetadataValue"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageProgram:
+    """ops, names: as the kernel takes them. fields: name of a field or struct by where it stands in ops."""
+
+    ops: memoryview
+    names: bytes
+    fields: dict[int, str]
+
+
+@cache
+def program_of(topic: str) -> MessageProgram:
+    """The program of an internal topic. Raises KeyError for a topic without schemas."""
+    return _Writer().program(topic)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self._ops: list[int] = []
+        self._names = bytearray()
+        self._places: dict[bytes, int] = {}
+        self._fields: dict[int, str] = {}
+
+    def program(self, topic: str) -> MessageProgram:
+        of_topic = [each for each in messages() if each.topic == topic and each.type is not None]
+        values = {each.type: each for each in of_topic if each.kind != "key"}
+        keys = {each.type: each for each in of_topic if each.kind == "key"}
+        count = 1 + max(each.type or 0 for each in of_topic)
+        self._ops = [D.COORDINATOR if keys else D.FRAMED, count, 3] + [0] * (D.TYPE_WIDTH * count)
+        for type_id, value in values.items():
+            assert type_id is not None
+            key = self._struct(keys[type_id], 0) if keys else 1
+            name = _type_name(value.name).encode()
+            entry = 3 + D.TYPE_WIDTH * type_id
+            self._ops[entry : entry + D.TYPE_WIDTH] = [
+                key,
+                value.versions.first,
+                value.last_version,
+                self._versions(value),
+                self._text(name),
+                len(name),
+            ]
+        return MessageProgram(memoryview(array("q", self._ops)), bytes(self._names), self._fields)
+
+    def _versions(self, message: Message) -> int:
+        """Where the structs of a message stand, one for each version and one for what is above."""
+        structs = [
+            self._struct(message, version)
+            for version in range(message.versions.first, message.last_version + 2)
+        ]
+        at = len(self._ops)
+        self._ops += structs
+        return at
+
+    def _protocol(self, name: str) -> int:
+        """The same of a message of the consumer protocol, with its versions before it."""
+        (message,) = (each for each in messages() if each.topic == CONSUMER_PROTOCOL and each.name == name)
+        structs = [
+            self._struct(message, version, depth=2)
+            for version in range(message.versions.first, message.last_version + 2)
+        ]
+        at = len(self._ops)
+        self._ops += [message.versions.first, message.last_version, *structs]
+        return at
+
+    def _struct(self, message: Message, version: int, depth: int = 0) -> int:
+        is_newer = version > message.last_version
+        is_known = min(version, message.last_version)
+        return self._of_fields(message, message.fields, is_known, is_newer, depth)
+
+    def _of_fields(
+        self, message: Message, fields: tuple[Field, ...], version: int, is_newer: bool, depth: int
+    ) -> int:
+        assert depth < J.DEPTH_LIMIT, "more structs in structs than the kernel has room for"
+        is_flexible = version in message.flexible
+        present = [
+            each
+            for each in fields
+            if version in each.versions or version in each.tagged or (is_flexible and each.tag is not None)
+        ]
+        of_fields = [self._field(message, each, version, is_newer, depth) for each in present]
+        tagged = [bool(numbers[1] & J.TAGGED) for numbers in of_fields]
+        flags = J.TAGS if any(tagged) else 0
+        if True in tagged and False in tagged[tagged.index(True) :]:
+            flags |= J.SCAN_FIRST
+        at = len(self._ops)
+        self._ops += [int(is_flexible), len(present), flags, 0]
+        for field, numbers in zip(present, of_fields, strict=True):
+            self._fields[len(self._ops)] = field.name
+            self._ops += numbers
+        return at
+
+    def _field(self, message: Message, field: Field, version: int, is_newer: bool, depth: int) -> list[int]:
+        is_tagged = version in field.tagged
+        if not is_tagged and version not in field.versions:
+            return [J.INVALID_TAG, J.TAGGED, field.tag or 0, 0, 0, 0, 0, 0]
+        kind, place = _KINDS.get(field.type, J.STRUCT), 0
+        if message.name == _GROUP_METADATA and field.name in _PROTOCOLS:
+            kind, place = J.PROTOCOL, self._protocol(_PROTOCOLS[field.name])
+        elif message.name == _GROUP_METADATA and field.name == "protocolType":
+            kind = J.PROTOCOL_TYPE
+        elif kind == J.STRUCT:
+            place = self._of_fields(message, field.fields, version, is_newer, depth + 1)
+            self._ops[place + 3] = int(is_newer)
+            self._fields[place] = field.type
+        name = f',"{field.name}":'.encode()
+        default = _default_text(field, version).encode() if is_tagged else b""
+        flags = (
+            (J.ARRAY if field.is_array else 0)
+            | (J.NULLABLE if version in field.nullable else 0)
+            | (J.TAGGED if is_tagged else 0)
+        )
+        tag = field.tag if is_tagged and field.tag is not None else 0
+        assert tag < J.TAG_LIMIT, "a higher tag than the kernel has room for"
+        return [kind, flags, tag, self._text(name), len(name), place, self._text(default), len(default)]
+
+    def _text(self, text: bytes) -> int:
+        """Where a text stands in the pool."""
+        if text not in self._places:
+            self._places[text] = len(self._names)
+            self._names += text
+        return self._places[text]
+
+
+def _type_name(name: str) -> str:
+    """`ZkMigrationStateRecord` as the constant of its type is called: `ZK_MIGRATION_STATE_RECORD`."""
+    return "".join(f"_{each}" if each.isupper() else each.upper() for each in name).removeprefix("_")
+
+
+def _default_text(field: Field, version: int) -> str:
+    """What the converter prints of a field's default, which it leaves out in a tagged field."""
+    if field.default == "null":
+        return "null"
+    if field.is_array:
+        return "[]"
+    if field.fields:
+        inner = (
+            f'"{each.name}":{_default_text(each, version)}'
+            for each in field.fields
+            if version in each.versions
+        )
+        return "{" + ",".join(inner) + "}"
+    match field.type:
+        case "string" | "bytes":
+            return f'"{field.default or ""}"'
+        case "bool":
+            return field.default or "false"
+        case "uuid":
+            return f'"{uuids.ZERO}"'
+    return str(int(field.default or "0", 0))

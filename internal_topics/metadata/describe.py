@@ -1,0 +1,220 @@
+"""`kseg metadata`: what a cluster's metadata log says, and whether the partition directories under PATH are as it has them.
+
+1. The metadata log: a file or directory of it that was named, else the one in a log dir under PATH, else the one of the same node beside
+   it. Of several copies of one cluster's the one that reaches farthest; two clusters are a mistake of the caller's.
+2. Its state at the place that was asked for, as rows; or the events up to it.
+3. A verdict on each partition directory, and on each replica that should be there and is not.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+
+from kseg.internal_topics.broker_directories import BrokerDirectories, BrokerPartition
+from kseg.internal_topics.metadata.directory_status import DirectoryVerdict, missing_from, status_of
+from kseg.internal_topics.metadata.metadata_finder import METADATA_DIRECTORY, MetadataFinder
+from kseg.internal_topics.metadata.metadata_history import MetadataHistory
+from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.internal_topics.metadata.metadata_log import (
+    METADATA_LOG_ROLES,
+    MetadataReading,
+    read_metadata_file,
+    read_metadata_log,
+)
+from kseg.internal_topics.metadata.metadata_place import AsOf
+from kseg.internal_topics.metadata.metadata_rows import image_rows, metadata_row
+from kseg.jobs.events import Event, Row
+from kseg.segment.errors import Refused, UsageError
+from kseg.segment.partition.names import parse_file_name
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.values import dataclass
+
+KINDS = (
+    *("feature", "broker", "controller", "topic", "partition", "config", "quota", "acl", "scram", "token"),
+    *("removed_topic", "directory"),
+)
+_OF_TOPICS = ("topic", "partition", "config", "acl", "removed_topic", "directory")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTarget:
+    """The directories of one broker, as one unit of work. path: the PATHs, to name it to the user."""
+
+    path: str
+    directories: BrokerDirectories
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataOptions:
+    """as_of: an earlier state. history: events instead of the state. topics: globs; partition: a number; kinds: of rows, none for
+    all; node: only partitions with a replica there, and what concerns that broker."""
+
+    as_of: AsOf | None = None
+    history: bool = False
+    topics: tuple[str, ...] = ()
+    partition: int | None = None
+    kinds: tuple[str, ...] = ()
+    node: int | None = None
+    show_secrets: bool = False
+
+
+def describe_metadata(target: MetadataTarget, options: MetadataOptions) -> Iterator[Event]:
+    """The events of `kseg metadata`. Raises UsageError, UnreadableInput and Refused."""
+    directories = target.directories
+    finder = MetadataFinder(directories.log_dirs)
+    path = _metadata_path(directories, finder)
+    history = MetadataHistory(options.show_secrets) if options.history else None
+    reading = MetadataReading(
+        as_of=options.as_of, everything=True, watch=None if history is None else history.watch
+    )
+    image = _read(path, reading)
+    cluster_id = _cluster_id(directories, finder, image)
+    yield from image.doubts
+    yield from image.notes
+    is_earlier = options.as_of is not None
+    yield Row(metadata_row(image, cluster_id, directories.log_dirs, is_earlier=is_earlier))
+    if history is not None:
+        yield from (
+            Row(event)
+            for event in history.events(image.names, image.leaders)
+            if _is_event_wanted(event, options)
+        )
+        return
+    brokers = _OfNode(image, options)
+    for row in image_rows(image, show_secrets=options.show_secrets):
+        if _is_wanted(row, options) and brokers(row):
+            yield Row(row)
+    if options.node is not None:
+        return
+    for verdict in _verdicts(directories, finder, image):
+        row = (verdict.as_of_then() if is_earlier else verdict).as_row()
+        if _is_wanted(row, options):
+            yield Row(row)
+
+
+# --- where
+
+
+def _metadata_path(directories: BrokerDirectories, finder: MetadataFinder) -> str:
+    """The metadata log to read. Raises UsageError when there is none, or are several clusters'."""
+    paths = [path for path in map(_named_log, directories.partitions) if path is not None]
+    if not paths:
+        log_dirs = dict.fromkeys([*directories.log_dirs, *map(_log_dir_of, directories.partitions)])
+        paths = [image.path for image in map(finder.image_for, log_dirs) if image is not None]
+    paths = list({os.path.realpath(path): path for path in paths}.values())
+    if not paths:
+        raise UsageError(
+            f"there is no metadata log: neither {METADATA_DIRECTORY} nor a file of it under PATH or beside it"
+        )
+    if len(paths) == 1:
+        return paths[0]
+    images = [_read(path, MetadataReading()) for path in paths]
+    clusters = {image.cluster_id for image in images if image.cluster_id is not None}
+    if len(clusters) > 1:
+        raise UsageError(f"PATH has the metadata logs of several clusters: {', '.join(sorted(clusters))}")
+    return max(images, key=lambda image: (image.epoch, image.end_offset)).path
+
+
+def _named_log(found: BrokerPartition) -> str | None:
+    """The path of a metadata log, or of a file of one; None for other partitions. A file or directory of no partition's name may be
+    a copy."""
+    path = found.target.path
+    if found.name is None and isinstance(found.target, FileTarget):
+        return path if parse_file_name(os.path.basename(path)).role in METADATA_LOG_ROLES else None
+    return path if found.name is None or found.name.is_metadata_log else None
+
+
+def _log_dir_of(found: BrokerPartition) -> str:
+    if isinstance(found.target, PartitionTarget) and found.target.log_dir is not None:
+        return found.target.log_dir
+    directory = os.path.abspath(directory_of(found.target))
+    is_inside = found.name is not None or isinstance(found.target, PartitionTarget)
+    return os.path.dirname(directory) if is_inside else directory
+
+
+def _read(path: str, reading: MetadataReading) -> MetadataImage:
+    return read_metadata_log(path, reading) if os.path.isdir(path) else read_metadata_file(path, reading)
+
+
+def _cluster_id(directories: BrokerDirectories, finder: MetadataFinder, image: MetadataImage) -> str | None:
+    """By meta.properties of the log dirs. Raises Refused when they are of another cluster than the metadata log."""
+    found = None
+    for log_dir in directories.log_dirs:
+        theirs = finder.node_of(log_dir).cluster_id
+        if None not in (theirs, image.cluster_id) and theirs != image.cluster_id:
+            raise Refused(
+                f"{image.path} belongs to cluster {image.cluster_id}, but {log_dir} belongs to cluster {theirs}"
+            )
+        found = found or theirs
+    return found
+
+
+# --- what
+
+
+def _verdicts(
+    directories: BrokerDirectories, finder: MetadataFinder, image: MetadataImage
+) -> Iterator[DirectoryVerdict]:
+    for found in directories.partitions:
+        verdict = status_of(found, finder.node_of(_log_dir_of(found)), image)
+        if verdict is not None:
+            yield verdict
+    for log_dir in directories.log_dirs:
+        others = partial(finder.others_of, log_dir)
+        yield from missing_from(log_dir, finder.placed_node_of(log_dir), image, others)
+
+
+def _is_wanted(row: Mapping[str, object], options: MetadataOptions) -> bool:
+    kind = row["type"]
+    if options.kinds and kind not in options.kinds:
+        return False
+    if not options.topics and options.partition is None:
+        return True
+    if kind not in _OF_TOPICS:
+        return bool(options.kinds)
+    if options.partition is not None and row.get("partition", options.partition) != options.partition:
+        return False
+    is_of_topic = kind not in ("config", "acl") or row["resource_type"] == "TOPIC"
+    name = row["resource_name"] if kind in ("config", "acl") else row["topic"]
+    return is_of_topic and _matches(name, options.topics)
+
+
+def _matches(name: object, globs: Sequence[str]) -> bool:
+    return not globs or any(fnmatchcase(str(name or ""), glob) for glob in globs)
+
+
+class _OfNode:
+    """Whether a row concerns the node that was asked for; every row does when none was."""
+
+    def __init__(self, image: MetadataImage, options: MetadataOptions) -> None:
+        self._node = options.node
+        self._topics = {
+            topic.id
+            for topic in image.topics.values()
+            if any(options.node in each.replicas for each in topic.partitions.values())
+        }
+
+    def __call__(self, row: Mapping[str, object]) -> bool:
+        if self._node is None:
+            return True
+        match row["type"]:
+            case "partition":
+                replicas = row["replicas"]
+                return isinstance(replicas, tuple) and self._node in replicas
+            case "topic":
+                return row["topic_id"] in self._topics
+            case "broker":
+                return row["broker_id"] == self._node
+            case "config":
+                return row["resource_type"] == "BROKER" and row["resource_name"] in ("", str(self._node))
+        return False
+
+
+def _is_event_wanted(event: Mapping[str, object], options: MetadataOptions) -> bool:
+    if options.topics and not (event["topic"] is not None and _matches(event["topic"], options.topics)):
+        return False
+    if options.partition is not None and event["partition"] not in (None, options.partition):
+        return False
+    nodes = event["nodes"]
+    return options.node is None or (isinstance(nodes, list) and options.node in nodes)

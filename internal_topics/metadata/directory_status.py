@@ -1,0 +1,148 @@
+"""What the metadata says of each partition directory under PATH, and which replicas it places there that have none.
+
+    known      the metadata has the partition, and a replica of it on this node
+    deleted    marked `-delete`: a broker removes it
+    stray      marked `-stray`; or a broker marks it so at its next start: see `strays`
+    future     marked `-future`: the destination of a move between log dirs
+    missing    the metadata places a replica in this log dir and no directory is there: see `missing_replicas`
+
+Where the metadata log cannot be read to its end nobody can tell a stray from a partition that came later, and no status is given.
+The topic's name comes from its id as far as the metadata ever named it: names of `-delete` and `-stray` directories may be cut,
+and a deleted topic's name may have been used again.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import Self
+
+from kseg.internal_topics.broker_directories import BrokerPartition
+from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
+from kseg.internal_topics.metadata.missing_replicas import missing_replicas
+from kseg.internal_topics.metadata.strays import Directory, identity_of
+from kseg.segment.diagnosis import MissingReplica
+from kseg.segment.errors import KsegError
+from kseg.segment.files import read_small
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+from kseg.segment.values import dataclass
+
+_METADATA_FILE = NAME_BY_ROLE[Role.PARTITION_METADATA]
+_BY_SUFFIX = {
+    PartitionState.DELETE: "marked for deletion; a broker removes it",
+    PartitionState.STRAY: "a broker has set it aside",
+    PartitionState.FUTURE: "the destination of a move between log dirs",
+}
+
+
+class DirectoryStatus(StrEnum):
+    """The value is the word in the output."""
+
+    KNOWN = "known"
+    DELETED = "deleted"
+    STRAY = "stray"
+    FUTURE = "future"
+    MISSING = "missing"
+
+
+_OF_AN_EARLIER_STATE: dict[DirectoryStatus | None, str] = {
+    DirectoryStatus.STRAY: "the metadata had no replica of it here then",
+    DirectoryStatus.MISSING: "the metadata had a replica here then, and today there is none",
+    DirectoryStatus.KNOWN: "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryVerdict:
+    """status: None when nobody can tell. reason: why, in words; empty for a known one."""
+
+    path: str
+    topic: str
+    partition: int
+    topic_id: str | None
+    status: DirectoryStatus | None
+    reason: str = ""
+
+    def as_of_then(self) -> Self:
+        """The same where the state is an earlier one: it says nothing of what a broker does at its next start."""
+        words = _OF_AN_EARLIER_STATE.get(self.status)
+        return self if words is None or self.reason in _BY_SUFFIX.values() else replace(self, reason=words)
+
+    def as_row(self) -> dict[str, object]:
+        """The `directory` line of the JSON."""
+        return {
+            "type": "directory",
+            "path": self.path,
+            "topic": self.topic,
+            "partition": self.partition,
+            "topic_id": self.topic_id,
+            "status": None if self.status is None else str(self.status),
+            "reason": self.reason or None,
+        }
+
+
+def status_of(found: BrokerPartition, node: Node, image: MetadataImage) -> DirectoryVerdict | None:
+    """The status of a directory; None for what is no partition directory by its name."""
+    if found.name is None or not isinstance(found.target, PartitionTarget):
+        return None
+    path, name = found.target.path, found.name
+    has_file, topic_id = _topic_id(path)
+    topic = image.names.get(topic_id or "") or name.topic
+    status, reason = _status(
+        Directory(path=path, name=name, topic_id=topic_id, has_metadata_file=has_file, node_id=node.node_id),
+        image,
+    )
+    return DirectoryVerdict(path, topic, name.partition, topic_id, status, reason)
+
+
+def _status(directory: Directory, image: MetadataImage) -> tuple[DirectoryStatus | None, str]:
+    name = directory.name
+    if name.is_metadata_log:
+        return DirectoryStatus.KNOWN, ""
+    if name.state is PartitionState.DELETE:
+        return DirectoryStatus.DELETED, _BY_SUFFIX[name.state]
+    if name.state is PartitionState.STRAY:
+        return DirectoryStatus.STRAY, _BY_SUFFIX[name.state]
+    identity = identity_of(directory, image)
+    if identity.becomes_stray:
+        return DirectoryStatus.STRAY, "" if identity.finding is None else identity.finding.message
+    if name.state is PartitionState.FUTURE:
+        return DirectoryStatus.FUTURE, _BY_SUFFIX[name.state]
+    if not image.is_certain and not _is_in(directory, image):
+        return None, "the metadata log cannot be read to its end"
+    return DirectoryStatus.KNOWN, "" if identity.finding is None else identity.finding.message
+
+
+def _is_in(directory: Directory, image: MetadataImage) -> bool:
+    topic = image.topics.get(directory.topic_id or "")
+    return topic is not None and directory.name.partition in topic.partitions
+
+
+def missing_from(
+    log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
+) -> Iterator[DirectoryVerdict]:
+    """A verdict for each replica that should lie in a log dir and does not. others: the node's other log dirs."""
+    for finding in missing_replicas(log_dir, node, image, others):
+        missing = finding.diagnosis
+        assert isinstance(missing, MissingReplica)
+        yield DirectoryVerdict(
+            finding.path,
+            missing.topic,
+            missing.partition,
+            missing.topic_id,
+            DirectoryStatus.MISSING,
+            finding.message,
+        )
+
+
+def _topic_id(path: str) -> tuple[bool, str | None]:
+    """Whether there is a partition.metadata, and the id in it; None where it cannot be read."""
+    place = os.path.join(path, _METADATA_FILE)
+    if not os.path.lexists(place):
+        return False, None
+    try:
+        return True, decode_partition_metadata(read_small(place)).topic_id
+    except KsegError:
+        return True, None

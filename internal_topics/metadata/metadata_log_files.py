@@ -1,0 +1,52 @@
+"""The files of a metadata log by their names: segments, snapshots, and what else knows how far the log went."""
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kseg.segment.partition.names import FileName, FileState, Role
+
+
+class SnapshotFile(NamedTuple):
+    """In the order in which a node prefers them: by epoch and end offset. is_live: not marked as deleted."""
+
+    epoch: int
+    end_offset: int
+    is_live: bool
+    path: str
+
+
+class LogFiles(NamedTuple):
+    """segments: base offset and path, in order. snapshots: the newest first. known_offsets: offsets that other files' names have, and
+    these names."""
+
+    segments: list[tuple[int, str]]
+    snapshots: list[SnapshotFile]
+    known_offsets: list[tuple[int, str]]
+
+
+def log_files(directory: str, names: Sequence[FileName], *, is_alone: bool, with_deleted: bool) -> LogFiles:
+    """is_alone: the one name was given by the user, and counts whatever its suffix says. with_deleted: snapshots that are
+    marked as deleted count too; the state that they have is as true as ever."""
+    formed = [name for name in names if name.is_well_formed or is_alone]
+    live = [name for name in formed if name.is_live or is_alone]
+    snapshots = [
+        SnapshotFile(name.epoch or 0, name.base_offset or 0, name.is_live, os.path.join(directory, name.name))
+        for name in formed
+        if (name in live and name.role is Role.METADATA_SNAPSHOT)
+        or (is_alone and name.role is Role.BOOTSTRAP_SNAPSHOT)
+        or (with_deleted and name.role is Role.METADATA_SNAPSHOT and name.state is FileState.DELETED)
+    ]
+    return LogFiles(
+        sorted(
+            (name.base_offset or 0, os.path.join(directory, name.name))
+            for name in live
+            if name.role is Role.LOG
+        ),
+        sorted(snapshots, reverse=True),
+        [
+            (name.base_offset, name.name)
+            for name in live
+            if name.role is Role.PRODUCER_SNAPSHOT and name.base_offset is not None
+        ],
+    )

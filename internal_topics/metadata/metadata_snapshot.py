@@ -1,0 +1,108 @@
+"""A snapshot of the metadata log (`<end offset>-<epoch>.checkpoint`) read into a state.
+
+Header first, footer last; between them the records of the state, with offsets that mean nothing outside of the file. One
+without its footer was not finished, and one that is damaged anywhere is not used at all: an older one and more of the log say the same.
+"""
+
+from contextlib import suppress
+
+from kseg.internal_topics.metadata.metadata_replay import KRAFT_VERSION_FEATURE, MetadataReplay
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.files import MappedFile
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+from kseg.segment.scanning.scan import Scanner
+from kseg.segment.state.control import ControlRecord, parse_control_record
+from kseg.segment.state.kraft_messages import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    LEADER_CHANGE,
+    SNAPSHOT_FOOTER,
+    SNAPSHOT_HEADER,
+)
+from kseg.segment.values import dataclass
+
+
+@dataclass(slots=True)
+class ReadSnapshot:
+    """What a snapshot turned out to be. timestamp_ms: of the last record before its end. problem: why it cannot be used, in words.
+    voters: how many it names."""
+
+    path: str
+    end_offset: int
+    epoch: int
+    replay: MetadataReplay
+    timestamp_ms: int = -1
+    problem: str = ""
+    voters: int | None = None
+
+
+def read_snapshot(path: str, end_offset: int, epoch: int, replay: MetadataReplay) -> ReadSnapshot:
+    """The snapshot with its state in `replay`, an empty one. Never raises: `problem` says what is wrong."""
+    snapshot = ReadSnapshot(path, end_offset, epoch, replay)
+    frame = _Frame(snapshot)
+    try:
+        with MappedFile(path) as file:
+            decoder = Decoder(file.view)
+            for block in Scanner(file.view, 0).blocks():
+                if isinstance(block, Damage):
+                    snapshot.problem = f"no valid batch from position {block.position} on ({block.kind})"
+                    return snapshot
+                for chunk in decoder.chunks(block):
+                    frame.take(chunk)
+    except UnreadableInput as error:
+        snapshot.problem = str(error)
+        return snapshot
+    snapshot.problem = snapshot.problem or frame.lacks()
+    if not snapshot.problem and replay.problems:
+        offset, words = replay.problems[0]
+        snapshot.problem = f"its record {offset} cannot be read: {words}"
+    return snapshot
+
+
+class _Frame:
+    def __init__(self, snapshot: ReadSnapshot) -> None:
+        self._snapshot = snapshot
+        self._first: str | None = None
+        self._last = ""
+
+    def take(self, chunk: Chunk) -> None:
+        if chunk.problem is not None:
+            self._snapshot.problem = f"a batch cannot be decoded: {chunk.problem.sentence}"
+        for at in range(chunk.records.count):
+            record = record_at(chunk, at)
+            self._last = ""
+            if chunk.control:
+                self._control(record.key, record.value)
+            else:
+                self._snapshot.replay.take(record.offset, record.value, record.timestamp_ms)
+            if self._first is None:
+                self._first = self._last
+
+    def _control(self, key: bytes | None, value: bytes | None) -> None:
+        with suppress(FormatError):
+            control = parse_control_record(key, value)
+            self._last = control.kind
+            if control.kind == SNAPSHOT_HEADER:
+                stamp = control.fields.get("lastContainedLogTimestamp")
+                self._snapshot.timestamp_ms = stamp if isinstance(stamp, int) else -1
+            self._snapshot.voters = voters_in(control) or self._snapshot.voters
+            take_kraft_version(control, self._snapshot.replay)
+
+    def lacks(self) -> str:
+        if self._first != SNAPSHOT_HEADER:
+            return "it has no header at its start"
+        return "" if self._last == SNAPSHOT_FOOTER else "it has no footer at its end"
+
+
+def voters_in(control: ControlRecord) -> int | None:
+    """How many voters a control record names; None for one that names none."""
+    voters = control.fields.get("voters") if control.kind in (KRAFT_VOTERS, LEADER_CHANGE) else None
+    return len(voters) if isinstance(voters, list) and voters else None
+
+
+def take_kraft_version(control: ControlRecord, replay: MetadataReplay) -> None:
+    """The feature kraft.version, which no metadata record sets."""
+    level = control.fields.get("kRaftVersion") if control.kind == KRAFT_VERSION else None
+    if isinstance(level, int):
+        replay.features[KRAFT_VERSION_FEATURE] = level

@@ -1,0 +1,200 @@
+"""Keys and values of Kafka's own topics as DumpLogSegments 4.3.1 prints them, its error texts included.
+
+`CoordinatorRecordMessageParser` (with `CoordinatorRecordSerde`), `ClusterMetadataLogMessageParser` (with `AbstractApiMessageSerde`) and
+`RemoteMetadataLogMessageParser`; fact sheet internal topics §1.3 to §1.7. The kernel reads; here is what is said of bytes that it cannot read, in the
+words of the exceptions of Kafka and of Java.
+"""
+
+import json
+import re
+from array import array
+from collections.abc import Callable
+
+from kseg.internal_topics.message_programs import MessageProgram, program_of
+from kseg.internal_topics.remote_log_text import remote_log_text
+from kseg.internal_topics.topic_names import CLUSTER_METADATA, REMOTE_LOG_METADATA
+from kseg.segment.errors import FormatError
+from kseg.segment.kernel import decoded_lines as D
+from kseg.segment.kernel import message_json as J
+from kseg.segment.record_decoder import RecordText
+from kseg.segment.values import dataclass
+
+_MIN_ROOM_BYTES = 4096
+_ROOM_FACTOR = 8
+_NULL_VALUE = (
+    'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
+    '"org.apache.kafka.common.record.internal.Record.value()" is null'
+)
+_CONFIG_RECORD = (
+    rb'"type":"CONFIG_RECORD","version":-?\d+,"data":\{"resourceType":(-?\d+),'
+    rb'"resourceName":"(?:[^"\\]|\\.)*","name":("(?:[^"\\]|\\.)*"),"value":"'
+)
+_FRAME_PARTS = {D.FRAME_VERSION: "frame version", D.FRAME_TYPE: "type", D.MESSAGE_VERSION: "version"}
+_FRAME_ZERO = (
+    "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview release of KRaft in 2.8 to newer "
+    "versions are not supported."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadParts:
+    """What the kernel made of a record. key, value: JSON text, None where it did not come to it. state: its numbers."""
+
+    key: bytes | None
+    value: bytes | None
+    state: memoryview
+
+    @property
+    def stage(self) -> int:
+        """Where it went wrong, D.NO_STAGE when nowhere."""
+        return self.state[D.STAGE]
+
+
+def read_parts(program: MessageProgram, key: bytes | None, value: bytes | None) -> ReadParts:
+    """Have the kernel read a record. Memory is at most a small multiple of what the record is as text."""
+    body = (key or b"") + (value or b"")
+    key_length = -1 if key is None else len(key)
+    value_length = -1 if value is None else len(value)
+    state = memoryview(array("q", bytes(8 * D.STATE_WIDTH)))
+    room = max(_MIN_ROOM_BYTES, _ROOM_FACTOR * len(body))
+    while True:
+        out = bytearray(room)
+        end = D.format_parts(
+            program.ops, program.names, body, 0, key_length, len(key or b""), value_length, out, state
+        )
+        if end >= 0 or state[J.ERROR] != J.NO_ROOM:
+            break
+        room *= 2
+    key_end = state[D.KEY_END]
+    return ReadParts(
+        bytes(out[:key_end]) if key_end else None,
+        bytes(out[key_end:end]) if end >= 0 else None,
+        state,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicText:
+    """The decoder of one of TOPICS."""
+
+    topic: str
+
+    def program(self) -> tuple[memoryview, bytes] | None:
+        """See `RecordDecoder`."""
+        if self.topic == REMOTE_LOG_METADATA:
+            return None
+        program = program_of(self.topic)
+        return program.ops, program.names
+
+    def text(self, offset: int, key: bytes | None, value: bytes | None) -> RecordText:
+        """See `RecordDecoder`."""
+        if self.topic == REMOTE_LOG_METADATA:
+            return RecordText(None, _remote(offset, value))
+        program = program_of(self.topic)
+        read = read_parts(program, key, value)
+        if program.ops[0] == D.FRAMED:
+            if read.value is None:
+                message = _framed_error(read, program)
+                return RecordText(None, f"Error at {offset}, skipping. {message}".encode())
+            return RecordText(None, read.value)
+        if read.stage == D.KEY_MISSING:
+            sentence = f"Failed to decode message at offset {offset} using the specified decoder (message had a missing key)"
+            return RecordText(None, None, f"RuntimeException: {sentence}")
+        if read.stage:
+            return RecordText(_coordinator_error(offset, read, program).encode(), None)
+        return RecordText(read.key, read.value)
+
+    def holds_secrets(self, text: bytes) -> bool:
+        """See `RecordDecoder`."""
+        if self.topic != CLUSTER_METADATA:
+            return False
+        from kseg.internal_topics.sensitive_configs import is_sensitive
+
+        if b'"type":"USER_SCRAM_CREDENTIAL_RECORD"' in text:
+            return True
+        configs = re.finditer(_CONFIG_RECORD, text)
+        return any(is_sensitive(int(each[1]), json.loads(each[2])) for each in configs)
+
+
+def _coordinator_error(offset: int, read: ReadParts, program: MessageProgram) -> str:
+    state, type_id = read.state, read.state[D.TYPE]
+    match read.stage:
+        case D.UNKNOWN_TYPE:
+            return f"Unknown record type {type_id} at offset {offset}, skipping."
+        case D.KEY_TYPE | D.VALUE_VERSION:
+            buffer = "key" if read.stage == D.KEY_TYPE else "value"
+            message = f"Could not read version from {buffer}'s buffer."
+        case D.UNKNOWN_VERSION:
+            message = f"Found an unknown record version {state[D.VERSION]} for {type_id} type"
+        case D.KEY_MESSAGE:
+            cause = java_message(state, program, type_id)
+            message = f"Could not read record with version {type_id} from key's buffer due to: {cause}."
+        case _:
+            version = state[D.VERSION]
+            cause = java_message(state, program, version)
+            message = f"Could not read record with version {version} from value's buffer due to: {cause}."
+    return f"Error at offset {offset}, skipping. {message}"
+
+
+def _framed_error(read: ReadParts, program: MessageProgram) -> str:
+    state, type_id = read.state, read.state[D.TYPE]
+    match read.stage:
+        case D.FRAME_VERSION | D.FRAME_TYPE | D.MESSAGE_VERSION:
+            part = _FRAME_PARTS[read.stage]
+            if state[J.ERROR] == D.IS_TOO_LARGE:
+                return f"Value for {part} was too large."
+            return f"Error while reading {part}"
+        case D.BAD_FRAME_VERSION if state[J.A] == 0:
+            return _FRAME_ZERO
+        case D.BAD_FRAME_VERSION:
+            return (
+                f"Could not deserialize metadata record due to unknown frame version {state[J.A]}"
+                "(only frame version 1 is supported)"
+            )
+        case D.UNKNOWN_TYPE:
+            return (
+                f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {type_id}"
+            )
+        case D.GARBAGE:
+            return f"Found {state[D.LEFT_OVER]} byte(s) of garbage after {type_id}"
+    return f"Failed to deserialize record with type {type_id}"
+
+
+def _remote(offset: int, value: bytes | None) -> bytes:
+    """A record of `__remote_log_metadata`: `toString` of its class, in the tool's words what is wrong with it."""
+    try:
+        if value is None:
+            raise FormatError(_NULL_VALUE)
+        program = program_of(REMOTE_LOG_METADATA)
+        read = read_parts(program, None, value)
+        if read.value is None:
+            raise FormatError(_framed_error(read, program))
+        return remote_log_text(read.state[D.TYPE], read.value).encode()
+    except FormatError as error:
+        return f"Error at offset {offset}, skipping. {error}".encode()
+
+
+def java_message(state: memoryview, program: MessageProgram, version: int) -> str:
+    """The message of the exception that Kafka's generated reader throws; `null` where it has none."""
+    a, b = state[J.A], state[J.B]
+    field = program.fields.get(state[J.FIELD], "")
+    describe: dict[int, Callable[[], str]] = {
+        J.IS_NULL: lambda: f"non-nullable field {_element(field, b)} was serialized as null",
+        J.TOO_LONG: lambda: f"string field {_element(field, b)} had invalid length {a}",
+        J.MISSING_BYTES: lambda: f"Error reading byte array of {a} byte(s): only {b} byte(s) available",
+        J.TOO_MANY: lambda: (
+            f"Tried to allocate a collection of size {a}, but there are only {b} bytes remaining."
+        ),
+        J.BAD_VARINT: lambda: (
+            "Varint is too long, the most significant bit in the 5th byte is set, converted value: "
+            f"{a & 0xFFFFFFFF:x}"
+        ),
+        J.NEGATIVE_SIZE: lambda: str(a),
+        J.BAD_TAG: lambda: f"Tag {a} is not valid for version {version}",
+        J.TOO_NEW: lambda: f"Can't read version {version} of {field}",
+    }
+    return describe[state[J.ERROR]]() if state[J.ERROR] in describe else "null"
+
+
+def _element(field: str, is_element: int) -> str:
+    return f"{field} element" if is_element else field

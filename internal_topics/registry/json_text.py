@@ -1,0 +1,78 @@
+"""JSON payloads read strictly, and decoded values made fit for a JSON line.
+
+Python's own reader takes NaN and Infinity, and as many levels as its stack allows; both would end the writing of the line. What other
+decoders give is made JSON: bytes as base64, decimals and what is no finite number as text.
+"""
+
+import json
+import math
+from base64 import b64encode
+from decimal import Decimal
+from typing import Any
+
+from kseg.segment.errors import FormatError
+
+MAX_DEPTH = 100
+MAX_NUMBER_CHARACTERS = 4000  # Python converts no more digits
+
+
+def read_json(data: bytes) -> Any:
+    """The value that `data` is as a whole. Raises FormatError."""
+    try:
+        value = _decoder.decode(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise FormatError("it is not UTF-8 text") from None
+    except RecursionError:
+        raise FormatError("it is nested too deeply") from None
+    except ValueError as error:
+        raise FormatError(f"it is not JSON: {error}") from None
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise FormatError(f"it is nested more than {MAX_DEPTH} levels deep")
+    return value
+
+
+def _depth(value: Any) -> int:
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        level = inner
+    return depth
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is beyond a double")
+    return number
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse, parse_float=_float)
+
+
+def plain_json(value: Any) -> Any:
+    """A decoded value as JSON has it."""
+    kind = type(value)
+    if kind is str or kind is int:
+        return value
+    if kind is dict:
+        return {
+            name if type(name) is str else str(name): each if type(each) is str else plain_json(each)
+            for name, each in value.items()
+        }
+    if kind is list:
+        return [plain_json(each) for each in value]
+    if kind is float and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if kind is bytes:
+        return b64encode(value).decode("ascii")
+    return format(value, "f") if kind is Decimal else value

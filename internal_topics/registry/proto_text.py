@@ -1,0 +1,246 @@
+"""Text of a .proto file to a `FileDescriptorProto`, without protoc.
+
+proto-schema-parser reads the text; what follows from it for the wire format is written into the descriptor. Names of types stay as
+they are written: protobuf's pool resolves them in their scope, as protoc does. Options other than `packed`, `allow_alias`,
+`message_set_wire_format` and the features that change the encoding say nothing about bytes and are left out, as are services.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import Any
+
+from kseg.segment.errors import FormatError
+
+MAX_PROTO_CHARACTERS = 1024 * 1024
+_MAX_FIELD_NUMBER = 536_870_911
+_SCALARS = {
+    "double": 1,
+    "float": 2,
+    "int64": 3,
+    "uint64": 4,
+    "int32": 5,
+    "fixed64": 6,
+    "fixed32": 7,
+    "bool": 8,
+    "string": 9,
+    "bytes": 12,
+    "uint32": 13,
+    "sfixed32": 15,
+    "sfixed64": 16,
+    "sint32": 17,
+    "sint64": 18,
+}
+_GROUP, _MESSAGE = 10, 11
+_OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3
+
+
+def file_descriptor(name: str, text: str) -> Any:
+    """The descriptor of a .proto file. name: how others import it. Raises FormatError for what is no .proto."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    if len(text) > MAX_PROTO_CHARACTERS:
+        raise FormatError(f"its schema has {len(text)} characters")
+    serialized = _serialized(text)
+    if serialized is not None:
+        serialized.name = name
+        return serialized
+    parsed = _parsed(text)
+    file = FileDescriptorProto(name=name)
+    if parsed.edition:
+        file.syntax = "editions"
+        try:
+            file.edition = f"EDITION_{parsed.edition}"
+        except ValueError:
+            raise FormatError(f"its schema is of edition {parsed.edition}, which is not known") from None
+    elif parsed.syntax and parsed.syntax != "proto2":
+        file.syntax = parsed.syntax
+    try:
+        _File(file, is_proto3=parsed.syntax == "proto3").fill(parsed.file_elements)
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:  # numbers out of range, elements that a damaged text leaves half empty
+        raise FormatError(f"its schema is not a .proto that can be used: {error}") from None
+    return file
+
+
+def _serialized(text: str) -> Any:
+    """Some clients register a serialized descriptor as base64, and registries hand it out either way."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        return FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+
+
+def _parsed(text: str) -> Any:
+    from antlr4.error.ErrorListener import ErrorListener
+    from proto_schema_parser.parser import Parser
+
+    class Strict(ErrorListener):  # type: ignore[misc]  # antlr4 has no types
+        """The default prints errors and goes on with what it guesses."""
+
+        def syntaxError(
+            self, recognizer: Any, offending: Any, line: int, column: int, message: str, error: Any
+        ) -> None:
+            raise FormatError(f"its schema is not a .proto: line {line}, column {column}")
+
+    def strictly(recognizer: Any) -> None:
+        recognizer.removeErrorListeners()
+        recognizer.addErrorListener(Strict())
+
+    try:
+        return Parser(setup_lexer=strictly, setup_parser=strictly).parse(text)
+    except FormatError:
+        raise
+    except RecursionError:
+        raise FormatError("its schema is nested too deeply") from None
+    except Exception as error:  # noqa: BLE001  # the parser's visitor trips over what its grammar lets through
+        raise FormatError(f"its schema is not a .proto: {error}") from None
+
+
+class _File:
+    def __init__(self, file: Any, is_proto3: bool) -> None:
+        from proto_schema_parser import ast
+
+        self._file = file
+        self._is_proto3 = is_proto3
+        self._ast = ast
+
+    def fill(self, elements: Iterable[Any]) -> None:
+        ast = self._ast
+        for element in elements:
+            match element:
+                case ast.Package():
+                    self._file.package = element.name
+                case ast.Import():
+                    self._file.dependency.append(element.name)
+                    if element.public:
+                        self._file.public_dependency.append(len(self._file.dependency) - 1)
+                case ast.Message():
+                    self._message(self._file.message_type.add(), element)
+                case ast.Enum():
+                    self._enum(self._file.enum_type.add(), element)
+                case ast.Extension():
+                    self._extend(self._file, self._file.message_type, element)
+                case ast.Option(name=name) if name.startswith("features."):
+                    _feature(self._file.options.features, element)
+
+    def _message(self, message: Any, parsed: Any) -> None:
+        message.name = parsed.name
+        self._elements(message, parsed.elements)
+        # the oneofs that stand for presence come behind the written ones
+        for field in message.field:
+            if field.proto3_optional:
+                field.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{field.name}")
+
+    def _elements(self, message: Any, elements: Iterable[Any]) -> None:
+        ast = self._ast
+        for element in elements:
+            match element:
+                case ast.Field():
+                    self._field(message.field.add(), element)
+                case ast.MapField():
+                    self._map(message, element)
+                case ast.Group():
+                    self._group(message.field.add(), message.nested_type, element)
+                case ast.OneOf():
+                    index = len(message.oneof_decl)
+                    message.oneof_decl.add(name=element.name)
+                    for inner in element.elements:
+                        if isinstance(inner, (ast.Field, ast.Group)):
+                            field = message.field.add()
+                            if isinstance(inner, ast.Group):
+                                self._group(field, message.nested_type, inner)
+                            else:
+                                self._field(field, inner, is_in_oneof=True)
+                            field.oneof_index = index
+                case ast.Message():
+                    self._message(message.nested_type.add(), element)
+                case ast.Enum():
+                    self._enum(message.enum_type.add(), element)
+                case ast.Extension():
+                    self._extend(message, message.nested_type, element)
+                case ast.ExtensionRange():
+                    for text in element.ranges:
+                        first, last = _range(text)
+                        message.extension_range.add(start=first, end=last + 1)
+                case ast.Option(name="message_set_wire_format"):
+                    message.options.message_set_wire_format = bool(element.value)
+
+    def _field(self, field: Any, parsed: Any, *, is_in_oneof: bool = False) -> None:
+        field.name, field.number = parsed.name, parsed.number
+        self._type(field, parsed.type)
+        cardinality = parsed.cardinality
+        field.label = (
+            _OPTIONAL if cardinality is None else {"REQUIRED": 2, "REPEATED": 3}.get(cardinality.value, 1)
+        )
+        if self._is_proto3 and cardinality is not None and field.label == _OPTIONAL and not is_in_oneof:
+            field.proto3_optional = True
+        for option in parsed.options:
+            if option.name == "packed":
+                field.options.packed = option.value is True
+            elif option.name.startswith("features."):
+                _feature(field.options.features, option)
+
+    def _type(self, field: Any, name: str) -> None:
+        if name in _SCALARS:
+            field.type = _SCALARS[name]
+        else:
+            field.type_name = name
+
+    def _map(self, message: Any, parsed: Any) -> None:
+        words = parsed.name.split("_")
+        entry = message.nested_type.add(name="".join(word[:1].upper() + word[1:] for word in words) + "Entry")
+        entry.options.map_entry = True
+        self._type(entry.field.add(name="key", number=1, label=_OPTIONAL), parsed.key_type)
+        self._type(entry.field.add(name="value", number=2, label=_OPTIONAL), parsed.value_type)
+        message.field.add(
+            name=parsed.name, number=parsed.number, label=_REPEATED, type=_MESSAGE, type_name=entry.name
+        )
+
+    def _group(self, field: Any, around: Any, parsed: Any) -> None:
+        self._message(around.add(), self._ast.Message(parsed.name, parsed.elements))
+        field.name, field.number = parsed.name.lower(), parsed.number
+        field.type, field.type_name = _GROUP, parsed.name
+        cardinality = "OPTIONAL" if parsed.cardinality is None else parsed.cardinality.value
+        field.label = {"REQUIRED": _REQUIRED, "REPEATED": _REPEATED}.get(cardinality, _OPTIONAL)
+
+    def _extend(self, scope: Any, around: Any, parsed: Any) -> None:
+        for element in parsed.elements:
+            if isinstance(element, (self._ast.Field, self._ast.Group)):
+                field = scope.extension.add(extendee=parsed.typeName)
+                if isinstance(element, self._ast.Group):
+                    self._group(field, around, element)
+                else:
+                    self._field(field, element)
+
+    def _enum(self, enum: Any, parsed: Any) -> None:
+        enum.name = parsed.name
+        for element in parsed.elements:
+            match element:
+                case self._ast.EnumValue():
+                    enum.value.add(name=element.name, number=element.number)
+                case self._ast.Option(name="allow_alias"):
+                    enum.options.allow_alias = element.value is True
+                case self._ast.Option(name=name) if name.startswith("features."):
+                    _feature(enum.options.features, element)
+
+
+def _feature(features: Any, option: Any) -> None:
+    """An edition's feature by its name, such as features.field_presence = IMPLICIT."""
+    name = option.name.removeprefix("features.")
+    field = features.DESCRIPTOR.fields_by_name.get(name)
+    value = getattr(option.value, "name", option.value)
+    if field is not None and field.enum_type is not None and value in field.enum_type.values_by_name:
+        setattr(features, name, field.enum_type.values_by_name[value].number)
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition(" to ")
+    return int(first), _MAX_FIELD_NUMBER if last == "max" else int(last or first)

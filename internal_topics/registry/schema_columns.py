@@ -1,0 +1,198 @@
+"""The column types of Avro, protobuf and JSON schemas.
+
+What a table cannot hold is JSON text: types that contain themselves, records without fields, what is nested deeper than
+MAX_LEVELS, decimals of more digits than tables have, and JSON Schema that allows more than one type.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import Any
+
+from kseg.segment.column_types import (
+    JSON_COLUMN,
+    ColumnType,
+    DecimalOf,
+    ListOf,
+    MapOf,
+    Scalar,
+    StructOf,
+    merged,
+)
+
+MAX_LEVELS = 20
+MAX_FIELDS = 5000
+MAX_PRECISION = 76
+_AVRO = {
+    "boolean": "bool",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "bytes": "bytes",
+    "string": "string",
+}
+_AVRO_LOGICAL = {
+    ("int", "date"): "date",
+    ("int", "time-millis"): "time-millis",
+    ("long", "time-micros"): "time-micros",
+    **{
+        ("long", f"{local}timestamp-{unit}"): f"{local}timestamp-{unit}"
+        for local in ("", "local-")
+        for unit in ("millis", "micros", "nanos")
+    },
+}
+# by the numbers of FieldDescriptorProto.Type
+_PROTOBUF = {
+    1: "double",
+    2: "float",
+    3: "int64",
+    4: "uint64",
+    5: "int32",
+    6: "uint64",
+    7: "uint32",
+    8: "bool",
+    9: "string",
+    12: "bytes",
+    13: "uint32",
+    15: "int32",
+    16: "int64",
+    17: "int32",
+    18: "int64",
+}
+_JSON = {"string": "string", "integer": "int64", "number": "double", "boolean": "bool"}
+
+
+def merged_all(types: Iterable[ColumnType]) -> ColumnType | None:
+    """The type that holds all, None for none."""
+    found = list(types)
+    return reduce(merged, found) if found else None
+
+
+def avro_columns(schema: Any, named: Mapping[str, Any]) -> ColumnType:
+    """The type of a parsed Avro schema. named: the types by full name."""
+    return _Avro(named).of(schema, ())
+
+
+def protobuf_columns(descriptor: Any) -> ColumnType:
+    """The type of a message."""
+    return _protobuf_message(descriptor, ())
+
+
+def json_columns(schema: Any) -> ColumnType:
+    """The type of values of a JSON Schema."""
+    return _json(schema, schema if isinstance(schema, dict) else {}, ())
+
+
+class _Avro:
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._fields = 0
+
+    def of(self, schema: Any, around: tuple[str, ...]) -> ColumnType:
+        if len(around) > MAX_LEVELS or self._fields > MAX_FIELDS:
+            return JSON_COLUMN
+        if isinstance(schema, str):
+            if schema in self._named:
+                return self.of(self._named[schema], around)
+            return Scalar(_AVRO[schema]) if schema in _AVRO else JSON_COLUMN
+        if isinstance(schema, list):
+            branches = [self.of(each, around) for each in schema if each != "null"]
+            return merged_all(branches) or JSON_COLUMN
+        kind = schema["type"]
+        match kind:
+            case "record" | "error":
+                return self._record(schema, around)
+            case "enum":
+                return Scalar("string")
+            case "array":
+                return ListOf(self.of(schema["items"], (*around, "")))
+            case "map":
+                return MapOf(self.of(schema["values"], (*around, "")))
+            case "bytes" | "fixed":
+                return _avro_decimal(schema) or Scalar("bytes")
+            case str() if (kind, schema.get("logicalType")) in _AVRO_LOGICAL:
+                return Scalar(_AVRO_LOGICAL[kind, schema["logicalType"]])
+        return self.of(kind, around)
+
+    def _record(self, schema: Mapping[str, Any], around: tuple[str, ...]) -> ColumnType:
+        name = schema["name"]
+        if name in around or not schema["fields"]:
+            return JSON_COLUMN
+        self._fields += len(schema["fields"])
+        inner = (*around, name)
+        return StructOf(tuple((field["name"], self.of(field["type"], inner)) for field in schema["fields"]))
+
+
+def _avro_decimal(schema: Mapping[str, Any]) -> ColumnType | None:
+    if schema.get("logicalType") != "decimal":
+        return None
+    precision, scale = schema.get("precision", 0), schema.get("scale", 0)
+    if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= MAX_PRECISION:
+        return DecimalOf(precision, scale) if precision else JSON_COLUMN
+    return JSON_COLUMN
+
+
+def _protobuf_message(descriptor: Any, around: tuple[str, ...]) -> ColumnType:
+    if descriptor.full_name in around or not descriptor.fields or len(around) > MAX_LEVELS:
+        return JSON_COLUMN
+    inner = (*around, descriptor.full_name)
+    return StructOf(tuple((field.name, _protobuf_field(field, inner)) for field in descriptor.fields))
+
+
+def _protobuf_field(field: Any, around: tuple[str, ...]) -> ColumnType:
+    descriptor = field.message_type
+    if descriptor is not None and descriptor.GetOptions().map_entry:
+        return MapOf(_protobuf_single(descriptor.fields_by_name["value"], around))
+    single = _protobuf_single(field, around)
+    return ListOf(single) if field.is_repeated else single
+
+
+def _protobuf_single(field: Any, around: tuple[str, ...]) -> ColumnType:
+    if field.message_type is not None:
+        return _protobuf_message(field.message_type, around)
+    return Scalar("string") if field.enum_type is not None else Scalar(_PROTOBUF[field.type])
+
+
+def _json(schema: Any, root: Mapping[str, Any], around: tuple[str, ...]) -> ColumnType:
+    if not isinstance(schema, dict) or len(around) > MAX_LEVELS:
+        return JSON_COLUMN
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        target = _json_target(reference, root)
+        return JSON_COLUMN if reference in around else _json(target, root, (*around, reference))
+    kinds = schema.get("type")
+    kinds = [each for each in kinds if each != "null"] if isinstance(kinds, list) else [kinds]
+    if len(kinds) != 1:
+        return JSON_COLUMN
+    inner = (*around, "")
+    properties, more = schema.get("properties"), schema.get("additionalProperties")
+    match kinds[0]:
+        case "object" if (
+            isinstance(properties, dict) and 0 < len(properties) <= MAX_FIELDS and not _is_open(schema)
+        ):
+            return StructOf(tuple((str(name), _json(each, root, inner)) for name, each in properties.items()))
+        case "object" if not properties and isinstance(more, dict):
+            return MapOf(_json(more, root, inner))
+        case "array" if isinstance(schema.get("items"), dict):
+            return ListOf(_json(schema["items"], root, inner))
+        case str() as kind if kind in _JSON:
+            return Scalar(_JSON[kind])
+    return JSON_COLUMN
+
+
+def _is_open(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema says more about its properties than their list does."""
+    return any(name in schema for name in ("oneOf", "anyOf", "allOf", "patternProperties")) or isinstance(
+        schema.get("additionalProperties"), dict
+    )
+
+
+def _json_target(reference: str, root: Mapping[str, Any]) -> Any:
+    """What a reference within the schema means, None for any other."""
+    if not reference.startswith("#"):
+        return None
+    place: Any = root
+    for step in reference[1:].split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        place = place.get(name) if isinstance(place, dict) else None
+    return place

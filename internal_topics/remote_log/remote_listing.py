@@ -1,0 +1,202 @@
+"""`kseg list --remote`: which offsets of each partition are local, remote, both, or missing, and which objects dangle in the store.
+
+1. All partitions of `__remote_log_metadata` under PATH, each record in the order of its partition. A partition of the topic that is not here leaves
+   what it tells of unknown: remote storage of a partition is on one partition of the topic only.
+2. Of a partition here: the log start by its checkpoint (with tiered storage below the first local segment), the local log from its
+   first segment to its end, and its leader epochs, which decide what of the remote segments counts.
+3. What is neither local nor remote between the log start and the log end is missing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from kseg.internal_topics.broker_directories import BrokerDirectories, BrokerPartition
+from kseg.internal_topics.coordinator_log import CoordinatorRecord, LogProblem, read_coordinator_log
+from kseg.internal_topics.remote_log.offset_ranges import OffsetRange, common, count, minus, union
+from kseg.internal_topics.remote_log.remote_segments import (
+    REMOTE_LOG_METADATA,
+    Lineage,
+    PartitionKey,
+    RemoteLogState,
+    RemotePartition,
+    sorted_partitions,
+)
+from kseg.jobs.events import Event, Row
+from kseg.segment.errors import KsegError, UsageError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.log_dir_state import read_log_dir_state
+from kseg.segment.partition.names import PartitionName, Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, is_selected
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+from kseg.segment.values import dataclass
+
+_PROBLEM = "remote-log-metadata-unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTarget:
+    """The directories of one broker, as one unit of work. path: the PATHs, to name it to the user."""
+
+    path: str
+    directories: BrokerDirectories
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOptions:
+    """Which partitions to tell of, by globs of topics and number."""
+
+    topics: tuple[str, ...] = ()
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalLog:
+    """The local part of a partition. log_start: None where no checkpoint has it."""
+
+    directory: str
+    topic_id: str | None
+    log_start: int | None
+    first: int
+    end: int
+    lineage: Lineage | None
+
+
+def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]:
+    """A `remote_partition` row for each partition with remote storage, behind its `remote_segment` rows. Raises UsageError when
+    there is no `__remote_log_metadata` under PATH."""
+    directories = target.directories
+    logs = directories.replicas(REMOTE_LOG_METADATA)
+    if not logs:
+        raise UsageError(
+            f"no partition of {REMOTE_LOG_METADATA} is under PATH: nothing tells what is in remote storage"
+        )
+    state = RemoteLogState()
+    for replicas in logs.values():
+        yield from _read(state, replicas[0])
+    local: dict[tuple[str, int], BrokerPartition] = {}
+    for each in directories.partitions:
+        if each.name is not None and each.is_live:
+            local.setdefault((each.name.topic, each.name.partition), each)
+    for (topic_id, number), partition in sorted_partitions(state):
+        if is_selected(PartitionName(partition.name, number), options.topics, options.partition):
+            found = local.get((partition.name, number))
+            yield from _rows((topic_id, number), partition, None if found is None else _local_log(found))
+
+
+def _read(state: RemoteLogState, log: PartitionTarget | FileTarget) -> Iterator[Event]:
+    """One partition of the topic into the state, and what cannot be read of it."""
+    known = len(state.problems)
+    for entry in read_coordinator_log(log):
+        if isinstance(entry, CoordinatorRecord):
+            state.take(entry.offset, entry.value)
+        elif isinstance(entry, LogProblem):
+            yield Finding(_PROBLEM, entry.path, entry.message, entry.position, None, entry.offset)
+    for offset, words in state.problems[known:]:
+        yield Finding(
+            _PROBLEM, log.path, f"the record at offset {offset} cannot be read: {words}", None, None, offset
+        )
+
+
+# --- what is here
+
+
+def _local_log(found: BrokerPartition) -> _LocalLog | None:
+    """None for a log that cannot be read at all; list and verify say why."""
+    target, name = found.target, found.name
+    if not isinstance(target, PartitionTarget) or name is None:
+        return None
+    try:
+        with PartitionLog(target) as log:
+            if not log.segments:
+                return None
+            first = log.segments[0].base_offset
+            end = log.end_offset
+            epochs = log.read_side_file(Role.LEADER_EPOCHS)
+            identity = log.read_side_file(Role.PARTITION_METADATA)
+    except KsegError:
+        return None
+    lineage: Lineage | None = None
+    topic_id = None
+    with suppress(KsegError):
+        lineage = (
+            [(each.epoch, each.start_offset) for each in decode_leader_epochs(epochs)] if epochs else None
+        )
+    with suppress(KsegError):
+        topic_id = decode_partition_metadata(identity).topic_id if identity else None
+    start = None
+    if target.log_dir is not None:
+        start = read_log_dir_state(target.log_dir).offset(Role.LOG_START_OFFSETS, name.topic, name.partition)
+    return _LocalLog(target.path, topic_id, start, max(first, start or 0), end, lineage or None)
+
+
+# --- what it comes to
+
+
+def _rows(key: PartitionKey, partition: RemotePartition, local: _LocalLog | None) -> Iterator[Row]:
+    topic_id, number = key
+    if local is not None and local.topic_id not in (None, topic_id):
+        local = None  # the directory is that of another topic of this name
+    place = {"topic": partition.name, "topic_id": topic_id, "partition": number}
+    for segment in sorted(partition.segments.values(), key=lambda each: (each.start, each.id)):
+        yield Row(
+            {
+                "type": "remote_segment",
+                **place,
+                "segment_id": segment.id,
+                "start_offset": segment.start,
+                "end_offset": segment.end,
+                "bytes": segment.size_bytes,
+                "state": segment.state_name,
+                "dangling": segment.is_dangling,
+                "read": partition.is_read(segment.id),
+                "leader_epochs": [
+                    {"epoch": epoch, "start_offset": begin} for epoch, begin in segment.leader_epochs
+                ],
+                "max_timestamp": segment.max_timestamp_ms,
+                "event_timestamp": segment.event_timestamp_ms,
+                "broker_id": segment.broker_id,
+            }
+        )
+    yield Row({"type": "remote_partition", **place, **_sums(partition, local)})
+
+
+def _sums(partition: RemotePartition, local: _LocalLog | None) -> Mapping[str, object]:
+    remote = partition.readable(None if local is None else local.lineage)
+    here = [] if local is None else union([(local.first, local.end - 1)])
+    start = _log_start(remote, local)
+    if start is not None:
+        remote = minus(remote, [(0, start - 1)]) if start else remote
+    everything = union([*remote, *here])
+    whole = [(start, everything[-1][1])] if everything and start is not None else []
+    segments = partition.segments.values()
+    return {
+        "directory": None if local is None else local.directory,
+        "log_start_offset": start,
+        "local_log_start_offset": None if local is None else local.first,
+        "log_end_offset": None if local is None else local.end,
+        "local": _pairs(here),
+        "remote": _pairs(remote),
+        "both": _pairs(common(here, remote)),
+        "remote_only": _pairs(minus(remote, here)),
+        "missing": _pairs(minus(whole, everything)),
+        "missing_offsets": count(minus(whole, everything)),
+        "segments": len(segments),
+        "bytes": sum(each.size_bytes for each in segments),
+        "dangling": sum(each.is_dangling for each in segments),
+        "unread": sum(not each.is_dangling and not partition.is_read(each.id) for each in segments),
+        "delete_state": partition.delete_state,
+    }
+
+
+def _log_start(remote: Sequence[OffsetRange], local: _LocalLog | None) -> int | None:
+    """By the checkpoint, else the first offset that there is anywhere."""
+    if local is not None and local.log_start is not None:
+        return local.log_start
+    firsts = [each[0][0] for each in (remote, [] if local is None else [(local.first, 0)]) if each]
+    return min(firsts, default=None)
+
+
+def _pairs(ranges: Sequence[OffsetRange]) -> list[list[int]]:
+    return [[first, last] for first, last in ranges]

@@ -1,0 +1,13 @@
+"""Names of Kafka's own topics."""
+
+CLUSTER_METADATA = "__cluster_metadata"
+REMOTE_LOG_METADATA = "__remote_log_metadata"
+
+# by decoder, in the order in which the tool takes the first that is asked for
+TOPICS = {
+    "offsets": "__consumer_offsets",
+    "transaction-log": "__transaction_state",
+    "cluster-metadata": CLUSTER_METADATA,
+    "remote-log-metadata": REMOTE_LOG_METADATA,
+    "share-group-state": "__share_group_state",
+}

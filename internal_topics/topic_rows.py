@@ -1,0 +1,177 @@
+"""Records of Kafka's own topics in rows of JSON and tables: decoded, with names beside numbers, and without secrets.
+
+Where Kafka's tool guesses or gives up, this goes on: key and value are decoded each on its own, a version above the last known one is decoded like that one and says so, what is
+left over is counted, and what cannot be decoded stays as its bytes with the reason (fact sheet internal topics §9.2).
+
+What an attacker could use (SCRAM credentials, configurations that may be secret) is replaced unless asked for, also where bytes are asked for, and
+also in a record that cannot be decoded (§11).
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from kseg.internal_topics import share_4_0
+from kseg.internal_topics.decoding import (
+    Decoded,
+    decode,
+    decode_framed,
+    decode_key,
+    decode_value,
+    frame_of,
+)
+from kseg.internal_topics.message_programs import CONSUMER_PROTOCOL
+from kseg.internal_topics.schemas import Message, messages
+from kseg.internal_topics.sensitive_configs import REDACTED, is_sensitive
+from kseg.internal_topics.topic_names import CLUSTER_METADATA, REMOTE_LOG_METADATA
+from kseg.internal_topics.value_names import names_of
+from kseg.segment.errors import FormatError
+from kseg.segment.model import Record
+
+ENCODING = "message"
+_CONFIG, _SCRAM = 4, 11
+_SCRAM_SECRETS = ("salt", "storedKey", "serverKey")
+_PROTOCOLS = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
+
+
+def put_message(row: MutableMapping[str, object], topic: str, record: Record, show_secrets: bool) -> None:
+    """Put the messages of a record in the place of its bytes; what cannot be decoded stays, and `key_error` or `value_error` says why."""
+    type_id = None
+    if topic not in (CLUSTER_METADATA, REMOTE_LOG_METADATA):
+        try:
+            type_id = _put_key(row, topic, record.key, show_secrets)
+        except FormatError as error:
+            row["key_error"] = str(error)
+            type_id = _type_of(record.key)
+    if record.value is None:
+        return
+    try:
+        decoded, dialect = _value(topic, type_id, record.value)
+    except FormatError as error:
+        row["value_error"] = str(error)
+        return
+    row["value"] = _shown(decoded, show_secrets) | ({} if dialect is None else {"dialect": dialect})
+    row["value_encoding"] = ENCODING
+
+
+def _put_key(
+    row: MutableMapping[str, object], topic: str, key: bytes | None, show_secrets: bool
+) -> int | None:
+    if key is None:
+        raise FormatError("a record of this topic has a key, this one has none")
+    decoded = share_4_0.decode_key(topic, key) or decode_key(topic, key)
+    shown = _shown(decoded, show_secrets)
+    del shown["version"]  # keys have none
+    row["key"], row["key_encoding"] = shown, ENCODING
+    return decoded.message.type
+
+
+def _shown(decoded: Decoded, show_secrets: bool) -> dict[str, object]:
+    data = _with_names(decoded.message.name, decoded.values)
+    if decoded.message.name == "GroupMetadataValue" and decoded.values["protocolType"] == "consumer":
+        for shown, member in zip(data["members"], decoded.values["members"], strict=True):
+            for field in _PROTOCOLS:
+                shown[field] = _protocol(field, member[field])
+    if not show_secrets:
+        _redact(decoded.message, data)
+    values: dict[str, object] = {
+        "type": decoded.message.type,
+        "name": decoded.message.name,
+        "version": decoded.version,
+        "data": data,
+    }
+    if decoded.is_newer:
+        values["newer"] = True
+    if decoded.left_over_bytes:
+        values["left_over_bytes"] = decoded.left_over_bytes
+    if decoded.remarks:
+        values["remarks"] = list(decoded.remarks)
+    return values
+
+
+def _type_of(key: bytes | None) -> int | None:
+    return None if key is None or len(key) < 2 else int.from_bytes(key[:2], "big", signed=True)
+
+
+def _value(topic: str, type_id: int | None, value: bytes) -> tuple[Decoded, str | None]:
+    """A value, and the dialect of Kafka that it is written in when it is another one than 4.3.1's. Raises FormatError."""
+    if topic in (CLUSTER_METADATA, REMOTE_LOG_METADATA):
+        return decode_framed(value, topic), None
+    if type_id is None:
+        raise FormatError("what the value is of is in the key")
+    problem: FormatError | None = None
+    try:
+        decoded = decode_value(topic, type_id, value)
+        if not decoded.left_over_bytes:
+            return decoded, None
+    except FormatError as error:
+        problem = error
+    old = share_4_0.decode_value(topic, type_id, value)
+    if old is not None:
+        return old, share_4_0.DIALECT
+    if problem is not None:
+        raise problem
+    return decoded, None
+
+
+def _with_names(message: str, values: Any, field: str = "") -> Any:
+    """Values as JSON has them, each number that has a name followed by it (`state` by `stateName`)."""
+    if isinstance(values, Mapping):
+        shown: dict[str, Any] = {}
+        for name, value in values.items():
+            shown[name] = _with_names(message, value, name)
+            names = names_of(message, name)
+            if names is not None:
+                shown[f"{name}Name"] = names.get(value)
+        return shown
+    if isinstance(values, tuple):
+        return [_with_names(message, each, field) for each in values]
+    if isinstance(values, bytes):
+        return b64encode(values).decode("ascii")
+    if isinstance(values, float) and not -float("inf") < values < float("inf"):
+        return "NaN" if values != values else "Infinity" if values > 0 else "-Infinity"  # noqa: PLR0124
+    return values
+
+
+def _protocol(field: str, data: bytes) -> object:
+    """A consumer's subscription or assignment, versions above the last read like that, as clients do; base64 where it is none."""
+    (message,) = (
+        each for each in messages() if each.topic == CONSUMER_PROTOCOL and each.name == _PROTOCOLS[field]
+    )
+    try:
+        if len(data) < 2:
+            raise FormatError("it has no version")
+        version = int.from_bytes(data[:2], "big", signed=True)
+        return _with_names(message.name, decode(message, version, data, 2).values)
+    except FormatError:
+        return b64encode(data).decode("ascii")
+
+
+def _redact(message: Message, data: dict[str, Any]) -> None:
+    if message.topic != CLUSTER_METADATA:
+        return
+    if message.type == _SCRAM:
+        for name in _SCRAM_SECRETS:
+            data[name] = REDACTED
+    is_set = message.type == _CONFIG and data["value"] is not None
+    if is_set and is_sensitive(data["resourceType"], data["name"]):
+        data["value"] = REDACTED
+
+
+def redact_bytes(row: MutableMapping[str, object], value: bytes | None) -> None:
+    """Take the bytes of a metadata record out of its row where they hold a secret, or may."""
+    if row["value_encoding"] in (None, ENCODING, "size", "redacted"):
+        return
+    try:
+        type_id = frame_of(value)[0] if value else None
+    except FormatError:
+        type_id = _SCRAM
+    if type_id == _CONFIG:
+        try:
+            values = decode_framed(value).values
+            if not is_sensitive(values["resourceType"], values["name"]):
+                return
+        except FormatError:
+            pass
+    if type_id in (_CONFIG, _SCRAM):
+        row["value"], row["value_encoding"] = REDACTED, "redacted"

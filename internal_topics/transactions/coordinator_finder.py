@@ -1,0 +1,141 @@
+"""The coordinators' view of the transactions under some PATHs, for whoever judges partitions by it.
+
+1. Every partition of `__transaction_state` at hand is read; of several replicas the longest.
+2. How many partitions the topic has says the metadata log of a log dir, where there is one.
+3. Of a prepared transaction the partitions that have their marker are taken out, as a coordinator forgets them when a broker has
+   acknowledged it (`kafka-transactions.sh describe`). The marker is there when the partition's producer is not in a transaction, and
+   its last timestamp, which is then a marker's, is not before the decision. A partition that is not at hand stays.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from kseg.internal_topics.broker_directories import BrokerDirectories
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.transactions.partition_replay import PartitionReplay
+from kseg.internal_topics.transactions.transaction_log import (
+    PREPARED,
+    TRANSACTION_STATE,
+    CoordinatorView,
+    TopicPartition,
+    TransactionalId,
+    TransactionLog,
+    joined,
+    read_transaction_log,
+)
+from kseg.segment.errors import KsegError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
+from kseg.segment.state.transaction_replay import LastMarker, TransactionReplay
+
+LogTarget = PartitionTarget | FileTarget
+
+
+def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, tuple[Finding, ...]]:
+    """What all coordinators at hand know, and what is wrong with their logs."""
+    logs: dict[int, TransactionLog] = {}
+    findings: list[Finding] = []
+    damaged = []
+    for number, replicas in directories.replicas(TRANSACTION_STATE).items():
+        target = longest(replicas)
+        try:
+            logs[number] = read_transaction_log(target)
+        except KsegError as error:
+            damaged.append(number)
+            findings.append(Finding("coordinator-load-fails", target.path, str(error)))
+            continue
+        findings += logs[number].findings
+    view = joined(logs, _partition_count(directories), damaged)
+    return _without_marked(view, directories), tuple(findings)
+
+
+def longest(replicas: list[LogTarget]) -> LogTarget:
+    """The replica whose log ends last."""
+    return replicas[0] if len(replicas) == 1 else max(replicas, key=end_offset_of)
+
+
+def end_offset_of(target: LogTarget) -> int:
+    """The log end offset; -1 where it cannot be read."""
+    try:
+        with PartitionLog(target) as log:
+            return log.end_offset
+    except KsegError:
+        return -1
+
+
+def state_of(target: LogTarget) -> TransactionReplay | None:
+    """What a broker remembers of the producers of a partition; None where it cannot be read."""
+    try:
+        with PartitionLog(target) as log:
+            partition = PartitionReplay(log)
+            for _ in partition.ended(only_state=True):
+                pass
+            return partition.state
+    except KsegError:
+        return None
+
+
+def _partition_count(directories: BrokerDirectories) -> int | None:
+    finder = MetadataFinder(directories.log_dirs)
+    for log_dir in directories.log_dirs:
+        try:
+            image = finder.image_for(log_dir)
+        except KsegError:
+            continue
+        for topic in () if image is None else image.topics.values():
+            if topic.name == TRANSACTION_STATE:
+                return len(topic.partitions)
+    return None
+
+
+def _without_marked(view: CoordinatorView, directories: BrokerDirectories) -> CoordinatorView:
+    prepared = [each for each in view.ids.values() if each.state in PREPARED and each.partitions]
+    if not prepared:
+        return view
+    wanted = {topic for each in prepared for topic, _ in each.partitions}
+    at_hand = {
+        (topic, number): replicas
+        for topic in wanted
+        for number, replicas in directories.replicas(topic).items()
+    }
+    states: dict[TopicPartition, TransactionReplay | None] = {}
+    ids = dict(view.ids)
+    for each in prepared:
+        left = tuple(where for where in each.partitions if not _is_marked(each, where, at_hand, states))
+        ids[each.transactional_id] = replace(each, partitions=left)
+    by_producer: dict[int, tuple[TransactionalId, ...]] = {}
+    for known in ids.values():
+        by_producer[known.producer_id] = (*by_producer.get(known.producer_id, ()), known)
+    return replace(view, ids=ids, by_producer=by_producer)
+
+
+def _is_marked(
+    known: TransactionalId,
+    where: TopicPartition,
+    at_hand: Mapping[TopicPartition, list[LogTarget]],
+    states: dict[TopicPartition, TransactionReplay | None],
+) -> bool:
+    if where not in at_hand:
+        return False
+    if where not in states:
+        states[where] = state_of(longest(at_hand[where]))
+    state = states[where]
+    if state is None:
+        return False
+    return any(_is_of(known, at_ms) for at_ms in _marker_times(state, known.producer_id))
+
+
+def _is_of(known: TransactionalId, marker_ms: int) -> bool:
+    """Whether a marker of that time belongs to the prepared transaction. Brokers' clocks may differ, so one behind the start will do."""
+    return marker_ms >= known.updated_ms or marker_ms > known.started_ms
+
+
+def _marker_times(state: TransactionReplay, producer_id: int) -> Iterator[int]:
+    marker: LastMarker | None = state.last_marker(producer_id)
+    if marker is not None:
+        yield marker.timestamp_ms
+    entry: ProducerSnapshotEntry | None = state.entry(producer_id)
+    if entry is not None and entry.current_txn_first_offset is None and entry.coordinator_epoch >= 0:
+        yield entry.timestamp_ms

@@ -1,0 +1,92 @@
+"""Which records of `__transaction_state` a coordinator could not load, for `verify`.
+
+A log of that topic has millions of records, of which next to all are as a coordinator writes them. So their bytes are stepped through first,
+and only a record that is out of the ordinary in any way is decoded, which decides.
+
+    key      int16 0 │ int16 length │ transactional id
+    value    int16 version 0 or 1 │ 8 producer id │ 2 epoch │ 4 timeout │ status │ partitions │ 8 update │ 8 start │ version 1: tags
+    partitions   version 0: int32 count, each: int16 length, topic, int32 count, 4 each (count -1: null)
+                 version 1: the lengths and counts are varints of n + 1, and a tag section ends each
+"""
+
+from collections.abc import Iterator
+
+from kseg.internal_topics.coordinator_log import CoordinatorRecord, read_coordinator_log
+from kseg.internal_topics.transactions.transaction_log import (
+    STATES,
+    PassedOver,
+    Unloadable,
+    load_finding,
+    loaded_record,
+)
+from kseg.segment.findings import Finding
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+
+_TAG_BYTES = {0: 8, 1: 8, 2: 2, 3: 2}  # the tagged fields of version 1
+_FIXED_END = 17  # behind the status
+_TIMES_BYTES = 16
+_LONG_VARINT = 0x80
+
+
+def check_transaction_log(target: PartitionTarget | FileTarget) -> Iterator[Finding]:
+    """Every record that a coordinator could not load or passes over, in offset order. Damage is not told here. Raises UnreadableInput."""
+    for entry in read_coordinator_log(target):
+        if not isinstance(entry, CoordinatorRecord) or is_ordinary(entry.key, entry.value):
+            continue
+        try:
+            loaded_record(entry)
+        except (Unloadable, PassedOver) as error:
+            yield load_finding(target.path, entry.offset, error)
+
+
+def is_ordinary(key: bytes | None, value: bytes | None) -> bool:
+    """Whether a record is sure to be loaded; False where it needs to be decoded to tell."""
+    if key is None or key[:2] != b"\0\0" or len(key) < 4 or int.from_bytes(key[2:4], "big") != len(key) - 4:
+        return False
+    if value is None:
+        return True
+    if len(value) < _FIXED_END + 1 or value[16] >= len(STATES):
+        return False
+    try:
+        if value[:2] == b"\0\1":
+            return _is_ordinary_1(value)
+        return value[:2] == b"\0\0" and _is_ordinary_0(value)
+    except IndexError:
+        return False
+
+
+def _is_ordinary_0(value: bytes) -> bool:
+    count = int.from_bytes(value[17:21], "big", signed=True)
+    if count < 0 or count > len(value):
+        return False
+    position = 21
+    for _ in range(count):
+        length = int.from_bytes(value[position : position + 2], "big", signed=True)
+        position += 2 + length
+        numbers = int.from_bytes(value[position : position + 4], "big", signed=True)
+        position += 4 + 4 * numbers
+        if length < 0 or numbers < 0 or position > len(value):
+            return False
+    return position + _TIMES_BYTES <= len(value)
+
+
+def _is_ordinary_1(value: bytes) -> bool:
+    """Varints of one byte only, none of them null."""
+    count, position = value[_FIXED_END], _FIXED_END + 1
+    if not 0 < count < _LONG_VARINT:
+        return False
+    for _ in range(count - 1):
+        length = value[position]
+        position += length  # its own byte, and one less than it says
+        numbers = value[position]
+        position += 4 * numbers - 3
+        if not (0 < length < _LONG_VARINT and 0 < numbers < _LONG_VARINT) or value[position]:
+            return False
+        position += 1
+    position += _TIMES_BYTES
+    tags, position = value[position], position + 1
+    for _ in range(tags):
+        if _TAG_BYTES.get(value[position]) != value[position + 1]:
+            return False
+        position += 2 + value[position + 1]
+    return position <= len(value)

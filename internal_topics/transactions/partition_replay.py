@@ -1,0 +1,100 @@
+"""The transactions of one partition, from its log and its newest producer snapshot.
+
+1. Every batch from the log start on goes through one replay, for the range of each transaction with data.
+2. What a broker remembers of producers is the newest snapshot that can be read, and the batches behind it: a second replay. Without a
+   snapshot it is the first. Producers that were idle for long stay in it, as nobody knows when a broker last looked.
+3. Damage is passed over, as in every replay; `verify` tells it.
+
+A transaction is open when the broker's state says so: it begins where that says. One that is open by the log alone (a snapshot has lost
+it) holds back nobody, and is given apart.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from kseg.segment import header_tables as C
+from kseg.segment.files import MappedFile
+from kseg.segment.header_tables import Columns
+from kseg.segment.partition.derived_state import newest_snapshot
+from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.decode import Decoder
+from kseg.segment.scanning.scan import Scanner
+from kseg.segment.state.transaction_replay import TransactionReplay, UnfinishedTransaction
+
+_DECODED_RECORDS = 16  # of a marker's batch there is one
+
+
+class PartitionReplay:
+    """One partition. log: open as long as this is used.
+
+    `ended` goes through the log once; after that `state` is what the broker remembers, and `whole` what the log says.
+    """
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        self.start_offset = log.start_offset
+        self.end_offset = log.end_offset
+        self.whole = TransactionReplay(self.start_offset)
+        snapshot = newest_snapshot(log)
+        self._state_from = self.start_offset if snapshot is None else snapshot[0]
+        self.state = self.whole if snapshot is None else TransactionReplay(*snapshot)
+
+    def ended(self, only_state: bool = False) -> Iterator[Columns]:
+        """Tables of the transactions that ended (columns `E_…` of `kernel.follow_transactions`), valid until the next. only_state: read what
+        `state` needs and nothing else. Raises UnreadableInput."""
+        first = self._state_from if only_state else self.start_offset
+        for segment, following in pairwise([*self._log.segments, None]):
+            assert segment is not None
+            if following is None or following.base_offset > first:
+                yield from self._segment(segment, first)
+        yield from self.whole.take_ended()
+
+    def last_stable_offset(self) -> tuple[int, int | None]:
+        """(the last stable offset, the producer that holds it; None for the log end)."""
+        oldest = min(self.state.unfinished(), default=None, key=lambda each: each.first_offset)
+        if oldest is None:
+            return self.end_offset, None
+        return min(max(oldest.first_offset, self.start_offset), self.end_offset), oldest.producer_id
+
+    def forgotten(self) -> list[UnfinishedTransaction]:
+        """Transactions that are open by the log, of which the broker's state knows nothing."""
+        if self.whole is self.state:
+            return []
+        known = {each.producer_id for each in self.state.unfinished()}
+        return [each for each in self.whole.unfinished() if each.producer_id not in known]
+
+    def started_ms(self, first_offset: int) -> int | None:
+        """The first timestamp of a transaction; None when its first batch is not in the log any more."""
+        if first_offset < self.start_offset:
+            return None
+        for segment in self._log.from_floor(first_offset):
+            for batch in segment.reaching(first_offset):
+                return batch.base_timestamp_ms if batch.base_offset <= first_offset else None
+        return None
+
+    def _segment(self, segment: LogSegment, first: int) -> Iterator[Columns]:
+        with MappedFile(segment.path) as file:
+            decoder = Decoder(file.view, capacity=_DECODED_RECORDS)
+            scanner = Scanner.over(file, segment.base_offset, next_base=segment.following_base)
+            for block in scanner.blocks():
+                if isinstance(block, Damage):
+                    continue
+                row = _row_at(block, first)
+                if row < block.count:
+                    yield from self.whole.follow(decoder, block, row)
+                row = _row_at(block, self._state_from)
+                if self.state is not self.whole and row < block.count:
+                    for _ in self.state.follow(decoder, block, row):
+                        pass  # told by the other one
+
+
+def _row_at(table: Columns, offset: int) -> int:
+    """The first row that reaches an offset."""
+    lasts = table.column(C.LAST_OFFSET)
+    if not table.count or lasts[0] >= offset:
+        return 0
+    if lasts[-1] < offset:
+        return table.count
+    return next(row for row in range(table.count) if lasts[row] >= offset)

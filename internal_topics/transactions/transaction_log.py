@@ -1,0 +1,222 @@
+"""`__transaction_state`: what the transaction coordinators know, from their logs.
+
+1. The records of each partition in offset order; the newest of each transactional id counts, a tombstone removes it.
+2. A record that a coordinator cannot load ends its load of the partition: it goes on with what it has read so far, and says so in its
+   log only. A record of an unknown type or version it passes over. Here both are findings, and the reading goes on.
+3. Of several replicas of a partition the longest counts.
+
+(Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics, §6.1.)
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+
+from kseg.internal_topics.coordinator_log import (
+    CoordinatorRecord,
+    LogProblem,
+    read_coordinator_log,
+)
+from kseg.internal_topics.decoding import Decoded, UnknownType, decode_key, decode_value
+from kseg.segment.errors import FormatError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.values import dataclass
+
+TRANSACTION_STATE = "__transaction_state"
+
+EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT = "Empty", "Ongoing", "PrepareCommit", "PrepareAbort"
+COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
+STATES = (
+    EMPTY,
+    ONGOING,
+    PREPARE_COMMIT,
+    PREPARE_ABORT,
+    COMPLETE_COMMIT,
+    COMPLETE_ABORT,
+    "Dead",
+    "PrepareEpochFence",
+)
+PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
+
+_LAST_VERSION = 1
+_PRODUCER_ID = slice(2, 10)  # in a value of any version
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalId:
+    """The newest record of a transactional id. partitions: as recorded; of a prepared transaction all of them. started_ms: -1
+    before the first transaction. client_version: 2 for KIP-890's protocol, which raises the epoch with each transaction.
+    previous_producer_id, next_producer_id: -1 where there is none. offset: of the record."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    started_ms: int
+    updated_ms: int
+    partitions: tuple[TopicPartition, ...]
+    client_version: int = 0
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
+    offset: int = -1
+
+
+class Unloadable(FormatError):
+    """A record at which the coordinator ends its load of the partition."""
+
+
+class PassedOver(FormatError):
+    """A record that the coordinator does not know and passes over."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLog:
+    """What one partition of the topic says. ids: by transactional id. former: the transactional id that a producer id last had,
+    also where its record is superseded or a tombstone. findings: what cannot be loaded."""
+
+    ids: Mapping[str, TransactionalId]
+    former: Mapping[int, str]
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorView:
+    """What all coordinators at hand know. partitions: of the topic that were read. missing: those that are not at hand, as far as anybody
+    knows how many there are. is_whole: none is missing or damaged. by_producer: the ids whose current producer id it is."""
+
+    ids: Mapping[str, TransactionalId] = field(default_factory=dict)
+    by_producer: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
+    former: Mapping[int, str] = field(default_factory=dict)
+    partitions: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+    is_whole: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is any partition of the topic."""
+        return bool(self.partitions)
+
+
+def loaded_record(
+    record: CoordinatorRecord,
+) -> tuple[str, TransactionalId | None]:
+    """(transactional id, what is recorded; None for a tombstone). Raises Unloadable and PassedOver."""
+    if record.key is None:
+        raise Unloadable("the record has no key")
+    try:
+        name = decode_key(TRANSACTION_STATE, record.key).values["transactionalId"]
+    except UnknownType as error:
+        raise PassedOver(f"record type {error.type_id} is unknown") from None
+    except FormatError as error:
+        raise Unloadable(f"the key cannot be decoded: {error}") from None
+    if record.value is None:
+        return name, None
+    try:
+        decoded = decode_value(TRANSACTION_STATE, 0, record.value)
+    except FormatError as error:
+        if not 0 <= int.from_bytes(record.value[:2], "big", signed=True) <= _LAST_VERSION:
+            raise PassedOver(_version_words(record.value)) from None
+        raise Unloadable(f"the value of {name} cannot be decoded: {error}") from None
+    if decoded.is_newer:
+        raise PassedOver(_version_words(record.value))
+    return name, _state_of(name, decoded, record.offset)
+
+
+def _version_words(value: bytes) -> str:
+    return f"value version {int.from_bytes(value[:2], 'big', signed=True)} is unknown"
+
+
+def _state_of(name: str, decoded: Decoded, offset: int) -> TransactionalId:
+    values = decoded.values
+    status = values["transactionStatus"]
+    if not 0 <= status < len(STATES):
+        raise Unloadable(f"transaction state {status} of {name} is unknown (IllegalStateException)")
+    listed = values["transactionPartitions"]
+    if listed is None and STATES[status] != EMPTY:
+        raise Unloadable(f"{name} has no partitions in state {STATES[status]} (NullPointerException)")
+    return TransactionalId(
+        name,
+        values["producerId"],
+        values["producerEpoch"],
+        STATES[status],
+        values["transactionTimeoutMs"],
+        values["transactionStartTimestampMs"],
+        values["transactionLastUpdateTimestampMs"],
+        tuple((each["topic"], number) for each in listed or () for number in each["partitionIds"]),
+        values.get("clientTransactionVersion", 0),
+        values.get("previousProducerId", -1),
+        values.get("nextProducerId", -1),
+        offset,
+    )
+
+
+def read_transaction_log(target: PartitionTarget | FileTarget) -> TransactionLog:
+    """What one partition says. Only the newest record of each key is decoded. Raises UnreadableInput."""
+    newest: dict[bytes | None, CoordinatorRecord] = {}
+    former_keys: dict[int, bytes] = {}
+    findings = []
+    for entry in read_coordinator_log(target):
+        if isinstance(entry, CoordinatorRecord):
+            newest[entry.key] = entry
+            if entry.key is not None and entry.value is not None:
+                former_keys[int.from_bytes(entry.value[_PRODUCER_ID], "big", signed=True)] = entry.key
+        elif isinstance(entry, LogProblem):
+            findings.append(_damaged(entry))
+    ids = {}
+    for record in newest.values():
+        try:
+            name, known = loaded_record(record)
+        except (Unloadable, PassedOver) as error:
+            findings.append(load_finding(target.path, record.offset, error))
+            continue
+        if known is not None:
+            ids[name] = known
+    return TransactionLog(ids, dict(_names_of(former_keys)), tuple(findings))
+
+
+def _names_of(keys: Mapping[int, bytes]) -> Iterator[tuple[int, str]]:
+    for producer_id, key in keys.items():
+        try:
+            yield producer_id, decode_key(TRANSACTION_STATE, key).values["transactionalId"]
+        except FormatError:
+            continue
+
+
+def _damaged(problem: LogProblem) -> Finding:
+    return Finding(
+        "coordinator-load-fails",
+        problem.path,
+        f"what the coordinator of {TRANSACTION_STATE} knows may be incomplete: {problem.message}",
+        problem.position,
+        None,
+        problem.offset,
+    )
+
+
+def load_finding(path: str, offset: int, error: Unloadable | PassedOver) -> Finding:
+    """A record that keeps a coordinator from loading a partition, or that it passes over."""
+    if isinstance(error, PassedOver):
+        return Finding("coordinator-record-unknown", path, f"offset {offset}: {error}", first_offset=offset)
+    return Finding("coordinator-load-fails", path, f"offset {offset}: {error}", first_offset=offset)
+
+
+def joined(
+    logs: Mapping[int, TransactionLog], partition_count: int | None, damaged: Iterable[int] = ()
+) -> CoordinatorView:
+    """All partitions together. partition_count: of the topic, None when nobody knows. damaged: partitions that could not be read."""
+    ids: dict[str, TransactionalId] = {}
+    former: dict[int, str] = {}
+    by_producer: dict[int, tuple[TransactionalId, ...]] = {}
+    for log in logs.values():
+        ids |= log.ids
+        former |= log.former
+    for known in ids.values():
+        by_producer[known.producer_id] = (*by_producer.get(known.producer_id, ()), known)
+    hurt = {*damaged, *(number for number, log in logs.items() if log.findings)}
+    expected: Sequence[int] = range(partition_count or 0)
+    missing = tuple(number for number in expected if number not in logs)
+    is_whole = partition_count is not None and not missing and not hurt
+    return CoordinatorView(ids, by_producer, former, tuple(sorted({*logs, *hurt})), missing, is_whole)

@@ -1,0 +1,243 @@
+"""`kseg transactions`, the work on one partition: `partition_transactions(target, TransactionsOptions) -> Iterator[Event]`.
+
+Rows: the transactions of the partition that ended, those that are open, its producers, and last the partition itself with their
+numbers. What the coordinators know travels in the options, so that each partition can be judged by itself, anywhere.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from kseg.internal_topics.transactions.coordinator_finder import LogTarget, end_offset_of, state_of
+from kseg.internal_topics.transactions.partition_replay import PartitionReplay
+from kseg.internal_topics.transactions.transaction_log import CoordinatorView, TransactionalId
+from kseg.internal_topics.transactions.transaction_verdicts import HANGING, TransactionVerdict, judge
+from kseg.jobs.events import Event, Row, Text
+from kseg.segment.header_tables import Columns
+from kseg.segment.json_line import json_line
+from kseg.segment.kernel import follow_transactions as T
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import directory_of
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
+from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
+from kseg.segment.state.transaction_replay import TransactionReplay, UnfinishedTransaction
+from kseg.segment.values import dataclass
+
+DEFAULT_MAX_TIMEOUT_MS = 900_000
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionsOptions:
+    """now_ms: when it is asked. max_timeout_ms: what the brokers allow a transaction at most (transaction.max.timeout.ms). view: what the
+    coordinators know. replicas: other replicas at hand, by the path of a partition. ended: give the transactions that ended, and the
+    producers. as_json: those that ended as lines of JSON. producer_ids: the
+    transactions of these and nothing else; None for all."""
+
+    now_ms: int
+    max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS
+    view: CoordinatorView = field(default_factory=CoordinatorView)
+    replicas: Mapping[str, tuple[LogTarget, ...]] = field(default_factory=dict)
+    ended: bool = True
+    as_json: bool = False
+    producer_ids: frozenset[int] | None = None
+
+    def wants(self, producer_id: int) -> bool:
+        return self.producer_ids is None or producer_id in self.producer_ids
+
+
+def partition_transactions(target: LogTarget, options: TransactionsOptions) -> Iterator[Event]:
+    """The rows of one partition. Raises UnreadableInput."""
+    with PartitionLog(target) as log:
+        name = log.name
+        where = (directory_of(target), None) if name is None else (name.topic, name.partition)
+        place: Values = {"topic": None if name is None else name.topic, "partition": where[1]}
+        if log.is_kafka07:  # transactions are younger, and its offsets are positions in bytes
+            yield Row(
+                {"type": "partition", **place, **_NOTHING_KNOWN, "path": log.directory, "transactions": _NONE}
+            )
+            return
+        replay = PartitionReplay(log)
+        counts = dict(_NONE)
+        names = {number: owners[0].transactional_id for number, owners in options.view.by_producer.items()}
+        for table in replay.ended():
+            yield from _ended(table, place, options, names, counts)
+        for found in replay.state.unfinished():
+            if options.wants(found.producer_id):
+                verdict = judge(
+                    found,
+                    (str(place["topic"]), place["partition"] or 0),
+                    options.view,
+                    now_ms=options.now_ms,
+                    max_timeout_ms=options.max_timeout_ms,
+                    is_decided=_is_decided(target, replay, found, options),
+                )
+                counts["hanging" if verdict.status == HANGING else "open"] += 1
+                yield Row(_open(found, place, verdict, replay.started_ms(found.first_offset)))
+        for found in replay.forgotten():
+            if options.wants(found.producer_id):
+                counts["open"] += 1
+                yield Row(_open(found, place, _FORGOTTEN, replay.started_ms(found.first_offset)))
+        if options.producer_ids is not None:
+            return
+        if options.ended:
+            for entry in replay.state.entries():
+                yield Row(_producer(entry, place, options.now_ms))
+        yield Row(_partition(replay, place, log.directory, counts))
+
+
+def _partition(replay: PartitionReplay, place: Values, path: str, counts: Mapping[str, int]) -> Values:
+    last_stable_offset, holder = replay.last_stable_offset()
+    return {
+        "type": "partition",
+        **place,
+        "log_start_offset": replay.start_offset,
+        "log_end_offset": replay.end_offset,
+        "last_stable_offset": last_stable_offset,
+        "held_by_producer_id": holder,
+        "path": path,
+        "transactions": counts,
+    }
+
+
+_NONE = {"committed": 0, "aborted": 0, "open": 0, "hanging": 0}
+_NOTHING_KNOWN = dict.fromkeys(
+    ("log_start_offset", "log_end_offset", "last_stable_offset", "held_by_producer_id"), None
+)
+_FORGOTTEN = TransactionVerdict(
+    "open", "forgotten", "the broker's producer state does not know the transaction; it holds nobody back"
+)
+
+
+def _is_decided(
+    target: LogTarget, replay: PartitionReplay, found: UnfinishedTransaction, options: TransactionsOptions
+) -> bool:
+    """Whether a replica at hand that is longer has the transaction's marker."""
+    for other in options.replicas.get(target.path, ()):
+        if end_offset_of(other) <= replay.end_offset:
+            continue
+        state: TransactionReplay | None = state_of(other)
+        entry = None if state is None else state.entry(found.producer_id)
+        if entry is not None and entry.current_txn_first_offset != found.first_offset:
+            return True
+    return False
+
+
+def _ended(
+    table: Columns,
+    place: Values,
+    options: TransactionsOptions,
+    names: Mapping[int, str],
+    counts: dict[str, int],
+) -> Iterator[Event]:
+    if not options.ended and options.producer_ids is None:
+        aborted = sum(table.column(T.E_IS_ABORT))
+        counts["aborted"] += aborted
+        counts["committed"] += table.count - aborted
+        return
+    rows = zip(*(table.column(each) for each in range(T.ENDED_WIDTH)), strict=True)
+    wanted = [row for row in rows if options.wants(row[0])]
+    counts["aborted"] += sum(row[-1] for row in wanted)
+    counts["committed"] += sum(1 - row[-1] for row in wanted)
+    if options.as_json:
+        # there may be millions: a mapping for each would take several times as long as finding them
+        yield Text(b"".join(_json_lines(wanted, place, names)))
+        return
+    for producer_id, epoch, first, last, timestamp_ms, marker, is_abort in wanted:
+        yield Row(
+            {
+                "type": "transaction",
+                "status": "aborted" if is_abort else "committed",
+                **place,
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+                "transactional_id": names.get(producer_id),
+                "start_offset": first,
+                "last_offset": last,
+                "last_timestamp": timestamp_ms,
+                "marker_offset": marker,
+                "abort_command": None,
+            }
+        )
+
+
+def _json_lines(rows: Sequence[tuple[int, ...]], place: Values, names: Mapping[int, str]) -> Iterator[bytes]:
+    """What `json_line` makes of the rows of transactions that ended."""
+    heads = [
+        json_line({"type": "transaction", "status": status, **place})[:-2].decode()
+        for status in ("committed", "aborted")
+    ]
+    owners: dict[int, str] = {}
+    for producer_id, epoch, first, last, timestamp_ms, marker, is_abort in rows:
+        owner = owners.get(producer_id)
+        if owner is None:
+            owner = json_line({"": names.get(producer_id)})[4:-2].decode()
+            owners[producer_id] = owner
+        yield (
+            f'{heads[is_abort]},"producer_id":{producer_id},"producer_epoch":{epoch},"transactional_id":{owner},"start_offset":{first},'
+            f'"last_offset":{last},"last_timestamp":{timestamp_ms},"marker_offset":{marker},"abort_command":null}}\n'
+        ).encode()
+
+
+def _open(
+    found: UnfinishedTransaction, place: Values, verdict: TransactionVerdict, started_ms: int | None
+) -> Values:
+    is_ended_by_hand = verdict.status == HANGING and place["topic"] is not None
+    return {
+        "type": "transaction",
+        "status": verdict.status,
+        **place,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "transactional_id": verdict.transactional_id,
+        "start_offset": found.first_offset,
+        "last_offset": found.last_offset,
+        "last_timestamp": found.timestamp_ms,
+        "marker_offset": None,
+        "abort_command": abort_command(place, found.first_offset) if is_ended_by_hand else None,
+        "start_timestamp": started_ms,
+        "verdict": verdict.verdict,
+        "reason": verdict.reason,
+        "former_transactional_id": verdict.former_id,
+        "deadline": verdict.deadline_ms,
+    }
+
+
+def abort_command(place: Values, start_offset: int) -> str:
+    """The line that ends a hanging transaction (fact sheet of the internal topics, §6.4)."""
+    return (
+        "kafka-transactions.sh --bootstrap-server HOST:PORT abort "
+        f"--topic {place['topic']} --partition {place['partition']} --start-offset {start_offset}"
+    )
+
+
+def _producer(entry: ProducerSnapshotEntry, place: Values, now_ms: int) -> Values:
+    is_idle = now_ms - entry.timestamp_ms >= DEFAULT_EXPIRATION_MS
+    return {
+        "type": "producer",
+        **place,
+        "producer_id": entry.producer_id,
+        "producer_epoch": entry.producer_epoch,
+        "last_sequence": entry.last_sequence,
+        "last_timestamp": entry.timestamp_ms,
+        "coordinator_epoch": None if entry.coordinator_epoch < 0 else entry.coordinator_epoch,
+        "transaction_start_offset": entry.current_txn_first_offset,
+        "expired": is_idle and entry.current_txn_first_offset is None,
+    }
+
+
+def id_row(known: TransactionalId) -> Values:
+    """The row of a transactional id."""
+    return {
+        "type": "transactional_id",
+        "transactional_id": known.transactional_id,
+        "producer_id": known.producer_id,
+        "producer_epoch": known.producer_epoch,
+        "state": known.state,
+        "timeout_ms": known.timeout_ms,
+        "start_timestamp": None if known.started_ms < 0 else known.started_ms,
+        "partitions": [{"topic": topic, "partition": number} for topic, number in known.partitions],
+        "last_update_timestamp": known.updated_ms,
+        "client_transaction_version": known.client_version,
+    }

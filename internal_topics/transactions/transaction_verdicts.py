@@ -1,0 +1,111 @@
+"""What becomes of an open transaction: the coordinator's record for its producer id beside what the partition says.
+
+`status` is by the rule of `kafka-transactions.sh find-hanging` (TransactionsCommand): hanging is a transaction whose last timestamp is older
+than the maximum transaction timeout, and which no transactional id with this producer id names. The tool compares neither epochs
+nor states, so `verdict` says it more finely (fact sheet of the internal topics, §6.3):
+
+    ongoing     the id is in state Ongoing with this epoch and names the partition: it will end, or time out at the deadline
+    ending      the decision is made (PrepareCommit, PrepareAbort): the coordinator will write the marker
+    stale       an id names the partition, but has moved on to another epoch: the tool stays silent, and nobody will end it
+    orphaned    no id names the partition, and all of the coordinator's log was read: nobody will end it
+    unknown     no id names the partition, but not all of the coordinator's log is at hand
+    decided     another replica at hand is longer and has the marker: this one lags behind
+    forgotten   the broker's producer state does not know the transaction: it holds nobody back
+
+Epochs of an id that explain epoch E in a partition: in state Ongoing E; in a Prepare state E, or E + 1: the marker of the second protocol
+(client version 2), and of a producer that was fenced, has the next epoch.
+"""
+
+from kseg.internal_topics.transactions.transaction_log import (
+    ONGOING,
+    PREPARED,
+    CoordinatorView,
+    TopicPartition,
+    TransactionalId,
+)
+from kseg.segment.state.transaction_replay import UnfinishedTransaction
+from kseg.segment.values import dataclass
+
+OPEN, HANGING = "open", "hanging"
+ENDLESS = ("stale", "orphaned")  # verdicts on what nobody will end
+
+_NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionVerdict:
+    """status: `open` or `hanging`. verdict: see the module. transactional_id: whose current producer id it is. former_id: who had it,
+    by records that are superseded. deadline_ms: when the coordinator aborts it."""
+
+    status: str
+    verdict: str
+    reason: str
+    transactional_id: str | None = None
+    former_id: str | None = None
+    deadline_ms: int | None = None
+
+
+def judge(
+    found: UnfinishedTransaction,
+    where: TopicPartition,
+    view: CoordinatorView,
+    *,
+    now_ms: int,
+    max_timeout_ms: int,
+    is_decided: bool = False,
+) -> TransactionVerdict:
+    """What is to be said of an open transaction of a partition. is_decided: a longer replica has its marker."""
+    owners = view.by_producer.get(found.producer_id, ())
+    naming = [each for each in owners if where in each.partitions]
+    owner = naming[0] if naming else owners[0] if owners else None
+    is_old = now_ms - found.timestamp_ms > max_timeout_ms
+    is_hanging = is_old and view.is_known and not naming and not is_decided
+    verdict, reason = _verdict(found, owner, bool(naming), view)
+    if is_decided:
+        verdict, reason = "decided", "a longer replica of the partition has its marker"
+    deadline_ms = None
+    if naming and owner is not None and owner.state == ONGOING and owner.timeout_ms != _NO_TIMEOUT:
+        deadline_ms = owner.started_ms + owner.timeout_ms
+    return TransactionVerdict(
+        HANGING if is_hanging else OPEN,
+        verdict,
+        reason,
+        None if owner is None else owner.transactional_id,
+        view.former.get(found.producer_id) if owner is None else None,
+        deadline_ms,
+    )
+
+
+def _verdict(
+    found: UnfinishedTransaction, owner: TransactionalId | None, is_named: bool, view: CoordinatorView
+) -> tuple[str, str]:
+    if owner is None:
+        return _without_owner(found, view)
+    record = f"{owner.transactional_id} is in state {owner.state} with epoch {owner.producer_epoch}"
+    if not is_named:
+        return "orphaned", f"{record} and does not name the partition"
+    if owner.state in PREPARED:
+        is_explained = found.producer_epoch >= owner.producer_epoch - 1
+        return ("ending", record) if is_explained else ("stale", _stale_words(found, record))
+    if found.producer_epoch < owner.producer_epoch:
+        return "stale", _stale_words(found, record)
+    return "ongoing", record
+
+
+def _stale_words(found: UnfinishedTransaction, record: str) -> str:
+    return f"{record}; epoch {found.producer_epoch} in the partition is older"
+
+
+def _without_owner(found: UnfinishedTransaction, view: CoordinatorView) -> tuple[str, str]:
+    if not view.is_known:
+        return "unknown", "there is no __transaction_state"
+    words = "no transactional id has this producer id"
+    if found.producer_id in view.former:
+        words += f"; {view.former[found.producer_id]} had it"
+    if view.is_whole:
+        return "orphaned", words
+    if view.missing:
+        listed = ", ".join(map(str, view.missing[:5])) + (", …" if len(view.missing) > 5 else "")
+        return "unknown", f"{words} in what is at hand; partitions {listed} of __transaction_state would tell"
+    numbers = ", ".join(map(str, view.partitions[:5])) + (", …" if len(view.partitions) > 5 else "")
+    return "unknown", f"{words} in what is at hand of __transaction_state (partitions {numbers})"

@@ -1,0 +1,108 @@
+"""The events of a `verify` run, followed by what a broker of each node would do at its start: one `broker-start` row per node."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from kseg.jobs.events import Event, Failure, Row
+from kseg.recovery.broker_start.log_dir_start import METADATA_DIRECTORY
+from kseg.recovery.broker_start.node_start import LoadedDirectory, node_start
+from kseg.recovery.broker_start.partition_start import PartitionStart
+from kseg.recovery.broker_start.start_check import TargetStart
+
+# (directory of the metadata log, the offset at which a broker ends it, partition directories) → those that become stray then, None
+# where that is not this node's to say: another voter of the quorum may have what it has lost.
+StraysAfterCut = Callable[[str, int, Sequence[str]], Sequence[str] | None]
+
+WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"
+
+
+class StartForecast:
+    """Takes in the rows of all targets as they pass by. A partition that is loaded as it lies costs a name here, no more."""
+
+    def __init__(self, strays_after_cut: StraysAfterCut) -> None:
+        self._directories: dict[str, LoadedDirectory] = {}
+        self._certain: frozenset[str] = frozenset()
+        self._strays_after_cut = strays_after_cut
+
+    def add_metadata(self, certain: Iterable[str], missing: Iterable[str]) -> None:
+        """What the metadata log says. certain: paths of data directories of which it is whole. missing: partition directories that it
+        expects and that are not there."""
+        self._certain = frozenset(certain)
+        for path in missing:
+            around, name = self._directory_around(path), os.path.basename(path)
+            (around.obstructed if os.path.lexists(path) else around.missing).append(name)
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The events as they are, and the rows of the nodes behind them."""
+        for event in events:
+            if isinstance(event, Row) and isinstance(event.result, TargetStart):
+                self._take(event.result)
+            elif isinstance(event, Failure):
+                self._directory_around(event.path).unread.append(event.path)
+            yield event
+        for node in _nodes([each for each in self._directories.values() if _has_something_to_say(each)]):
+            yield Row(node_start(node, self._metadata(node)).as_row())
+
+    def _metadata(self, node: Sequence[LoadedDirectory]) -> str:
+        """What is known of the metadata log when logs are loaded; takes note of those that become stray behind its cut."""
+        if all(each.path in self._certain for each in node if each.start is not None and each.is_loaded):
+            return WHOLE
+        for each in node:
+            metadata_log = each.metadata_log
+            if metadata_log is None or metadata_log.log_end_offset is None:
+                continue
+            paths = [os.path.join(other.path, name) for other in node for name in other.live]
+            path = os.path.join(each.path, METADATA_DIRECTORY)
+            strays = self._strays_after_cut(path, metadata_log.log_end_offset, paths)
+            if strays is None:
+                return UNKNOWN
+            for stray in strays:
+                self._directory_around(stray).set_aside(os.path.basename(stray))
+            return CUT
+        return UNKNOWN
+
+    def _take(self, target: TargetStart) -> None:
+        path, start = target.path, target.start
+        if isinstance(start, PartitionStart):
+            folder, _, name = path.rpartition(os.sep)
+            if name in ("", os.curdir, os.pardir):
+                name = os.path.basename(os.path.abspath(path))
+            self._directory(folder or os.path.dirname(path) or os.curdir).add(name, start)
+        else:
+            self._directory(path).start = start
+
+    def _directory_around(self, partition_path: str) -> LoadedDirectory:
+        return self._directory(os.path.dirname(partition_path) or os.curdir)
+
+    def _directory(self, path: str) -> LoadedDirectory:
+        if path not in self._directories:
+            self._directories[path] = LoadedDirectory(path)
+        return self._directories[path]
+
+
+def _has_something_to_say(directory: LoadedDirectory) -> bool:
+    """Of partitions without their data directory only what happens to them is known."""
+    return directory.start is not None or bool(directory.noteworthy or directory.bytes_to_scan)
+
+
+def _is_within(directory: LoadedDirectory, directories: Sequence[LoadedDirectory]) -> bool:
+    """Whether it lies in another data directory, so that log.dirs does not name it."""
+    around = os.path.dirname(directory.path)
+    return any(each.path == around and each.start is not None for each in directories)
+
+
+def _nodes(directories: Sequence[LoadedDirectory]) -> list[list[LoadedDirectory]]:
+    """The data directories of each node (see `node_start`); partitions whose data directory was not looked at stand alone."""
+    whole = [each for each in directories if each.start is not None and not _is_within(each, directories)]
+    if not any(each.start and each.start.is_directory for each in whole):
+        whole = []
+    groups: dict[object, list[LoadedDirectory]] = {}
+    for each in whole:
+        groups.setdefault(None if each.start is None else each.start.identity, []).append(each)
+    with_log = [
+        group for group in groups.values() if any(each.start and each.start.metadata_log for each in group)
+    ]
+    alone = [[each] for each in directories if each.start is None]
+    if len(with_log) == 1 or len(groups) - (None in groups) <= 1:
+        return [whole, *alone] if whole else alone
+    return [*groups.values(), *alone]

@@ -1,0 +1,223 @@
+"""What in a data directory's own files stops or degrades a broker's start: identity, lock, checkpoints, names, free space.
+
+In the order in which a broker checks them (Kafka: KafkaRaftServer.initializeLogDirs, LogManager, ReplicaManager):
+
+1. meta.properties. If it cannot be parsed the directory goes offline, or, if it has the metadata log, the process exits; if it is
+   missing or incomplete, the process exits.
+2. bootstrap.checkpoint, the lock, the names of subdirectories: each of them can end the process.
+3. The offset checkpoints. A file that is not a CheckpointFile takes the directory offline; a number that cannot be parsed raises
+   another exception, and recovery points and log starts count as 0. High watermarks are read when the first partition of the directory is served.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kseg.recovery.loading.kafka_exceptions import KAFKA, NUMBER_FORMAT, STORAGE
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
+from kseg.segment.partition.directory import LogDirectory, SubDirectory, is_of_log_directory
+from kseg.segment.partition.names import (
+    METADATA_TOPIC,
+    NAME_BY_ROLE,
+    OFFSET_CHECKPOINT_ROLES,
+    REMOTE_INDEX_CACHE,
+    PartitionState,
+    Role,
+)
+from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
+from kseg.segment.sidecar.metadata_files import decode_meta_properties
+from kseg.segment.values import dataclass
+
+RUNTIME = "RuntimeException"
+METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
+
+_BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
+_KNOWN_DIRECTORIES = (
+    REMOTE_INDEX_CACHE,
+    NAME_BY_ROLE[Role.CLEAN_SHUTDOWN],
+)  # the marker: deleted before names are read
+_META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
+_LEAST_FREE_BYTES = 4096  # a page of an index, a block of the metadata log
+_READ_AS_EMPTY = (Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS)  # where a number cannot be parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Thrown:
+    """exception: the simple name of the Java class. message: as the broker logs it, where Kafka has written the sentence."""
+
+    exception: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirStart:
+    """path: as shown to the user. identity_problem: why meta.properties cannot be used; empty when it can, or is missing (then has_identity
+    is False). metadata_log: whether it lies in this directory. prevents: what ends the process before a log is loaded; bad_names:
+    while logs are loaded. is_directory: False for a file in its place. swallowed: data directories in it that are named like partitions:
+    they are loaded as such, empty, and set aside. removed: directories that were marked for deletion. offline: what takes the directory offline. watermarks: likewise, but only where the directory serves a
+    partition. unserved: why no partition in it is served. is_full: whether not even an
+    index page can be had; how much is free would differ from run to run."""
+
+    path: str
+    has_identity: bool = True
+    identity_problem: str = ""
+    node_id: int | None = None
+    cluster_id: str | None = None
+    directory_id: str | None = None
+    metadata_log: bool = False
+    is_directory: bool = True
+    is_clean: bool = False
+    prevents: tuple[Thrown, ...] = ()
+    bad_names: tuple[Thrown, ...] = ()
+    offline: tuple[Thrown, ...] = ()
+    watermarks: tuple[Thrown, ...] = ()
+    unserved: tuple[Thrown, ...] = ()
+    swallowed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    is_full: bool = False
+
+    @property
+    def identity(self) -> tuple[str | None, int | None] | None:
+        """Cluster and node; None where the directory says neither."""
+        known = self.cluster_id, self.node_id
+        return None if known == (None, None) else known
+
+    def as_row(self) -> dict[str, object]:
+        row: dict[str, object] = {}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                value = [
+                    [each.exception, each.message] if isinstance(each, Thrown) else each for each in value
+                ]
+            row[name] = value
+        return row
+
+
+def file_in_place(path: str) -> LogDirStart:
+    """A plain file where a data directory should be."""
+    return LogDirStart(path=path, is_directory=False, identity_problem="Not a directory")
+
+
+def log_dir_start(directory: LogDirectory, errors: Sequence[Finding]) -> LogDirStart | None:
+    """What a data directory does to a broker's start; None for a mere collection of partitions. errors: what a check has found wrong
+    with its files."""
+    if not any(is_of_log_directory(entry.name.name) for entry in directory.entries):
+        return None
+    path = directory.path
+    has_metadata_log = any(child.name == METADATA_DIRECTORY for child in directory.partitions)
+    checkpoints = {role: _checkpoint_fault(directory, role) for role in OFFSET_CHECKPOINT_ROLES}
+    offline = [
+        fault
+        for role, fault in checkpoints.items()
+        if fault is not None and fault.exception == STORAGE and role is not Role.HIGH_WATERMARKS
+    ]
+    watermarks = checkpoints[Role.HIGH_WATERMARKS]
+    is_unserved = watermarks is not None and watermarks.exception != STORAGE
+    found = None if watermarks is None else (watermarks,)
+    return LogDirStart(
+        path=path,
+        **_identity(directory),
+        metadata_log=has_metadata_log,
+        is_clean=directory.entry(Role.CLEAN_SHUTDOWN) is not None,
+        prevents=tuple(_prevents(directory, errors)),
+        bad_names=tuple(_bad_names(directory)),
+        swallowed=tuple(child.name for child in directory.nested if child.partition is not None),
+        removed=tuple(child.name for child in directory.partitions if _is_marked(child)),
+        offline=tuple(offline),
+        watermarks=() if found is None or is_unserved else found,
+        unserved=found if found is not None and is_unserved else (),
+        is_full=_is_full(path),
+    )
+
+
+def _identity(directory: LogDirectory) -> dict[str, Any]:
+    path = os.path.join(directory.path, _META_PROPERTIES)
+    if not os.path.lexists(path):
+        return {"has_identity": False}
+    try:
+        read = decode_meta_properties(read_small(path))
+    except (FormatError, UnreadableInput) as error:
+        return {"identity_problem": str(error)}
+    return {"node_id": read.node_id, "cluster_id": read.cluster_id, "directory_id": read.directory_id}
+
+
+def _prevents(directory: LogDirectory, errors: Sequence[Finding]) -> Iterator[Thrown]:
+    for error in errors:
+        # the reader of this file asks for no checksum, but for a first batch
+        if os.path.basename(error.path) == _BOOTSTRAP and error.position == 0 and error.id != "bad-crc":
+            message = (
+                "No FeatureLevelRecord for metadata.version was found in the bootstrap metadata from the binary bootstrap "
+                f"metadata file: {error.path}"
+            )
+            yield Thrown(RUNTIME, message)
+    from kseg.change.apply.lock import is_locked
+
+    if is_locked(directory.path):
+        message = (
+            f"Failed to acquire lock on file .lock in {directory.path}. A Kafka instance in another process or thread is "
+            "using this directory."
+        )
+        yield Thrown(KAFKA, message)
+
+
+def _bad_names(directory: LogDirectory) -> Iterator[Thrown]:
+    """Kafka: UnifiedLog.parseTopicPartitionName."""
+    for child in (*directory.other_directories, *directory.nested):
+        if child.partition is None and child.name not in _KNOWN_DIRECTORIES:
+            message = (
+                f"Found directory {child.path}, '{child.name}' is not in the form of topic-partition or "
+                "topic-partition.uniqueId-delete (if marked for deletion)."
+            )
+            yield Thrown(KAFKA, message)
+
+
+def _is_marked(child: SubDirectory) -> bool:
+    return child.partition is not None and child.partition.state is PartitionState.DELETE
+
+
+def _checkpoint_fault(directory: LogDirectory, role: Role) -> Thrown | None:
+    """What reading an offset checkpoint throws, where that matters."""
+    path = os.path.join(directory.path, NAME_BY_ROLE[role])
+    if not os.path.lexists(path):
+        return None
+    message = f"Error while reading checkpoint file {path}"
+    try:
+        data = read_small(path)
+    except UnreadableInput as error:
+        return Thrown(STORAGE, f"{message}: {error}")
+    try:
+        decode_offset_checkpoint(data)
+    except FormatError as error:
+        exception = _exception_of(data)
+        is_harmless = exception != STORAGE and (role in _READ_AS_EMPTY or role is Role.CLEANER_OFFSETS)
+        return None if is_harmless else Thrown(exception, f"{message}: {error}")
+    return None
+
+
+def _exception_of(data: bytes) -> str:
+    """Most faults are an IOException that Kafka wraps; the numbers of an entry are parsed without a net."""
+    try:
+        lines = read_lines(data)
+    except FormatError:
+        return STORAGE
+    if parse_integer(lines[0], INT_BITS) != 0 or parse_integer(lines[1], INT_BITS) is None:
+        return STORAGE
+    for line in lines[2:]:
+        fields = split_fields(line)
+        if len(fields) != 3:
+            return STORAGE
+        if parse_integer(fields[1], INT_BITS) is None or parse_integer(fields[2], LONG_BITS) is None:
+            return NUMBER_FORMAT
+    return STORAGE
+
+
+def _is_full(path: str) -> bool:
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return False
+    return status.f_bavail * status.f_frsize < _LEAST_FREE_BYTES

@@ -1,0 +1,65 @@
+"""What the start of a KRaft node requires of the metadata log beyond its batches: quorum-state, and the snapshot to start from.
+
+The node replays its own metadata log before it loads any other log, and any fault there is fatal: an unreadable quorum-state,
+a newest snapshot with a damaged batch (older ones are not tried), or a log that begins after its snapshots end the
+process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog). A log that ends below the newest snapshot, for example after
+a truncation, is emptied and continues at the end of the snapshot.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
+from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_STATE
+from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.files import read_small
+from kseg.segment.partition.directory import Entry, PartitionDirectory
+from kseg.segment.partition.names import Role
+from kseg.segment.sidecar.metadata_files import decode_quorum_state
+
+UNCHECKED_IO = "UncheckedIOException"
+
+
+def with_quorum_files(
+    start: PartitionStart, directory: PartitionDirectory, damaged: Collection[str]
+) -> PartitionStart:
+    """What becomes of the metadata log with the files beside it. damaged: paths of files with an error in them."""
+    if start.exception is not None:
+        return start
+    quorum_state = directory.entry(Role.QUORUM_STATE)
+    if quorum_state is not None:
+        try:
+            decode_quorum_state(read_small(quorum_state.path))
+        except (FormatError, UnreadableInput) as error:
+            message = f"Error while reading the Quorum status from the file {quorum_state.path}: {error}"
+            return _failed(start, UNCHECKED_IO, message)
+    snapshot = newest_snapshot(directory)
+    if snapshot is not None and snapshot.path in damaged:
+        return _failed(start, CORRUPT, f"{snapshot.path} is damaged, and no older snapshot is tried")
+    end = -1 if snapshot is None else snapshot.name.base_offset or 0
+    log_start, log_end = start.log_start_offset or 0, start.log_end_offset or 0
+    if log_start > 0 and end < log_start:
+        message = (
+            "Inconsistent snapshot state: there must be a snapshot at an offset larger then the current log start offset "
+            f"{log_start}, but the latest snapshot is {'missing' if snapshot is None else snapshot.name.name}"
+        )
+        return _failed(start, ILLEGAL_STATE, message)
+    if end > log_end:
+        return replace(start, outcome=Loading.TRUNCATED, log_start_offset=end, log_end_offset=end)
+    return start
+
+
+def newest_snapshot(directory: PartitionDirectory) -> Entry | None:
+    """The one with the greatest epoch and end offset."""
+    found = [
+        entry
+        for entry in directory.entries
+        if entry.name.role is Role.METADATA_SNAPSHOT and entry.name.is_live and entry.name.is_well_formed
+    ]
+    return max(found, key=lambda entry: (entry.name.epoch or 0, entry.name.base_offset or 0), default=None)
+
+
+def _failed(start: PartitionStart, exception: str, message: str) -> PartitionStart:
+    return PartitionStart(
+        partition=start.partition, outcome=Loading.FAILS, exception=exception, message=message
+    )

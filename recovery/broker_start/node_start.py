@@ -1,0 +1,328 @@
+"""Whether and how a broker would start: the results for its data directories and partitions, combined for each node.
+
+What ends a start, in the order in which a broker reaches it (Kafka 4.3: KafkaRaftServer, SharedServer, LogManager, ReplicaManager):
+
+1. meta.properties of all data directories, and a metadata log outside the metadata log dir;
+2. the metadata log, space for it to grow, the locks;
+3. during log loading: a directory that is not a partition, a load that fails with anything but an IOException, a partition twice;
+4. all data directories, or the one with the metadata log, are offline.
+
+No log is loaded before 3, so nothing is reported about partitions then. Data directories belong to one node if their meta.properties
+say so. A directory with another identity and without a metadata log cannot be a complete KRaft node: next to one node it counts as
+part of it.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import field, replace
+
+from kseg.recovery.broker_start.log_dir_start import METADATA_DIRECTORY, RUNTIME, LogDirStart, Thrown
+from kseg.recovery.broker_start.partition_start import IO_EXCEPTION, Loading, PartitionStart
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_STATE, KAFKA, STORAGE
+from kseg.segment.values import dataclass
+
+STARTS = "starts"
+WITH_OFFLINE_DIRS = "starts-with-offline-log-dirs"
+DOES_NOT_START = "does-not-start"
+
+# Of a broker's log recovery (4.3.1, two recovery threads for a data directory, 64 MiB segments of 64 KiB batches, in the page cache).
+SCAN_BYTES_PER_S = 1_900_000_000
+
+
+@dataclass(slots=True)
+class LoadedDirectory:
+    """The partitions of one data directory. live: names of those that are served from it; noteworthy: those with more to say than that
+    they are loaded as they lie; missing: that the metadata log places here and that are not there; obstructed: those of which a file has the
+    name."""
+
+    path: str
+    start: LogDirStart | None = None
+    live: list[str] = field(default_factory=list)
+    noteworthy: list[tuple[str, PartitionStart]] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    obstructed: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    partitions: int = 0
+    bytes_to_scan: int = 0
+
+    def add(self, directory_name: str, start: PartitionStart) -> None:
+        """Of nearly all partitions, those that are loaded as they are, only the name is kept."""
+        self.partitions += 1
+        self.bytes_to_scan += start.bytes_to_scan
+        is_live = directory_name == start.partition and start.outcome is not Loading.BECOMES_STRAY
+        if is_live and directory_name != METADATA_DIRECTORY:
+            self.live.append(directory_name)
+        if start.outcome not in (Loading.UNCHANGED, Loading.RECOVERED):
+            self.noteworthy.append((directory_name, start))
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether a broker that loads logs comes to those of this directory."""
+        return self.start is None or not self.start.identity_problem
+
+    def set_aside(self, directory_name: str) -> None:
+        """It becomes stray, as only the whole node tells."""
+        self.live.remove(directory_name)
+        known = dict(self.noteworthy).get(
+            directory_name, PartitionStart(partition=directory_name, outcome=Loading.UNCHANGED)
+        )
+        self.noteworthy = [each for each in self.noteworthy if each[0] != directory_name]
+        self.noteworthy.append((directory_name, replace(known, outcome=Loading.BECOMES_STRAY)))
+
+    def of(self, *outcomes: Loading) -> Iterator[tuple[str, PartitionStart]]:
+        return ((name, start) for name, start in self.noteworthy if start.outcome in outcomes)
+
+    def named(self, outcome: Loading) -> list[str]:
+        return [name for name, _ in self.of(outcome)]
+
+    @property
+    def metadata_log(self) -> PartitionStart | None:
+        """What becomes of the metadata log, where that is more than its recovery."""
+        return next((start for name, start in self.noteworthy if name == METADATA_DIRECTORY), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStart:
+    """One node. thrown: what ends the start, None when the broker starts. is_loaded: whether it comes to load logs. offline: data
+    directories that it goes on without, and why. unserved: partitions that it loads and does not serve. outcome: None where only partitions
+    were looked at, and nobody can say. metadata: what is known of strays and missing partitions rests on: the metadata log as it is (`whole`), as
+    the broker cuts it (`cut`), or nothing (`unknown`)."""
+
+    directories: tuple[LoadedDirectory, ...]
+    outcome: str | None
+    thrown: Thrown | None = None
+    is_loaded: bool = True
+    offline: tuple[tuple[str, Thrown], ...] = ()
+    unserved: tuple[str, ...] = ()
+    metadata: str = "unknown"
+
+    def as_row(self) -> dict[str, object]:
+        """The line `broker-start` of the JSON contract."""
+        starts = [directory.start for directory in self.directories if directory.start is not None]
+        come_to = self.directories if self.is_loaded else ()
+        loaded = [each for each in come_to if each.is_loaded]
+        lost = {path for path, _ in self.offline}
+        scans = [directory.bytes_to_scan for directory in loaded]
+        thrown = self.thrown
+        return {
+            "type": "broker-start",
+            "node_id": next((start.node_id for start in starts if start.node_id is not None), None),
+            "cluster_id": next((start.cluster_id for start in starts if start.cluster_id is not None), None),
+            "log_dirs": [start.path for start in starts],
+            "log_dirs_unclean": [start.path for start in starts if start.is_directory and not start.is_clean],
+            "outcome": self.outcome,
+            "exception": None if thrown is None else thrown.exception,
+            "message": None if thrown is None else thrown.message,
+            "log_dirs_offline": [
+                {"log_dir": path, "exception": why.exception, "message": why.message}
+                for path, why in self.offline
+            ],
+            "metadata": self.metadata,
+            "partitions": sum(directory.partitions for directory in self.directories),
+            "partitions_truncated": [row for each in loaded for row in _truncated(each)],
+            "partitions_failed": [row for each in self.directories for row in _failed(each)],
+            "partitions_stray": [name for each in loaded for name in _strays(each)],
+            "partitions_offline": [
+                *(name for each in come_to if each.path in lost for name in each.live),
+                *self.unserved,
+            ],
+            "partitions_removed": [name for each in loaded for name in _removed(each)],
+            "partitions_future": [name for each in loaded for name in each.named(Loading.FUTURE)],
+            "partitions_missing": [name for each in loaded for name in each.missing],
+            "partitions_unread": [path for each in self.directories for path in each.unread],
+            "bytes_to_scan": sum(scans),
+            "estimated_s": round(max(scans, default=0) / SCAN_BYTES_PER_S, 1),
+            "estimated_at_bytes_per_s": SCAN_BYTES_PER_S,
+        }
+
+
+def _truncated(directory: LoadedDirectory) -> Iterator[dict[str, object]]:
+    for name, start in directory.noteworthy:
+        if start.bytes_lost or start.outcome is Loading.TRUNCATED:
+            yield {
+                "partition": name,
+                "log_dir": directory.path,
+                "log_start_offset": start.log_start_offset,
+                "log_end_offset": start.log_end_offset,
+                "bytes_lost": start.bytes_lost,
+                "records_lost": start.records_lost,
+            }
+
+
+def _strays(directory: LoadedDirectory) -> Iterator[str]:
+    yield from directory.named(Loading.BECOMES_STRAY)
+    if directory.start is not None:
+        yield from directory.start.swallowed
+
+
+def _removed(directory: LoadedDirectory) -> Sequence[str]:
+    """A check passes them over where the data directory is looked at as a whole."""
+    return directory.named(Loading.REMOVED) if directory.start is None else directory.start.removed
+
+
+def _failed(directory: LoadedDirectory) -> Iterator[dict[str, object]]:
+    for name, start in directory.of(Loading.FAILS):
+        yield {
+            "partition": name,
+            "log_dir": directory.path,
+            "exception": start.exception,
+            "message": start.message,
+        }
+
+
+def node_start(directories: Sequence[LoadedDirectory], metadata: str) -> NodeStart:
+    """What a broker makes of these data directories, all of one node, in the order in which log.dirs has them. metadata: see
+    `NodeStart`."""
+    return replace(_node_start(tuple(directories)), metadata=metadata)
+
+
+def _node_start(dirs: tuple[LoadedDirectory, ...]) -> NodeStart:
+    prevented = next(_before_loading(dirs), None)
+    if prevented is not None:
+        return NodeStart(directories=dirs, outcome=DOES_NOT_START, thrown=prevented, is_loaded=False)
+    offline = tuple(
+        (each.path, why) for each in dirs if (why := next(_takes_offline(each), None)) is not None
+    )
+    thrown = next(_while_loading(dirs), None) or _without_directories(dirs, offline)
+    if all(each.start is None for each in dirs):
+        return NodeStart(directories=dirs, outcome=None if thrown is None else DOES_NOT_START, thrown=thrown)
+    unserved = tuple(
+        name for each in dirs if each.start is not None and each.start.unserved for name in each.live
+    )
+    if thrown is not None:
+        return NodeStart(directories=dirs, outcome=DOES_NOT_START, thrown=thrown, offline=offline)
+    return NodeStart(
+        directories=dirs,
+        outcome=WITH_OFFLINE_DIRS if offline else STARTS,
+        offline=offline,
+        unserved=unserved,
+    )
+
+
+# --- before a log is loaded
+
+
+def _before_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
+    starts = [each.start for each in dirs if each.start is not None]
+    if starts:
+        yield from _identities(starts)
+    for each in dirs:
+        metadata_log = each.metadata_log
+        if metadata_log is not None and metadata_log.exception is not None:
+            yield Thrown(metadata_log.exception, metadata_log.message or "")
+    for start in starts:
+        if start.metadata_log and start.is_full:
+            yield Thrown(
+                IO_EXCEPTION, f"No space left on device: the metadata log in {start.path} cannot grow"
+            )
+    for start in starts:
+        yield from start.prevents
+
+
+def _identities(starts: Sequence[LogDirStart]) -> Iterator[Thrown]:
+    """Kafka: MetaPropertiesEnsemble.verify and KafkaRaftServer.initializeLogDirs, which take directories by their paths."""
+    by_path = sorted(starts, key=lambda start: start.path)
+    readable = [start for start in by_path if start.has_identity and not start.identity_problem]
+    with_log = [start for start in starts if start.metadata_log]
+    if not readable:
+        yield Thrown(RUNTIME, "No readable meta.properties files found.")
+        return
+    yield from _contradictions(readable, with_log)
+    for start in with_log[:1]:
+        if start.identity_problem:
+            message = f"Encountered I/O error in metadata log directory {start.path}. Cannot continue."
+            yield Thrown(RUNTIME, message)
+    for start in with_log[1:]:
+        place = os.path.join(start.path, METADATA_DIRECTORY)
+        message = f"Found unexpected metadata location in data directory `{place}` (the configured metadata directory is {with_log[0].path})."
+        yield Thrown(KAFKA, message)
+    for start in by_path:
+        if not start.has_identity:
+            hint = "(have you run `kafka-storage.sh` to format the directory?)"
+            yield Thrown(RUNTIME, f"No `meta.properties` found in {start.path} {hint}")
+    for start in readable:
+        if start.node_id is None:
+            yield Thrown(RUNTIME, f"Error: node ID not found in {start.path}")
+        elif start.cluster_id is None:
+            yield Thrown(RUNTIME, f"Error: cluster ID not found in {start.path}")
+
+
+def _contradictions(readable: Sequence[LogDirStart], with_log: Sequence[LogDirStart]) -> Iterator[Thrown]:
+    own = next((start.node_id for start in (*with_log, *readable) if start.node_id is not None), None)
+    cluster: str | None = None
+    paths: dict[str, str] = {}
+    for start in readable:
+        file = os.path.join(start.path, "meta.properties")
+        cluster = cluster or start.cluster_id
+        if start.cluster_id not in (None, cluster):
+            message = f"Invalid cluster.id in: {file}. Expected {cluster}, but read {start.cluster_id}"
+            yield Thrown(RUNTIME, message)
+        if start.node_id not in (None, own):
+            message = f"Stored node id {start.node_id} doesn't match previous node id {own} in {file}."
+            yield Thrown(RUNTIME, message)
+        if start.directory_id is not None:
+            other = paths.setdefault(start.directory_id, start.path)
+            if other != start.path:
+                message = (
+                    f"Duplicate directory ID Optional[{start.directory_id}] found. It was the ID of {other}, but also of "
+                    f"{start.path}"
+                )
+                yield Thrown(RUNTIME, message)
+
+
+# --- while logs are loaded
+
+
+def _while_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
+    for each in dirs:
+        if each.start is not None:
+            yield from each.start.bad_names
+    for each in dirs:
+        for _, start in each.of(Loading.FAILS):
+            if not start.takes_directory_offline:
+                yield Thrown(start.exception or "", start.message or "")
+    seen: dict[str, str] = {}
+    for each in dirs:
+        for name in each.live:
+            other = seen.setdefault(name, each.path)
+            if other != each.path:
+                places = " and ".join(os.path.join(place, name) for place in (each.path, other))
+                yield Thrown(
+                    ILLEGAL_STATE, f"Duplicate log directories for {name} are found in both {places}."
+                )
+
+
+def _takes_offline(directory: LoadedDirectory) -> Iterator[Thrown]:
+    start = directory.start
+    if start is not None:
+        if start.identity_problem:
+            message = f"Failed to load {start.path} during broker startup: {start.identity_problem}"
+            yield Thrown(IO_EXCEPTION, message)
+        yield from start.offline
+        if directory.live:
+            yield from start.watermarks
+        if start.is_full:
+            yield Thrown(IO_EXCEPTION, f"No space left on device: {start.path}")
+    for name in directory.obstructed:
+        message = f"Error while creating log for {name} in dir {directory.path}: a file has that name"
+        yield Thrown(STORAGE, message)
+    for _, partition in directory.of(Loading.FAILS):
+        if partition.takes_directory_offline:
+            yield Thrown(partition.exception or "", partition.message or "")
+
+
+def _without_directories(
+    dirs: Sequence[LoadedDirectory], offline: Sequence[tuple[str, Thrown]]
+) -> Thrown | None:
+    """What ends a broker that has lost the data directories it cannot be without."""
+    lost = dict(offline)
+    starts = [each.start for each in dirs if each.start is not None]
+    with_log = next((start for start in starts if start.metadata_log), None)
+    if with_log is None or with_log.path not in lost:
+        return None
+    why = lost[with_log.path]
+    if len(lost) == len(starts):
+        what = f"all log dirs in {', '.join(start.path for start in starts)} have failed"
+    else:
+        what = f"the metadata log dir {with_log.path} has failed"
+    return Thrown(why.exception, f"Shutdown broker because {what} ({why.message})")

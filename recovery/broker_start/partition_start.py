@@ -1,0 +1,249 @@
+"""What a starting broker's log loading does with one partition directory.
+
+For most partitions this follows from what was checked: if nothing was found that affects a load, the log is loaded as it is,
+and after an unclean shutdown the segments from the recovery point on are read (their sizes are known). Only if something was found,
+the load itself is simulated (`loading.loader`). The metadata log is loaded by another part of the broker, which ignores marker
+and checkpoints: it is recovered from its first offset at every start (Kafka: KafkaRaftLog.createLog).
+"""
+
+import bisect
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kseg.recovery.loading.kafka_exceptions import NO_SUCH_FILE, STORAGE
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.totals import CheckedPartition
+from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.partition.log_dir_state import LogDirState
+from kseg.segment.partition.names import PartitionName, PartitionState, Role
+from kseg.segment.scanning.preallocated_tail import PREALLOCATED
+from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kseg.recovery.policy import Removed
+
+IO_EXCEPTION = "IOException"
+
+# A load that ends with one of these takes the data directory offline; any other exception ends the process
+# (Kafka: LogManager.loadLogs). What is thrown as KafkaStorageException is logged as the IOException behind it.
+_TAKES_DIRECTORY_OFFLINE = frozenset((NO_SUCH_FILE, IO_EXCEPTION))
+
+# Findings that are ordinary on a running or crashed broker, or no business of a load: the log is loaded as it lies.
+_IGNORED_BY_LOAD = frozenset(
+    (
+        *(
+            "index-preallocated",
+            PREALLOCATED,
+            "index-entry-old-style",
+            "snapshot-unwritten",
+            "snapshot-leftover",
+        ),
+        *("open-transaction", "offset-gap", "mixed-magic", "sequence-gap", "future-timestamp"),
+        *("becomes-stray", "topic-id-conflict", "partition-metadata-missing"),
+    )
+)
+
+
+class Loading(StrEnum):
+    """What becomes of a partition directory."""
+
+    UNCHANGED = "unchanged"
+    RECOVERED = "recovered"  # segments are read and their indexes rebuilt, nothing is lost
+    TRUNCATED = "truncated"
+    FAILS = "fails"
+    BECOMES_STRAY = "becomes-stray"
+    STRAY = "stray"  # was set aside before, and stays so
+    REMOVED = "removed"  # was marked -delete before
+    FUTURE = "future"  # goes on moving
+
+
+_BY_STATE = {
+    PartitionState.DELETE: Loading.REMOVED,
+    PartitionState.STRAY: Loading.STRAY,
+    PartitionState.FUTURE: Loading.FUTURE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStart:
+    """partition: `topic-partition`. log_start_offset, log_end_offset: once it is loaded, None where the load fails and of
+    one that is deleted. bytes_to_scan: of the
+    segments that are recovered. bytes_lost, records_lost: that leave the log (None: nobody can tell how many records). exception,
+    message: what the load ends with; exception is the simple name of the Java class."""
+
+    partition: str
+    outcome: Loading
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    bytes_to_scan: int = 0
+    bytes_lost: int = 0
+    records_lost: int | None = 0
+    exception: str | None = None
+    message: str | None = None
+
+    @property
+    def takes_directory_offline(self) -> bool:
+        """Whether the load fails in a way that costs the data directory; every other failure costs the process."""
+        return self.exception in _TAKES_DIRECTORY_OFFLINE
+
+    def as_row(self) -> dict[str, object]:
+        row: dict[str, object] = {
+            "partition": self.partition,
+            "outcome": self.outcome.value,
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "bytes_to_scan": self.bytes_to_scan,
+        }
+        if self.bytes_lost:
+            row |= {"bytes_lost": self.bytes_lost, "records_lost": self.records_lost}
+        if self.exception is not None:
+            row |= {"exception": self.exception, "message": self.message}
+        return row
+
+
+def _unchanged_start(
+    checked: CheckedPartition, kinds: set[str], options: VerifyOptions
+) -> PartitionStart | None:
+    """Of a live partition that is loaded as it is, or recovered without a loss, as nearly all are; None for all others, and where
+    nobody can say."""
+    directory, around, first_offset, end_offset, _ = checked
+    name = directory.name
+    is_plain = around is not None and name is not None and name.state is PartitionState.LIVE
+    if (
+        not is_plain
+        or end_offset is None
+        or not kinds <= _IGNORED_BY_LOAD
+        or _becomes_stray(checked, options)
+    ):
+        return None
+    assert around is not None and name is not None
+    noted = _checkpointed(name, around)
+    to_scan = 0 if noted.is_clean else _bytes_to_scan(checked, noted)
+    return PartitionStart(
+        partition=name.text,
+        outcome=Loading.RECOVERED if to_scan else Loading.UNCHANGED,
+        log_start_offset=max(noted.log_start_offset, first_offset),
+        log_end_offset=end_offset,
+        bytes_to_scan=to_scan,
+    )
+
+
+def partition_start(
+    checked: CheckedPartition, kinds: set[str], options: VerifyOptions
+) -> PartitionStart | None:
+    """What a broker does with a partition that was just checked; None where nobody can say (its data directory is not
+    known, its name is no partition's, it is a log of Kafka 0.7).
+
+    kinds: the ids of the findings about it.
+    """
+    directory, around, name = checked.directory, checked.log_dir_state, checked.directory.name
+    if around is None or name is None or (directory.kafka07_files and not directory.segments):
+        return None
+    unchanged = _unchanged_start(checked, kinds, options)
+    if unchanged is not None:
+        return unchanged
+    noted = _checkpointed(name, around)
+    outcome = Loading.BECOMES_STRAY if _becomes_stray(checked, options) else _BY_STATE.get(name.state)
+    if outcome is Loading.REMOVED:
+        return PartitionStart(partition=name.text, outcome=outcome)
+    if outcome is None or not kinds <= _IGNORED_BY_LOAD or checked.end_offset is None:
+        return _simulated_load(directory.path, name, noted, options.now_ms, outcome)
+    return PartitionStart(
+        partition=name.text,
+        outcome=outcome,
+        log_start_offset=max(noted.log_start_offset, checked.first_offset),
+        log_end_offset=checked.end_offset,
+        bytes_to_scan=_bytes_to_scan(checked, noted),
+    )
+
+
+def _becomes_stray(checked: CheckedPartition, options: VerifyOptions) -> bool:
+    return bool(options.identities) and options.identity_of(checked.directory.path).becomes_stray
+
+
+class _Checkpointed(NamedTuple):
+    """What the broker itself takes for granted of a partition."""
+
+    is_clean: bool
+    recovery_point: int
+    log_start_offset: int
+
+
+_OF_METADATA_LOG = _Checkpointed(False, 0, 0)
+
+
+def _checkpointed(name: PartitionName, around: LogDirState) -> _Checkpointed:
+    """A checkpoint that cannot be read counts as empty."""
+    if name.is_metadata_log:
+        return _OF_METADATA_LOG
+    key = name.topic, name.partition
+    points, starts = (
+        around.checkpoints.get(Role.RECOVERY_POINTS),
+        around.checkpoints.get(Role.LOG_START_OFFSETS),
+    )
+    return _Checkpointed(
+        around.is_clean,
+        points.get(key, 0) if points else 0,
+        starts.get(key, 0) if starts else 0,
+    )
+
+
+def _bytes_to_scan(checked: CheckedPartition, noted: _Checkpointed) -> int:
+    if noted.is_clean:
+        return 0
+    segments = checked.directory.segments
+    bases = [segment.base_offset for segment in segments]
+    first = max(0, bisect.bisect_right(bases, noted.recovery_point) - 1)
+    return sum(segment.log.size_bytes for segment in segments[first:]) - checked.unwritten_bytes
+
+
+def _simulated_load(
+    path: str, name: PartitionName, noted: _Checkpointed, now_ms: int, outcome: Loading | None
+) -> PartitionStart | None:
+    # most runs find nothing that a load could stumble over
+    from kseg.change.plan.inputs import inputs_of
+    from kseg.recovery.loading.loader import load_as_broker
+    from kseg.recovery.policy import BrokerState, LoadSettings
+
+    broker_state = BrokerState(
+        is_clean=noted.is_clean,
+        recovery_point=noted.recovery_point,
+        log_start_offset=noted.log_start_offset,
+    )
+    try:
+        repair = load_as_broker(path, inputs_of(path), broker_state, LoadSettings(now_ms=now_ms))
+    except Refused:  # files that are links: a broker follows them, an image of the directory cannot
+        return None
+    except UnreadableInput as error:
+        return _failed(name, IO_EXCEPTION, str(error))
+    if repair.load_failure is not None:
+        return _failed(name, repair.load_failure.kafka_exception, repair.load_failure.sentence)
+    lost = [removed for removed in repair.removed if removed.cause != PREALLOCATED]
+    if outcome is None:
+        changed = Loading.RECOVERED if repair.bytes_scanned else Loading.UNCHANGED
+        outcome = Loading.TRUNCATED if lost else changed
+    return PartitionStart(
+        partition=name.text,
+        outcome=outcome,
+        log_start_offset=repair.log_start_offset,
+        log_end_offset=repair.log_end_offset,
+        bytes_to_scan=repair.bytes_scanned,
+        bytes_lost=sum(removed.length for removed in lost),
+        records_lost=_records_lost(lost),
+    )
+
+
+def _failed(name: PartitionName, exception: str, message: str) -> PartitionStart:
+    logged = IO_EXCEPTION if exception == STORAGE else exception
+    return PartitionStart(partition=name.text, outcome=Loading.FAILS, exception=logged, message=message)
+
+
+def _records_lost(lost: "Sequence[Removed]") -> int | None:
+    records = 0
+    for removed in lost:
+        if removed.records is None:
+            return None
+        records += removed.records
+    return records

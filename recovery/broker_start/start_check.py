@@ -1,0 +1,79 @@
+"""`verify` that also determines how a broker would start, from what was just checked, so that nothing is read twice.
+
+The `verified` row of each target gets a field `start`: for a partition what log loading does with it (`PartitionStart`), for a data
+directory what prevents a start (`LogDirStart`), null if that cannot be said. `node_start` combines the rows of all targets.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+
+from kseg.jobs.events import Event, Row
+from kseg.recovery.broker_start.log_dir_start import LogDirStart, file_in_place, log_dir_start
+from kseg.recovery.broker_start.metadata_start import with_quorum_files
+from kseg.recovery.broker_start.partition_start import PartitionStart, partition_start
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.totals import Totals
+from kseg.recovery.verify.verify import KINDS, Verify
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStart:
+    """What a broker would make of one target."""
+
+    path: str
+    start: PartitionStart | LogDirStart
+
+
+class VerifyForStart(Verify):
+    """`verify`, whose rows say as well what a broker would make of each target."""
+
+    def __call__(
+        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions
+    ) -> Iterator[Event]:
+        totals = Totals()
+        kinds: set[str] = set()
+        errors: list[Finding] = []
+        for event in self.findings(target, options, totals):
+            if isinstance(event, Finding):
+                kinds.add(event.id)
+                if event.severity == ERROR:
+                    errors.append(event)
+            yield event
+        row = totals.row(target.path, KINDS[type(target)])
+        start = _start(target, totals, kinds, errors, options)
+        yield (
+            row
+            if start is None
+            else Row({**row.values, "start": start.as_row()}, TargetStart(target.path, start))
+        )
+
+
+def _start(
+    target: FileTarget | PartitionTarget | LogDirTarget,
+    totals: Totals,
+    kinds: set[str],
+    errors: Sequence[Finding],
+    options: VerifyOptions,
+) -> PartitionStart | LogDirStart | None:
+    if isinstance(target, FileTarget):
+        file = parse_file_name(os.path.basename(target.path))
+        is_strange = file.role is Role.UNKNOWN and file.is_live
+        return file_in_place(target.path) if is_strange else None
+    if totals.listed is not None:
+        return log_dir_start(totals.listed, errors)
+    checked = totals.checked
+    if checked is None:
+        return None
+    start = partition_start(checked, kinds, options)
+    if start is not None and _is_metadata_log(totals):
+        return with_quorum_files(start, checked.directory, {error.path for error in errors})
+    return start
+
+
+def _is_metadata_log(totals: Totals) -> bool:
+    name = None if totals.checked is None else totals.checked.directory.name
+    return name is not None and name.is_metadata_log

@@ -1,0 +1,43 @@
+"""The journal in which a run of `recover` removed the clean-shutdown marker: it identifies a run that was killed.
+
+The run that is continued, or another one, restores the marker from there once it is true again.
+"""
+
+import os
+
+from kseg.change.apply.journal_probe import has_journal
+from kseg.recovery.repair.clean_shutdown_marker import MARKER, Marker
+from kseg.recovery.repair.log_dir import COMMAND
+from kseg.segment.values import dataclass
+
+LOSSES = "losses"  # in the journal that has the marker: the partitions that the run takes bytes out of
+_SOMETHING = "a partition"  # where the journal does not say it
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The journal in which a run took the marker away and that no later one ended. marker: what it took away."""
+
+    id: str
+    marker: Marker
+
+
+def opening_of(log_dir: str) -> Opening | None:
+    """What a run that never came to its end did to the marker."""
+    from kseg.change.apply.journal import JournalState
+    from kseg.change.apply.journal_scan import journals_in
+
+    if not has_journal(log_dir):
+        return None
+    journals = journals_in(log_dir)
+    followed = {journal.header.get("after") for journal in journals}
+    found = None
+    for journal in journals:
+        is_opening = journal.command == COMMAND and journal.state is JournalState.DONE
+        saved = journal.location.old(MARKER)
+        if is_opening and journal.location.id not in followed and os.path.exists(saved):
+            announced = journal.header.get("told")
+            losses = announced.get(LOSSES) if isinstance(announced, dict) else None
+            names = [str(name) for name in losses] if isinstance(losses, list) else [_SOMETHING]
+            found = Opening(journal.location.id, Marker(saved, tuple(names)))
+    return found

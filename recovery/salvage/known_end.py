@@ -1,0 +1,71 @@
+"""How far a log once reached, by the files beside it.
+
+An entry of an index is believed as far as the log does not contradict it. One that names an offset behind the log end was altered when a
+valid batch lies at its position, or when a record of the log is not older than its timestamp: a time index gets an entry for a greater
+timestamp alone (Kafka: LogSegment.append, TimeIndex.maybeAppend). Snapshots and checkpoints name no more than an offset.
+"""
+
+from kseg.recovery.salvage.assessment import Assessment
+from kseg.recovery.salvage.logs import Logs
+from kseg.recovery.salvage.valid_runs import ValidRunCollector
+from kseg.recovery.verify.partition_files import KnownBatchEnd, known_batch_ends
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.files import Reader
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LogEndEvidence:
+    """An offset that files beside the log know of. by: which files, in words."""
+
+    last_offset: int
+    by: str
+
+
+def known_end(assessment: Assessment, reader: Reader) -> int | None:
+    """The greatest believable offset that files beside the log know of."""
+    if not assessment.partition.segments:
+        return None
+    lasts = known_batch_ends(assessment.partition, assessment.log_dir_state, reader)
+    reach = _reach(assessment)
+    return max((known.offset for known in lasts if known.offset < reach), default=None)
+
+
+def end_evidence(
+    assessment: Assessment, reader: Reader, logs: Logs, end_offset: int
+) -> LogEndEvidence | None:
+    """The greatest one behind the log end, of those that the log does not contradict."""
+    if not assessment.partition.segments:
+        return None
+    path = assessment.partition.segments[-1].log.path
+    collector = next(collector for collector in assessment.collectors if collector.log.path == path)
+    reach = _reach(assessment)
+    lasts = known_batch_ends(assessment.partition, assessment.log_dir_state, reader)
+    behind = [known for known in lasts if end_offset <= known.offset < reach]
+    for known in sorted(behind, key=lambda known: known.offset, reverse=True):
+        if not _is_contradicted(known, collector, logs):
+            return LogEndEvidence(known.offset, "an index, a snapshot or a checkpoint")
+    return None
+
+
+def _reach(assessment: Assessment) -> int:
+    """The first offset that the last segment cannot hold."""
+    lasts = [
+        collector.valid_runs[-1].last_offset for collector in assessment.collectors if collector.valid_runs
+    ]
+    return max((*lasts, assessment.partition.segments[-1].base_offset)) + L.INT32_MAX
+
+
+def _is_contradicted(known: KnownBatchEnd, collector: ValidRunCollector, logs: Logs) -> bool:
+    """collector: of the last log."""
+    position, timestamp_ms = known.position, known.timestamp_ms
+    if position is not None:
+        return any(found.position <= position < found.end_position for found in collector.valid_runs)
+    if timestamp_ms is None:
+        return False
+    return any(
+        max(table.column(C.MAX_TIMESTAMP), default=-1) >= timestamp_ms
+        for found in collector.valid_runs
+        for table in logs.tables(found)
+    )

@@ -1,0 +1,84 @@
+"""Decide whether a data directory without meta.properties must have had one: brokers before 0.9 wrote none, and a
+directory of copied partitions needs none.
+
+The first evidence counts, in this order: a metadata log (KRaft); files in partitions that only later brokers write; and
+for a directory with a broker's checkpoints, a sibling data directory that has the file, or batches of a format that older
+brokers did not have (magic 1 came with 0.10).
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from kseg.segment.errors import KsegError
+from kseg.segment.files import MappedFile
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import (
+    METADATA_TOPIC,
+    NAME_BY_ROLE,
+    OFFSET_CHECKPOINT_ROLES,
+    FileState,
+    Role,
+    parse_file_name,
+)
+
+META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
+_WRITTEN_SINCE = (NAME_BY_ROLE[Role.PARTITION_METADATA], NAME_BY_ROLE[Role.LEADER_EPOCHS])
+_MAX_PARTITIONS_CHECKED = 20  # partitions whose batches are checked, and directories beside
+_MAGIC_POSITION = 16  # in every format
+_YOUNGER_MAGICS = (1, 2)
+
+
+def why_identity_is_missing(log_dir: str, partitions: Iterable[str]) -> str:
+    """What says that a broker that writes meta.properties has used the directory, as a clause; empty when nothing does. partitions: the
+    paths of its partition directories."""
+    paths = list(partitions)
+    if os.path.isdir(os.path.join(log_dir, f"{METADATA_TOPIC}-0")):
+        return "a KRaft node keeps its metadata log here"
+    for path in paths:
+        for name in _WRITTEN_SINCE:
+            if os.path.lexists(os.path.join(path, name)):
+                return f"{os.path.basename(path)} has a {name}"
+    if not any(
+        os.path.lexists(os.path.join(log_dir, NAME_BY_ROLE[role])) for role in OFFSET_CHECKPOINT_ROLES
+    ):
+        return ""
+    for other in _siblings(log_dir):
+        return f"{other} next to it has one"
+    for path in paths[:_MAX_PARTITIONS_CHECKED]:
+        magic = _first_magic(path)
+        if magic in _YOUNGER_MAGICS:
+            return f"{os.path.basename(path)} has batches of magic {magic}"
+    return ""
+
+
+def identity_missing(log_dir: str, why: str) -> Finding:
+    """The finding for a data directory that has lost its meta.properties."""
+    return Finding("meta-properties-missing", log_dir, f"there is no meta.properties, and {why}")
+
+
+def _siblings(log_dir: str) -> Iterator[str]:
+    """Directories beside one that have a meta.properties: of one node as a rule."""
+    here = os.path.abspath(log_dir)
+    parent = os.path.dirname(here)
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(os.listdir(parent))
+    for name in names[:_MAX_PARTITIONS_CHECKED]:
+        path = os.path.join(parent, name)
+        if path != here and os.path.isfile(os.path.join(path, META_PROPERTIES)):
+            yield path
+
+
+def _first_magic(partition: str) -> int | None:
+    """Of the first log of a partition that has a batch."""
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(os.listdir(partition))
+    for name in names:
+        parsed = parse_file_name(name)
+        if parsed.role is Role.LOG and parsed.state is FileState.LIVE:
+            with suppress(KsegError), MappedFile(os.path.join(partition, name)) as file:
+                if file.size_bytes > _MAGIC_POSITION:
+                    return file.view[_MAGIC_POSITION]
+    return None

@@ -1,0 +1,180 @@
+"""What a consumer gets of a batch with a right checksum whose header or body is wrong.
+
+A broker does not look at it: it hands out whole batches. The consumer stops in such a batch with an exception, or passes over
+records without a word. The rules are those of the Java consumer of 4.3 (DefaultRecordBatch, CompletedFetch), compared in
+`tests/kafka/test_price_by_consumers.py`:
+
+    count too low       the last declared record is read and then thrown away, as bytes are left over; with 0 all are passed over
+    count too high      every record is given, then comes an exception
+    count negative      nothing is given
+    control bit         a consumer passes over control batches: data in them are never given
+    codec               what cannot be decompressed is not given; of a frame that breaks off inside nobody knows how much is
+    a bad record        those before it are given
+    offsets             a record at or below the offset of the one before it is passed over
+
+How many records there are is counted to the end of the body, and not believed.
+"""
+
+from collections.abc import Iterator
+
+from kseg.recovery.verify.records_check import RecordsCheck
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.counted import counted
+from kseg.segment.errors import FormatError
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import record_walk as R
+from kseg.segment.scanning.decode import Chunk, Decoder, record_at
+from kseg.segment.scanning.lost_offsets import UnreadBatch
+from kseg.segment.scanning.record_validation import invalid_rows
+from kseg.segment.state.control import UNKNOWN, parse_control_record
+from kseg.segment.values import dataclass
+
+_REPORTED = frozenset(
+    ("undecodable-batch", "record-count-mismatch", "offset-outside-batch", "offset-not-increasing-in-batch")
+)
+_FRAMES = {1: b"\x1f\x8b", 2: b"\x82SNAPPY\0", 3: b"\x04\x22\x4d\x18", 4: b"\x28\xb5\x2f\xfd"}
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A body to its end. records: that can be decoded. code: why it ends, of `kernel.record_walk`; None when it cannot be
+    decompressed. late: numbers of records that do not rise above those before. last_offset: the greatest. is_control: every record is a known control record."""
+
+    records: int = 0
+    code: int | None = R.OK
+    late: list[int] | None = None
+    last_offset: int = -1
+    is_control: bool = True
+
+    @property
+    def is_whole(self) -> bool:
+        return self.code in (R.OK, R.TOO_FEW_RECORDS)
+
+
+class BatchReader:
+    """Opens single batches of a log. is_deep: the records are checked besides, and reported there."""
+
+    def __init__(self, path: str, view: memoryview, *, is_deep: bool) -> None:
+        self._path = path
+        self._view = view
+        self._is_deep = is_deep
+        self._records = RecordsCheck(path, view)
+        self._decoder = Decoder(view)
+
+    def is_doubtful(self, table: Columns, row: int) -> bool:
+        """Whether a batch needs the look; most that a header makes suspicious do not."""
+        return bool(_is_control_batch(table, row) or invalid_rows(self._view, table, (row,)))
+
+    def findings(self, table: Columns, row: int) -> Iterator[Finding]:
+        if _is_control_batch(table, row):
+            walk = self._walk(table, row)
+            if _holds_data(table, row, walk) and (not self._is_deep or walk.is_control):
+                yield self._data_in_control(table, row, walk)
+        elif table.at(C.COUNT, row) == 0:
+            yield self._none_declared(table, row, self._walk(table, row))
+        elif not self._is_deep:
+            for finding in self._records.take(table, row, row + 1):
+                if finding.id in _REPORTED:
+                    yield finding
+
+    def unread(self, table: Columns, row: int) -> Iterator[UnreadBatch]:
+        """The batch, if a consumer does not get it as its header has it."""
+        walk, is_control = self._walk(table, row), _is_control_batch(table, row)
+        if is_control and not _holds_data(table, row, walk):
+            return
+        declared = table.at(C.COUNT, row)
+        records, given = _known(table, row, walk), 0 if is_control else _given(table, row, walk, self._view)
+        if records != declared or given != declared:
+            first = table.at(C.BASE_OFFSET, row)
+            last = max(table.at(C.LAST_OFFSET, row), walk.last_offset if walk.is_whole else first)
+            content = table.at(C.CRC, row), table.at(C.SIZE, row)
+            yield UnreadBatch(content, first, last, records, given, not is_control and declared != 0)
+
+    def _walk(self, table: Columns, row: int) -> _Walk:
+        alone = Columns(C.BATCH_WIDTH, 1)
+        alone.count = 1
+        for field in range(C.BATCH_WIDTH):
+            alone.cells[field] = table.at(field, row)
+        alone.cells[C.COUNT] = L.INT32_MAX
+        walk, late, reached = _Walk(), list[int](), -1
+        for chunk in self._decoder.chunks(alone):
+            for at, offset in enumerate(chunk.records.column(C.R_OFFSET), walk.records):
+                if offset <= reached:
+                    late.append(at)
+                reached = max(reached, offset)
+            if chunk.control:
+                walk.is_control = walk.is_control and _is_control(chunk)
+            walk.records += chunk.records.count
+            if chunk.problem is not None:
+                walk.code = chunk.problem.code
+        walk.late, walk.last_offset = late, reached
+        return walk
+
+    def _none_declared(self, table: Columns, row: int, walk: _Walk) -> Finding:
+        message = f"the batch at position {table.at(C.POSITION, row)} declares no record, but holds {_held(walk)}: consumers skip it"
+        return self._passed_over("record-count-mismatch", table, row, message)
+
+    def _data_in_control(self, table: Columns, row: int, walk: _Walk) -> Finding:
+        message = (
+            f"the batch at position {table.at(C.POSITION, row)} is marked as a control batch and holds {_held(walk)} "
+            "that are no control records: consumers skip it"
+        )
+        return self._passed_over("bad-control-record", table, row, message)
+
+    def _passed_over(self, kind: str, table: Columns, row: int, message: str) -> Finding:
+        position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
+        first, last = table.at(C.BASE_OFFSET, row), table.at(C.LAST_OFFSET, row)
+        return Finding(kind, self._path, message, position, size, first, last)
+
+
+def _held(walk: _Walk) -> str:
+    return counted(walk.records, "record") if walk.is_whole else "bytes"
+
+
+def _is_control_batch(table: Columns, row: int) -> bool:
+    return bool(table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT)
+
+
+def _holds_data(table: Columns, row: int, walk: _Walk) -> bool:
+    """Whether the control bit of a batch is wrong: only data have sequences, and a marker's record says what it is."""
+    has_sequence = table.at(C.PRODUCER_ID, row) >= 0 and table.at(C.BASE_SEQUENCE, row) >= 0
+    return has_sequence or not walk.is_control
+
+
+def _is_control(chunk: Chunk) -> bool:
+    for at in range(chunk.records.count):
+        record = record_at(chunk, at)
+        try:
+            if parse_control_record(record.key, record.value).kind == UNKNOWN:
+                return False
+        except FormatError:
+            return False
+    return True
+
+
+def _known(table: Columns, row: int, walk: _Walk) -> int | None:
+    """How many records a batch holds; None when nobody can tell."""
+    if walk.is_whole:
+        return walk.records
+    declared = table.at(C.COUNT, row)
+    width = table.at(C.LAST_OFFSET, row) - table.at(C.BASE_OFFSET, row) + 1
+    is_open = walk.code is not None and walk.records >= declared and declared != width
+    return declared if 0 < declared <= width and not is_open else None
+
+
+def _given(table: Columns, row: int, walk: _Walk, view: memoryview) -> int | None:
+    """How many records a consumer gets of a data batch; None when nobody can tell."""
+    declared = table.at(C.COUNT, row)
+    if declared <= 0:
+        return 0
+    if walk.code is None:
+        codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
+        start = table.at(C.POSITION, row) + L.BATCH_HEADER
+        frame = _FRAMES.get(codec, b"")
+        begins = frame and view[start : start + len(frame)] == frame
+        return None if begins and declared > 1 else 0
+    has_more = walk.records > declared or (walk.records == declared and not walk.is_whole)
+    given = declared - 1 if has_more else walk.records
+    return given - sum(at < given for at in walk.late or ())

@@ -1,0 +1,65 @@
+"""Batches with a right checksum of which consumers do not get every record: a `Consumer` that finds them without opening each.
+
+Opening every batch would show all of them and is what the deep level does. This one opens batches whose header or first bytes are
+suspicious (`validate.next_doubtful`), and those behind which offsets are missing. `unread_batch` says what is in them.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.validate import next_doubtful
+from kseg.segment.scanning.lost_offsets import UnreadBatch
+
+if TYPE_CHECKING:
+    from kseg.recovery.verify.unread_batch import BatchReader
+
+# So many compressed batches before missing offsets are opened in vain: then offsets are missing because the log was compacted.
+_GAPS = 64
+
+
+class UnreadRecords:
+    """A `Consumer`. found: batches of which not every record is given, or whose header declares another number. next_base: of the
+    segment after this one. is_deep: the records are checked besides, and reported there."""
+
+    def __init__(self, path: str, view: memoryview, next_base: int | None, *, is_deep: bool) -> None:
+        self.found: list[UnreadBatch] = []
+        self._path = path
+        self._view = view
+        self._next_base = next_base
+        self._is_deep = is_deep
+        self._gaps = _GAPS
+        self._reader: BatchReader | None = None
+
+    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        row, judged, cells, capacity = first, -1, table.cells, table.capacity
+        while (row := next_doubtful(self._view, row, stop, cells, capacity, self._gaps > 0)) < stop:
+            yield from self._judge(table, row)
+            judged, row = row, row + 1
+        if judged != stop - 1 and self._is_open_end(table, stop - 1):
+            yield from self._judge(table, stop - 1)
+
+    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
+        return iter(())
+
+    def _is_open_end(self, table: Columns, row: int) -> bool:
+        """Whether this is the last batch of the segment, and nothing after it tells where its offsets end."""
+        end = table.at(C.POSITION, row) + table.at(C.SIZE, row)
+        is_compressed = table.at(C.MAGIC, row) == L.MAGIC_V2 and table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
+        is_open = self._next_base != table.at(C.LAST_OFFSET, row) + 1
+        return bool(is_compressed) and end == len(self._view) and is_open
+
+    def _judge(self, table: Columns, row: int) -> Iterator[Finding]:
+        if self._reader is None:
+            from kseg.recovery.verify.unread_batch import BatchReader  # most logs need none
+
+            self._reader = BatchReader(self._path, self._view, is_deep=self._is_deep)
+        if self._reader.is_doubtful(table, row):
+            yield from self._reader.findings(table, row)
+            self.found += self._reader.unread(table, row)
+        elif table.at(C.COUNT, row) == table.at(C.LAST_OFFSET, row) - table.at(C.BASE_OFFSET, row) + 1:
+            self._gaps -= 1

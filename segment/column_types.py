@@ -1,0 +1,91 @@
+"""Types of columns that decoded payloads fit into, as plain values: whoever reads schemas says them, whoever writes tables makes its
+own of them.
+
+`merged` is the type that holds values of two schemas, of two versions of one, or of the branches of a union:
+
+    equal types                                     that type
+    int32 and int64 (the same for unsigned)         the wider one
+    an integer or float, and a float or double      double
+    structs                                         a struct of all fields, those of both merged; absent ones are null
+    lists, maps                                     of merged elements
+    anything else                                   JSON: text that holds the value as `dump --json` shows it
+"""
+
+from dataclasses import replace
+
+from kseg.segment.values import dataclass
+
+JSON_TEXT = "json"
+SCALARS = (
+    *("bool", "int32", "int64", "uint32", "uint64", "float", "double", "string", "bytes", JSON_TEXT),
+    *("date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos"),
+    *("local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos"),
+)
+_WIDER = {
+    frozenset(("int32", "int64")): "int64",
+    frozenset(("uint32", "uint64")): "uint64",
+    frozenset(("uint32", "int64")): "int64",
+}
+_NUMBERS = frozenset(("int32", "int64", "uint32", "float", "double"))
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """kind: one of SCALARS."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalOf:
+    """precision: at most 76, what tables hold."""
+
+    precision: int
+    scale: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    element: "ColumnType"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """Keys are strings."""
+
+    value: "ColumnType"
+
+
+@dataclass(frozen=True, slots=True)
+class StructOf:
+    """At least one field."""
+
+    fields: "tuple[tuple[str, ColumnType], ...]"
+
+
+ColumnType = Scalar | DecimalOf | ListOf | MapOf | StructOf
+JSON_COLUMN = Scalar(JSON_TEXT)
+
+
+def merged(one: ColumnType, other: ColumnType) -> ColumnType:
+    """The type that holds values of both; see the module."""
+    if one == other:
+        return one
+    match one, other:
+        case Scalar(), Scalar():
+            kinds = frozenset((one.kind, other.kind))
+            wider = _WIDER.get(kinds)
+            if wider is not None:
+                return Scalar(wider)
+            if kinds <= _NUMBERS and kinds & {"float", "double"}:
+                return Scalar("double")
+        case StructOf(), StructOf():
+            fields = dict(one.fields)
+            for name, kind in other.fields:
+                fields[name] = merged(fields[name], kind) if name in fields else kind
+            return replace(one, fields=tuple(fields.items()))
+        case ListOf(), ListOf():
+            return ListOf(merged(one.element, other.element))
+        case MapOf(), MapOf():
+            return MapOf(merged(one.value, other.value))
+    return JSON_COLUMN

@@ -1,0 +1,23 @@
+"""Numbers of things and ranges of offsets, in words."""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 error`, `2 errors`, `2 batches`, `2 directories`. noun: of one."""
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Of an English noun that is regular, or ends with one."""
+    if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+
+
+def offsets_words(first: int, last: int) -> str:
+    """`offset 7`, `offsets 7 to 9`: inclusive."""
+    return f"offset {first}" if first == last else f"offsets {first} to {last}"
+
+
+def log_range_words(start: int, end: int) -> str:
+    """Of a log, whose end offset is the next one to be written: `offsets 0 to 330`, `empty at offset 330`."""
+    return f"empty at offset {start}" if start >= end else f"offsets {start} to {end}"

@@ -1,0 +1,102 @@
+"""What a check has decided, as a value: for code that goes on from a finding.
+
+A `Finding` is output: its message and its `numbers` are what people and JSON read. Code that repairs or answers by what was found reads
+`Finding.diagnosis`, and nothing else of it but the byte and offset ranges.
+"""
+
+from collections.abc import Mapping
+
+from kseg.segment.values import dataclass
+
+Numbers = Mapping[str, int | str | bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidBytes:
+    """Bytes that are not a valid batch. records: how many are lost with them, None if unknown. resumed_offset: at which reading goes
+    on, None if it does not. claimed_offset, intact_length_bytes: see `segment.scanning.damage`."""
+
+    records: int | None
+    resumed_offset: int | None
+    claimed_offset: int | None
+    intact_length_bytes: int | None
+
+    def numbers(self) -> Numbers:
+        return {
+            "records": self.records,
+            "resumed_offset": self.resumed_offset,
+            "claimed_offset": self.claimed_offset,
+            "intact_length_bytes": self.intact_length_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableBytes:
+    """Bytes that the disk does not return. error: as the system calls it. errno: 0 if unknown. file_bytes: size of the file."""
+
+    error: str
+    errno: int
+    read_errors: int
+    file_bytes: int
+
+    def numbers(self) -> Numbers:
+        return {
+            "error": self.error,
+            "errno": self.errno or None,
+            "read_errors": self.read_errors,
+            "file_bytes": self.file_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredBaseOffset:
+    """A batch with a wrong base offset. found: in its header. probable: the original, None if several values fit.
+    flipped_bit: the one in which they differ, None if they differ in more."""
+
+    found: int
+    probable: int | None
+    flipped_bit: int | None
+
+    def numbers(self) -> Numbers:
+        return {
+            "found_base_offset": self.found,
+            "probable_base_offset": self.probable,
+            "flipped_bit": self.flipped_bit,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredLeaderEpoch:
+    """A batch with a wrong leader epoch; the fields are those of `AlteredBaseOffset`."""
+
+    found: int
+    probable: int | None
+    flipped_bit: int | None
+
+    def numbers(self) -> Numbers:
+        return {
+            "found_epoch": self.found,
+            "probable_epoch": self.probable,
+            "flipped_bit": self.flipped_bit,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MissingReplica:
+    """A partition that the metadata log places in a log directory and that is not there."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    checkpointed_offset: int | None
+
+    def numbers(self) -> Numbers:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "topic_id": self.topic_id,
+            "checkpointed_offset": self.checkpointed_offset,
+        }
+
+
+Diagnosis = InvalidBytes | UnreadableBytes | AlteredBaseOffset | AlteredLeaderEpoch | MissingReplica

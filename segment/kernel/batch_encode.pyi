@@ -1,3 +1,0 @@
-from typing import Any
-
-def put_int(out: Any, at: int, value: int) -> int: ...

@@ -1,0 +1,294 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
+"""Lines of a dump whose keys and values are messages of Kafka's own topics (fact sheet internal topics §1.2, §1.3, §1.6).
+
+    coordinator   key: {"type":"1","data":{…}} payload: {"version":"4","data":{…}}     payload: <DELETE> without a value
+    framed        payload: {"type":"TOPIC_RECORD","version":0,"data":{…}}
+
+A program begins with COORDINATOR or FRAMED, the number of types and where their table stands. For each type the table has the struct
+of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that does not exist; the first and the last version, where the structs of the versions
+stand, that of a version above the last behind them; and the name of the type in `names`. The structs: `kernel.message_json`.
+
+Only what can be read becomes a line here. At a record that cannot, `format_decoded` stops, and the caller writes the line that says
+why; `format_parts` tells it, by the stage and the error in the state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kseg.segment.kernel import buffer_access, dump_text, message_json
+from kseg.segment.kernel.message_json import STATE_WIDTH as _MESSAGE_STATE
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
+
+COORDINATOR, FRAMED = range(2)
+TYPE_WIDTH = 6
+
+# behind the state of message_json: where it went wrong, the type and version read so far, what is left behind the message, where the key ends
+STAGE, TYPE, VERSION, LEFT_OVER, KEY_END = range(_MESSAGE_STATE, _MESSAGE_STATE + 5)
+STATE_WIDTH = _MESSAGE_STATE + 5
+
+(
+    NO_STAGE,
+    KEY_MISSING,
+    KEY_TYPE,
+    UNKNOWN_TYPE,
+    KEY_MESSAGE,
+    VALUE_VERSION,
+    UNKNOWN_VERSION,
+    VALUE_MESSAGE,
+    FRAME_VERSION,
+    BAD_FRAME_VERSION,
+    FRAME_TYPE,
+    MESSAGE_VERSION,
+    GARBAGE,
+) = range(13)
+# of a varint of the frame
+IS_TRUNCATED, IS_TOO_LARGE = 1, 2
+
+
+def stop_at(state: Writable, stage: int) -> int:
+    state[136] = stage
+    return -1
+
+
+def put_prefix(out: Writable, o: int, text: Readable, length: int, number: int) -> int:
+    o = buffer_access.put(out, o, text, length)
+    o = dump_text.put_number(out, o, number)
+    return buffer_access.put(out, o, b'","data":', 9)
+
+
+def put_coordinator_key(
+    ops: Readable, names: Readable, buf: Readable, p: int, length: int, out: Writable, o: int, limit: int, state: Writable
+) -> int:  # fmt: skip
+    if length < 0:
+        return stop_at(state, 1)
+    if length < 2:
+        return stop_at(state, 2)
+    kind = buffer_access.short_at(buf, p)
+    state[137] = kind
+    if kind < 0 or kind >= ops[1] or not ops[ops[2] + 6 * kind]:
+        return stop_at(state, 3)
+    if limit - o < 96:
+        state[1] = 9
+        return stop_at(state, 4)
+    state[0] = put_prefix(out, o, b'{"type":"', 9, kind)
+    s = ops[ops[2] + 6 * kind]
+    if message_json.read_struct(ops, s, buf, p + 2, p + length, names, out, limit, state, 0, 1) < 0:
+        return stop_at(state, 4)
+    out[state[0]] = 125
+    return state[0] + 1
+
+
+def put_coordinator_value(
+    ops: Readable, names: Readable, buf: Readable, p: int, length: int, out: Writable, o: int, limit: int, state: Writable
+) -> int:  # fmt: skip
+    # of the type that the key has said
+    if limit - o < 96:
+        state[1] = 9
+        return stop_at(state, 7)
+    if length < 0:
+        return buffer_access.put(out, o, b"<DELETE>", 8)
+    if length < 2:
+        return stop_at(state, 5)
+    entry = ops[2] + 6 * state[137]
+    version = buffer_access.short_at(buf, p)
+    state[138] = version
+    if version < ops[entry + 1] or version > ops[entry + 2]:
+        return stop_at(state, 6)
+    state[0] = put_prefix(out, o, b'{"version":"', 12, version)
+    s = ops[ops[entry + 3] + version - ops[entry + 1]]
+    end = message_json.read_struct(ops, s, buf, p + 2, p + length, names, out, limit, state, 0, 1)
+    if end < 0:
+        return stop_at(state, 7)
+    state[139] = p + length - end
+    out[state[0]] = 125
+    return state[0] + 1
+
+
+def frame_number(buf: Readable, p: int, end: int, state: Writable) -> int:
+    # a varint as a Java short in state[VALUE]
+    p = message_json.uvarint(buf, p, end, state)
+    if p < 0:
+        state[1] = 1
+        return -1
+    if state[5] > 32767:
+        state[1] = 2
+        return -1
+    value = state[5] & 65535
+    state[5] = value - 65536 if value > 32767 else value
+    return p
+
+
+def put_framed(
+    ops: Readable, names: Readable, buf: Readable, p: int, length: int, out: Writable, o: int, limit: int, state: Writable
+) -> int:  # fmt: skip
+    end = p + length if length > 0 else p
+    p = frame_number(buf, p, end, state)
+    if p < 0:
+        return stop_at(state, 8)
+    if state[5] != 1:
+        state[2] = state[5]
+        return stop_at(state, 9)
+    p = frame_number(buf, p, end, state)
+    if p < 0:
+        return stop_at(state, 10)
+    kind = state[5]
+    state[137] = kind
+    p = frame_number(buf, p, end, state)
+    if p < 0:
+        return stop_at(state, 11)
+    version = state[5]
+    state[138] = version
+    if kind < 0 or kind >= ops[1] or not ops[ops[2] + 6 * kind]:
+        return stop_at(state, 3)
+    if limit - o < 160:
+        state[1] = 9
+        return stop_at(state, 7)
+    entry = ops[2] + 6 * kind
+    o = buffer_access.put(out, o, b'{"type":"', 9)
+    buffer_access.copied(out, o, names, ops[entry + 4], ops[entry + 5])
+    o = buffer_access.put(out, o + ops[entry + 5], b'","version":', 12)
+    o = dump_text.put_number(out, o, version)
+    state[0] = buffer_access.put(out, o, b',"data":', 8)
+    if version < ops[entry + 1]:
+        version = ops[entry + 1]
+    if version > ops[entry + 2]:
+        version = ops[entry + 2] + 1
+    s = ops[ops[entry + 3] + version - ops[entry + 1]]
+    p = message_json.read_struct(ops, s, buf, p, end, names, out, limit, state, 0, 1)
+    if p < 0:
+        return stop_at(state, 7)
+    state[139] = end - p
+    if p < end:
+        return stop_at(state, 12)
+    out[state[0]] = 125
+    return state[0] + 1
+
+
+def format_parts(
+    ops: Readable,
+    names: Readable,
+    buf: Readable,
+    key_start: int,
+    key_length: int,
+    value_start: int,
+    value_length: int,
+    out: Writable,
+    state: Writable,
+) -> int:
+    """The text of a key, up to state[KEY_END], and of a value behind it, at the start of `out`; a FRAMED record has no key. Returns where it
+    ends, −1 when the record cannot be read: state[STAGE] and state[ERROR] say why (NO_ROOM: `out` is too small).
+    """
+    program = buffer_access.cells_in(ops)
+    body = buffer_access.bytes_in(buf)
+    text = buffer_access.room_in(out)
+    pool = buffer_access.bytes_in(names)
+    numbers = buffer_access.table_in(state)
+    limit = len(out)
+    if len(state) < 141 or key_start + key_length > len(buf) or value_start + value_length > len(buf):
+        raise ValueError("a key or value is outside the buffer")
+    state[136] = 0
+    state[1] = 0
+    state[140] = 0
+    if program[0] == 1:
+        return put_framed(program, pool, body, value_start, value_length, text, 0, limit, numbers)
+    o = put_coordinator_key(program, pool, body, key_start, key_length, text, 0, limit, numbers)
+    if o < 0:
+        return -1
+    state[140] = o
+    return put_coordinator_value(program, pool, body, value_start, value_length, text, o, limit, numbers)
+
+
+def format_decoded(
+    ops: Readable,
+    names: Readable,
+    buf: Readable,
+    batches: Readable,
+    batch_capacity: int,
+    last_row: int,
+    cells: Readable,
+    capacity: int,
+    count: int,
+    flags: int,
+    out: Writable,
+    start: int,
+    state: Writable,
+    message_state: Writable,
+) -> int:
+    """`dump_text.format_lines` for decoded records: the same arguments and result, the program before them and its state behind.
+
+    Stops early at a record that cannot be read; message_state[STAGE] is not NO_STAGE then, and state[RECORD] is that record.
+    """
+    if batch_capacity * 15 > len(batches) or last_row >= batch_capacity or count > capacity:
+        raise ValueError("the table of batches is too small")
+    if capacity * 12 > len(cells) or len(message_state) < 141:
+        raise ValueError("the table of records is too small")
+    program = buffer_access.cells_in(ops)
+    pool = buffer_access.bytes_in(names)
+    body = buffer_access.bytes_in(buf)
+    rows = buffer_access.cells_in(batches)
+    table = buffer_access.cells_in(cells)
+    text = buffer_access.room_in(out)
+    numbers = buffer_access.table_in(message_state)
+    framed = program[0]
+    skip = flags & 4
+    message_state[136] = 0
+    message_state[1] = 0
+    limit = len(out)
+    o = start
+    row = state[0]
+    at = state[1]
+    while True:
+        while at < count and table[at] < row:
+            end = o
+            if not skip:
+                room = dump_text.record_room(body, table, capacity, at, 0)
+                if end + room > limit:
+                    break
+                end = dump_text.put_metadata(
+                    body, rows, batch_capacity, table[at], table, capacity, at, text, end, 0
+                )
+            if limit - end < 32:
+                break
+            if rows[2 * batch_capacity + table[at]] < 2 or not rows[6 * batch_capacity + table[at]] & 32:
+                if skip:
+                    text[end] = 124
+                    end = end + 1
+                length = table[6 * capacity + at]
+                if table[5 * capacity + at] < 0 and length >= 0:
+                    stop_at(numbers, 7)  # a legacy value that leaves its message
+                    break
+                if not framed:
+                    end = buffer_access.put(text, end, b" key: ", 6)
+                    end = put_coordinator_key(
+                        program, pool, body, table[3 * capacity + at], table[4 * capacity + at], text, end, limit, numbers
+                    )  # fmt: skip
+                    if end < 0 or limit - end < 32:
+                        break
+                    end = buffer_access.put(text, end, b" payload: ", 10)
+                    end = put_coordinator_value(
+                        program, pool, body, table[5 * capacity + at], length, text, end, limit, numbers
+                    )  # fmt: skip
+                else:
+                    end = buffer_access.put(text, end, b" payload: ", 10)
+                    end = put_framed(
+                        program, pool, body, table[5 * capacity + at], length, text, end, limit, numbers
+                    )  # fmt: skip
+                if end < 0 or limit - end < 2:
+                    break
+            text[end] = 10
+            o = end + 1
+            at = at + 1
+        if at < count and table[at] < row:
+            break
+        if row > last_row or o + 640 > limit:
+            break
+        o = dump_text.put_batch(text, o, rows, batch_capacity, row)
+        row = row + 1
+    if message_state[1] == 9:
+        message_state[136] = 0  # it was the room, and no fault of the record's
+    state[0] = row
+    state[1] = at
+    return o

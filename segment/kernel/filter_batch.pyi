@@ -1,1 +1,0 @@
-# Other kernels call these, and they are not typed.

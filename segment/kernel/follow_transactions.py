@@ -1,0 +1,159 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""Transactions from the headers of batches: opened by data, ended by markers, noted as rows of a table.
+
+The state of each producer is a slot of int64 columns, the first eight as in `follow_producers`; the others say what of the open
+transaction's data lies in the log that was gone through, and which marker came last. A marker as brokers write it (one uncompressed
+record of 78 bytes with its batch) is read in place. What is rare is left to the caller, one row at a time: a producer that is new, a
+header that cannot be true, any other control batch.
+
+    record of such a marker   length 16 │ attributes │ timestamp delta 0 │ offset delta 0 │ key length 4 │ int16 version 0 │
+                              int16 0 ABORT, 1 COMMIT │ value length 6 │ int16 version 0 │ int32 coordinator epoch │ 0 headers
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel.arithmetic import add_sequence
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
+
+(
+    DATA_FIRST,  # base offset of the first batch with records in the open transaction, -1 when there is none
+    DATA_LAST,  # last offset of the last one, and its epoch and maximum timestamp
+    DATA_EPOCH,
+    DATA_TIMESTAMP,
+    MARKER_OFFSET,  # of the last marker, -1 before the first
+    MARKER_EPOCH,
+    MARKER_TIMESTAMP,
+) = range(8, 15)
+TRANSACTION_WIDTH = 15
+
+# columns of the table of transactions that ended
+(E_PRODUCER, E_EPOCH, E_FIRST, E_LAST, E_TIMESTAMP, E_MARKER, E_IS_ABORT) = range(7)
+ENDED_WIDTH = 7
+
+S_LAST, S_ENDED = range(
+    2
+)  # last offset of the newest batch of magic 2; rows in the table of ended transactions
+S_TRANSACTIONS_WIDTH = 2
+
+
+def follow_transactions(
+    buf: Readable,
+    cells: Readable,
+    capacity: int,
+    row: int,
+    stop: int,
+    slot_of: dict[int, int],
+    slots: Writable,
+    room: int,
+    ended: Writable,
+    most: int,
+    state: Writable,
+) -> int:
+    """Take in rows of a table of batches until one needs a closer look; that row, `stop` when none does.
+
+    buf: the whole file. slot_of: slot by producer id. slots: the columns, `room` slots each. ended: a table of `most` rows, filled from
+    row state[S_ENDED] on; when it is full, the next marker of a transaction with data is left. state[S_LAST] is set by every row of
+    magic 2 that was taken in.
+    """
+    size = len(buf)
+    source = buffer_access.bytes_in(buf)
+    known = -1
+    slot = -1
+    done = state[S_ENDED]
+    if len(ended) < 7 * most or len(cells) < 15 * capacity or len(slots) < 15 * room or stop > capacity:
+        raise ValueError("the tables are too small")
+    while row < stop:
+        if cells[2 * capacity + row] < 2:
+            row = row + 1
+            continue
+        base = cells[3 * capacity + row]
+        last = cells[4 * capacity + row]
+        producer = cells[11 * capacity + row]
+        if producer < 0:
+            state[0] = last
+            row = row + 1
+            continue
+        if base < 0 or last < base or last - base > 2147483646:
+            break
+        if producer != known:
+            slot = slot_of.get(producer, -1)
+            known = producer
+        if slot < 0:
+            break
+        attributes = cells[6 * capacity + row]
+        if attributes & 32:
+            if cells[5 * capacity + row] == 0:
+                state[0] = last
+                row = row + 1
+                continue
+            p = cells[row]
+            if (
+                cells[capacity + row] != 78
+                or cells[5 * capacity + row] != 1
+                or attributes & 7
+                or p + 78 > size
+            ):
+                break
+            p = p + 61
+            if buffer_access.int_at(source, p) != 536870912 or source[p + 4] != 8:
+                break
+            if buffer_access.int_at(source, p + 5) > 1 or buffer_access.int_at(source, p + 5) < 0:
+                break
+            if source[p + 9] != 12 or buffer_access.short_at(source, p + 10) != 0 or source[p + 16] != 0:
+                break
+            if slots[8 * room + slot] >= 0:
+                if done >= most:
+                    break
+                ended[done] = producer
+                ended[most + done] = slots[10 * room + slot]
+                ended[2 * most + done] = slots[8 * room + slot]
+                ended[3 * most + done] = slots[9 * room + slot]
+                ended[4 * most + done] = slots[11 * room + slot]
+                ended[5 * most + done] = base
+                ended[6 * most + done] = 1 - buffer_access.int_at(source, p + 5)
+                done = done + 1
+                slots[8 * room + slot] = -1
+            epoch = cells[12 * capacity + row]
+            if epoch != slots[slot]:
+                slots[slot] = epoch
+                slots[room + slot] = -1
+                slots[2 * room + slot] = -1
+                slots[3 * room + slot] = 0
+            timestamp = cells[10 * capacity + row] if attributes & 8 else cells[9 * capacity + row]
+            slots[4 * room + slot] = timestamp
+            slots[5 * room + slot] = buffer_access.int_at(source, p + 12)
+            slots[6 * room + slot] = 0
+            slots[7 * room + slot] = -1
+            slots[12 * room + slot] = base
+            slots[13 * room + slot] = epoch
+            slots[14 * room + slot] = timestamp
+        else:
+            sequence = cells[13 * capacity + row]
+            if sequence < -1:
+                break
+            slots[slot] = cells[12 * capacity + row]
+            if sequence >= 0:
+                sequence = add_sequence(sequence, last - base)
+            slots[room + slot] = sequence
+            slots[2 * room + slot] = last
+            slots[3 * room + slot] = last - base
+            slots[4 * room + slot] = cells[10 * capacity + row]
+            if attributes & 16:
+                if slots[6 * room + slot] == 0:
+                    slots[6 * room + slot] = 1
+                    slots[7 * room + slot] = base
+                if cells[5 * capacity + row] != 0:
+                    if slots[8 * room + slot] < 0:
+                        slots[8 * room + slot] = base
+                    slots[9 * room + slot] = last
+                    slots[10 * room + slot] = cells[12 * capacity + row]
+                    slots[11 * room + slot] = cells[10 * capacity + row]
+        state[0] = last
+        row = row + 1
+    state[1] = done
+    return row

@@ -1,0 +1,152 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
+"""Values in the JSON text of Kafka's tools, as Jackson writes them: text, bytes, uuids and doubles.
+
+Jackson escapes control characters with upper-case digits (`\\u001F`) and nothing beyond ASCII. Bounds checks are off: who calls has
+checked the room.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING
+
+from kseg.segment.kernel import buffer_access, dump_text
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
+
+
+def double_text(high: int, low: int) -> bytes:
+    """`Double.toString` of the two halves of a float64; what is not finite as Jackson prints it, in quotes."""
+    value: float = struct.unpack(">d", struct.pack(">II", high & 0xFFFFFFFF, low & 0xFFFFFFFF))[0]
+    if math.isnan(value):
+        return b'"NaN"'
+    sign = b"-" if high & 0x80000000 else b""
+    value = abs(value)
+    if math.isinf(value):
+        return b'"' + sign + b'Infinity"'
+    if value == 0:
+        return sign + b"0.0"
+    shortest = f"{value!r}"
+    two_digits = f"{value:.1e}"
+    # Java prints two digits at least, of these the closest
+    if len(shortest.partition("e")[0]) == 1 and float(two_digits) == value:
+        shortest = two_digits
+    mantissa, _, exponent = shortest.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + ("" if fraction == "0" else fraction)).lstrip("0")
+    # value = 0.digits * 10 ** point
+    point = len(whole) if whole != "0" else len(digits) - len(fraction)
+    point += int(exponent or 0)
+    digits = digits.rstrip("0") or "0"
+    if -3 < point <= 7:
+        padded = digits.ljust(point, "0") if point > 0 else "0" * (1 - point) + digits
+        at = max(point, 1)
+        return sign + f"{padded[:at]}.{padded[at:] or '0'}".encode()
+    return sign + f"{digits[0]}.{digits[1:] or '0'}E{point - 1}".encode()
+
+
+def put_json_escape(out: Writable, o: int, byte: int) -> int:
+    # a quote, a backslash or a control character, as Jackson escapes it
+    out[o] = 92
+    if byte == 34 or byte == 92:
+        out[o + 1] = byte
+        return o + 2
+    short = 0
+    if byte == 8:
+        short = 98
+    elif byte == 9:
+        short = 116
+    elif byte == 10:
+        short = 110
+    elif byte == 12:
+        short = 102
+    elif byte == 13:
+        short = 114
+    if short:
+        out[o + 1] = short
+        return o + 2
+    o = buffer_access.put(out, o + 1, b"u00", 3)
+    low = byte & 15
+    out[o] = 48 + (byte >> 4)
+    out[o + 1] = 48 + low if low < 10 else 55 + low
+    return o + 2
+
+
+def put_json_string(buf: Readable, p: int, length: int, out: Writable, o: int) -> int:
+    """A JSON string of bytes decoded as Java does; needs 6 bytes of room a byte and 2 more."""
+    out[o] = 34
+    o = o + 1
+    end = p + length
+    while p < end:
+        byte = buf[p]
+        if byte >= 128:
+            n = dump_text.sequence_length(buf, p, end)
+            if n < 0:
+                o = buffer_access.put(out, o, b"\xef\xbf\xbd", 3)
+                p = p - n
+            else:
+                while n > 0:
+                    out[o] = buf[p]
+                    o = o + 1
+                    p = p + 1
+                    n = n - 1
+        elif byte < 32 or byte == 34 or byte == 92:
+            o = put_json_escape(out, o, byte)
+            p = p + 1
+        else:
+            out[o] = byte
+            o = o + 1
+            p = p + 1
+    out[o] = 34
+    return o + 1
+
+
+def put_json_base64(buf: Readable, p: int, length: int, out: Writable, o: int) -> int:
+    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    out[o] = 34
+    o = o + 1
+    end = p + length
+    while p < end:
+        group = buf[p] << 16
+        if p + 1 < end:
+            group = group | buf[p + 1] << 8
+        if p + 2 < end:
+            group = group | buf[p + 2]
+        out[o] = alphabet[group >> 18]
+        out[o + 1] = alphabet[(group >> 12) & 63]
+        out[o + 2] = alphabet[(group >> 6) & 63] if p + 1 < end else 61
+        out[o + 3] = alphabet[group & 63] if p + 2 < end else 61
+        o = o + 4
+        p = p + 3
+    out[o] = 34
+    return o + 1
+
+
+def put_uuid(buf: Readable, p: int, out: Writable, o: int) -> int:
+    """16 bytes in the URL-safe alphabet, not padded."""
+    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    out[o] = 34
+    o = o + 1
+    end = p + 15
+    while p < end:
+        group = buf[p] << 16 | buf[p + 1] << 8 | buf[p + 2]
+        out[o] = alphabet[group >> 18]
+        out[o + 1] = alphabet[(group >> 12) & 63]
+        out[o + 2] = alphabet[(group >> 6) & 63]
+        out[o + 3] = alphabet[group & 63]
+        o = o + 4
+        p = p + 3
+    out[o] = alphabet[buf[p] >> 2]
+    out[o + 1] = alphabet[(buf[p] & 3) << 4]
+    out[o + 2] = 34
+    return o + 3
+
+
+def put_double(buf: Readable, p: int, out: Writable, o: int) -> int:
+    text = double_text(buffer_access.int_at(buf, p), buffer_access.int_at(buf, p + 4))
+    for byte in text:
+        out[o] = byte
+        o = o + 1
+    return o

@@ -1,0 +1,32 @@
+"""Anonymous memory: shared with forked processes, or private to one."""
+
+import mmap
+from contextlib import suppress
+
+
+def shared_memory(size_bytes: int) -> memoryview:
+    """Zeroed memory that this process will share with those it forks."""
+    return memoryview(mmap.mmap(-1, size_bytes))
+
+
+class PrivateMemory:
+    """Zeroed memory of this process alone; pages that nobody touches cost nothing.
+
+    is_large: most of it will be touched, here and there, so large pages pay.
+    """
+
+    def __init__(self, size_bytes: int, *, is_large: bool = False) -> None:
+        self._map = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if is_large and hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):
+                self._map.madvise(mmap.MADV_HUGEPAGE)
+        self.view = memoryview(self._map)
+
+    def forget(self) -> None:
+        """All zeros again."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+    def close(self) -> None:
+        """Give it back; views of it must have been released."""
+        self.view.release()
+        self._map.close()

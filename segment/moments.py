@@ -1,0 +1,12 @@
+"""Points in time for people: epoch milliseconds as ISO 8601. Numbers of JSON lines stay epoch milliseconds."""
+
+
+def moment(timestamp_ms: int) -> str:
+    """`2024-05-01T12:00:00.000Z`, in UTC; outside the calendar the number itself."""
+    import datetime
+
+    try:
+        second = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return str(timestamp_ms)
+    return second.isoformat(timespec="milliseconds") + "Z"

@@ -1,0 +1,124 @@
+"""Files and directories that did not exist before, and what it takes for them to be on disk.
+
+With `files` and `change.apply.disk` the only modules that write: nothing here changes a file that is there already.
+"""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from kseg.segment import unreadable
+from kseg.segment.errors import Refused
+from kseg.segment.files import is_directory
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class NewFile:
+    """A file that did not exist before, written from front to back; a context manager.
+
+    Left by an exception it removes itself, so that no half-written file stays behind. Raises Refused when the name
+    is taken (also by a link) or the file system does not take the bytes.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], mode: int = 0o644) -> None:
+        self.path = os.fspath(path)
+        self.size_bytes = 0
+        try:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        except OSError as error:
+            raise Refused(f"cannot create {self.path}: {error.strerror}") from error
+
+    def write(self, data: "Buffer") -> None:
+        """Write all of `data` behind what is there."""
+        rest = memoryview(data).cast("B")
+        try:
+            while len(rest):
+                written = unreadable.write(self._descriptor, rest)
+                self.size_bytes += written
+                rest = rest[written:]
+        except OSError as error:
+            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
+
+    def sync(self) -> None:
+        """Return when the bytes are on the disk."""
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if kind is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
+
+
+def write_new_file(
+    path: str | os.PathLike[str],
+    data: bytes | bytearray | memoryview | Iterable["Buffer"],
+    mode: int = 0o644,
+    fsync: bool = True,
+) -> int:
+    """Write a file that must not exist yet, from one buffer or from several in order; returns its size in bytes.
+
+    mode: permissions before the umask. fsync: wait for the disk (the directory's entry is the caller's business).
+    Raises Refused when the name is taken or the bytes cannot be written; then nothing stays behind.
+    """
+    chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
+    with NewFile(path, mode) as file:
+        for chunk in chunks:
+            file.write(chunk)
+        if fsync:
+            file.sync()
+        return file.size_bytes
+
+
+def ensure_directory(path: str | os.PathLike[str]) -> None:
+    """Make a directory unless it is there (its parent must be); raises Refused when that cannot be."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if not is_directory(path):
+            raise Refused(f"cannot create {os.fspath(path)}: it is not a directory") from None
+    except OSError as error:
+        raise Refused(f"cannot create {os.fspath(path)}: {error.strerror}") from error
+
+
+def sync_file(path: str | os.PathLike[str]) -> None:
+    """Return when the bytes of a file are on the disk; raises Refused when that cannot be."""
+    name = os.fspath(path)
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise Refused(f"cannot sync {name}: {error.strerror}") from error
+
+
+def sync_directory(path: str | os.PathLike[str]) -> None:
+    """Return when the names in a directory are on the disk."""
+    name = os.fspath(path)
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise Refused(f"cannot write {name}: {error.strerror}") from error

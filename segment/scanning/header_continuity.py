@@ -1,0 +1,60 @@
+"""Fast path: whether the headers of a log, each table of them seen once, can be what a leader wrote.
+
+The CRC does not cover base offset and leader epoch. An altered one leaves missing or duplicate offsets, or a leader epoch that differs
+from the batches around it. Compaction and elections leave the same traces, so this does not decide that a header is altered: it
+only recognises the logs that need no further check.
+"""
+
+from array import array
+
+from kseg.segment import header_tables as C
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import verify_records
+from kseg.segment.kernel.batch_walk import FULL, walk
+from kseg.segment.layout import INT64_MAX
+
+_ROWS = 4096
+
+
+class HeaderContinuity:
+    """Of one log. batches: how many were seen."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
+        self._first = self._last = self._epoch = -1
+        self._is_cut = self._has_epochs = False
+
+    def note(self, table: Columns) -> None:
+        """The next batches of the log."""
+        count = table.count
+        if not count:
+            return
+        if not self.batches:
+            self._first, self._epoch = table.at(C.BASE_OFFSET, 0), table.at(C.LEADER_EPOCH, 0)
+        self._has_epochs |= (
+            verify_records.next_epoch(table.cells, table.capacity, 0, count, self._epoch) < count
+        )
+        verify_records.tally(table.cells, table.capacity, 0, count, INT64_MAX, self._sums)
+        self._last = table.at(C.LAST_OFFSET, count - 1)
+        self.batches += count
+
+    def walk(self, view: memoryview) -> None:
+        """All batches of the log, by their lengths."""
+        table = Columns(C.BATCH_WIDTH, _ROWS)
+        state = memoryview(array("q", [0, 0]))
+        while state[0] < len(view):
+            reason = walk(view, len(view), table.cells, table.capacity, state)
+            table.count = state[1]
+            self.note(table)
+            if reason != FULL and state[0] != len(view):
+                self._is_cut = True
+                return
+
+    def proves(self, base_offset: int) -> bool:
+        """Whether nothing in a log of this base offset can be altered, or there is nothing in it."""
+        if self._is_cut or self._has_epochs or self._sums[verify_records.T_GAPS]:
+            return False
+        records: int = self._sums[verify_records.T_RECORDS]
+        is_full = self._first == base_offset and records == self._last - self._first + 1
+        return not self.batches or (self.batches > 1 and is_full)

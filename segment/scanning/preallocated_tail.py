@@ -1,0 +1,46 @@
+"""Whether the zeros at the end of a log are room that a broker preallocated, or what is left of a write that was interrupted.
+
+With `preallocate=true` a broker makes the file of a new segment as long as segment.bytes, fills it from the front, and cuts it when
+the segment is closed (Kafka: FileRecords.open and trim, LogSegment.onBecomeInactiveSegment). So zeros are preallocated when
+
+- the file is the active segment: no log beside it has a higher base offset;
+- the data directory was not shut down cleanly: a clean stop cuts the file, and with the marker a broker would read the zeros as a batch
+  and fail (CorruptRecordException);
+- the length of the file is one that people configure: a whole number of MiB or of a million bytes, or the largest that Kafka accepts.
+  A batch ends there once in a million times, and an interrupted write leaves the file as long as the batches were.
+
+Settings are not asked: segment.bytes may have changed since the segment was made, and dump, lookup and list know no settings, but
+must not disagree with verify.
+"""
+
+import os
+
+from kseg.segment import layout as L
+
+PREALLOCATED = "segment-preallocated"
+_ROUND_BYTES = (1 << 20, 1_000_000)
+_CLEAN_MARKER = ".kafka_cleanshutdown"
+_NAME_DIGITS = 20
+
+
+def is_preallocated(path: str, size_bytes: int) -> bool:
+    """Whether zeros that reach the end of the `.log` at `path` were preallocated. size_bytes: of the file."""
+    is_configurable = size_bytes == L.INT32_MAX or not all(size_bytes % unit for unit in _ROUND_BYTES)
+    base_offset = _base_offset(os.path.basename(path))
+    if not is_configurable or base_offset is None:
+        return False
+    directory = os.path.dirname(os.path.abspath(path))
+    if os.path.lexists(os.path.join(os.path.dirname(directory), _CLEAN_MARKER)):
+        return False
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return False
+    return all((_base_offset(name) or 0) <= base_offset for name in names)
+
+
+def _base_offset(name: str) -> int | None:
+    """Of a live segment's log; None for every other file."""
+    stem = name.removesuffix(L.LOG_SUFFIX)
+    is_log = stem != name and stem.isascii() and stem.isdecimal()
+    return int(stem) if is_log and len(stem) <= _NAME_DIGITS else None

@@ -1,0 +1,54 @@
+"""Which ranges of a log are zeros: what was allocated and never written, and holes, which nobody needs to read."""
+
+from kseg.segment.files import OpenFile
+from kseg.segment.holes import without_large_holes
+from kseg.segment.kernel.batch_walk import zero_run
+
+CHUNK_BYTES = 64 * 1024
+_ZEROS = bytes(CHUNK_BYTES)
+
+
+class ZeroRanges:
+    """Of one file. view: all of it. file: what the bytes are of, None when they are of no file."""
+
+    def __init__(self, view: memoryview, file: OpenFile | None) -> None:
+        self._view = view
+        self._file = file
+        self._extents: list[tuple[int, int]] | None = None
+        self._tail = -1, -1  # an end, and where the zeros before it begin
+
+    def reach(self, position: int, end: int) -> bool:
+        """Whether everything from `position` to `end` is zero."""
+        if self._tail[0] != end:
+            self._tail = end, self._tail_start(end)
+        return position >= self._tail[1]
+
+    def fill(self, position: int, stop: int) -> bool:
+        """The same of a range that does not end where the log does."""
+        return all(
+            zero_run(self._view, first, until) == until - first
+            for first, until in self.with_data(position, stop)
+        )
+
+    def with_data(self, position: int, stop: int) -> list[tuple[int, int]]:
+        """(start, end) of the parts of a range that are not large holes."""
+        if self._extents is None:
+            size = len(self._view)
+            self._extents = without_large_holes(
+                [(0, size)] if self._file is None else self._file.extents(0, size)
+            )
+        found = [(max(start, position), min(end, stop)) for start, end in self._extents]
+        return [(start, end) for start, end in found if start < end]
+
+    def _tail_start(self, end: int) -> int:
+        for first, start in reversed(self.with_data(0, end)):
+            while start > first:
+                chunk = bytes(self._view[max(first, start - CHUNK_BYTES) : start])
+                if chunk == _ZEROS:  # ten times as fast as to strip them, and a preallocated segment has many
+                    start -= len(chunk)
+                    continue
+                left = len(chunk.rstrip(b"\0"))
+                start -= len(chunk) - left
+                if left:
+                    return start
+        return 0

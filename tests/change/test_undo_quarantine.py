@@ -1,0 +1,220 @@
+"""What an undo takes out on the word of an unsigned journal is kept, killed anywhere, with and without room for it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.change.apply import journal_signature, room, undo_quarantine
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.journal import read_journal
+from kseg.change.apply.journal_lines import encoded
+from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.room import Room
+from kseg.change.apply.undo import undo
+from kseg.segment.errors import Refused
+from tests.change.test_append_journal import CASE, ROLLED, write_stream
+from tests.support.failing_disks import Held, QuickDisk, held, outlives
+from tests.support.plan_cases import CASES, LOG_9, PARTITION, carry_out
+
+QUICK = QuickDisk()
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        yield Path(name)
+
+
+def unsign(directory: Path) -> None:
+    """The same journal, as another user would have written it."""
+    (journal,) = journals_in(str(directory))
+    path = Path(journal.path)
+    data = b""
+    for text in path.read_text().splitlines():
+        line = json.loads(text)
+        del line["sum"], line["signature"]
+        data += encoded(line, data)
+    path.write_bytes(data)
+
+
+def files(directory: Path) -> dict[str, Held]:
+    return {name: file for name, file in held(directory).items() if not name.startswith("kseg-")}
+
+
+def kept(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.glob("kseg-undone-*")}
+
+
+def roll_back(directory: Path, disk: Disk) -> None:
+    for journal in journals_in(str(directory), disk):
+        if Path(journal.path).exists():
+            undo(journal.location, disk)
+
+
+def test_an_undo_that_is_killed_anywhere_keeps_what_an_append_wrote(root: Path) -> None:
+    for number in itertools.count():
+        directory = CASE.lay(root / str(number))
+        start = files(directory)
+        write_stream(directory, QUICK)
+        end = files(directory)
+        unsign(directory)
+        survived = outlives(lambda disk, at=directory: roll_back(at, disk), number)  # type: ignore[misc]
+        found = {**{name: file.content for name, file in files(directory).items()}, **kept(directory)}
+        assert any(b"a batch" in content for content in found.values())
+        assert any(content == end[ROLLED].content for content in found.values())
+        roll_back(directory, QUICK)
+        assert files(directory) == start
+        assert not [path for path in directory.rglob(".kseg/*/*") if path.is_file()]
+        tail = f"kseg-undone-{journal_id(directory)}-{LOG_9}.from-{len(PARTITION[LOG_9])}"
+        assert [content for name, content in kept(directory).items() if name.startswith(tail)] == [b"a batch"]
+        if survived:
+            break
+    assert number > 10
+
+
+def journal_id(directory: Path) -> str:
+    (name, *_) = kept(directory)
+    return name.removeprefix("kseg-undone-").split("Z-")[0] + "Z-" + name.split("Z-")[1].split("-")[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_undo_of_a_plan_keeps_what_its_steps_made(name: str, root: Path) -> None:
+    case = CASES[name]
+    directory = case.lay(root / "directory")
+    start = files(directory)
+    carry_out(case, directory)
+    end = files(directory)
+    unsign(directory)
+    (undone,) = undo(journals_in(str(directory))[0].location, QUICK)
+    assert files(directory) == start
+    contents = {file.content for file in start.values()} | {*kept(directory).values()}
+    assert {file.content for file in end.values()} - contents <= cut_files(start, end)
+    assert {Path(path).name for path in undone.kept} == {*kept(directory)}
+
+
+def cut_files(start: dict[str, Held], end: dict[str, Held]) -> set[bytes]:
+    """The beginnings of what was there, which is back."""
+    return {
+        file.content
+        for file in end.values()
+        if any(each.content.startswith(file.content) for each in start.values())
+    }
+
+
+def test_what_is_signed_goes(root: Path) -> None:
+    directory = CASE.lay(root / "directory")
+    start = held(directory)
+    write_stream(directory, QUICK)
+    (journal,) = journals_in(str(directory))
+    assert journal.is_signed
+    (undone,) = undo(journal.location, QUICK)
+    assert undone.kept == () and held(directory) == start
+
+
+def test_another_user_or_machine_has_another_key(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    directory = CASE.lay(root / "directory")
+    write_stream(directory, QUICK)
+    (journal,) = journals_in(str(directory))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    assert not read_journal(journal.location).is_signed
+    (undone,) = undo(journal.location, QUICK)
+    assert undone.kept
+
+
+@pytest.mark.parametrize("fault", ["mode", "link", "short", "directory"])
+def test_a_key_that_somebody_else_could_know_is_not_used(
+    fault: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(journal_signature, "_keys", {})
+    data = encoded({"type": "journal"}, b"", is_signed=True)
+    assert journal_signature.is_signed(data)
+    path = tmp_path / "kseg" / "journal-key"
+    assert path.stat().st_mode & 0o777 == 0o600 and len(path.read_bytes()) == 32
+    match fault:
+        case "mode":
+            path.chmod(0o640)
+        case "link":
+            path.rename(tmp_path / "key")
+            path.symlink_to(tmp_path / "key")
+        case "short":
+            path.write_bytes(b"key")
+        case _:
+            path.unlink()
+            path.mkdir()
+    monkeypatch.setattr(journal_signature, "_keys", {})
+    assert not journal_signature.is_signed(data)
+    again = encoded({"type": "journal"}, b"", is_signed=True)  # with a key of this process
+    assert again != data and journal_signature.is_signed(again)
+
+
+def test_a_signature_is_of_one_line_behind_the_others() -> None:
+    first = encoded({"type": "journal", "id": "x"}, b"", is_signed=True)
+    second = encoded({"type": "staged"}, first, is_signed=True)
+    assert journal_signature.is_signed(first + second)
+    for data in (
+        b"",
+        second,
+        second + first,
+        first + encoded({"type": "staged"}, first),
+        first[:-20] + b"\n",
+    ):
+        assert not journal_signature.is_signed(data)
+
+
+def test_the_same_change_made_again_is_not_the_one_that_is_over() -> None:
+    line = {"type": "journal", "id": "x", "inputs": []}
+    first, again = (encoded(line, b"", is_signed=True) for _ in range(2))
+    assert len(first) == len(again)  # so that a plan and its change count the same room
+    journal_signature.spend(first + encoded({"type": "done"}, first, is_signed=True))
+    assert not journal_signature.is_signed(first)
+    assert journal_signature.is_signed(again)
+
+
+def test_what_is_cut_off_moves_piece_by_piece_where_room_is_short(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undo_quarantine, "COPY_BYTES", 3)
+    monkeypatch.setattr(undo_quarantine, "rooms_for", lambda needs: [Room("/", needs[0][1], 3)])
+    for number in itertools.count():
+        directory = CASE.lay(root / str(number))
+        start = files(directory)
+        write_stream(directory, QUICK)
+        unsign(directory)
+        survived = outlives(lambda disk, at=directory: roll_back(at, disk), number)  # type: ignore[misc]
+        roll_back(directory, QUICK)
+        assert files(directory) == start
+        pieces = {
+            int(name.removesuffix(".kept").split(".from-")[1].split(".")[0]): content
+            for name, content in kept(directory).items()
+            if ".from-" in name
+        }
+        assert b"".join(pieces[at] for at in sorted(pieces)) == b"a batch"
+        assert max(map(len, pieces.values())) == 3
+        if survived:
+            break
+
+
+def test_without_room_for_a_piece_nothing_is_undone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = CASE.lay(root / "directory")
+    write_stream(directory, QUICK)
+    unsign(directory)
+    end = files(directory)
+    monkeypatch.setattr(undo_quarantine, "rooms_for", lambda needs: [Room("/disk", needs[0][1], 1)])
+    monkeypatch.setattr(room, "_can_be_had", lambda _room: False)
+    with pytest.raises(
+        Refused,
+        match=r"7 bytes are needed on the file system of /disk, and 1 are free; nothing was changed; ",
+    ):
+        roll_back(directory, QUICK)
+    assert files(directory) == end and not kept(directory)

@@ -1,0 +1,157 @@
+"""The verdict of `verify` on a broker's start, as it is shown and as JSON. That it is true a real broker says
+(`tests/kafka/test_broker_start.py`)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.diseases import bad_crc
+from kseg.cli.main import run
+from kseg.cli.text.broker_start import broker_start_words
+from tests.kafka.start_cases import CASES
+from tests.support.trees import copy_tree
+
+Make = Callable[[str], list[Path]]
+
+
+@pytest.fixture
+def made(capture_small: Path, tmp_path: Path) -> Make:
+    """The log dirs of a case, a level deeper than others: a metadata log nearby would count."""
+
+    def make(name: str) -> list[Path]:
+        data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+        more = CASES[name](data)
+        return [data] if more is None else [data, more]
+
+    return make
+
+
+def starts(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[dict[str, Any]]:
+    capfd.readouterr()
+    run(["verify", "--json", *map(str, arguments)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert rows[-1]["type"] == "summary"
+    return [row for row in rows if row["type"] == "broker-start"]
+
+
+def said(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
+    capfd.readouterr()
+    run(["verify", *map(str, arguments)])
+    lines = capfd.readouterr().out.splitlines()
+    first = next(at for at, line in enumerate(lines) if "4.3.1 broker" in line and "finding" not in line)
+    return [lines[first], *[line for line in lines[first + 1 :] if line.startswith("  ")]]
+
+
+def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    (data,) = made("clean")
+    (row,) = starts(capfd, data)
+    assert row["outcome"] == "starts" and row["metadata"] == "whole"
+    assert not [name for name, value in row.items() if name.startswith("partitions_") and value]
+    metadata_bytes = sum(log.stat().st_size for log in (data / "__cluster_metadata-0").glob("*.log"))
+    assert row["bytes_to_scan"] == metadata_bytes
+    assert said(capfd, data) == ["a 4.3.1 broker on node 1 starts, and keeps all of 12 logs"]
+
+
+@pytest.mark.parametrize("options", [[], ["--quick"], ["--deep"], ["--jobs", "2"]])
+def test_a_cut_is_told_with_its_price(
+    made: Make, capfd: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    (data,) = made("unclean_from_the_start")
+    log = data / "metro-none-0" / f"{72:020d}.log"
+    bad_crc(log, 0)
+    (row,) = starts(capfd, *options, data)
+    lost = log.stat().st_size + (data / "metro-none-0" / f"{144:020d}.log").stat().st_size
+    assert row["partitions_truncated"] == [
+        {
+            "partition": "metro-none-0",
+            "log_dir": str(data),
+            "log_start_offset": 0,
+            "log_end_offset": 72,
+            "bytes_lost": lost,
+            "records_lost": 88,
+        }
+    ]
+    assert f"  it cuts metro-none-0 at offset 72 (88 records, {lost:,} bytes)" in said(capfd, data)
+
+
+def test_after_a_clean_stop_the_same_damage_is_not_met(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    (data,) = made("clean")
+    bad_crc(data / "metro-none-0" / f"{72:020d}.log", 0)
+    (row,) = starts(capfd, data)
+    assert row["outcome"] == "starts" and not row["partitions_truncated"]
+
+
+def test_what_keeps_a_broker_from_starting_is_said_in_its_words(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dirs = made("partition_twice")
+    (row,) = starts(capfd, *dirs)
+    assert (row["outcome"], row["exception"]) == ("does-not-start", "IllegalStateException")
+    assert row["message"].startswith("Duplicate log directories for fares-0 are found in both ")
+    assert said(capfd, *dirs)[0].startswith(
+        "a 4.3.1 broker on node 1 does not start: IllegalStateException: "
+    )
+
+
+def test_a_data_directory_that_goes_offline_takes_its_partitions_along(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = made("second_with_foreign_recovery_points")
+    shutil.move(first / "fares-0", second / "fares-0")
+    (row,) = starts(capfd, first, second)
+    assert row["outcome"] == "starts-with-offline-log-dirs"
+    assert [place["log_dir"] for place in row["log_dirs_offline"]] == [str(second)]
+    assert row["partitions_offline"] == ["fares-0"]
+
+
+def test_of_a_partition_alone_only_what_happens_to_it_is_said(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (data,) = made("unclean_from_the_start")
+    assert starts(capfd, data / "fares-0" / f"{0:020d}.log") == []
+    (row,) = starts(capfd, "--topic", "fares", data)
+    assert (row["outcome"], row["log_dirs"], row["partitions"]) == (None, [], 1)
+    assert said(capfd, data / "fares-0") == [
+        "at its next start a 4.3.1 broker loads these partitions:",
+        "  it scans 9.8 KiB of logs first, in about 1 s",
+    ]
+    (data / "fares-0" / "partition.metadata").write_bytes(b"")
+    (row,) = starts(capfd, data / "fares-0")
+    assert (row["outcome"], row["exception"]) == ("does-not-start", "NullPointerException")
+
+
+def test_disks_of_several_nodes_get_a_verdict_each(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    (first,) = made("clean")
+    other = shutil.copytree(first, first.parent / "other")
+    meta = (other / "meta.properties").read_text()
+    (other / "meta.properties").write_text(meta.replace("node.id=1", "node.id=2"))
+    found = starts(capfd, first, other)
+    assert [(row["node_id"], row["log_dirs"]) for row in found] == [(1, [str(first)]), (2, [str(other)])]
+
+
+def test_the_lists_are_short_and_quiet_says_nothing(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    (data,) = made("metadata_cut_without_snapshot")
+    lines = said(capfd, data)
+    assert (
+        lines[-1]
+        == "  it sets aside as stray __consumer_offsets-0, __transaction_state-0, fares-0 and 4 more"
+    )
+    run(["verify", "--quiet", str(data)])
+    assert "4.3.1 broker" not in capfd.readouterr().out
+
+
+def test_the_estimate_is_said_where_it_is_a_matter_of_seconds(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = starts(capfd, *made("unclean"))
+    rate = row["estimated_at_bytes_per_s"]
+    much = row | {"bytes_to_scan": 30 * rate, "estimated_s": 30.0}
+    assert list(broker_start_words(much))[-1] == (
+        "  it scans 53.1 GiB of logs first, in about 30 s or more (at 1.8 GiB/s; a slower disk takes longer)"
+    )

@@ -1,0 +1,179 @@
+"""Every `next:` line that a command prints works as it is printed, and concerns all that was asked; whoever follows them from
+`verify` on ends with a directory in which nothing is left that `recover` can repair."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fixtures import diseases, healthy
+from fixtures import side_diseases as S
+from kseg.cli.main import run
+from kseg.segment.findings import CATALOGUE
+from tests.internal_topics.metadata_logs import topic_id
+from tests.recovery.verify.test_verify_side_diseases import SIDE_DISEASES
+from tests.support.damaged_dirs import ID, INNER
+
+Hurt = Callable[[Path], object]
+NOW = ("--now", "1800000000000")
+COMMANDS = {
+    "verify": NOW,
+    "list": NOW,
+    "dump": (),
+    "lookup": ("--offset", "3"),
+    "read": ("--offset", "0", "--max-bytes", "1KiB"),
+    "recover": NOW,
+    "compact": ("--cleanup-policy", "compact", *NOW),
+    "retain": ("--retention-ms", "7d", "--cleanup-policy", "delete", *NOW),
+}
+STEPS = 4  # to the end of the hints: verify, a plan, its --apply
+
+
+def in_log(disease: Callable[[Path], object], data: Path) -> None:
+    disease(data / f"{INNER}.log")
+
+
+CASES: dict[str, Hurt] = {
+    **{disease.__name__: partial(in_log, disease) for disease in diseases.LOG_DISEASES},
+    **{name: hurt for name, hurt, _ in SIDE_DISEASES},
+    "stray": lambda data: S.stray_directory(data / "metro-1"),
+    "deleted": lambda data: S.deleted_directory(data / "metro-1"),
+    "future": lambda data: S.future_directory(data / "metro-1"),
+    "bad_name": lambda data: S.bad_directory_name(data / "metro-1"),
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return healthy.log_dir(tmp_path_factory.mktemp("sound") / "data")
+
+
+@pytest.fixture
+def data(sound: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(sound, tmp_path / "a data dir")
+
+
+class Shell:
+    """Types commands, and reads what is to be typed next."""
+
+    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
+        self._capfd = capfd
+
+    def type(self, *words: str | Path) -> tuple[int, list[str]]:
+        """The exit status, and the words of the next command."""
+        self._capfd.readouterr()
+        status = run([*map(str, words)])
+        out, err = self._capfd.readouterr()
+        lines = [
+            line.removeprefix("next: ") for line in (out + err).splitlines() if line.startswith("next: ")
+        ]
+        assert len(lines) <= 1
+        return status, shlex.split(lines[0])[1:] if lines else []
+
+    def complaints(self, data: Path) -> set[str]:
+        self._capfd.readouterr()
+        run(["verify", "--json", *NOW, str(data)])
+        rows = [json.loads(line) for line in self._capfd.readouterr().out.splitlines()]
+        return {row["id"] for row in rows if row.get("severity") in ("error", "warning")}
+
+
+@pytest.fixture
+def shell(capfd: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capfd)
+
+
+@pytest.mark.parametrize("hurt", CASES.values(), ids=CASES.keys())
+def test_every_hint_of_every_command_works(data: Path, hurt: Hurt, shell: Shell, tmp_path: Path) -> None:
+    hurt(data)
+    for command, options in COMMANDS.items():
+        status, words = shell.type(command, *options, data)
+        assert status not in (2, 70)
+        if not words:
+            continue
+        assert words[-1] == str(data) or words[0] == "dump", "it is about all that was asked"
+        assert shell.type(*words)[0] not in (2, 3, 70) or words[0] == "dump"
+        if "--apply" in words:
+            break  # the others were asked before it
+
+
+@pytest.mark.parametrize("hurt", CASES.values(), ids=CASES.keys())
+def test_the_hints_lead_to_a_repair(data: Path, hurt: Hurt, shell: Shell) -> None:
+    hurt(data)
+    words, typed = ["verify", *NOW, str(data)], 0
+    while words and words[0] in ("verify", "recover"):
+        typed += 1
+        assert typed <= STEPS
+        _, words = shell.type(*words)
+    left = {kind for kind in shell.complaints(data) if CATALOGUE[kind].hint.startswith("kseg recover")}
+    assert left <= {
+        *("partition-metadata-corrupt", "partition-metadata-missing"),
+        *("meta-properties-corrupt", "meta-properties-missing"),
+    }, "nobody knows the ids here, and the plan asks for --topic-id or --node-id"
+
+
+def test_nine_partitions_are_one_repair(data: Path, shell: Shell) -> None:
+    for number in range(9):
+        partition = healthy.partition(data / f"ward-{number}")
+        (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(5)}")
+        diseases.bad_crc(sorted(partition.glob("*.log"))[1])
+    for command in ("verify", "dump"):
+        _, words = shell.type(command, data)
+        assert words == ["recover", str(data)]
+    status, words = shell.type(*words)
+    assert status == 1 and words[:2] == ["recover", "--apply"]
+    assert shell.type(*words)[0] == 0
+    assert shell.complaints(data) == set()
+
+
+# --- directories that are marked for deletion
+
+
+@pytest.fixture
+def marked(data: Path) -> Path:
+    """A directory of a deleted topic, with damage in it."""
+    diseases.bad_crc(data / f"{INNER}.log")
+    S.deleted_directory(data / "metro-0")
+    return data / f"metro-0.{ID}-delete"
+
+
+@pytest.mark.evidence("suffixed-directory")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_marked_for_deletion_is_no_damage(
+    data: Path, marked: Path, command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = run([command, *COMMANDS[command], str(data)])
+    said = "".join(capfd.readouterr())
+    assert "marked for deletion; the broker removes it at its next start" in said
+    assert "bad-crc" not in said and f"recover {marked}" not in said
+    if command in ("verify", "recover", "list"):
+        assert status == 0
+
+
+def test_nothing_of_it_is_repaired(data: Path, marked: Path, shell: Shell) -> None:
+    before = {path: path.read_bytes() for path in marked.iterdir()}
+    assert shell.type("recover", "--apply", "--mark-clean", *NOW, data)[0] == 0
+    assert {path: path.read_bytes() for path in marked.iterdir()} == before
+
+
+def test_whoever_names_it_can_work_on_it(
+    marked: Path, shell: Shell, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody deleted a topic by mistake, and stopped the broker in time."""
+    status, words = shell.type("verify", *NOW, marked)
+    assert status == 1 and words == ["recover", str(marked)]
+    assert shell.type("recover", "--apply", *NOW, marked)[0] == 0
+    assert run(["verify", *NOW, str(marked)]) == 0
+    assert "marked for deletion" in capfd.readouterr().out
+
+
+def test_where_nothing_else_is_asked_for_it_is_named(
+    data: Path, marked: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["recover", "--topic", "metro", "--partition", "0", str(data)]) == 2
+    assert f"{marked} is marked for deletion" in capfd.readouterr().err

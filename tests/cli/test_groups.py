@@ -1,0 +1,317 @@
+"""`kseg groups` as a command: captures, files made by hand, what it prints and with which status it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
+from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
+from tests.internal_topics import metadata_logs as metadata
+from tests.internal_topics.coordinator_logs import T0, batch, key, marker, value, write_segment
+from tests.support.group_dirs import FARES, broker, commit
+
+Rows = list[dict[str, Any]]
+
+
+def groups(capfd: pytest.CaptureFixture[str], *words: object, status: int = 0) -> Rows:
+    assert run(["groups", "--json", *map(str, words)]) == status
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def of_type(rows: Rows, kind: str) -> Rows:
+    return [row for row in rows if row["type"] == kind]
+
+
+def test_a_capture_of_a_real_broker(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Expectations from the dump tool's text of the same log."""
+    rows = groups(capfd, capture_small / "data")
+    (group,) = of_type(rows, "group")
+    assert (group["group"], group["group_type"], group["state"], group["epoch"]) == (
+        "board",
+        "classic",
+        "Empty",
+        2,
+    )
+    offsets = {row["topic"]: row for row in of_type(rows, "offset")}
+    assert {name: row["offset"] for name, row in offsets.items()} == {"metro-none": 42, "metro-zstd": 86}
+    assert [
+        offsets["metro-none"][name] for name in ("leader_epoch", "metadata", "expire_timestamp", "lag")
+    ] == [
+        None,
+        "by hand\0",
+        None,
+        118,
+    ]
+    assert {(row["group"], row["topic"], row["timestamp"]) for row in of_type(rows, "tombstone")} == {
+        ("audit", topic, 1795250583176) for topic in (None, "metro-none", "metro-zstd")
+    }
+    before = groups(capfd, "--at", 1795250583175, capture_small / "data")
+    assert {row["group"] for row in of_type(before, "group")} == {"audit", "board"}
+    assert {row["log_end_offset"] for row in of_type(before, "offset")} == {None}
+
+
+def test_old_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """0.9 wrote commits with an expiry, 0.10 and 1.1 others into the same log."""
+    for state in ("0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"):
+        rows = groups(capfd, legacy_small / "data" / state)
+        offsets = of_type(rows, "offset")
+        assert offsets
+        assert all(row["expire_timestamp"] - row["commit_timestamp"] == 86_400_000 for row in offsets)
+        assert all(row["leader_epoch"] is None for row in offsets)
+        assert not of_type(rows, "finding")
+
+
+def test_every_field_of_the_contract_is_there(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log_dir = broker(
+        tmp_path,
+        batch(0, commit(4, topicId=FARES), commit(7, partition=1)),
+        batch(2, commit(9), producer_id=7, producer_epoch=3, base_sequence=0, transactional=True),
+        batch(
+            3,
+            commit(1, group="gone"),
+            commit(None, group="gone"),
+            (key(CONSUMER_OFFSETS, 2, group="gone"), None),
+        ),
+    )
+    rows = groups(capfd, log_dir)
+    fields = {
+        "group": "group group_type state epoch",
+        "offset": "group topic partition offset leader_epoch metadata commit_timestamp expire_timestamp log_end_offset lag",
+        "pending_offset": "group topic partition offset leader_epoch metadata commit_timestamp producer_id producer_epoch",
+        "tombstone": "group topic partition timestamp",
+    }
+    for kind, names in fields.items():
+        found = of_type(rows, kind)
+        assert found
+        assert all(set(names.split()) <= set(row) for row in found)
+    assert [(row["partition"], row["lag"], row["log_end_offset"]) for row in of_type(rows, "offset")] == [
+        (0, 6, 10),
+        (1, None, None),
+    ]
+    (pending,) = of_type(rows, "pending_offset")
+    assert (pending["offset"], pending["producer_id"], pending["producer_epoch"]) == (9, 7, 3)
+    assert [(row["group"], row["topic"]) for row in of_type(rows, "tombstone")] == [
+        ("gone", None),
+        ("gone", "fares"),
+    ]
+    ended = broker(tmp_path / "ended", batch(0, commit(4)), batch(1, commit(9), producer_id=7, producer_epoch=3, base_sequence=0, transactional=True), marker(2, 7, 3, at_ms=T0 + 50))  # fmt: skip
+    assert [row["offset"] for row in of_type(groups(capfd, ended), "offset")] == [9]
+    assert [row["offset"] for row in of_type(groups(capfd, "--at", T0 + 49, ended), "offset")] == [4]
+    assert [row["offset"] for row in of_type(groups(capfd, "--at", T0 + 50, ended), "offset")] == [9]
+
+
+def test_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    other = metadata.topic_id(9)
+    log_dir = broker(
+        tmp_path,
+        batch(
+            0,
+            commit(4, "fine", topicId=FARES),
+            commit(11, "beyond"),
+            commit(3, "again", topicId=other),
+            commit(3, "deleted", topic="gone", topicId=other),
+        ),
+    )
+    assert {row["group"]: row["status"] for row in of_type(groups(capfd, log_dir), "offset")} == {
+        "fine": "ok",
+        "beyond": "beyond-log-end",
+        "again": "topic-recreated",
+        "deleted": "topic-deleted",
+    }
+    run(["groups", str(log_dir)])
+    text = capfd.readouterr().out
+    assert text.startswith("ATTENTION: 3 offsets that no log has; 4 groups (4 Empty)")
+    assert "1 offset beyond the log end" in text
+
+
+def test_a_group_whose_partition_is_elsewhere_is_unknown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`my-group` belongs to partition 12 of 50; with one partition, as the metadata log has it, to that one."""
+    log_dir = broker(tmp_path, batch(0, commit(4)))
+    rows = groups(capfd, "--group", "my-group", log_dir, status=1)
+    (missing,) = of_type(rows, "missing_group")
+    assert (missing["status"], missing["offsets_partition"], missing["offsets_partitions"]) == (
+        "absent",
+        0,
+        1,
+    )
+    alone = tmp_path / "alone"
+    write_segment(alone / f"{CONSUMER_OFFSETS}-3", batch(0, commit(4, "g")))
+    rows = groups(capfd, "--group", "my-group", "--group", "g", alone)
+    (missing,) = of_type(rows, "missing_group")
+    assert (missing["status"], missing["offsets_partition"], missing["offsets_partitions"]) == (
+        "unknown",
+        12,
+        50,
+    )
+    assert [row["group"] for row in of_type(rows, "group")] == ["g"]
+    run(["groups", "--group", "my-group", str(alone)])
+    text = capfd.readouterr().out
+    assert "group my-group is unknown: its partition __consumer_offsets-12 (of 50) is not under PATH" in text
+    assert "1 of 50 partitions of __consumer_offsets under PATH" in text
+
+
+@pytest.mark.behaviour("G13")
+def test_the_reset_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As jackson-csv writes it: quotes around more than 24 characters, and around characters below `-`."""
+    names = ["t", "my.topic-1_x", "a" * 24, "b" * 25]
+    commits = [commit(at, group, name) for group in ('say "hi"', "a,b") for at, name in enumerate(names)]
+    log_dir = broker(tmp_path, batch(0, *commits))
+    several, one = tmp_path / "several.csv", tmp_path / "one.csv"
+    groups(capfd, "--reset-csv", several, log_dir)
+    tail = ["t,0,0", "my.topic-1_x,0,1", f"{'a' * 24},0,2", f'"{"b" * 25}",0,3']
+    assert sorted(several.read_text().splitlines()) == sorted(
+        f"{quoted},{line}" for quoted in ('"say ""hi"""', '"a,b"') for line in tail
+    )
+    groups(capfd, "--group", "a,b", "--reset-csv", one, log_dir)
+    assert sorted(one.read_text().splitlines()) == sorted(tail)
+    assert one.read_text().endswith("\n")
+    assert run(["groups", "--reset-csv", str(one), str(log_dir)]) == 4
+    assert "already exists" in capfd.readouterr().err
+
+
+def test_the_history_of_a_group_that_went_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log_dir = broker(
+        tmp_path,
+        batch(0, commit(9), at_ms=T0),
+        batch(1, commit(None), at_ms=T0 + 1000),
+        batch(2, commit(2), at_ms=T0 + 2000),
+    )
+    (rewind,) = of_type(groups(capfd, "--history", log_dir), "rewind")
+    assert (rewind["from_offset"], rewind["to_offset"]) == (9, 2)
+    assert (rewind["from_timestamp"], rewind["deleted_timestamp"], rewind["timestamp"]) == (
+        T0,
+        T0 + 1000,
+        T0 + 2000,
+    )
+    assert not of_type(groups(capfd, log_dir), "rewind")
+    run(["groups", str(log_dir)])
+    assert "offsets went back 1 time" in capfd.readouterr().out
+
+
+def test_share_groups(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    batches = [(3, 4, 0, 1), (5, 5, 4, 5), (6, 6, 2, 1)]
+    state = value(
+        SHARE_GROUP_STATE,
+        0,
+        0,
+        snapshotEpoch=0,
+        leaderEpoch=0,
+        startOffset=3,
+        deliveryCompleteCount=2,
+        stateBatches=[
+            {"firstOffset": first, "lastOffset": last, "deliveryState": state, "deliveryCount": count}
+            for first, last, state, count in batches
+        ],
+    )
+    log_dir = broker(
+        tmp_path, batch(0, (key(CONSUMER_OFFSETS, 11, groupId="s"), value(CONSUMER_OFFSETS, 11, 0, epoch=2)))
+    )
+    name = key(SHARE_GROUP_STATE, 0, groupId="s", topicId=FARES, partition=0)
+    write_segment(log_dir / f"{SHARE_GROUP_STATE}-0", batch(0, (name, state)))
+    rows = groups(capfd, log_dir)
+    (progress,) = of_type(rows, "share_offset")
+    assert [progress[name] for name in ("group", "topic", "partition", "start_offset", "lag")] == [
+        "s",
+        "fares",
+        0,
+        3,
+        5,
+    ]
+    assert [progress[name] for name in ("in_flight", "archived", "acknowledged")] == [2, 1, 1]
+    assert [each["delivery_state"] for each in progress["batches"]] == [
+        "AVAILABLE",
+        "ARCHIVED",
+        "ACKNOWLEDGED",
+    ]
+
+
+def test_a_record_that_fails_the_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log_dir = broker(tmp_path, batch(0, commit(4), (commit(4)[0], b"\0\3"), commit(5)))
+    rows = groups(capfd, log_dir, status=1)
+    (finding,) = of_type(rows, "finding")
+    assert (finding["id"], finding["first_offset"]) == ("coordinator-load-fails", 1)
+    assert [row["offset"] for row in of_type(rows, "offset")] == [5]
+    assert run(["groups", str(log_dir)]) == 1
+    assert capfd.readouterr().out.startswith("LOAD FAILS: 1 error; 1 group (1 Empty)")
+
+
+def test_ten_thousand_groups_fit_on_a_screen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    commits = [commit(number % 10, f"group-{number:05}") for number in range(10_000)]
+    log_dir = broker(
+        tmp_path, *(batch(first, *commits[first : first + 500]) for first in range(0, 10_000, 500))
+    )
+    run(["groups", str(log_dir)])
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == (
+        "LOADED: 10,000 groups (10,000 Empty); 10,000 behind, most group-00000: 10 records in fares-0"
+    )
+    assert len(lines) < 30
+    assert "… and 9,980 more groups (--verbose shows all)" in lines
+
+
+def test_only_some_offsets(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    commits = [commit(1, "g", topic, number) for topic in ("fares", "rides") for number in (0, 1)]
+    log_dir = broker(tmp_path, batch(0, *commits))
+    rows = groups(capfd, "--topic", "f*", "--partition", 1, log_dir)
+    assert [(row["topic"], row["partition"]) for row in of_type(rows, "offset")] == [("fares", 1)]
+
+
+def test_of_replicas_the_one_that_reaches_farthest_counts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ahead = broker(tmp_path / "1", batch(0, commit(1), commit(5)), fares=20)
+    behind = broker(tmp_path / "2", batch(0, commit(1)))
+    (offset,) = of_type(groups(capfd, behind, ahead), "offset")
+    assert (offset["offset"], offset["log_end_offset"]) == (5, 20)
+
+
+@pytest.mark.parametrize("words", [[], ["--group", "x"]])
+def test_nothing_about_groups(words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_segment(tmp_path / "fares-0", batch(0, (None, b"v")))
+    assert run(["groups", *words, str(tmp_path)]) == 2
+    assert "no partition of __consumer_offsets" in capfd.readouterr().err
+    assert run(["groups", *words, str(tmp_path / "none")]) == 3
+
+
+def test_verify_names_what_a_coordinator_fails_to_load(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log_dir = broker(tmp_path, batch(0, commit(4), (commit(4)[0], b"\0\3"), commit(5)))
+    share = log_dir / f"{SHARE_GROUP_STATE}-0"
+    write_segment(share, batch(0, (None, b"\0\0")))
+    found = []
+    for words, is_named in (([], True), (["--quick"], False)):
+        run(["verify", "--json", *words, str(log_dir)])
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        found = [row for row in rows if row.get("id") == "coordinator-load-fails"]
+        assert bool(found) == is_named
+        (verified,) = [row for row in rows if row["type"] == "verified" and row["path"] == str(share)]
+        if is_named:
+            assert verified["errors"] >= 1
+            places = {(Path(row["path"]).name, row["first_offset"]) for row in found}
+            assert places == {(f"{CONSUMER_OFFSETS}-0", 1), (f"{SHARE_GROUP_STATE}-0", 0)}
+
+
+def test_list_has_the_lag_of_each_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log_dir = broker(tmp_path, batch(0, commit(4), commit(9, "fast")))
+    run(["list", "--json", "--groups", str(log_dir)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    lags = {row["partition"]: row["groups"] for row in rows if row["type"] == "partition"}
+    assert lags["fares-0"] == [
+        {"group": "billing", "offset": 4, "lag": 6},
+        {"group": "fast", "offset": 9, "lag": 1},
+    ]
+    assert lags[f"{CONSUMER_OFFSETS}-0"] == []
+    run(["list", "--groups", "--sort", "lag", str(log_dir)])
+    table = [line.split() for line in capfd.readouterr().out.splitlines()]
+    (head,) = [at for at, cells in enumerate(table) if cells and cells[0] == "TOPIC"]
+    assert table[head][-3:] == ["LAG", "OF", "GROUP"]
+    assert (table[head + 1][0], table[head + 1][-2:]) == ("fares", ["6", "billing"])
+    assert run(["list", "--sort", "lag", str(log_dir)]) == 2

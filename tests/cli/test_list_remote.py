@@ -1,0 +1,131 @@
+"""`kseg list --remote`: what is local, remote, both and missing of a partition, and what dangles in the store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
+from tests.internal_topics.metadata_logs import T0, topic_id, write_meta_properties
+from tests.internal_topics.remote_logs import (
+    DELETED,
+    DELETING,
+    FINISHED,
+    delete_partition,
+    update,
+    upload,
+    write_remote_log,
+)
+
+ORDERS = ("orders", topic_id(1), 0)
+FARES = ("fares", topic_id(2), 4)
+SEGMENTS = [topic_id(number) for number in range(100, 120)]
+
+
+def finished(
+    place: tuple[str, str, int], number: int, start: int, end: int, epochs: dict[int, int]
+) -> list[bytes]:
+    segment = SEGMENTS[number]
+    return [upload(place, segment, start, end, epochs), update(place, segment, FINISHED)]
+
+
+def log_dir(root: Path, *more: bytes) -> Path:
+    """orders-0 has offsets 100 to 149 here, its log starts at 10, epoch 1 begins at 60. 10 to 119 were uploaded, the next segment is under way."""
+    write_meta_properties(root)
+    local = root / "orders-0"
+    local.mkdir()
+    records = tuple(Record(offset, T0, None, b"x") for offset in range(100, 150))
+    (local / f"{100:020}.log").write_bytes(encode_batch(NewBatch(records=records, leader_epoch=1)))
+    (local / "leader-epoch-checkpoint").write_text("0\n2\n0 10\n1 60\n")
+    (local / "partition.metadata").write_text(f"version: 0\ntopic_id: {ORDERS[1]}")
+    (root / "log-start-offset-checkpoint").write_text("0\n1\norders 0 10\n")
+    records_of_topic = [
+        *finished(ORDERS, 0, 0, 39, {0: 0}),
+        *finished(ORDERS, 1, 40, 79, {0: 40, 1: 60}),
+        *finished(ORDERS, 2, 80, 119, {1: 80}),
+        upload(ORDERS, SEGMENTS[3], 120, 139, {1: 120}),
+        *more,
+    ]
+    write_remote_log(root / "__remote_log_metadata-7", records_of_topic)
+    return root
+
+
+def rows(capfd: pytest.CaptureFixture[str], *words: str | Path, status: int = 0) -> list[dict[str, Any]]:
+    capfd.readouterr()
+    assert run(["list", "--remote", "--json", *map(str, words)]) == status
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def of_partition(found: list[dict[str, Any]]) -> dict[str, Any]:
+    (row,) = [each for each in found if each["type"] == "remote_partition"]
+    return row
+
+
+def test_local_remote_and_both(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = rows(capfd, log_dir(tmp_path))
+    row = of_partition(found)
+    assert row["log_start_offset"] == 10 and row["local_log_start_offset"] == 100
+    assert row["log_end_offset"] == 150 and row["topic_id"] == ORDERS[1]
+    assert row["local"] == [[100, 149]] and row["remote"] == [[10, 119]]
+    assert row["both"] == [[100, 119]] and row["remote_only"] == [[10, 99]] and row["missing"] == []
+    assert (row["segments"], row["dangling"], row["bytes"]) == (4, 1, 14_000)
+    segments = {each["segment_id"]: each for each in found if each["type"] == "remote_segment"}
+    assert {each["state"] for each in segments.values()} == {"COPY_SEGMENT_FINISHED", "COPY_SEGMENT_STARTED"}
+    assert [key for key, each in segments.items() if each["dangling"]] == [SEGMENTS[3]]
+
+
+def test_a_segment_that_is_being_deleted_leaves_a_hole(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = rows(capfd, log_dir(tmp_path, update(ORDERS, SEGMENTS[1], DELETING)), status=1)
+    row = of_partition(found)
+    assert row["missing"] == [[40, 79]] and row["missing_offsets"] == 40 and row["dangling"] == 2
+    capfd.readouterr()
+    assert run(["list", "--remote", str(tmp_path)]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == (
+        "MISSING: 40 offsets of 1 partition are neither local nor remote; 2 dangling segments"
+    )
+    assert "orders-0" in lines[2] and "40-79" in lines[2]
+
+
+def test_a_segment_of_an_epoch_that_the_log_does_not_have_serves_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A leader that was deposed uploaded offsets 60 to 99 of epoch 0, which ended at 59."""
+    root = log_dir(
+        tmp_path,
+        *(update(ORDERS, SEGMENTS[2], state) for state in (DELETING, DELETED)),
+        *finished(ORDERS, 4, 80, 99, {0: 80}),
+    )
+    assert of_partition(rows(capfd, root, status=1))["missing"] == [[80, 99]]
+
+
+def test_partitions_that_are_elsewhere_and_that_are_gone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = log_dir(tmp_path, *finished(FARES, 5, 0, 9, {0: 0}), *finished(FARES, 6, 20, 29, {0: 20}))
+    row = of_partition(rows(capfd, root, "--topic", "fares", status=1))
+    assert row["directory"] is None and row["local"] == [] and row["log_end_offset"] is None
+    assert row["remote"] == [[0, 9], [20, 29]] and row["missing"] == [[10, 19]]
+    root = log_dir(tmp_path / "second", *finished(FARES, 5, 0, 9, {0: 0}), delete_partition(FARES, 2))
+    assert [each for each in rows(capfd, root, "--topic", "fares") if each["type"] != "summary"] == []
+
+
+def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = rows(capfd, log_dir(tmp_path, b"\x01\x00\x00garbage"), status=1)
+    (finding,) = [each for each in found if each["type"] == "finding"]
+    assert finding["id"] == "remote-log-metadata-unreadable" and finding["first_offset"] == 7
+    assert of_partition(found)["missing"] == []
+
+
+def test_without_the_topic_nothing_can_be_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(b"")
+    assert run(["list", "--remote", str(tmp_path)]) != 0
+    assert "__remote_log_metadata" in capfd.readouterr().err

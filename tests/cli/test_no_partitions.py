@@ -1,0 +1,98 @@
+"""A data directory without any partition: its own files are looked at, and nobody is told that there is no target."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from tests.support.trees import unchanged
+
+Say = Callable[..., tuple[int, list[dict[str, Any]]]]
+POINTS = "recovery-point-offset-checkpoint"
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str]) -> Say:
+    def call(*words: str | Path) -> tuple[int, list[dict[str, Any]]]:
+        status = run([str(words[0]), "--json", *map(str, words[1:])])
+        return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+    return call
+
+
+@pytest.fixture
+def log_dir(capture_small: Path, tmp_path: Path) -> Path:
+    made = tmp_path / "kafka" / "disk-b"
+    made.mkdir(parents=True)
+    shutil.copy2(capture_small / "data" / "meta.properties", made)
+    for role in ("recovery-point", "replication", "log-start", "cleaner"):
+        (made / f"{role}-offset-checkpoint").write_text("0\n0\n")
+    return made
+
+
+COMMANDS = ("recover", "compact", "retain")
+
+
+@pytest.mark.parametrize("command", (*COMMANDS, "verify"))
+@pytest.mark.parametrize("way", ["itself", "parent", "link"])
+def test_there_is_nothing_to_do(log_dir: Path, command: str, way: str, say: Say, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(log_dir)
+    given = {"itself": log_dir, "parent": log_dir.parent, "link": tmp_path / "link"}[way]
+    with unchanged(log_dir):
+        status, rows = say(command, given)
+        assert status == 0
+        if command != "verify":
+            assert say(command, "--apply", given)[0] == 0
+    (row,) = [row for row in rows if row.get("id") == "no-partitions"]
+    assert row["severity"] == "info" and row["message"] == f"there is no partition in {row['path']}"
+
+
+@pytest.mark.parametrize("content", ["x", "0\n1\n"])
+def test_recover_repairs_its_own_files(log_dir: Path, content: str, say: Say) -> None:
+    (log_dir / POINTS).write_text(content)
+    assert say("verify", log_dir)[0] == 1
+    status, rows = say("recover", log_dir)
+    assert status == 1 and [row["file"] for row in rows if row["type"] == "step"] == [POINTS]
+    assert say("recover", "--apply", log_dir)[0] == 0
+    assert (log_dir / POINTS).read_text() == "0\n0\n"
+    assert say("verify", log_dir)[0] == say("recover", log_dir)[0] == 0
+
+
+def test_a_lost_meta_properties(log_dir: Path, say: Say) -> None:
+    (log_dir / "meta.properties").write_bytes(b"")
+    assert say("verify", log_dir)[0] == say("recover", log_dir)[0] == 1
+    words = ("--node-id", "1", "--cluster-id", "c", "--directory-id", "none")
+    assert say("recover", "--apply", *words, log_dir)[0] == 0
+    assert say("verify", log_dir)[0] == 0
+
+
+def test_it_can_be_marked_and_copied(log_dir: Path, say: Say, tmp_path: Path) -> None:
+    assert say("recover", "--output", tmp_path / "copy", log_dir)[0] == 0
+    assert (tmp_path / "copy" / "meta.properties").read_bytes() == (log_dir / "meta.properties").read_bytes()
+    assert say("recover", "--apply", "--mark-clean", log_dir)[0] == 0
+    assert (log_dir / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_not_kafkas(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([command, str(tmp_path)]) == 3
+    assert "contains no Kafka partition, segment or checkpoint" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_beside_others(log_dir: Path, command: str, say: Say, capture_small: Path) -> None:
+    """One with partitions, one without: both are looked at, and only the second is named as such."""
+    other = shutil.copytree(capture_small / "data", log_dir.parent / "disk-a")
+    meta = (log_dir / "meta.properties").read_text()
+    (log_dir / "meta.properties").write_text(meta.replace("directory.id=U", "directory.id=A"))
+    _, rows = say(command, log_dir.parent)
+    assert [row["path"] for row in rows if row.get("id") == "no-partitions"] == [str(log_dir)]
+    assert {
+        Path(row["directory"]).parent for row in rows if "partition" in row and row["type"] == "result"
+    } == {other}

@@ -1,0 +1,110 @@
+"""Zeros behind the last batch of an active segment that has a segment's size are preallocated: an info for every command. What an
+interrupted write leaves is an error: not the last segment, a length that nobody configures, or a marker of a clean stop."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.healthy import partition
+from kseg.cli.main import run
+
+ACTIVE, BEFORE = f"{297:020d}.log", f"{198:020d}.log"
+MIB = 1 << 20
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return partition(tmp_path / "data" / "orders-0")
+
+
+def _findings(command: str, path: Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, str]]:
+    status = run([*command.split(), "--json", str(path)])
+    rows: list[dict[str, Any]] = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return status, {row["id"]: row["severity"] for row in rows if row["type"] == "finding"}
+
+
+@pytest.mark.evidence("zero-tail")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "verify",
+        "verify --quick",
+        "verify --deep",
+        "dump",
+        "dump --print-data-log",
+        "list --count",
+        "lookup --latest",
+        "lookup --key key-5",
+        "read --offset 325 --max-bytes 4KiB",
+    ],
+)
+@pytest.mark.parametrize("size_bytes", [MIB, 100 * MIB, 1 << 30, 500_000_000, 2**31 - 1])
+def test_a_preallocated_tail_is_an_info(
+    log: Path, capfd: pytest.CaptureFixture[str], command: str, size_bytes: int
+) -> None:
+    os.truncate(log / ACTIVE, size_bytes)
+    status, found = _findings(command, log, capfd)
+    assert status == 0
+    assert found.get("segment-preallocated", "info") == "info" and "zero-tail" not in found
+    if "read" not in command and "key" not in command:
+        assert "segment-preallocated" in found
+
+
+@pytest.mark.evidence("zero-tail")
+@pytest.mark.parametrize("command", ["verify", "verify --quick", "dump", "list --count", "lookup --latest"])
+@pytest.mark.parametrize("case", ["not the last", "odd length", "clean marker"])
+def test_an_interrupted_write_is_an_error(
+    log: Path, capfd: pytest.CaptureFixture[str], command: str, case: str
+) -> None:
+    if case == "not the last":
+        os.truncate(log / BEFORE, MIB)
+        command = command.replace("lookup --latest", "lookup --key nobody")
+    elif case == "odd length":
+        os.truncate(log / ACTIVE, MIB + 4096)
+    else:
+        os.truncate(log / ACTIVE, MIB)
+        (log.parent / ".kafka_cleanshutdown").write_text("")
+    status, found = _findings(command, log, capfd)
+    assert status == 1 and found["zero-tail"] == "error" and "segment-preallocated" not in found
+
+
+def test_a_checkpoint_behind_the_zeros_is_still_an_error(
+    log: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The zeros stand where records were."""
+    os.truncate(log / ACTIVE, MIB)
+    (log.parent / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 400\n")
+    assert run(["verify", str(log.parent)]) == 1
+    assert "checkpoint-beyond-log" in capfd.readouterr().out
+
+
+def test_recover_cuts_the_zeros_off_and_undo_brings_them_back(
+    log: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    size_bytes = (log / ACTIVE).stat().st_size
+    os.truncate(log / ACTIVE, 1 << 30)
+    assert run(["recover", str(log)]) == 1
+    plan = capfd.readouterr().out
+    assert "the preallocated rest is cut off" in plan and "takes out" not in plan and "room" not in plan
+    assert run(["recover", "--apply", str(log)]) == 0
+    assert (log / ACTIVE).stat().st_size == size_bytes
+    assert run(["undo", str(log)]) == 0
+    status = (log / ACTIVE).stat()
+    assert status.st_size == 1 << 30 and status.st_blocks * 512 < MIB
+
+
+def test_retention_by_size_does_not_count_them(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    command = ["retain", "--json", "--cleanup-policy", "delete", "--retention-bytes"]
+    written = sum(path.stat().st_size for path in log.glob("*.log"))
+    os.truncate(log / ACTIVE, 1 << 30)
+    for limit_bytes, deleted in ((written, []), (written - 4962, [0])):
+        run([*command, str(limit_bytes), str(log)])
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        (result,) = (row for row in rows if row["type"] == "result")
+        assert result["deleted"] == deleted

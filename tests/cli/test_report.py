@@ -1,0 +1,132 @@
+"""What a run over many partitions prints: the verdict first, at any size; everything with --verbose and in JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.diseases import bad_crc
+from kseg.cli.main import run
+from tests.support.broker_dirs import broker_dir
+
+NOW = ("--now", "1795250600000")
+Say = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """24 partitions as a killed broker leaves them."""
+    return broker_dir(tmp_path_factory.mktemp("report") / "data", 3, 8)
+
+
+@pytest.fixture(scope="module")
+def flipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with one flipped bit."""
+    data = broker_dir(tmp_path_factory.mktemp("report") / "flipped", 3, 8)
+    bad_crc(data / "orders.01-5" / f"{0:020d}.log")
+    return data
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str]) -> Say:
+    def say(*words: object) -> tuple[int, list[str]]:
+        status = run([*map(str, words)])
+        return status, capfd.readouterr().out.splitlines()
+
+    return say
+
+
+def test_a_crashed_but_sound_directory_is_told_in_a_few_lines(crashed: Path, say: Say) -> None:
+    status, lines = say("verify", *NOW, crashed)
+    assert status == 0 and len(lines) < 12
+    assert lines[0] == "SOUND: no errors in 25 partitions"
+    assert sum("index-preallocated" in line for line in lines) == 1
+    assert lines[-1].endswith("; 0 errors, 0 warnings")
+
+
+def test_the_one_error_stands_below_the_verdict(flipped: Path, say: Say) -> None:
+    status, lines = say("verify", *NOW, flipped)
+    assert status == 1 and len(lines) < 15
+    assert lines[0] == "DAMAGED: 1 error in 1 of 25 partitions"
+    assert "orders.01-5/00000000000000000000.log: error: " in lines[1] and "(bad-crc; " in lines[1]
+    assert any(line.startswith("25 partitions: 24 sound, 1 damaged: orders.01-5; at most ") for line in lines)
+
+
+def test_verbose_has_every_finding_that_json_has(flipped: Path, say: Say) -> None:
+    _, lines = say("verify", "--json", *NOW, flipped)
+    rows = [json.loads(line) for line in lines]
+    findings = [row for row in rows if row["type"] == "finding"]
+    _, told = say("verify", "-v", *NOW, flipped)
+    for each in findings:
+        assert any(
+            f"{each['path']}: {each['severity']}: {each['message']} ({each['id']}" in line for line in told
+        )
+    by_kind = Counter(each["id"] for each in findings)
+    assert by_kind["index-preallocated"] == 50 and len(told) > len(findings)
+    assert rows[-1]["type"] == "summary" and rows[-1]["errors"] == 1
+    assert {row["kind"] for row in rows if row["type"] == "verified"} == {"partition", "log-dir"}
+
+
+def test_a_plan_has_the_total_first_and_one_line_for_all_that_are_alike(flipped: Path, say: Say) -> None:
+    status, lines = say("recover", *NOW, flipped)
+    assert status == 1 and len(lines) < 20
+    assert lines[0].startswith("DUE: ") and " of 25 partitions are to be repaired, " in lines[0]
+    (own,) = [line for line in lines if line.startswith("orders.01-5: ")]
+    assert own.startswith("orders.01-5: a repair is due: ") and "policy salvage loses 4 records" in own
+    (alike,) = [line for line in lines if line.startswith("24 partitions (")]
+    assert alike.endswith("): a repair is due: 3 steps, no record lost")
+    assert any(line.startswith("policy salvage (this plan): 4 records lost") for line in lines)
+    assert lines[-1] == f"next: kseg recover --apply --now {NOW[1]} {flipped}"
+
+
+def test_one_partition_is_told_in_full(flipped: Path, say: Say) -> None:
+    _, lines = say("recover", *NOW, flipped / "orders.01-5")
+    assert sum(line.startswith("  write ") for line in lines) >= 3
+    _, folded = say("recover", *NOW, flipped)
+    assert not any(line.startswith("  write ") for line in folded)
+    _, told = say("recover", "--verbose", *NOW, flipped)
+    assert sum(line.startswith("  write ") for line in told) > 60
+
+
+@pytest.mark.parametrize("command", ["recover", "retain", "compact"])
+def test_json_ends_with_the_summary(flipped: Path, say: Say, command: str) -> None:
+    _, lines = say(command, "--json", *NOW, flipped)
+    rows = [json.loads(line) for line in lines]
+    assert [row["type"] for row in rows].count("summary") == 1
+    assert (rows[-1]["type"], rows[-1]["command"], rows[-1]["targets"]) == ("summary", command, 25)
+
+
+def on_terminal(words: list[str], **variables: str) -> bytes:
+    """What the command writes to a terminal."""
+    child, master = pty.fork()
+    if not child:
+        os.environ.update({"TERM": "xterm", **variables})
+        status = run(words)
+        os._exit(status)
+    return b"".join(_read(master))
+
+
+def _read(descriptor: int) -> Iterator[bytes]:
+    while True:
+        try:
+            data = os.read(descriptor, 1 << 16)
+        except OSError:
+            return
+        if not data:
+            return
+        yield data
+
+
+def test_severities_have_a_colour_on_a_terminal_unless_that_is_not_wanted(flipped: Path) -> None:
+    words = ["verify", *NOW, "--no-progress", "--jobs", "1", str(flipped)]
+    shown = on_terminal(words)
+    assert shown.startswith(b"\x1b[1;31mDAMAGED:\x1b[0m 1 error")
+    assert b": \x1b[1;31merror\x1b[0m: " in shown
+    assert b"\x1b" not in on_terminal(words, NO_COLOR="1")
+    assert b"\x1b" not in on_terminal(words, TERM="dumb")

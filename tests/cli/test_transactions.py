@@ -1,0 +1,396 @@
+"""`kseg transactions` over directories made by hand: the join with the coordinators' log, verdict by verdict."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.internal_topics.transactions.transaction_rows import TransactionsOptions, _ended
+from kseg.jobs.events import Row, Text
+from kseg.segment.header_tables import Columns
+from kseg.segment.json_line import json_line
+from kseg.segment.kernel import follow_transactions as T
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
+from tests.internal_topics.coordinator_logs import T0, batch, data_batch, key, marker, value, write_segment
+
+STATE = "__transaction_state"
+LATER = T0 + 3_600_000
+PID = 7
+EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
+
+
+def _record(name: str, **values: Any) -> tuple[bytes, bytes]:
+    version = values.pop("version", 1)
+    listed = values.pop("partitions", ())
+    made = {
+        "producerId": PID,
+        "producerEpoch": 0,
+        "transactionTimeoutMs": 60_000,
+        "transactionStatus": ONGOING,
+        "transactionLastUpdateTimestampMs": T0,
+        "transactionStartTimestampMs": T0,
+        "transactionPartitions": [{"topic": topic, "partitionIds": [number]} for topic, number in listed],
+        **values,
+    }
+    return key(STATE, 0, transactionalId=name), value(STATE, 0, version, **made)
+
+
+def _state(data: Path, *records: tuple[bytes | None, bytes | None], number: int = 0) -> None:
+    batches = [batch(at, record) for at, record in enumerate(records)]
+    write_segment(data / f"{STATE}-{number}", *batches)
+
+
+def _rows(
+    capfd: pytest.CaptureFixture[str], *words: str, status: int | None = 0
+) -> dict[str, list[dict[str, Any]]]:
+    capfd.readouterr()
+    ended = run(["transactions", "--json", *words])
+    shown = capfd.readouterr()
+    rows = [json.loads(line) for line in shown.out.splitlines()]
+    assert status is None or ended == status, (ended, shown.err, shown.out)
+    found: dict[str, list[dict[str, Any]]] = {"stderr": [{"text": shown.err}]}
+    for row in rows:
+        found.setdefault(row["type"], []).append(row)
+    return found
+
+
+def _orders(data: Path, *batches: bytes, number: int = 0) -> Path:
+    return write_segment(data / f"orders-{number}", *batches)
+
+
+AS_OF = ("--now", str(LATER))
+COMMAND = (
+    "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0 --start-offset 5"
+)
+
+
+def test_committed_aborted_and_open(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _orders(
+        tmp_path,
+        data_batch(0, PID, 0, count=3, at_ms=T0),
+        data_batch(3, 8, 1, count=2, at_ms=T0 + 50),
+        marker(5, PID, 0, coordinator_epoch=4, at_ms=T0 + 60),
+        marker(6, 8, 1, is_abort=True, at_ms=T0 + 70),
+        marker(7, 9, 0, at_ms=T0 + 80),  # without data
+        data_batch(8, PID, 0, count=2, sequence=3, at_ms=T0 + 90),
+        batch(10, (b"k", b"v"), at_ms=T0 + 95),
+    )
+    _state(
+        tmp_path,
+        _record("till", partitions=[("orders", 0)]),
+        _record("other", producerId=8, transactionStatus=COMPLETE_ABORT),
+    )
+    found = _rows(capfd, *AS_OF, str(tmp_path))
+    fields = (
+        "status",
+        "producer_id",
+        "producer_epoch",
+        "transactional_id",
+        "start_offset",
+        "last_offset",
+        "marker_offset",
+    )
+    assert [tuple(row[name] for name in fields) for row in found["transaction"]] == [
+        ("committed", PID, 0, "till", 0, 2, 5),
+        ("aborted", 8, 1, "other", 3, 4, 6),
+        ("open", PID, 0, "till", 8, 9, None),
+    ]
+    assert [row["last_timestamp"] for row in found["transaction"]] == [T0 + 2, T0 + 51, T0 + 91]
+    assert {row["abort_command"] for row in found["transaction"]} == {None}
+    (partition,) = [row for row in found["partition"] if row["topic"] == "orders"]
+    assert (partition["log_start_offset"], partition["log_end_offset"]) == (0, 11)
+    assert (partition["last_stable_offset"], partition["held_by_producer_id"]) == (8, PID)
+    assert [
+        (row["producer_id"], row["last_sequence"], row["coordinator_epoch"], row["transaction_start_offset"])
+        for row in found["producer"]
+    ] == [(PID, 4, 4, 8), (8, 1, 0, None), (9, -1, 0, None)]
+    assert [row["transactional_id"] for row in found["transactional_id"]] == ["other", "till"]
+
+
+@pytest.mark.behaviour("X20")
+@pytest.mark.parametrize(
+    ("record", "epoch", "status", "verdict"),
+    [
+        (_record("till", partitions=[("orders", 0)]), 0, "open", "ongoing"),
+        (_record("till", partitions=[("orders", 1)]), 0, "hanging", "orphaned"),
+        (_record("till", partitions=[("orders", 0)], producerEpoch=3), 0, "open", "stale"),
+        (_record("till", partitions=[("orders", 0)], transactionStatus=PREPARE_COMMIT), 0, "open", "ending"),
+        # the second protocol: the decision has the next epoch already
+        (
+            _record(
+                "till",
+                partitions=[("orders", 0)],
+                transactionStatus=PREPARE_ABORT,
+                producerEpoch=5,
+                clientTransactionVersion=2,
+            ),
+            4,
+            "open",
+            "ending",
+        ),
+        (
+            _record("till", partitions=[("orders", 0)], transactionStatus=PREPARE_ABORT, producerEpoch=5),
+            3,
+            "open",
+            "stale",
+        ),
+        (_record("till", transactionStatus=COMPLETE_COMMIT), 0, "hanging", "orphaned"),
+        (_record("till", version=0, transactionStatus=COMPLETE_ABORT), 0, "hanging", "orphaned"),
+        (_record("till", transactionStatus=EMPTY, transactionPartitions=None), 0, "hanging", "orphaned"),
+        (_record("till", producerId=99, partitions=[("orders", 0)]), 0, "hanging", "unknown"),
+    ],
+)
+def test_what_the_coordinator_says_of_an_open_transaction(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    record: tuple[bytes, bytes],
+    epoch: int,
+    status: str,
+    verdict: str,
+) -> None:
+    _orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, epoch, count=2))
+    _state(tmp_path, record)
+    found = _rows(capfd, *AS_OF, str(tmp_path), status=int(status == "hanging"))
+    (row,) = found["transaction"]
+    assert (row["status"], row["verdict"]) == (status, verdict)
+    assert (row["start_offset"], row["last_offset"]) == (5, 6)
+    assert row["abort_command"] == (COMMAND if status == "hanging" else None)
+
+
+@pytest.mark.behaviour("X19")
+def test_nothing_hangs_before_the_maximum_timeout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _orders(tmp_path, data_batch(0, PID, 0, at_ms=T0))
+    _state(tmp_path, _record("till", transactionStatus=COMPLETE_COMMIT))
+    for now, status in ((T0 + 900_000, "open"), (T0 + 900_001, "hanging")):
+        found = _rows(capfd, "--now", str(now), str(tmp_path), status=int(status == "hanging"))
+        assert [row["status"] for row in found["transaction"]] == [status]
+    found = _rows(
+        capfd, "--now", str(T0 + 1001), "--max-transaction-timeout-ms", "1000", str(tmp_path), status=1
+    )
+    assert [row["status"] for row in found["transaction"]] == ["hanging"]
+
+
+def test_without_the_coordinators_topic_nothing_hangs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _orders(tmp_path, data_batch(0, PID, 0))
+    found = _rows(capfd, *AS_OF, str(tmp_path))
+    assert [(row["status"], row["verdict"]) for row in found["transaction"]] == [("open", "unknown")]
+    assert "no __transaction_state" in found["stderr"][0]["text"]
+
+
+@pytest.mark.behaviour("X17")
+def test_a_tombstone_removes_the_id_and_its_name_is_remembered(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _orders(tmp_path, data_batch(0, PID, 0))
+    kept, _ = record = _record("till", transactionStatus=COMPLETE_COMMIT)
+    _state(tmp_path, record, (kept, None))
+    found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
+    (row,) = found["transaction"]
+    assert "transactional_id" not in found
+    assert (row["status"], row["transactional_id"], row["former_transactional_id"]) == (
+        "hanging",
+        None,
+        "till",
+    )
+
+
+@pytest.mark.behaviour("X17")
+@pytest.mark.parametrize(
+    ("batches", "left"),
+    [
+        ([], [0, 1]),  # nothing of it in orders-0
+        ([data_batch(0, PID, 0)], [0, 1]),
+        ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 + 9)], [1]),
+        ([marker(0, PID, 0, at_ms=T0 + 9)], [1]),  # added, and nothing written
+        ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 - 9)], [0, 1]),  # of the transaction before
+        ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 + 9), data_batch(2, PID, 0, sequence=1)], [1]),
+    ],
+)
+def test_of_a_prepared_transaction_the_partitions_without_marker(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], batches: list[bytes], left: list[int]
+) -> None:
+    _orders(tmp_path, *batches)
+    _state(
+        tmp_path, _record("till", partitions=[("orders", 0), ("orders", 1)], transactionStatus=PREPARE_COMMIT)
+    )
+    found = _rows(capfd, *AS_OF, str(tmp_path), status=None)
+    (row,) = found["transactional_id"]
+    assert sorted(each["partition"] for each in row["partitions"]) == left
+
+
+@pytest.mark.behaviour("X21")
+def test_the_state_of_a_broker_begins_with_its_snapshot(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = _orders(tmp_path, batch(0, (b"k", b"v")), data_batch(1, PID, 0), marker(2, PID, 0, at_ms=T0))
+    entries = [
+        ProducerSnapshotEntry(5, 2, 9, 0, 0, T0, 3, 0),
+        ProducerSnapshotEntry(6, 0, 4, 0, 0, T0, -1, None),
+    ]
+    (path.parent / f"{1:020}.snapshot").write_bytes(encode_snapshot(entries))
+    _state(tmp_path, _record("till", transactionStatus=COMPLETE_COMMIT))
+    found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
+    producers = [
+        (row["producer_id"], row["coordinator_epoch"], row["transaction_start_offset"])
+        for row in found["producer"]
+    ]
+    assert producers == [(5, 3, 0), (6, None, None), (PID, 0, None)]
+    (partition,) = [row for row in found["partition"] if row["topic"] == "orders"]
+    assert (partition["last_stable_offset"], partition["held_by_producer_id"]) == (0, 5)
+    (path.parent / f"{1:020}.snapshot").write_bytes(b"damaged")
+    found = _rows(capfd, *AS_OF, str(tmp_path))
+    assert [row["producer_id"] for row in found["producer"]] == [PID]
+
+
+def test_a_replica_that_lags_behind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for broker, batches in (
+        ("a", [data_batch(0, PID, 0)]),
+        ("b", [data_batch(0, PID, 0), marker(1, PID, 0)]),
+    ):
+        write_segment(tmp_path / broker / "orders-0", *batches)
+        (tmp_path / broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    _state(tmp_path / "a", _record("till", transactionStatus=COMPLETE_COMMIT))
+    found = _rows(capfd, *AS_OF, str(tmp_path))
+    assert [(row["status"], row.get("verdict")) for row in found["transaction"]] == [
+        ("open", "decided"),
+        ("committed", None),
+    ]
+    found = _rows(capfd, *AS_OF, str(tmp_path / "a"), status=1)
+    assert [row["status"] for row in found["transaction"]] == ["hanging"]
+
+
+def test_narrowed_to_a_topic_it_knows_the_coordinators_all_the_same(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _orders(tmp_path, data_batch(0, PID, 0))
+    _orders(tmp_path, data_batch(0, PID, 0), number=1)
+    write_segment(tmp_path / f"orders-2.{'a' * 32}-stray", data_batch(0, PID, 0))
+    write_segment(tmp_path / "__cluster_metadata-0", batch(0, (None, b"\1\x14\0\0")))
+    _state(tmp_path, _record("till", partitions=[("orders", 0)]))
+    found = _rows(capfd, *AS_OF, "--topic", "ord*", str(tmp_path), status=1)
+    assert [(row["partition"], row["status"]) for row in found["transaction"]] == [
+        (0, "open"),
+        (1, "hanging"),
+    ]
+    assert [(row["topic"], row["partition"]) for row in found["partition"]] == [("orders", 0), ("orders", 1)]
+    found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
+    assert {row["topic"] for row in found["partition"]} == {"orders", STATE}
+
+
+@pytest.mark.behaviour("X18")
+def test_records_that_a_coordinator_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    good = _record("till", partitions=[("orders", 0)])
+    _state(
+        tmp_path,
+        good,
+        _record("odd", transactionStatus=9),
+        (None, b"\0\0"),
+        (key(STATE, 0, transactionalId="newer"), b"\0\5"),
+        _record("nothing", transactionPartitions=None),
+        (b"\0\3x", b"\0\0"),
+    )
+    _orders(tmp_path, data_batch(0, PID, 0))
+    found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
+    assert [row["transactional_id"] for row in found["transactional_id"]] == ["till"]
+    told = {(row["id"], row["first_offset"]) for row in found["finding"]}
+    assert told == {
+        ("coordinator-load-fails", 1),
+        ("coordinator-load-fails", 2),
+        ("coordinator-record-unknown", 3),
+        ("coordinator-load-fails", 4),
+        ("coordinator-record-unknown", 5),
+    }
+    assert [row["status"] for row in found["transaction"]] == ["open"]
+
+
+def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 0, count=2))
+    _state(tmp_path, _record("till", transactionStatus=COMPLETE_COMMIT))
+    assert run(["transactions", *AS_OF, str(tmp_path)]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].startswith("HANGING: 1 transaction in 1 of 2 partitions")
+    assert lines[1].startswith("orders-0 hangs at offset 5 since 2026-")
+    assert lines[3] == f"  {COMMAND}"
+    assert lines[-1].endswith("transactions: 0 committed, 0 aborted, 0 open, 1 hanging")
+    assert run(["transactions", "--now", str(T0 + 1), str(tmp_path)]) == 0
+    assert capfd.readouterr().out.startswith("DOUBTFUL: 1 open transaction")
+    assert run(["transactions", "--verbose", *AS_OF, str(tmp_path)]) == 1
+    assert f"  {COMMAND}\n" in capfd.readouterr().out
+
+
+def test_one_segment_and_one_partition_are_enough(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = _orders(tmp_path, data_batch(0, PID, 0))
+    for given in (path.parent, path):
+        found = _rows(capfd, *AS_OF, str(given))
+        assert [row["start_offset"] for row in found["transaction"]] == [0]
+        assert [row["topic"] for row in found["partition"]] == ["orders"]
+
+
+def test_old_formats_have_no_transactions(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for state in ("0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"):
+        found = _rows(capfd, *AS_OF, str(legacy_small / "data" / state))
+        assert "transaction" not in found
+        assert {row["log_end_offset"] - row["last_stable_offset"] for row in found["partition"]} == {0}
+    found = _rows(capfd, *AS_OF, str(legacy_small / "data" / "0.7" / "1-written"))
+    assert {row["last_stable_offset"] for row in found["partition"]} == {None}
+
+
+def test_json_lines_of_ended_transactions_are_those_of_their_rows() -> None:
+    table = Columns(T.ENDED_WIDTH, 2)
+    table.count = 2
+    for field, values in enumerate(((7, 8), (0, 32767), (0, 5), (3, 2**62), (T0, -1), (9, 10), (0, 1))):
+        table.column(field)[:] = memoryview(array("q", values))
+    names = {7: 'till "\u00e9\n\ud800'}
+    place: dict[str, Any] = {"topic": "orders", "partition": 3}
+    shown = []
+    for as_json in (False, True):
+        options = TransactionsOptions(now_ms=T0, as_json=as_json)
+        counts = {"committed": 0, "aborted": 0}
+        events = list(_ended(table, place, options, names, counts))
+        assert counts == {"committed": 1, "aborted": 1}
+        shown.append(
+            b"".join(
+                each.data if isinstance(each, Text) else json_line(each.values)
+                for each in events
+                if isinstance(each, Text | Row)
+            )
+        )
+    assert shown[0] == shown[1] and shown[0].count(b"\n") == 2
+
+
+def test_the_transactions_of_an_id(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _orders(
+        tmp_path,
+        data_batch(0, 6, 0, count=2),
+        marker(2, 6, 0),
+        data_batch(3, 8, 0),
+        marker(4, 8, 0),
+        data_batch(5, PID, 0),
+    )
+    before, now = (
+        _record("till", producerId=6, transactionStatus=COMPLETE_COMMIT),
+        _record("till", partitions=[("orders", 0)]),
+    )
+    _state(tmp_path, before, now, _record("other", producerId=8, transactionStatus=COMPLETE_COMMIT))
+    words = ["lookup", "--json", "--transactional-id"]
+    assert run([*words, "till", str(tmp_path)]) == 0
+    *rows, answer = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["type"] for row in rows] == ["transactional_id", "transaction", "transaction"]
+    assert [(row["status"], row["producer_id"], row["start_offset"]) for row in rows[1:]] == [
+        ("committed", 6, 0),
+        ("open", PID, 5),
+    ]
+    assert (answer["found"], answer["producer_ids"], answer["transactions"]) == (True, [6, PID], 2)
+    assert run([*words, "nobody", str(tmp_path)]) == 1
+    shown = capfd.readouterr()
+    assert json.loads(shown.out)["found"] is False
+    assert "not all partitions of __transaction_state are at hand" in shown.err
+    assert run(["lookup", "--transactional-id", "till", str(tmp_path)]) == 0
+    assert capfd.readouterr().out.endswith("till: 2 transactions of producer 6, 7\n")

@@ -1,0 +1,54 @@
+"""What the commands print in incidents is what was reviewed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import transcripts
+from tests.transcripts import FOLDER, INCIDENTS, Incident
+
+SLOW = {"running-1050-partitions"}  # makes and reads a thousand partitions, 10 s of processor time
+CASES = [
+    pytest.param(incident, id=incident.name, marks=[pytest.mark.slow] * (incident.name in SLOW))
+    for incident in INCIDENTS
+]
+
+
+@pytest.mark.parametrize("incident", CASES)
+def test_a_transcript_is_up_to_date(incident: Incident) -> None:
+    expected = (FOLDER / f"{incident.name}.txt").read_text(encoding="utf-8")
+    assert transcripts.transcript(incident) == expected, "run python -m tests.transcripts and review the diff"
+
+
+def test_there_is_no_other() -> None:
+    assert {path.stem for path in FOLDER.iterdir()} == {incident.name for incident in INCIDENTS}
+
+
+def _told(name: str) -> list[list[str]]:
+    """The lines that each command of a transcript printed."""
+    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    return [part.splitlines()[1:-1] for part in text.split("$ kseg ")[1:]]
+
+
+def test_a_thousand_partitions_fit_a_screen() -> None:
+    """The figures of the issue: a sound directory 60 lines; with one error 70, the error within the first ten."""
+    sound, _, flipped, plan = _told("running-1050-partitions")
+    assert len(sound) <= 60
+    for lines in (flipped, plan):
+        assert len(lines) <= 70 and any("error:" in line for line in lines[:10])
+    assert any("1 damaged: orders.07-31" in line and "records at risk" in line for line in flipped)
+    assert "next: kseg recover data" in flipped and "next: kseg recover --apply data" in plan
+
+
+def test_a_hit_of_lookup_fits_six_lines() -> None:
+    text = (FOLDER / "sound.txt").read_text(encoding="utf-8")
+    printed = next(part for part in text.split("$ kseg ") if part.startswith("lookup --key")).splitlines()[1:]
+    hits = sum(line.startswith("orders.") for line in printed)
+    assert hits == 4 and len(printed) <= 6 * hits + 10
+
+
+def test_a_full_disk_is_explained_once() -> None:
+    for name in ("full-disk", "filling-disk"):
+        for lines in _told(name):
+            advice = [line for line in lines if "retain --purge --apply" in line]
+            assert len(advice) <= 3, name

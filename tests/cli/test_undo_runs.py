@@ -1,0 +1,337 @@
+"""A run is one thing to take back, to list and to forget, with the very path that was given to it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.lock import locked
+from kseg.cli.main import run
+from tests.support.lock_holders import child
+from tests.support.trees import Entry, tree_state
+
+MARKER = ".kafka_cleanshutdown"
+LAST = f"{72:020}.log"
+Say = Callable[..., tuple[int, list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str]) -> Say:
+    def call(*words: str | Path) -> tuple[int, list[dict[str, Any]]]:
+        capfd.readouterr()
+        status = run([str(words[0]), "--json", *map(str, words[1:])])
+        return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+    return call
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(capture_small / "data", tmp_path / "kafka" / "data")
+
+
+def tear(data: Path, name: str) -> None:
+    log = max((data / name).glob("*.log"))
+    os.truncate(log, log.stat().st_size - 7)
+
+
+def one(data: Path) -> None:
+    tear(data, "metro-none-0")
+
+
+def several(data: Path) -> None:
+    for name in ("metro-none-0", "fares-0", "metro-zstd-0"):
+        tear(data, name)
+
+
+def none_and_checkpoint(data: Path) -> None:
+    (data / "recovery-point-offset-checkpoint").write_text("x")
+
+
+def without_marker(data: Path) -> None:
+    several(data)
+    (data / MARKER).unlink()
+
+
+HURTS = (one, several, none_and_checkpoint, without_marker)
+
+
+@pytest.mark.parametrize("hurt", HURTS)
+@pytest.mark.parametrize("way", [(), ("--mark-clean",), ("--policy", "kafka")])
+def test_it_is_taken_back_with_the_path_that_was_given(
+    data: Path, hurt: Callable[[Path], None], way: tuple[str, ...], say: Say
+) -> None:
+    hurt(data)
+    before = tree_state(data)
+    assert say("recover", "--apply", *way, data)[0] in (0, 1)  # policy kafka leaves some damage
+    assert tree_state(data) != before
+    assert say("undo", data)[0] == 0
+    assert tree_state(data) == before
+    assert say("undo", data)[0] == 3, "there is nothing more to take back"
+
+
+@pytest.mark.parametrize("mark", [(), ("--mark-clean",)])
+def test_of_several_data_directories(data: Path, say: Say, mark: tuple[str, ...]) -> None:
+    other = data.parent / "other"
+    other.mkdir()
+    for name in ("gates-append-0", "gates-append-1"):
+        shutil.move(data / name, other / name)
+    for file in ("meta.properties", "recovery-point-offset-checkpoint"):
+        shutil.copy2(data / file, other / file)
+    meta = (other / "meta.properties").read_text()
+    (other / "meta.properties").write_text(meta.replace("directory.id=U", "directory.id=A"))
+    several(data)
+    tear(other, "gates-append-0")
+    before = tree_state(data.parent)
+    say("recover", "--apply", *mark, data.parent)
+    assert say("undo", data.parent)[0] == 0
+    assert tree_state(data.parent) == before
+
+
+def without_journals(state: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Beside those of an earlier run others have lain."""
+    return {path: entry for path, entry in state.items() if not path.endswith(".kseg")}
+
+
+def test_of_several_runs_the_newest_is_meant(data: Path, say: Say) -> None:
+    several(data)
+    states = [tree_state(data)]
+    assert say("recover", "--apply", data)[0] == 0
+    states.append(tree_state(data))
+    retain = ("--retention-ms", "1", "--cleanup-policy", "delete", "--topic", "metro-*")
+    assert say("retain", "--apply", *retain, data)[0] == 0
+    status, rows = say("undo", "--list", data)
+    assert status == 0 and [row.get("changed_by") for row in rows] == ["retain", "recover", None]
+    assert rows[-1]["runs"] == 2 and rows[-1]["bytes"] == rows[0]["bytes"] + rows[1]["bytes"]
+    for state in reversed(states):
+        assert say("undo", data)[0] == 0
+        assert without_journals(tree_state(data)) == without_journals(state)
+    assert say("undo", "--list", data)[1][-1]["runs"] == 0
+
+
+def test_of_a_partition_its_own_part(data: Path, say: Say) -> None:
+    several(data)
+    before = tree_state(data / "fares-0")
+    assert say("recover", "--apply", data)[0] == 0
+    repaired = tree_state(data / "metro-zstd-0")
+    status, rows = say("undo", data / "fares-0")
+    assert status == 0 and [row["directory"] for row in rows] == [str(data / "fares-0")]
+    assert tree_state(data / "fares-0") == before and tree_state(data / "metro-zstd-0") == repaired
+    assert say("undo", data)[0] == 0, "what is left of the run"
+
+
+def test_the_list_for_people(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    several(data)
+    run(["recover", "--apply", "--quiet", str(data)])
+    (journal,) = data.glob("kseg-journal-*-end.jsonl")
+    capfd.readouterr()
+    assert run(["undo", "--list", str(data)]) == 0
+    first, last = capfd.readouterr().out.splitlines()
+    assert " recover of 4 directories: holds " in first and first.endswith(f"undo with: kseg undo {journal}")
+    assert last.startswith(f"{data}: 1 run can be taken back, holding ")
+
+
+# --- forgetting
+
+
+def journals(data: Path) -> list[Path]:
+    return [*data.rglob("kseg-journal-*"), *data.rglob(".kseg")]
+
+
+@pytest.mark.parametrize("hurt", HURTS)
+@pytest.mark.parametrize("elsewhere", ["", "journal", "quarantine", "both"])
+def test_forgetting_frees_the_room(
+    data: Path, hurt: Callable[[Path], None], elsewhere: str, say: Say, tmp_path: Path
+) -> None:
+    hurt(data)
+    side = tmp_path / "side"
+    words = {
+        "": [],
+        "journal": ["--journal", side],
+        "quarantine": ["--quarantine", side],
+        "both": ["--journal", side, "--quarantine", side],
+    }[elsewhere]
+    assert say("recover", "--apply", *words, data)[0] == 0
+    assert say("list", data)[0] == 0
+    kept = {path for path in data.rglob("*") if not {path, *path.parents} & {*journals(data)}}
+    status, planned = say("undo", "--forget", data)
+    (row,) = planned
+    assert (status, row["state"], row["applied"]) == (1, "forgotten", False) and journals(data)
+    assert row["bytes"] > 0
+    status, (row,) = say("undo", "--forget", "--apply", data)
+    assert (status, row["applied"], row["bytes"]) == (0, True, planned[0]["bytes"])
+    assert not journals(data) and not (side.exists() and list(side.iterdir()))
+    assert {path for path in data.rglob("*") if path.name != ".lock"} == kept
+    assert say("undo", "--forget", data) == (0, [])
+    assert say("undo", data)[0] == 3
+
+
+def test_the_plan_says_what_to_type(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    one(data)
+    run(["recover", "--apply", "--quiet", str(data)])
+    capfd.readouterr()
+    assert run(["undo", "--forget", str(data)]) == 1
+    said = capfd.readouterr()
+    assert "to be forgotten" in said.out
+    assert (said.out + said.err).splitlines()[-1] == f"next: kseg undo --apply --forget {data}"
+    assert run(["undo", "--apply", "--forget", str(data)]) == 0
+    assert "cannot be taken back any more" in capfd.readouterr().out
+
+
+def test_a_part_of_a_run_is_not_forgotten_alone(data: Path, say: Say) -> None:
+    """The rest of the run could not be taken back as it was."""
+    several(data)
+    assert say("recover", "--apply", data)[0] == 0
+    before = tree_state(data)
+    assert say("undo", "--forget", "--apply", data / "fares-0")[0] == 4
+    assert tree_state(data) == before
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_what_the_journal_does_not_know_is_not_removed(
+    data: Path, say: Say, tmp_path: Path, is_link: bool
+) -> None:
+    one(data)
+    assert say("recover", "--apply", data)[0] == 0
+    (old,) = (data / "metro-none-0" / ".kseg").glob("*/old")
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    if is_link:
+        (old / LAST).unlink(missing_ok=True)
+        (old / "other").symlink_to(precious)
+    else:
+        (old / "other").write_text("mine")
+    before = tree_state(data)
+    assert say("undo", "--forget", "--apply", data)[0] == 4
+    assert tree_state(data) == before and precious.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words", [("--list", "--forget"), ("--list", "--finish"), ("--forget", "--finish"), ("--apply",)]
+)
+def test_what_does_not_go_together(data: Path, words: tuple[str, ...], say: Say) -> None:
+    assert say("undo", *words, data)[0] == 2
+
+
+# --- a run over several data directories: all of it or nothing, and how to go on
+
+
+@pytest.fixture
+def both(data: Path, say: Say) -> tuple[Path, Path]:
+    """Two data directories of one node, which one run has changed."""
+    other = data.parent / "other"
+    other.mkdir()
+    for name in ("gates-append-0", "gates-append-1"):
+        shutil.move(data / name, other / name)
+    for file in ("meta.properties", "recovery-point-offset-checkpoint"):
+        shutil.copy2(data / file, other / file)
+    meta = (other / "meta.properties").read_text()
+    (other / "meta.properties").write_text(meta.replace("directory.id=U", "directory.id=A"))
+    several(data)
+    tear(other, "gates-append-0")
+    return data, other
+
+
+def given(both: tuple[Path, Path], form: str) -> list[Path]:
+    return {"parent": [both[0].parent], "two": [*both], "reversed": [*both[::-1]]}[form]
+
+
+FORMS = pytest.mark.parametrize("form", ["parent", "two", "reversed"])
+
+
+@FORMS
+@pytest.mark.parametrize("changed", ["metro-none-0", "metro-zstd-0", "gates-append-0"])
+def test_one_that_cannot_be_taken_back_keeps_all(
+    both: tuple[Path, Path], say: Say, form: str, changed: str
+) -> None:
+    before = tree_state(both[0].parent)
+    say("recover", "--apply", *both)
+    (log,) = [max(path.glob("*.log")) for path in both[0].parent.glob(f"*/{changed}")]
+    content, status = log.read_bytes(), log.stat()
+    log.write_bytes(content + b"appended since")
+    repaired = tree_state(both[0].parent)
+    code, rows = say("undo", *given(both, form))
+    assert code == 4 and tree_state(both[0].parent) == repaired
+    (error,) = [row for row in rows if row["type"] == "error"]
+    assert "nothing of this run" in error["message"]
+    log.write_bytes(content)
+    os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert say("undo", *given(both, form))[0] == 0
+    assert tree_state(both[0].parent) == before
+
+
+@FORMS
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_broker_on_one_of_them_keeps_all(both: tuple[Path, Path], say: Say, form: str, at: int) -> None:
+    say("recover", "--apply", *both)
+    repaired = tree_state(both[0].parent)
+
+    def hold(tell: Callable[[str], None]) -> None:
+        with locked([str(both[at])]):
+            tell("in")
+
+    with child(hold) as holder:
+        assert holder.said() == "in"
+        assert say("undo", *given(both, form))[0] == 4
+    (both[at] / ".lock").unlink(missing_ok=True)
+    assert without_journals(tree_state(both[0].parent)).keys() == without_journals(repaired).keys()
+    assert say("undo", *given(both, form))[0] == 0
+
+
+@FORMS
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("is_second_run", [False, True])
+def test_a_disk_that_fails_in_the_middle(
+    both: tuple[Path, Path],
+    say: Say,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    failing: int,
+    is_second_run: bool,
+) -> None:
+    """What was taken back and what not is said, and the same command goes on, with this run and no other."""
+    states = [tree_state(both[0].parent)]
+    say("recover", "--apply", *both)
+    if is_second_run:
+        states.append(tree_state(both[0].parent))
+        limits = ("--retention-ms", "1", "--cleanup-policy", "delete")
+        say("retain", "--apply", *limits, "--topic", "metro-*", "--topic", "gates-*", *both)
+    place = f"{both[failing]}/"
+    rename = Disk.rename
+
+    def failed(disk: Disk, path: str, new_path: str) -> None:
+        if path.startswith(place):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        rename(disk, path, new_path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Disk, "rename", failed)
+        code, rows = say("undo", *given(both, form))
+    assert code == 4
+    done = {row["directory"] for row in rows if row["type"] == "result"}
+    (error,) = [row for row in rows if row["type"] == "error"]
+    assert "continues" in error["message"]
+    for directory in done:
+        assert directory in error["message"].split("not taken back:")[0]
+    code, rows = say("undo", *given(both, form))
+    assert code == 0, rows
+    assert without_journals(tree_state(both[0].parent)) == without_journals(states[-1])
+
+
+def test_of_two_paths_with_different_runs_the_newest_is_meant(both: tuple[Path, Path], say: Say) -> None:
+    data, other = both
+    before = tree_state(other)
+    say("recover", "--apply", data)
+    repaired = tree_state(data)
+    say("recover", "--apply", other)
+    assert say("undo", data, other)[0] == 0
+    assert tree_state(other) == before and tree_state(data) == repaired
+    assert say("undo", data, other)[0] == 0, "then the one before"

@@ -1,0 +1,106 @@
+"""Reading commands on a file system that goes away: a network mount whose handles are stale, a FUSE daemon that died.
+
+One call of the file system, or all from one on, answer ESTALE or ENOTCONN. The command ends in the contract's terms, and either says the
+error or says what it says without one: a directory that cannot be listed is no empty directory. The calls are those of the
+whole process (shim.c); without a C compiler the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults import shim
+from tests.faults.shim import Fault, Kind, Machine, Mode
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shim.compiler() is None, reason="faults of a file system need a C compiler"),
+]
+
+STRIDE = int(os.environ.get("KSEG_FAULT_STRIDE", "0"))
+TRIES = 7
+MEMORY = "/dev/shm"
+COMMANDS = {
+    "verify": ("verify", "--json", "--jobs", "1"),
+    "list": ("list", "--json", "--jobs", "1"),
+    "dump": ("dump", "--json", "--jobs", "1"),
+    "lookup": ("lookup", "--json", "--latest", "--jobs", "1"),
+    "recover": ("recover", "--json", "--jobs", "1"),
+    "retain": ("retain", "--json", "--retention-ms", "1d", "--now", "1700000000000", "--jobs", "1"),
+}
+_BYTES = re.compile(r'"bytes":[0-9]+')
+_TIMES = re.compile(r'"(estimated_s|estimated_at_bytes_per_s|bytes_free)":[^,}]*')
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory, prefix="kseg-mounts-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def machine(place: Path) -> Iterator[Machine]:
+    folder = place / "machine"
+    folder.mkdir()
+    with shim.machine(folder) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def data(capture_small: Path, place: Path) -> Path:
+    data = place / "mount" / "data"
+    data.mkdir(parents=True)
+    for name in ("fares-0", "stations-0", "__cluster_metadata-0"):
+        shutil.copytree(capture_small / "data" / name, data / name)
+    for path in (capture_small / "data").iterdir():
+        if path.is_file():
+            shutil.copy2(path, data)
+    return data
+
+
+def told(said: str) -> list[str]:
+    """The rows. The sum of a data directory leaves out what cannot be examined; the row of the partition tells."""
+    lines = [_TIMES.sub("", line) for line in said.splitlines() if line.startswith("{")]
+    return [_BYTES.sub("", line) if '"type":"log-dir"' in line else line for line in lines]
+
+
+@pytest.mark.parametrize("error", [errno.ESTALE, errno.ENOTCONN], ids=["stale", "not connected"])
+@pytest.mark.parametrize("lasts", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_cannot_be_asked_is_said(
+    machine: Machine, data: Path, command: str, lasts: bool, error: int
+) -> None:
+    words = [*COMMANDS[command], str(data)]
+    root = data.parent
+    sound = machine.run(words, root)
+    assert sound.status in (0, 1), sound.said
+    calls = machine.run(words, root, Fault(kinds=Kind.LOOK)).calls
+    stride = STRIDE or max(1, calls // TRIES)
+    wrong = []
+    for at in range(error % stride, calls, stride):
+        struck = machine.run(words, root, Fault(Mode.FAIL, Kind.LOOK, at, error, lasts))
+        # a directory that cannot be listed is opened as what it may be, and refused under another name
+        is_said = os.strerror(error) in struck.said or struck.status in (3, 4, 5)
+        if struck.status not in (0, 1, 3, 4, 5) or "Traceback" in struck.said:
+            wrong.append(f"{at} {struck.struck}: ends with {struck.status}: {struck.said[-600:]}")
+        elif not is_said and (struck.status, told(struck.said)) != (sound.status, told(sound.said)):
+            wrong.append(
+                f"{at} {struck.struck}: says something else and no error: {_first(struck.said, sound.said)}"
+            )
+    assert not wrong, "\n".join(wrong)
+
+
+def _first(said: str, sound: str) -> str:
+    """The first line that differs."""
+    pairs = itertools.zip_longest(told(said), told(sound))
+    return next((f"{one} instead of {other}" for one, other in pairs if one != other), "the status")

@@ -1,0 +1,140 @@
+"""Every command on a data directory with a journal that was tampered with: a status of the table, one sentence, and nothing lost.
+
+A draw lets a command change a data directory, tampers with one of the journals it left (as test_journal_fuzz does), and runs another command
+there. Whatever the journal says now, the program does not fail, nothing beside the data directory changes, and no log loses
+bytes that are in no file of kseg's below it. Of a journal that is still signed the undo may remove what the first command wrote.
+
+It takes more than ten seconds: each draw runs two or three whole commands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from kseg.change.apply.journal_signature import is_signed
+from kseg.cli.main import run
+from tests.hostile.test_journal_fuzz import contents, tampered
+from tests.support.change_cases import COMPACT, NOW, RECOVER, RETAIN
+
+pytestmark = pytest.mark.slow
+
+DRAWS = int(os.environ.get("KSEG_JOURNAL_COMMANDS", "120"))
+SEED = int(os.environ.get("KSEG_JOURNAL_COMMANDS_SEED", "12"))
+MEMORY = "/dev/shm"
+STATUSES = {0, 1, 2, 3, 4, 5}  # 5: what was found was repaired, and something remains
+
+RETAINED = ["retain", "--apply", "--cleanup-policy", "delete", "--now", NOW, "--retention-ms", "1d"]
+LAYS = {"recover": RECOVER, "compact": COMPACT, "retain": RETAIN, "append": COMPACT}
+FIRST = {
+    "recover": [*RECOVER.words, "--apply"],
+    "compact": [*COMPACT.words, "--apply"],
+    "retain": RETAINED,
+}
+APPEND = ["append", "--apply", "--now", NOW, "--from", "LINES"]
+SECOND = (
+    ["undo"],
+    ["undo"],
+    ["undo", "--finish"],
+    ["undo", "--list"],
+    [*RECOVER.words, "--apply"],
+    [*COMPACT.words, "--apply"],
+    RETAINED,
+    APPEND,
+    ["verify"],
+    ["list"],
+)
+PARTITION = {"recover": "metro-zstd-0", "compact": "accounts-0", "retain": "orders-0", "append": "accounts-0"}
+
+
+@pytest.fixture
+def bench() -> Iterator[Path]:
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as root:
+        yield Path(root)
+
+
+def logs(data: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(data)): path.read_bytes() for path in sorted(data.glob("*/*.log"))}
+
+
+def lost(before: Mapping[str, bytes], data: Path) -> list[str]:
+    """The logs of which bytes are nowhere below the directory: neither a file, nor a beginning and the pieces behind it."""
+    files = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and not path.is_symlink()}
+    found = []
+    for name, content in before.items():
+        if any(each.startswith(content) for each in files.values()):
+            continue
+        log = os.path.basename(name)
+        cut = {
+            int(path.name.removesuffix(".kept").rpartition("-")[2].split(".")[0]): each
+            for path, each in files.items()
+            if f"{log}.from-" in path.name and each in content
+        }
+        whole = b"".join(cut[at] for at in sorted(cut))
+        beginning = content[: min(cut, default=0)]
+        if (
+            not whole
+            or beginning + whole != content
+            or not any(f.startswith(beginning) for f in files.values())
+        ):
+            found.append(name)
+    return found
+
+
+def words_at(words: list[str], case: str, root: Path, draw: random.Random) -> list[str]:
+    partition = str(root / "data" / PARTITION[case])
+    place = partition if words[0] == "append" else draw.choice((str(root / "data"), partition))
+    return [str(root / "lines") if word == "LINES" else word for word in words] + ["--quiet", place]
+
+
+def test_a_tampered_journal_harms_no_command(
+    bench: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    draw = random.Random(SEED)
+    statuses = set()
+    for number in range(DRAWS):
+        root = bench / str(number)
+        outside = root / "outside"
+        outside.mkdir(parents=True)
+        (outside / "precious").write_bytes(b"nobody may touch this")
+        (root / "lines").write_text(
+            "".join(json.dumps({"key": "k", "value": f"v{n}"}) + "\n" for n in range(5))
+        )
+        data = root / "data"
+        case = draw.choice(sorted(LAYS))
+        LAYS[case].lay(capture_small, data)
+        start = logs(data)
+        assert run(words_at(FIRST.get(case, APPEND), case, root, draw)) in (0, 1, 5)
+        middle = logs(data)
+        journals = sorted((*data.glob("kseg-journal-*.jsonl"), *data.glob("*/.kseg/*/journal.jsonl")))
+        if not journals:
+            continue
+        path = draw.choice(journals)
+        original = path.read_bytes()
+        changed, words = tampered(original, draw, outside)
+        path.write_bytes(changed)
+        capfd.readouterr()
+        second = words_at(draw.choice(SECOND), case, root, draw)
+        around = contents(outside)
+        told = f"draw {number}: {case}, {words} in {path.relative_to(root)}, {second}"
+        try:
+            status = run(second)
+        except BaseException as error:
+            raise AssertionError(told) from error
+        err = capfd.readouterr().err
+        assert status in STATUSES and "Traceback" not in err, f"{told}: {status}\n{err}"
+        statuses.add(status)
+        assert contents(outside) == around, told
+        assert not lost(start, data), told
+        if not is_signed(changed[: changed.rfind(b"\n") + 1]) and second[0] == "undo" and len(journals) == 1:
+            assert not lost(middle, data), told
+        shutil.rmtree(root)
+    assert {0, 4} <= statuses

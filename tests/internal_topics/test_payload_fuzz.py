@@ -1,0 +1,201 @@
+"""Payloads that somebody has changed, and schemas too: a value or a reason, never an exception, in bounded time and memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import resource
+from typing import Any
+
+import fastavro
+import pytest
+
+from kseg.internal_topics.registry.avro_decoder import AvroDecoder
+from kseg.internal_topics.registry.column_fit import fit
+from kseg.internal_topics.registry.json_text import plain_json, read_json
+from kseg.internal_topics.registry.payload_decoder import Format, PayloadDecoder
+from kseg.internal_topics.registry.schema_columns import avro_columns
+from kseg.internal_topics.registry.schema_store import RegisteredSchema, SchemaStore
+from kseg.segment.errors import FormatError
+from kseg.segment.json_line import json_line
+from kseg.segment.model import Headers
+
+COUNT = int(os.environ.get("KSEG_PAYLOADS", "20000"))
+SEED = int(os.environ.get("KSEG_PAYLOADS_SEED", "15"))
+
+TREE: dict[str, Any] = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [
+        {"name": "name", "type": "string"},
+        {"name": "children", "type": {"type": "array", "items": "Tree"}},
+        {"name": "weights", "type": {"type": "map", "values": ["null", "double", "bytes"]}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "nothing", "type": {"type": "array", "items": "null"}},
+        {
+            "name": "price",
+            "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}],
+        },
+    ],
+}
+FLAT: dict[str, Any] = {
+    "type": "record",
+    "name": "Flat",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "text", "type": "string"},
+        {"name": "list", "type": {"type": "array", "items": {"type": "fixed", "name": "Four", "size": 4}}},
+        {"name": "choice", "type": ["null", "int", "string", {"type": "map", "values": "float"}]},
+        {"name": "flag", "type": "boolean"},
+    ],
+}
+PROTO = """syntax = "proto3"; message M { string a = 1; repeated M all = 2; map<string, bytes> m = 3; double d = 4;
+  repeated sint64 n = 5; E e = 6; oneof o { bool b = 7; fixed32 f = 8; } enum E { X = 0; } message In { int32 i = 1; } }"""
+
+
+def avro(schema: dict[str, Any], value: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
+    return out.getvalue()
+
+
+def tree(depth: int) -> dict[str, Any]:
+    return {
+        "name": f"é{depth}",
+        "children": [tree(depth - 1) for _ in range(2)] if depth else [],
+        "weights": {"x": 1.5, "y": b"\xff", "z": None},
+        "kind": "B",
+        "nothing": [None, None],
+        "price": None,
+    }
+
+
+def samples() -> list[bytes]:
+    flat = {"id": 5, "text": "abc", "list": [b"1234"], "choice": {"k": 0.5}, "flag": True}
+    proto = (
+        b"\0\x0a\x01a\x12\x05\x0a\x03abc\x1a\x05\x0a\x01k\x12\0\x21"
+        + bytes(8)
+        + b"\x2a\x02\x01\x03\x30\x05\x38\x01"
+    )
+    return [
+        b"\0\0\0\0\x01" + avro(TREE, tree(2)),
+        b"\0\0\0\0\x02" + avro(FLAT, flat),
+        b"\0\0\0\0\x03" + proto,
+        b"\0\0\0\0\x04" + json.dumps({"a": [1, 2.5, None, {"b": "c"}]}).encode(),
+    ]
+
+
+def store() -> SchemaStore:
+    texts = [("AVRO", json.dumps(TREE)), ("AVRO", json.dumps(FLAT)), ("PROTOBUF", PROTO), ("JSON", "{}")]
+    return SchemaStore(
+        "schemas",
+        [RegisteredSchema(schema_id=at + 1, kind=kind, text=text) for at, (kind, text) in enumerate(texts)],
+    )
+
+
+def mutated(rng: random.Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(changed) + 1)
+        match rng.randrange(5):
+            case 0:
+                changed[at : at + 1] = bytes([rng.randrange(256)])
+            case 1:
+                del changed[at:]
+            case 2:
+                changed[at:at] = rng.randbytes(rng.randrange(12))
+            case 3:
+                changed[at:at] = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+            case 4:
+                changed[at:at] = changed[at : at + 40] * rng.randrange(50)
+    return bytes(changed)
+
+
+def test_mutated_payloads() -> None:
+    rng = random.Random(SEED)
+    decoder = PayloadDecoder(Format.AVRO, Format.AUTO, store())
+    known = samples()
+    for each in known:  # unchanged they decode
+        assert decoder.decode(each, (), "t", is_key=False) is not None
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    decoded = 0
+    for _ in range(COUNT):
+        data = mutated(rng, rng.choice(known))
+        guid = rng.choice([b"\0\0\0\0\x03", b"\1" + rng.randbytes(16), b"\1", b""])
+        headers: Headers = ((b"__value_schema_id", guid),) if not rng.randrange(10) else ()
+        try:
+            payload = decoder.decode(data, headers, "t", is_key=False)
+        except FormatError as error:
+            assert str(error)
+            continue
+        if payload is not None:
+            decoded += 1
+            json.loads(json_line({"value": plain_json(payload.value) if payload.converts else payload.value}))
+    assert decoded > COUNT // 50  # the others have a reason
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown_kib < 200 * 1024
+
+
+def test_values_that_decode_fit_their_columns_or_say_why_not() -> None:
+    rng = random.Random(SEED)
+    schemas = store()
+    for schema_id in (1, 2):
+        decoder = AvroDecoder(schemas.by_id(schema_id), schemas)
+        fitted = fit(avro_columns(decoder.schema, decoder.named))
+        data = samples()[schema_id - 1][5:]
+        for _ in range(COUNT // 20):
+            try:
+                fitted(decoder.decode(mutated(rng, data)))
+            except FormatError as error:
+                assert str(error)
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF", "JSON"])
+def test_mutated_schemas(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    rng = random.Random(SEED)
+    number = {"AVRO": 1, "PROTOBUF": 3, "JSON": 4}[kind]
+    text = store().by_id(number).text.encode()
+    payload = samples()[number - 1]
+    for _ in range(COUNT // (200 if kind == "PROTOBUF" else 20)):
+        changed = mutated(rng, text).decode("utf-8", "replace")
+        schemas = SchemaStore("schemas", [RegisteredSchema(schema_id=number, kind=kind, text=changed)])
+        try:
+            PayloadDecoder(Format.BYTES, Format.AUTO, schemas).decode(payload, (), None, is_key=False)
+        except FormatError as error:
+            assert str(error)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_ends_a_process_or_its_memory_elsewhere() -> None:
+    """fastavro alone ends in a fault of its stack at the first, and makes a list of a billion at the second."""
+    long_list = b"\x80\xa8\xd6\xb9\x07" + b"\0"
+    cases = [
+        (
+            {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]},
+            b"\x02" * 1_000_000,
+        ),
+        ({"type": "array", "items": "null"}, long_list),
+        ({"type": "array", "items": {"type": "record", "name": "E", "fields": []}}, long_list),
+        ({"type": "array", "items": {"type": "fixed", "name": "Z", "size": 0}}, long_list),
+        ("bytes", b"\x80\xa8\xd6\xb9\x07"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+            b"\x80\x89\x7a" + bytes(999_424),
+        ),
+    ]
+    for schema, data in cases:
+        registered = RegisteredSchema(schema_id=1, kind="AVRO", text=json.dumps(schema))
+        with pytest.raises(FormatError):
+            AvroDecoder(registered, SchemaStore("schemas", [registered])).decode(data)
+    deep: Any = "null"
+    for _ in range(5000):
+        deep = [deep]
+    text = "[" * 5000 + '"null"' + "]" * 5000
+    registered = RegisteredSchema(schema_id=1, kind="AVRO", text=text)
+    with pytest.raises(FormatError):
+        AvroDecoder(registered, SchemaStore("schemas", [registered]))
+    for data in (b"[" * 150 + b"]" * 150, b"[" * 100_000, b"1e999", b"NaN", b"9" * 10_000, b'"\xff"', b""):
+        with pytest.raises(FormatError):
+            read_json(data)

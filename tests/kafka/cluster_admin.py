@@ -1,0 +1,37 @@
+"""The real Admin client over a broker of the tests: what to change, and what it tells of the cluster as rows of `kseg metadata --json`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+from tests.kafka import jars
+
+
+class ClusterAdmin:
+    """The real Admin client: one Java process for all requests."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._process = subprocess.Popen(
+            jars.brief_java_command("kseg.oracle.ClusterAdmin"),
+            env=jars.java_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._write(bootstrap)
+
+    def do(self, *request: Any) -> dict[str, Any]:
+        self._write(json.dumps(request))
+        assert self._process.stdout is not None
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()

@@ -1,0 +1,33 @@
+"""The names of the configurations that Kafka knows, from its own definitions: `internal_topics/schemas/config-names-4.3.1.json`.
+
+python -m tests.kafka.config_names     writes that file anew
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from tests.kafka import jars
+from tests.support.paths import ROOT
+
+TARGET = ROOT / "internal_topics" / "schemas" / "config-names-4.3.1.json"
+
+
+def as_text() -> str:
+    """The content of the file: one name a line, so that a change of one is one line of a diff."""
+    done = subprocess.run(
+        jars.brief_java_command("kseg.oracle.ConfigNames"),
+        env=jars.java_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    kinds = json.loads(done.stdout.splitlines()[-1])
+    separators = ",\n", ""
+    lines = (f'"{kind}": {json.dumps(names, separators=separators)}' for kind, names in kinds.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(as_text(), encoding="utf-8")

@@ -1,0 +1,147 @@
+package kseg.oracle;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+
+/**
+ * What the real consumer is given of damaged partitions by a reader that does not give up: it reads each partition from the
+ * beginning, one record at a time, seeks to the first and the last offset of every batch (index entries have the
+ * last one), and, where a read ended with an exception, to each offset in that batch.
+ *
+ * One JSON object on stdin: "bootstrap", "stalled_ms", "partitions" [{"topic", "partition", "batches" [[first, last], …]}]. On
+ * stdout one line for each partition: "records" [[offset, value in base64], …] and "exceptions", the messages.
+ */
+public final class Consume {
+    private static final int READERS = 6;
+    private static final Duration POLL = Duration.ofMillis(50);
+
+    private final KafkaConsumer<byte[], byte[]> consumer;
+    private final TopicPartition place;
+    private final long stalledMs;
+    private final Map<Long, Set<String>> found = new TreeMap<>();
+    private final List<String> exceptions = new ArrayList<>();
+
+    private Consume(KafkaConsumer<byte[], byte[]> consumer, TopicPartition place, long stalledMs) {
+        this.consumer = consumer;
+        this.place = place;
+        this.stalledMs = stalledMs;
+    }
+
+    public static void main(String[] args) throws Exception {
+        JsonNode request = Answer.JSON.readTree(System.in);
+        ExecutorService readers = Executors.newFixedThreadPool(READERS);
+        List<Future<ObjectNode>> answers = new ArrayList<>();
+        for (JsonNode partition : request.get("partitions")) {
+            answers.add(readers.submit(() -> read(request, partition)));
+        }
+        try {
+            for (Future<ObjectNode> answer : answers) {
+                System.out.println(Answer.JSON.writeValueAsString(answer.get()));
+            }
+        } finally {
+            readers.shutdownNow();
+        }
+    }
+
+    private static ObjectNode read(JsonNode request, JsonNode partition) {
+        Map<String, Object> properties = Map.of(
+            "bootstrap.servers", request.get("bootstrap").asText(),
+            "enable.auto.commit", false,
+            "auto.offset.reset", "none",
+            "fetch.max.wait.ms", 20,
+            "max.poll.records", 1,
+            "retry.backoff.ms", 20,
+            "reconnect.backoff.ms", 20);
+        TopicPartition place = new TopicPartition(partition.get("topic").asText(), partition.get("partition").asInt());
+        try (var consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            Consume reader = new Consume(consumer, place, request.get("stalled_ms").asLong());
+            reader.readAll(partition.get("batches"));
+            return reader.answer(partition);
+        }
+    }
+
+    private void readAll(JsonNode batches) {
+        consumer.assign(List.of(place));
+        long begin = bound(true);
+        long end = bound(false);
+        readFrom(begin, end);
+        for (JsonNode batch : batches) {
+            long first = batch.get(0).asLong();
+            long last = batch.get(1).asLong();
+            boolean threw = first >= begin && first < end && readFrom(first, end);
+            for (long offset = threw ? first + 1 : last; offset <= last && offset >= begin && offset < end; offset++) {
+                if (!found.containsKey(offset)) {
+                    readFrom(offset, end);
+                }
+            }
+        }
+    }
+
+    private long bound(boolean isBegin) {
+        Map<TopicPartition, Long> bounds =
+            isBegin ? consumer.beginningOffsets(List.of(place)) : consumer.endOffsets(List.of(place));
+        return bounds.get(place);
+    }
+
+    /** Up to the end, to where nothing comes any more, to what was given before, or to an exception: then true. */
+    private boolean readFrom(long offset, long end) {
+        consumer.unsubscribe(); // else it may go on with what it has fetched for the offset before
+        consumer.assign(List.of(place));
+        consumer.seek(place, offset);
+        long deadline = System.currentTimeMillis() + stalledMs;
+        while (System.currentTimeMillis() < deadline) {
+            try {
+                boolean isNew = false;
+                boolean isEmpty = true;
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
+                    isEmpty = false;
+                    isNew |= found.computeIfAbsent(record.offset(), at -> new TreeSet<>()).add(text(record.value()));
+                    deadline = System.currentTimeMillis() + stalledMs;
+                }
+                if (isEmpty ? consumer.position(place) >= end : !isNew) {
+                    return false;
+                }
+            } catch (TimeoutException slow) {
+                throw slow;
+            } catch (RuntimeException thrown) {
+                exceptions.add(offset + ": " + thrown);
+                return true;
+            }
+        }
+        exceptions.add(offset + ": stalled");
+        return false;
+    }
+
+    private static String text(byte[] value) {
+        return Base64.getEncoder().encodeToString(value == null ? new byte[0] : value);
+    }
+
+    private ObjectNode answer(JsonNode partition) {
+        ObjectNode answer = Answer.JSON.createObjectNode();
+        answer.put("topic", place.topic());
+        answer.put("partition", place.partition());
+        ArrayNode records = answer.putArray("records");
+        found.forEach((offset, values) -> values.forEach(value -> records.addArray().add((long) offset).add(value)));
+        exceptions.forEach(answer.putArray("exceptions")::add);
+        return answer;
+    }
+}

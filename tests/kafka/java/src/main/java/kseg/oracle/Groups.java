@@ -1,0 +1,243 @@
+package kseg.oracle;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.GroupListing;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec;
+import org.apache.kafka.clients.consumer.AcknowledgeType;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.GroupType;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.message.OffsetCommitRequestData;
+import org.apache.kafka.common.message.StreamsGroupHeartbeatRequestData;
+import org.apache.kafka.common.requests.AbstractRequest;
+import org.apache.kafka.common.requests.AbstractResponse;
+import org.apache.kafka.common.requests.OffsetCommitRequest;
+import org.apache.kafka.common.requests.RequestHeader;
+import org.apache.kafka.common.requests.StreamsGroupHeartbeatRequest;
+import org.apache.kafka.common.requests.StreamsGroupHeartbeatResponse;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+import java.io.BufferedReader;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.InputStreamReader;
+import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * Groups of a running broker: what Admin says about all of them, and a share group's member, which no other client of the tests has.
+ *
+ * argv: bootstrap servers. One JSON object on each line of stdin, one answer a line:
+ *   {"do":"describe"}                                       "groups", "members", "offsets", "share_offsets", lists of rows
+ *   {"do":"share","group","topic","records","rejected"}     joins, reads so many records, rejects those at these offsets and accepts the
+ *                                                           others of even offset, releases the rest. The member stays.
+ *   {"do":"delete_groups","groups"}  {"do":"delete_offsets","group","topic","partition"}
+ *   {"do":"streams","group","topic","member"}              a streams group's member, as far as to a first assignment
+ *   {"do":"expiring_commit","group","topic","partition","offset","retention_ms"}    as clients before 2.1 did
+ *   {"do":"commit","group","topic","partition","offset"}    as an administrator
+ */
+public final class Groups {
+    private final Map<String, Object> config;
+    private final Admin admin;
+    private final Map<String, KafkaShareConsumer<byte[], byte[]>> members = new HashMap<>();
+
+    private Groups(String bootstrap) {
+        config = Map.of("bootstrap.servers", bootstrap);
+        admin = Admin.create(config);
+    }
+
+    public static void main(String[] args) throws Exception {
+        Groups groups = new Groups(args[0]);
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            ObjectNode answer = groups.answer(Answer.JSON.readTree(line));
+            System.out.println(Answer.JSON.writeValueAsString(answer));
+            System.out.flush();
+        }
+        System.exit(0); // members leave when their sessions end
+    }
+
+    private ObjectNode answer(JsonNode request) throws Exception {
+        ObjectNode answer = Answer.JSON.createObjectNode();
+        switch (request.get("do").asText()) {
+            case "describe" -> describe(answer);
+            case "share" -> share(request, answer);
+            case "delete_groups" -> admin.deleteConsumerGroups(texts(request.get("groups"))).all().get();
+            case "delete_offsets" -> admin.deleteConsumerGroupOffsets(group(request), Set.of(place(request))).all().get();
+            case "streams" -> streams(request, answer);
+            case "expiring_commit" -> expiringCommit(request);
+            case "commit" -> admin.alterConsumerGroupOffsets(group(request), Map.of(place(request),
+                new OffsetAndMetadata(request.get("offset").asLong(), "by an administrator"))).all().get();
+            default -> throw new IllegalArgumentException(request.toString());
+        }
+        return answer;
+    }
+
+    private static String group(JsonNode request) {
+        return request.get("group").asText();
+    }
+
+    private static TopicPartition place(JsonNode request) {
+        return new TopicPartition(request.get("topic").asText(), request.get("partition").asInt());
+    }
+
+    private static List<String> texts(JsonNode names) {
+        List<String> found = new ArrayList<>();
+        names.forEach(name -> found.add(name.asText()));
+        return found;
+    }
+
+    private void describe(ObjectNode answer) throws Exception {
+        ArrayNode groups = answer.putArray("groups");
+        ArrayNode members = answer.putArray("members");
+        ArrayNode offsets = answer.putArray("offsets");
+        ArrayNode shareOffsets = answer.putArray("share_offsets");
+        for (GroupListing listing : admin.listGroups().all().get()) {
+            GroupType type = listing.type().orElseThrow();
+            String name = listing.groupId();
+            groups.addObject().put("group", name).put("group_type", type.toString().toLowerCase())
+                .put("state", listing.groupState().orElseThrow().toString());
+            if (type == GroupType.SHARE) {
+                var described = admin.describeShareGroups(List.of(name)).all().get().get(name);
+                described.members().forEach(member -> member(members, name, member.consumerId(), null, member.clientId(),
+                    member.host(), member.assignment().topicPartitions()));
+                admin.listShareGroupOffsets(Map.of(name, new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(name).get()
+                    .forEach((place, info) -> row(shareOffsets, name, place).put("start_offset", info.startOffset()));
+                continue;
+            }
+            if (type == GroupType.STREAMS) {
+                var described = admin.describeStreamsGroups(List.of(name)).all().get().get(name);
+                described.members().forEach(member -> {
+                    ObjectNode row = member(members, name, member.memberId(), member.instanceId().orElse(null), member.clientId(),
+                        member.clientHost(), Set.of());
+                    ArrayNode tasks = row.putArray("active_tasks");
+                    member.assignment().activeTasks().forEach(task -> task.partitions().forEach(partition ->
+                        tasks.addObject().put("subtopology", task.subtopologyId()).put("partition", partition)));
+                });
+            } else if (!listing.isSimpleConsumerGroup()) {
+                var described = admin.describeConsumerGroups(List.of(name)).all().get().get(name);
+                described.members().forEach(member -> member(members, name, member.consumerId(),
+                    member.groupInstanceId().orElse(null), member.clientId(), member.host(), member.assignment().topicPartitions()));
+            }
+            admin.listConsumerGroupOffsets(Map.of(name, new ListConsumerGroupOffsetsSpec())).partitionsToOffsetAndMetadata(name).get()
+                .forEach((place, committed) -> row(offsets, name, place).put("offset", committed.offset())
+                    .put("leader_epoch", committed.leaderEpoch().orElse(null)).put("metadata", committed.metadata()));
+        }
+    }
+
+    private static ObjectNode row(ArrayNode rows, String group, TopicPartition place) {
+        return rows.addObject().put("group", group).put("topic", place.topic()).put("partition", place.partition());
+    }
+
+    private static ObjectNode member(ArrayNode rows, String group, String id, String instance, String client, String host,
+            Collection<TopicPartition> assigned) {
+        ObjectNode row = rows.addObject().put("group", group).put("member_id", id).put("group_instance_id", instance)
+            .put("client_id", client).put("client_host", host);
+        ArrayNode assignment = row.putArray("assignment");
+        assigned.forEach(place -> assignment.addObject().put("topic", place.topic()).put("partition", place.partition()));
+        return row;
+    }
+
+    /** Two heartbeats in the words of a Kafka Streams client: the first joins, the others acknowledge what was assigned. */
+    private void streams(JsonNode request, ObjectNode answer) throws Exception {
+        var topology = new StreamsGroupHeartbeatRequestData.Topology().setEpoch(1).setSubtopologies(List.of(
+            new StreamsGroupHeartbeatRequestData.Subtopology().setSubtopologyId("0")
+                .setSourceTopics(List.of(request.get("topic").asText()))));
+        int epoch = 0;
+        List<StreamsGroupHeartbeatRequestData.TaskIds> tasks = List.of();
+        for (int round = 0; round < 40; round++) {
+            var data = new StreamsGroupHeartbeatRequestData().setGroupId(group(request)).setMemberId(request.get("member").asText())
+                .setMemberEpoch(epoch).setActiveTasks(tasks).setStandbyTasks(List.of()).setWarmupTasks(List.of());
+            if (epoch == 0) {
+                data.setRebalanceTimeoutMs(60_000).setTopology(topology).setProcessId("process").setClientTags(List.of());
+            }
+            var response = (StreamsGroupHeartbeatResponse) sent(new StreamsGroupHeartbeatRequest.Builder(data).build((short) 0));
+            if (response.data().errorCode() != 0) {
+                throw new IllegalStateException(response.data().toString());
+            }
+            epoch = response.data().memberEpoch();
+            if (response.data().activeTasks() != null) {
+                tasks = response.data().activeTasks().stream().map(each -> new StreamsGroupHeartbeatRequestData.TaskIds()
+                    .setSubtopologyId(each.subtopologyId()).setPartitions(each.partitions())).toList();
+            } else if (!tasks.isEmpty()) {
+                answer.put("epoch", epoch);
+                return;
+            }
+            Thread.sleep(250);
+        }
+        throw new IllegalStateException("nothing was assigned");
+    }
+
+    private void expiringCommit(JsonNode request) throws Exception {
+        var partition = new OffsetCommitRequestData.OffsetCommitRequestPartition().setPartitionIndex(request.get("partition").asInt())
+            .setCommittedOffset(request.get("offset").asLong()).setCommittedMetadata("");
+        var data = new OffsetCommitRequestData().setGroupId(group(request)).setGenerationIdOrMemberEpoch(-1).setMemberId("")
+            .setRetentionTimeMs(request.get("retention_ms").asLong()).setTopics(List.of(
+                new OffsetCommitRequestData.OffsetCommitRequestTopic().setName(request.get("topic").asText())
+                    .setPartitions(List.of(partition))));
+        sent(OffsetCommitRequest.Builder.forTopicNames(data).build((short) 2));
+    }
+
+    private AbstractResponse sent(AbstractRequest request) throws Exception {
+        String[] place = config.get("bootstrap.servers").toString().split(":");
+        RequestHeader header = new RequestHeader(request.apiKey(), request.version(), "raw-client", 1);
+        try (Socket socket = new Socket(place[0], Integer.parseInt(place[1]))) {
+            ByteBuffer bytes = request.serializeWithHeader(header);
+            DataOutputStream out = new DataOutputStream(socket.getOutputStream());
+            out.writeInt(bytes.remaining());
+            out.write(bytes.array(), bytes.arrayOffset() + bytes.position(), bytes.remaining());
+            DataInputStream in = new DataInputStream(socket.getInputStream());
+            byte[] answer = in.readNBytes(in.readInt());
+            return AbstractResponse.parseResponse(ByteBuffer.wrap(answer), header);
+        }
+    }
+
+    private void share(JsonNode request, ObjectNode answer) throws Exception {
+        String group = group(request);
+        admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.GROUP, group), List.of(
+            new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET)))).all().get();
+        KafkaShareConsumer<byte[], byte[]> member = members.computeIfAbsent(group, name -> {
+            Map<String, Object> own = new HashMap<>(config);
+            own.put("group.id", name);
+            own.put("client.id", "share-client");
+            own.put("share.acknowledgement.mode", "explicit");
+            own.put("max.poll.records", 10);
+            return new KafkaShareConsumer<>(own, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        });
+        member.subscribe(List.of(request.get("topic").asText()));
+        Set<Long> rejected = new HashSet<>();
+        request.get("rejected").forEach(offset -> rejected.add(offset.asLong()));
+        ArrayNode read = answer.putArray("read");
+        int wanted = request.get("records").asInt();
+        for (int rounds = 0; read.size() < wanted && rounds < 100; rounds++) {
+            for (ConsumerRecord<byte[], byte[]> record : member.poll(Duration.ofMillis(500))) {
+                AcknowledgeType type = rejected.contains(record.offset()) ? AcknowledgeType.REJECT
+                    : record.offset() % 2 == 0 ? AcknowledgeType.ACCEPT : AcknowledgeType.RELEASE;
+                member.acknowledge(record, type);
+                read.add(record.offset());
+            }
+            member.commitSync(Duration.ofSeconds(20)).values().forEach(problem -> problem.ifPresent(error -> {
+                throw error;
+            }));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+package kseg.oracle;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.common.TopicIdPartition;
+import org.apache.kafka.server.log.remote.metadata.storage.RemotePartitionMetadataStore;
+import org.apache.kafka.server.log.remote.metadata.storage.serialization.RemoteLogMetadataSerde;
+import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
+import org.apache.kafka.server.log.remote.storage.RemotePartitionDeleteMetadata;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.lang.reflect.Method;
+import java.util.Base64;
+import java.util.Iterator;
+import java.util.Optional;
+
+/**
+ * What the real store has of one partition after some records: one JSON object a line on stdin, "records" (base64), "epochs" and "end";
+ * one a line on stdout: "segments" {id: state} and "read" {epoch: [the segment of each offset below the end, or null]}.
+ */
+public final class RemoteSegments {
+    private RemoteSegments() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            System.out.println(Answer.JSON.writeValueAsString(answer(Answer.JSON.readTree(line))));
+        }
+    }
+
+    private static ObjectNode answer(JsonNode request) throws Exception {
+        RemotePartitionMetadataStore store = new RemotePartitionMetadataStore();
+        TopicIdPartition partition = null;
+        for (JsonNode record : request.get("records")) {
+            RemoteLogMetadata metadata = new RemoteLogMetadataSerde().deserialize(Base64.getDecoder().decode(record.asText()));
+            if (partition == null) {
+                partition = metadata.topicIdPartition();
+                store.maybeLoadPartition(partition);
+            }
+            try {
+                take(store, metadata);
+            } catch (RuntimeException refused) {
+                // the consumer task logs it and goes on
+            }
+        }
+        store.markInitialized(partition);
+        return told(store, partition, request);
+    }
+
+    private static void take(RemotePartitionMetadataStore store, RemoteLogMetadata metadata) {
+        if (metadata instanceof RemoteLogSegmentMetadata segment) {
+            store.handleRemoteLogSegmentMetadata(segment);
+        } else if (metadata instanceof RemoteLogSegmentMetadataUpdate update) {
+            store.handleRemoteLogSegmentMetadataUpdate(update);
+        } else {
+            store.handleRemotePartitionDeleteMetadata((RemotePartitionDeleteMetadata) metadata);
+        }
+    }
+
+    private static ObjectNode told(RemotePartitionMetadataStore store, TopicIdPartition partition, JsonNode request) throws Exception {
+        ObjectNode answer = Answer.JSON.createObjectNode();
+        ObjectNode segments = answer.putObject("segments");
+        Method list = RemotePartitionMetadataStore.class.getDeclaredMethod("listRemoteLogSegments", TopicIdPartition.class);
+        list.setAccessible(true);
+        Iterator<?> all = (Iterator<?>) list.invoke(store, partition);
+        while (all.hasNext()) {
+            RemoteLogSegmentMetadata each = (RemoteLogSegmentMetadata) all.next();
+            segments.put(each.remoteLogSegmentId().id().toString(), each.state().name());
+        }
+        Method find = RemotePartitionMetadataStore.class.getDeclaredMethod(
+            "remoteLogSegmentMetadata", TopicIdPartition.class, long.class, int.class);
+        find.setAccessible(true);
+        ObjectNode read = answer.putObject("read");
+        for (JsonNode epoch : request.get("epochs")) {
+            ArrayNode found = read.putArray(epoch.asText());
+            for (long offset = 0; offset < request.get("end").asLong(); offset++) {
+                Optional<?> segment = (Optional<?>) find.invoke(store, partition, offset, epoch.asInt());
+                found.add(segment.map(each -> ((RemoteLogSegmentMetadata) each).remoteLogSegmentId().id().toString()).orElse(null));
+            }
+        }
+        return answer;
+    }
+}

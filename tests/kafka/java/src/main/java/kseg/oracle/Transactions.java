@@ -1,0 +1,132 @@
+package kseg.oracle;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListTopicsOptions;
+import org.apache.kafka.clients.admin.ProducerState;
+import org.apache.kafka.clients.admin.TransactionDescription;
+import org.apache.kafka.clients.admin.TransactionListing;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeSet;
+
+/**
+ * Transactional producers of Kafka's own client, and what Admin says of transactions as the lines of `kseg transactions --json` would.
+ *
+ * Argument: the bootstrap servers. Stdin: one JSON array a line, the name of a request and its operands. Stdout: one JSON answer a line.
+ */
+public final class Transactions {
+    private final Admin admin;
+    private final String bootstrap;
+    private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
+
+    private Transactions(Admin admin, String bootstrap) {
+        this.admin = admin;
+        this.bootstrap = bootstrap;
+    }
+
+    public static void main(String[] args) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", args[0]))) {
+            Transactions transactions = new Transactions(admin, args[0]);
+            for (String line = in.readLine(); line != null; line = in.readLine()) {
+                System.out.println(Answer.JSON.writeValueAsString(transactions.answer(Answer.JSON.readTree(line))));
+                System.out.flush();
+            }
+            transactions.producers.values().forEach(each -> each.close(Duration.ZERO));
+        }
+    }
+
+    private JsonNode answer(JsonNode request) throws Exception {
+        String id = request.size() > 1 ? request.get(1).asText() : "";
+        switch (request.get(0).asText()) {
+            case "begin" -> producer(id).beginTransaction();
+            case "send" -> {
+                for (int at = 0; at < request.get(4).asInt(); at++) {
+                    producer(id).send(new ProducerRecord<>(request.get(2).asText(), request.get(3).asInt(), null, new byte[] {1})).get();
+                }
+            }
+            case "offsets" -> producer(id).sendOffsetsToTransaction(
+                Map.of(new TopicPartition(request.get(3).asText(), request.get(4).asInt()), new OffsetAndMetadata(request.get(5).asLong())),
+                new ConsumerGroupMetadata(request.get(2).asText()));
+            case "commit" -> producer(id).commitTransaction();
+            case "abort" -> producer(id).abortTransaction();
+            case "describe" -> {
+                return describe();
+            }
+            default -> throw new IllegalArgumentException(request.toString());
+        }
+        return Answer.JSON.createObjectNode().put("ok", true);
+    }
+
+    private KafkaProducer<byte[], byte[]> producer(String id) {
+        return producers.computeIfAbsent(id, name -> {
+            Map<String, Object> settings = Map.of(
+                "bootstrap.servers", bootstrap, "transactional.id", name, "transaction.timeout.ms", 7_200_000, "linger.ms", 0);
+            KafkaProducer<byte[], byte[]> made = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+            made.initTransactions();
+            return made;
+        });
+    }
+
+    private ObjectNode describe() throws Exception {
+        ObjectNode answer = Answer.JSON.createObjectNode();
+        ArrayNode ids = answer.putArray("ids");
+        List<String> names = new ArrayList<>();
+        for (TransactionListing listing : admin.listTransactions().all().get()) {
+            names.add(listing.transactionalId());
+        }
+        Map<String, TransactionDescription> described = names.isEmpty() ? Map.of() : admin.describeTransactions(names).all().get();
+        for (String name : new TreeSet<>(described.keySet())) {
+            TransactionDescription each = described.get(name);
+            ObjectNode row = ids.addObject();
+            row.put("transactional_id", name).put("producer_id", each.producerId()).put("producer_epoch", each.producerEpoch());
+            row.put("state", each.state().toString()).put("timeout_ms", each.transactionTimeoutMs());
+            if (each.transactionStartTimeMs().isPresent()) {
+                row.put("start_timestamp", each.transactionStartTimeMs().getAsLong());
+            } else {
+                row.putNull("start_timestamp");
+            }
+            ArrayNode partitions = row.putArray("partitions");
+            each.topicPartitions().stream().map(TopicPartition::toString).sorted().forEach(partitions::add);
+        }
+        ArrayNode rows = answer.putArray("producers");
+        List<TopicPartition> partitions = new ArrayList<>();
+        admin.describeTopics(admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get()).allTopicNames().get().forEach(
+            (topic, description) -> description.partitions().forEach(each -> partitions.add(new TopicPartition(topic, each.partition()))));
+        admin.describeProducers(partitions).all().get().forEach((partition, states) -> {
+            for (ProducerState state : states.activeProducers()) {
+                ObjectNode row = rows.addObject();
+                row.put("topic", partition.topic()).put("partition", partition.partition()).put("producer_id", state.producerId());
+                row.put("producer_epoch", state.producerEpoch()).put("last_sequence", state.lastSequence());
+                row.put("last_timestamp", state.lastTimestamp());
+                if (state.coordinatorEpoch().isPresent() && state.coordinatorEpoch().getAsInt() >= 0) {
+                    row.put("coordinator_epoch", state.coordinatorEpoch().getAsInt());
+                } else {
+                    row.putNull("coordinator_epoch");
+                }
+                if (state.currentTransactionStartOffset().isPresent()) {
+                    row.put("transaction_start_offset", state.currentTransactionStartOffset().getAsLong());
+                } else {
+                    row.putNull("transaction_start_offset");
+                }
+            }
+        });
+        return answer;
+    }
+}

@@ -1,0 +1,288 @@
+"""Data directories that a broker starts on in its own way, or not at all: what is done to a sound one, one function a case.
+
+Each gets a copy of a small broker's data directory (a clean stop, one replica of each topic) and may give back a second one for log.dirs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from fixtures import side_diseases
+from fixtures.diseases import bad_crc, put
+
+Case = Callable[[Path], "Path | None"]
+
+METADATA = "__cluster_metadata-0"
+SUFFIX = "0123456789abcdef0123456789abcdef"
+IDENTITY = {
+    "version": "1",
+    "node.id": "1",
+    "cluster.id": "Mz9XvQe1R0mU7bTq2LkP5w",
+    "directory.id": "AsCu_Qd6HlJL_AROE7wUxg",
+}
+MARKER = ".kafka_cleanshutdown"
+CASES: dict[str, Case] = {}
+
+
+def case(make: Case) -> Case:
+    CASES[make.__name__] = make
+    return make
+
+
+def second(first: Path, partition: str = "", **identity: str | None) -> Path:
+    """Another data directory of the same node, with a copy of a partition."""
+    made = first.parent / "second"
+    made.mkdir()
+    if partition:
+        shutil.copytree(first / "fares-0", made / partition)
+    values = IDENTITY | {key.replace("_", "."): value for key, value in identity.items()}
+    lines = (f"{key}={value}\n" for key, value in values.items() if value is not None)
+    (made / "meta.properties").write_text("".join(lines))
+    return made
+
+
+def _with_content(name: str, content: bytes, word: str) -> None:
+    def make(data: Path) -> None:
+        (data / name).write_bytes(content)
+
+    CASES[f"{name.partition('/')[2] or name}-{word}"] = make
+
+
+# --- stops
+
+
+@case
+def clean(data: Path) -> None:
+    """Nothing."""
+
+
+@case
+def unclean(data: Path) -> None:
+    (data / MARKER).unlink()
+
+
+@case
+def unclean_from_the_start(data: Path) -> None:
+    (data / MARKER).unlink()
+    (data / "recovery-point-offset-checkpoint").unlink()
+
+
+# --- files of the data directory
+
+_with_content("meta.properties", b"", "empty")
+_with_content("meta.properties", b"\x00\xff nothing", "foreign")
+_with_content("meta.properties", b"version=1\nnode.id=1\n", "without-cluster")
+_with_content("meta.properties", b"version=7\nnode.id=1\n", "of-tomorrow")
+_with_content("bootstrap.checkpoint", b"garbage" * 20, "foreign")
+_with_content(f"{METADATA}/quorum-state", b"garbage", "foreign")
+for _name in ("recovery-point", "log-start", "replication", "cleaner"):
+    _with_content(f"{_name}-offset-checkpoint", b"\xff\xfegarbage", "foreign")
+    _with_content(f"{_name}-offset-checkpoint", b"0\n1\nfares 0 x\n", "odd-number")
+
+
+@case
+def no_meta_properties(data: Path) -> None:
+    (data / "meta.properties").unlink()
+
+
+@case
+def marker_is_a_directory(data: Path) -> None:
+    (data / MARKER).unlink()
+    (data / MARKER).mkdir()
+
+
+@case
+def lost_and_found(data: Path) -> None:
+    (data / "lost+found").mkdir()
+
+
+@case
+def nested(data: Path) -> None:
+    shutil.copytree(data / "fares-0", data / "inner-0" / "fares-0")
+    shutil.copy(data / "meta.properties", data / "inner-0")
+
+
+# --- a second data directory
+
+
+@case
+def partition_twice(data: Path) -> Path:
+    return second(data, "fares-0")
+
+
+@case
+def directory_id_twice(data: Path) -> Path:
+    return second(data, "other-0", directory_id="UsCu_Qd6HlJL_AROE7wUxg")
+
+
+@case
+def foreign_cluster(data: Path) -> Path:
+    return second(data, "other-0", cluster_id="Nz9XvQe1R0mU7bTq2LkP5w")
+
+
+@case
+def foreign_node(data: Path) -> Path:
+    return second(data, "other-0", node_id="2")
+
+
+@case
+def second_of_tomorrow(data: Path) -> Path:
+    return second(data, "other-0", version="9")
+
+
+@case
+def second_without_meta_properties(data: Path) -> Path:
+    made = second(data, "other-0")
+    (made / "meta.properties").unlink()
+    (made / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    return made
+
+
+@case
+def second_is_a_file(data: Path) -> Path:
+    (data.parent / "second").write_text("not a directory")
+    return data.parent / "second"
+
+
+@case
+def second_with_foreign_recovery_points(data: Path) -> Path:
+    made = second(data)
+    (made / "recovery-point-offset-checkpoint").write_text("garbage")
+    return made
+
+
+@case
+def second_with_foreign_high_watermarks(data: Path) -> Path:
+    """They are read when a partition is served from there, and there is none."""
+    made = second(data)
+    (made / "replication-offset-checkpoint").write_text("garbage")
+    return made
+
+
+@case
+def second_with_foreign_cleaner_offsets(data: Path) -> Path:
+    made = second(data)
+    (made / "cleaner-offset-checkpoint").write_text("garbage")
+    return made
+
+
+@case
+def metadata_log_twice(data: Path) -> Path:
+    made = second(data)
+    shutil.copytree(data / METADATA, made / METADATA)
+    return made
+
+
+@case
+def future_log(data: Path) -> Path:
+    return second(data, f"fares-0.{SUFFIX}-future")
+
+
+# --- the metadata log
+
+
+def _metadata_log(data: Path) -> Path:
+    return max((data / METADATA).glob("*.log"))
+
+
+@case
+def metadata_batch_altered(data: Path) -> None:
+    bad_crc(_metadata_log(data), 20)
+
+
+@case
+def metadata_torn(data: Path) -> None:
+    log = _metadata_log(data)
+    os.truncate(log, log.stat().st_size - 5)
+
+
+@case
+def metadata_zeros_near_the_start(data: Path) -> None:
+    """The cut lies below the newest snapshot, from whose end the node goes on."""
+    put(_metadata_log(data), 300, bytes(300))
+
+
+@case
+def metadata_cut_without_snapshot(data: Path) -> None:
+    """What lies behind the cut is gone: the topics that were made there."""
+    for snapshot in (data / METADATA).glob("*.checkpoint"):
+        snapshot.unlink()
+    bad_crc(_metadata_log(data), 14)
+
+
+@case
+def metadata_snapshot_foreign(data: Path) -> None:
+    for snapshot in (data / METADATA).glob("*.checkpoint"):
+        snapshot.write_bytes(b"garbage" * 30)
+
+
+@case
+def metadata_log_gone(data: Path) -> None:
+    shutil.rmtree(data / METADATA)
+
+
+# --- partitions
+
+
+@case
+def partition_missing(data: Path) -> None:
+    shutil.rmtree(data / "metro-gzip-0")
+
+
+@case
+def file_in_place_of_a_partition(data: Path) -> None:
+    shutil.rmtree(data / "metro-gzip-0")
+    (data / "metro-gzip-0").write_text("not a directory")
+
+
+@case
+def set_aside_and_marked(data: Path) -> None:
+    """One partition each: deleted, stray, moving, without an id, of a deleted topic."""
+    for name, state in (("metro-gzip-0", "delete"), ("metro-lz4-0", "stray"), ("metro-zstd-0", "future")):
+        (data / name).rename(data / f"{name}.{SUFFIX}-{state}")
+    (data / "fares-0" / "partition.metadata").unlink()
+    (data / "stations-0" / "partition.metadata").write_text("version: 0\ntopic_id: CQkJCQkJCQkJCQkJCQkJCQ")
+
+
+@case
+def partition_metadata_foreign(data: Path) -> None:
+    side_diseases.partition_metadata_corrupt(data / "fares-0")
+
+
+@case
+def partition_metadata_empty(data: Path) -> None:
+    (data / "fares-0" / "partition.metadata").write_bytes(b"")
+
+
+@case
+def leader_epochs_foreign(data: Path) -> None:
+    side_diseases.epoch_file_corrupt(data / "fares-0")
+
+
+@case
+def leader_epochs_odd_number(data: Path) -> None:
+    (data / "fares-0" / "leader-epoch-checkpoint").write_text("0\n1\nx 0\n")
+
+
+@case
+def aborts_of_another_version(data: Path) -> None:
+    side_diseases.txn_index_bad_version(max((data / "fares-0").glob("*.txnindex")))
+
+
+@case
+def aborts_of_another_version_unclean(data: Path) -> None:
+    aborts_of_another_version(data)
+    unclean_from_the_start(data)
+
+
+@case
+def log_start_beyond_the_end(data: Path) -> None:
+    (data / "log-start-offset-checkpoint").write_text("0\n1\nmetro-none 0 500\n")
+
+
+@case
+def odd_file_name(data: Path) -> None:
+    (data / "fares-0" / "notes.log").write_text("")

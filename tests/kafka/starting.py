@@ -1,0 +1,192 @@
+"""What `kseg verify` says of a broker's start on data directories, and what a real one did there, in the same terms."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.kafka.broker import Broker, BrokerFailed
+
+SETTLE_S = 2.0  # the cleaner and the first checkpoints come behind the line that says that it has started
+
+Segment = tuple[str, str, int]
+
+_LOADED = re.compile(
+    r"Completed load of Log\(dir=(\S+), (?:topicId=\S+, )?topic=(\S+), partition=(\d+), .*?logStartOffset=(-?\d+), logEndOffset=(-?\d+)\)"
+)
+_METADATA_END = re.compile(
+    r"(?:LogLoader|UnifiedLog) partition=__cluster_metadata-0, .*Loading producer state till offset (-?\d+)"
+)
+_STRAY = re.compile(r"Log in (\S+) marked stray")
+_OFFLINE = re.compile(r"Stopping serving logs in dir (\S+)|Failed to create or validate data directory (\S+)")
+_SCANNED = re.compile(r"LogLoader partition=(\S+), dir=(\S+)\] Recovering unflushed segment (\d+)")
+_NOT_SERVED = re.compile(r"Unable to start fetching (\S+) with topic ID \S+ due to (?:Number|Illegal)")
+_MADE = re.compile(r"Created log for partition (\S+) in")
+
+
+class PlainBroker(Broker):
+    """A broker that takes its data directories as they lie there."""
+
+    def _format(self) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """node: the row `broker-start`. partitions: what each partition directory's row says, by directory."""
+
+    node: Mapping[str, Any]
+    partitions: Mapping[Path, Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class Observed:
+    """ends: (log start, log end) of each log that was loaded, by the directory it lay in. bytes_scanned: by log dir and partition. log: what the broker logged."""
+
+    outcome: str
+    log: str
+    ends: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    strays: set[str] = field(default_factory=set)
+    offline: set[str] = field(default_factory=set)
+    unserved: set[str] = field(default_factory=set)
+    made: set[str] = field(default_factory=set)
+    bytes_scanned: Counter[str] = field(default_factory=Counter)
+    metadata_end: int | None = None
+
+
+def foretold(log_dirs: Sequence[Path], *options: str) -> Foretold:
+    command = [sys.executable, "-m", "kseg", "verify", "--json", *options, *map(str, log_dirs)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1, 5), done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    (node,) = (row for row in rows if row["type"] == "broker-start")
+    starts = {
+        Path(row["path"]): row["start"] for row in rows if row.get("start") and "partition" in row["start"]
+    }
+    return Foretold(node, starts)
+
+
+def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, **properties: str) -> Observed:
+    """Start a broker on the directories, let it settle, and kill it. Changes them."""
+    sizes = {
+        path: _written_bytes(path)
+        for log_dir in log_dirs
+        if log_dir.is_dir()
+        for path in log_dir.glob("*/[0-9]*.log")
+    }
+    no_index = [_segment(path) for path in sizes if not path.with_suffix(".index").exists()]
+    broker = PlainBroker(root / "broker", log_dirs[0], log_dirs=",".join(map(str, log_dirs)), **properties)
+    lives = False
+    try:
+        broker.start(attempts=1)
+        deadline = time.monotonic() + settle_s
+        while (lives := broker.is_running()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    except BrokerFailed:
+        pass
+    finally:
+        if broker.is_running():
+            broker.crash()
+    return _read(broker.log_text(), sizes, no_index, lives)
+
+
+def _read(log: str, sizes: Mapping[Path, int], no_index: Sequence[Segment], lives: bool) -> Observed:
+    offline = {one or other for one, other in _OFFLINE.findall(log)}
+    outcome = "starts-with-offline-log-dirs" if offline else "starts"
+    seen = Observed(outcome if lives else "does-not-start", log, offline=offline)
+    for place, topic, partition, start, end in _LOADED.findall(log):
+        directory = Path(place)
+        if directory.name.endswith("-stray") and f"marked stray and renamed to {place}" in log:
+            directory = directory.with_name(f"{topic}-{partition}")
+        seen.ends[directory] = int(start), int(end)
+    seen.strays = {Path(place).name for place in _STRAY.findall(log)}
+    seen.unserved = set(_NOT_SERVED.findall(log))
+    seen.made = set(_MADE.findall(log))
+    scanned = [(place, name, int(base)) for name, place, base in _SCANNED.findall(log)]
+    scanned += [
+        segment for segment in no_index if segment[0] not in offline
+    ]  # when it is found missing, before all others
+    size_of = {_segment(path): size for path, size in sizes.items()}
+    for place, name, base in scanned:
+        seen.bytes_scanned[f"{place}/{name}"] += size_of.get((place, name, base), 0)
+    ends = _METADATA_END.findall(log)
+    seen.metadata_end = int(ends[-1]) if ends else None
+    return seen
+
+
+def _written_bytes(log: Path) -> int:
+    """Without the zeros of a preallocated segment, at the first of which a recovery ends."""
+    size_bytes, end = log.stat().st_size, 0
+    if size_bytes % (1 << 20):
+        return size_bytes
+    data = log.read_bytes()
+    while length := int.from_bytes(data[end + 8 : end + 12], "big"):
+        end += 12 + length
+    return size_bytes if any(data[end:]) else end
+
+
+def _segment(log: Path) -> Segment:
+    """Log dir, partition as the broker calls it whatever the directory's suffix, and base offset."""
+    return str(log.parent.parent), log.parent.name.partition(".")[0], int(log.stem)
+
+
+def assert_as_foretold(told: Foretold, seen: Observed) -> None:
+    """Exception or success, what is offline, stray, missing, and the offsets of every log."""
+    node = told.node
+    assert seen.outcome == node["outcome"], (node, seen.log[-4000:])
+    if node["outcome"] == "does-not-start":
+        assert node["exception"] in seen.log, (node, seen.log[-4000:])
+    if seen.outcome == "does-not-start" and not seen.ends:
+        assert not node["partitions_truncated"] or node["partitions_failed"], node
+        return
+    for place in node["log_dirs_offline"]:
+        assert place["exception"] in seen.log, (place, seen.log[-4000:])
+    for path, ends in seen.ends.items():
+        row = told.partitions.get(path)
+        if row is None:  # marked for deletion, or a data directory within, which is no partition to kseg
+            assert path.name in (*node["partitions_stray"], *node["partitions_removed"])
+        else:
+            assert ends == (row["log_start_offset"], row["log_end_offset"]), (path, row)
+    if seen.outcome == "does-not-start":
+        return
+    assert seen.offline == {place["log_dir"] for place in node["log_dirs_offline"]}
+    failed = {Path(row["log_dir"], row["partition"]) for row in node["partitions_failed"]}
+    given = set(map(Path, node["log_dirs"]))
+    not_loaded = {
+        path for path in told.partitions if path.parent in given and path.name != "__cluster_metadata-0"
+    } - failed
+    unloadable = {
+        Path(place["log_dir"]) for place in node["log_dirs_offline"] if "startup" in place["message"]
+    }
+    assert set(seen.ends) & set(told.partitions) == {
+        path for path in not_loaded if path.parent not in unloadable
+    }
+    if node["metadata"] != "unknown":
+        assert seen.strays == set(node["partitions_stray"])
+    assert set(node["partitions_missing"]) <= seen.made
+    assert seen.made <= {*node["partitions_missing"], *node["partitions_stray"]}
+    if seen.unserved:
+        assert seen.unserved == set(node["partitions_offline"])
+    metadata = next(
+        (row for path, row in told.partitions.items() if path.name == "__cluster_metadata-0"), None
+    )
+    if metadata is not None:
+        assert seen.metadata_end == metadata["log_end_offset"]
+    to_scan = {
+        f"{path.parent}/{row['partition']}": row["bytes_to_scan"]
+        for path, row in told.partitions.items()
+        if row["bytes_to_scan"] and path.parent in given - unloadable
+    }
+    different = {
+        key: (seen.bytes_scanned.get(key, 0), to_scan.get(key, 0)) for key in {*to_scan, *seen.bytes_scanned}
+    }
+    assert not {key: both for key, both in different.items() if both[0] != both[1]}
+    assert node["bytes_to_scan"] == sum(to_scan.values())

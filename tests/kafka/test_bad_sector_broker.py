@@ -1,0 +1,141 @@
+"""A real broker on a data directory with bad sectors: what ends its start, what takes the data directory offline, and what its consumers
+get, beside what `verify` says of its start and `recover` of such a partition.
+
+ext4 on a loop device (`tests.support.bad_sectors`): needs root. Each case starts a broker, about ten seconds of processor time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
+from tests.kafka.conftest import require_kafka
+from tests.kafka.starting import PlainBroker, foretold, observed
+from tests.support.bad_sectors import DyingDisk, dying_disk, require
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+RECORDS, BATCH = 60, 6
+FIRST, LAST = f"{0:020}", f"{36:020}"
+
+
+class Case(NamedTuple):
+    """spoiled: blocks of 4 KiB by the name of a file. is_clean: the stop before. outcome: of the start. logged: what the broker logs
+    on the way."""
+
+    spoiled: Mapping[str, Sequence[int]]
+    is_clean: bool
+    outcome: str
+    logged: str = "Input/output error"
+
+
+CASES = {
+    "a log below the recovery point": Case({f"aaa-0/{FIRST}.log": [3]}, True, "starts", ""),
+    "the last log after a clean stop": Case({f"aaa-0/{LAST}.log": [5]}, True, "starts", ""),
+    "a log that is recovered": Case({f"aaa-0/{FIRST}.log": [3]}, False, "does-not-start"),
+    "the first block of a log that is recovered": Case({f"aaa-0/{LAST}.log": [0]}, False, "does-not-start"),
+    "an offset index": Case({f"aaa-0/{FIRST}.index": [0]}, True, "starts", ""),
+    "a time index": Case({f"aaa-0/{FIRST}.timeindex": [0]}, True, "starts", ""),
+    "partition.metadata": Case({"aaa-0/partition.metadata": [0]}, True, "does-not-start"),
+    "leader-epoch-checkpoint": Case({"aaa-0/leader-epoch-checkpoint": [0]}, True, "does-not-start"),
+    "recovery points": Case({"recovery-point-offset-checkpoint": [0]}, True, "does-not-start"),
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two topics of a partition each, in two segments, after a clean stop."""
+    require_kafka()
+    require()
+    with Broker(tmp_path_factory.mktemp("sound")) as broker:
+        for topic in ("aaa", "bbb"):
+            broker.create_topic(topic, internal_segment_bytes="60000")
+        producer = broker.producer()
+        for topic in ("aaa", "bbb"):
+            for number in range(RECORDS):
+                producer.produce(topic, b"%d " % number + os.urandom(1500), partition=0)
+                if number % BATCH == BATCH - 1:
+                    producer.flush(CLIENT_LIMIT_S)
+    return broker.data
+
+
+@pytest.fixture
+def disk(sound: Path, tmp_path: Path) -> Iterator[DyingDisk]:
+    with dying_disk(tmp_path) as disk:
+        shutil.copytree(sound, disk.root / "data")
+        yield disk
+
+
+def hurt(disk: DyingDisk, case: Case) -> Path:
+    data = disk.root / "data"
+    if not case.is_clean:
+        (data / ".kafka_cleanshutdown").unlink()
+        points = data / "recovery-point-offset-checkpoint"
+        points.write_text(re.sub(r"(?m)^(aaa|bbb) 0 \d+$", r"\1 0 0", points.read_text()))
+    disk.spoil({f"data/{name}": blocks for name, blocks in case.spoiled.items()})
+    return data
+
+
+@pytest.mark.evidence("unreadable-bytes", "unreadable-partition")
+@pytest.mark.parametrize("name", CASES)
+def test_a_start_on_bad_sectors(disk: DyingDisk, tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    data = hurt(disk, case)
+    told = foretold([data])
+    seen = observed(tmp_path, [data])
+    assert seen.outcome == case.outcome, seen.log[-3000:]
+    assert case.logged in seen.log
+    assert told.node["outcome"] == case.outcome
+
+
+def kseg(*words: object) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: what one has found unreadable it remembers by inode."""
+    command = [sys.executable, "-P", "-m", "kseg", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.evidence("unreadable-bytes", "unreadable-partition")
+@pytest.mark.parametrize("segment", [FIRST, LAST])
+def test_consumers_wait_at_a_bad_sector_and_read_on_after_a_repair(
+    disk: DyingDisk, tmp_path: Path, segment: str
+) -> None:
+    """The broker neither goes offline nor answers: the fetch is broken off. What lies in other partitions is served. `recover`
+    refuses; with --accept-unreadable all but the records around the bad sector are there."""
+    data = hurt(disk, Case({f"aaa-0/{segment}.log": [3]}, True, "starts"))
+    broker = PlainBroker(tmp_path / "before", data)
+    with broker:
+        assert len(broker.consume("bbb")) == RECORDS
+        with pytest.raises(BrokerFailed, match="did not reach the end"):
+            broker.consume("aaa")
+        assert broker.is_running()
+    refused = kseg("recover", "--apply", data)
+    assert refused.returncode in (4, 5) and "--accept-unreadable" in refused.stderr
+    repaired = kseg("recover", "--apply", "--accept-unreadable", "--mark-clean", data)
+    assert repaired.returncode == 0, repaired.stderr
+    with PlainBroker(tmp_path / "after", data) as broker:
+        left = [record.offset for record in broker.consume("aaa")]
+        assert len(broker.consume("bbb")) == RECORDS
+    lost = sorted(set(range(RECORDS)) - set(left))
+    assert 0 < len(lost) <= 2 * BATCH and lost == [*range(lost[0], lost[-1] + 1)]
+
+
+@pytest.mark.evidence("read-only")
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_start_on_a_read_only_disk(disk: DyingDisk, tmp_path: Path, is_clean: bool) -> None:
+    data = hurt(disk, Case({}, is_clean, ""))
+    disk.make_read_only()
+    seen = observed(tmp_path, [data])
+    assert seen.outcome == "does-not-start"
+    assert "Read-only file system" in seen.log

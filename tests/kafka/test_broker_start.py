@@ -1,0 +1,249 @@
+"""What `verify` says of a broker's start is what a real 4.3.1 broker does: it starts or not, and of what; which partitions it cuts and
+where, sets aside, does not serve, or makes anew. Each case is a directory of its own, and damage of all kinds lies in many partitions of
+a few."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from fixtures import side_diseases as side
+from fixtures.diseases import LOG_DISEASES
+from kseg.change.apply.lock import locked
+from tests.kafka.broker import Broker
+from tests.kafka.conftest import require_kafka
+from tests.kafka.killed import Killed
+from tests.kafka.start_cases import CASES, MARKER
+from tests.kafka.starting import Foretold, assert_as_foretold, foretold, observed
+from tests.support.trees import copy_tree
+
+pytestmark = pytest.mark.kafka
+
+ALL = os.environ.get("KSEG_BROKER_STARTS") == "all"
+IN_THE_GATE = ("partition_twice", "meta.properties-of-tomorrow", "set_aside_and_marked")
+PARTITIONS = 64
+
+Damage = Callable[[Path], object]
+
+
+@pytest.mark.evidence("broker-start")
+@pytest.mark.parametrize("name", CASES if ALL else IN_THE_GATE)
+def test_a_start_is_foretold(name: str, capture_small: Path, tmp_path: Path) -> None:
+    require_kafka()
+    data = _copied(capture_small, tmp_path)
+    more = CASES[name](data)
+    _compare([data] if more is None else [data, more], tmp_path)
+
+
+def _copied(capture_small: Path, root: Path) -> Path:
+    """A level deeper than `root`: a metadata log of the same node beside another test's directories would count."""
+    return copy_tree(capture_small / "data", root / "node" / "data")
+
+
+def _compare(log_dirs: list[Path], root: Path, settle_s: float = 2.0) -> Foretold:
+    told = foretold(log_dirs)
+    assert_as_foretold(told, observed(root, log_dirs, settle_s))
+    return told
+
+
+# --- damage in partitions
+
+
+@pytest.fixture(scope="session")
+def disks(tmp_path_factory: pytest.TempPathFactory, capture_small: Path) -> Path:
+    """Two data directories of a stopped broker (`0`, `1`), with a topic whose partitions all hold the same two segments."""
+    require_kafka()
+    root = tmp_path_factory.mktemp("disks")
+    places = [root / "0", root / "1"]
+    with Broker(root / "broker", places[0], log_dirs=",".join(map(str, places))) as broker:
+        broker.create_topic("many", PARTITIONS)
+    for partition in root.glob("?/many-*"):
+        _fill(partition, capture_small / "data" / "metro-none-0")
+    for place in places:
+        for name in ("recovery-point", "replication"):
+            _set_offsets(place / f"{name}-offset-checkpoint", 144)
+    return root
+
+
+def _fill(partition: Path, source: Path) -> None:
+    for file in partition.iterdir():
+        if file.name != "partition.metadata":
+            file.unlink()
+    for file in source.iterdir():
+        stem = file.name.partition(".")[0]
+        is_kept = stem in (f"{0:020d}", f"{72:020d}") or file.name in (
+            f"{144:020d}.snapshot",
+            "leader-epoch-checkpoint",
+        )
+        if is_kept:
+            shutil.copy2(file, partition)
+
+
+def _set_offsets(checkpoint: Path, offset: int) -> None:
+    version, count, *lines = checkpoint.read_text().splitlines()
+    changed = [f"{line.rpartition(' ')[0]} {offset}" if line.startswith("many ") else line for line in lines]
+    checkpoint.write_text("\n".join([version, count, *changed, ""]))
+
+
+def _in_segment(damage: Damage, base: int) -> Damage:
+    return lambda partition: damage(partition / f"{base:020d}.log")
+
+
+def _in_index(damage: Damage, suffix: str, base: int) -> Damage:
+    return lambda partition: damage(partition / f"{base:020d}{suffix}")
+
+
+def _damages() -> Iterator[tuple[str, Damage]]:
+    for base, where in ((0, "closed"), (72, "active")):
+        for disease in LOG_DISEASES:
+            yield f"{disease.__name__}-{where}", _in_segment(disease, base)
+        for disease in (
+            side.index_missing,
+            side.time_index_missing,
+            side.leftover_deleted,
+            side.leftover_cleaned,
+        ):
+            yield f"{disease.__name__}-{where}", _in_segment(disease, base)
+        for disease in (side.index_entry_beyond_log, side.index_zero_tail, side.index_bad_size):
+            yield f"{disease.__name__}-{where}", _in_index(disease, ".index", base)
+    yield "leftover_swap", _in_segment(side.leftover_swap, 0)
+    yield "orphan_index", _in_segment(side.orphan_index, 0)
+    yield "segment_gap", _in_segment(side.segment_gap, 0)
+    yield "snapshot_corrupt", lambda partition: side.snapshot_corrupt(partition / f"{144:020d}.snapshot")
+    yield "snapshot_stray", side.snapshot_stray
+    yield "epoch_file_wrong", side.epoch_file_wrong
+    yield "partition_metadata_missing", side.partition_metadata_missing
+    yield "unknown_file", side.unknown_file
+    yield "two_damages", lambda partition: [LOG_DISEASES[4](log) for log in partition.glob("*.log")]
+    yield "no_segment", _without_segments
+
+
+def _without_segments(partition: Path) -> None:
+    for file in partition.glob("000*"):
+        file.unlink()
+
+
+DAMAGES = dict(_damages())
+STOPS = ("unclean-from-0", "unclean", "clean")
+
+
+def _hurt(disks: Path, target: Path, stop: str, names: list[str]) -> list[Path]:
+    """A copy with the damage of these names, each in a partition of its own."""
+    copy_tree(disks, target)
+    places = [target / "0", target / "1"]
+    directories = sorted(target.glob("?/many-*"))
+    assert len(names) <= len(directories) == PARTITIONS
+    for name, partition in zip(names, directories, strict=False):
+        DAMAGES[name](partition)
+    for place in places:
+        if stop != "clean":
+            (place / MARKER).unlink()
+        if stop == "unclean-from-0":
+            _set_offsets(place / "recovery-point-offset-checkpoint", 0)
+    return places
+
+
+def _ends_a_start(told: Foretold) -> set[str]:
+    """The partitions whose load ends the process, or takes a data directory along."""
+    return {row["partition"] for row in told.node["partitions_failed"]}
+
+
+def _fatal(disks: Path, tmp_path: Path, stop: str) -> list[str]:
+    """The names of the damages with which no broker starts, as foretold."""
+    places = _hurt(disks, tmp_path / "all", stop, list(DAMAGES))
+    directories = [partition.name for partition in sorted((tmp_path / "all").glob("?/many-*"))]
+    fatal = _ends_a_start(foretold(places))
+    shutil.rmtree(tmp_path / "all")
+    return [name for name, directory in zip(DAMAGES, directories, strict=False) if directory in fatal]
+
+
+@pytest.mark.parametrize("stop", STOPS if ALL else STOPS[:1])
+def test_what_becomes_of_damaged_partitions_is_foretold(disks: Path, tmp_path: Path, stop: str) -> None:
+    fatal = _fatal(disks, tmp_path, stop)
+    places = _hurt(disks, tmp_path / "disks", stop, [name for name in DAMAGES if name not in fatal])
+    told = _compare(places, tmp_path)
+    assert told.node["outcome"] == "starts" and told.node["partitions_truncated"]
+
+
+@pytest.mark.skipif(not ALL, reason="one start for each damage: KSEG_BROKER_STARTS=all")
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_partition_that_ends_the_start_is_foretold(disks: Path, tmp_path: Path, stop: str) -> None:
+    for name in _fatal(disks, tmp_path, stop):
+        told = _compare(_hurt(disks, tmp_path / name, stop, [name]), tmp_path / name / "run")
+        assert told.node["outcome"] != "starts", name
+        shutil.rmtree(tmp_path / name)
+
+
+@pytest.mark.skipif(not ALL, reason="a broker that is killed amid transactions: KSEG_BROKER_STARTS=all")
+def test_the_start_after_a_crash_is_foretold(killed: Killed, tmp_path: Path) -> None:
+    told = _compare([copy_tree(killed.data, tmp_path / "node" / "data")], tmp_path)
+    assert told.node["outcome"] == "starts" and not told.node["partitions_truncated"]
+
+
+@pytest.mark.skipif(not ALL, reason="another process with the lock: KSEG_BROKER_STARTS=all")
+def test_a_lock_that_is_held_is_foretold(capture_small: Path, tmp_path: Path) -> None:
+    require_kafka()
+    data = _copied(capture_small, tmp_path)
+    with locked([str(data)]):
+        told = _compare([data], tmp_path)
+    assert told.node["exception"] == "KafkaException"
+
+
+# --- the disk
+
+
+@contextmanager
+def _mounted(kind: str, root: Path) -> Iterator[Path]:
+    """A small file system of its own below `root`; skips where nobody may mount one."""
+    place = root / "mounted"
+    place.mkdir()
+    arguments = ["-t", "tmpfs", "-o", "size=8m", "none"]
+    if kind == "ext4":
+        image = root / "image"
+        image.write_bytes(b"")
+        os.truncate(image, 16 << 20)
+        made = subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=False, capture_output=True)
+        if made.returncode:
+            pytest.skip("mkfs.ext4 cannot be used")
+        arguments = ["-o", "loop", str(image)]
+    if (
+        os.geteuid()
+        or subprocess.run(["mount", *arguments, str(place)], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("no file system can be mounted here: not root, or not allowed")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.skipif(not ALL, reason="a full disk: KSEG_BROKER_STARTS=all")
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_a_full_disk_is_foretold(kind: str, capture_small: Path, tmp_path: Path) -> None:
+    """What ends such a broker depends on where it needs the next block: an index, a checkpoint, the metadata log."""
+    require_kafka()
+    with _mounted(kind, tmp_path) as place:
+        data = copy_tree(capture_small / "data", place / "data")
+        for file in data.rglob("*.deleted"):
+            file.unlink()  # else a broker makes room with them
+        with (place / "rest").open("wb", buffering=0) as rest:
+            for piece in (1 << 16, 1 << 10):
+                try:
+                    while True:
+                        rest.write(bytes(piece))
+                except OSError:
+                    continue
+        told = foretold([data])
+        seen = observed(tmp_path, [data], settle_s=90)
+    assert told.node["outcome"] == seen.outcome == "does-not-start"
+    assert "No space left on device" in told.node["message"]
+    assert "No space left on device" in seen.log or "java.lang.InternalError" in seen.log

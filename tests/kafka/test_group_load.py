@@ -1,0 +1,153 @@
+"""Which records fail the load of a group coordinator: one of each kind in a partition of its own of a real broker's `__consumer_offsets`,
+while the broker is stopped. When it starts, the partitions that it fails to load are those that `kseg verify` names."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from confluent_kafka import Consumer, TopicPartition
+
+from kseg.cli.main import run
+from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
+from tests.internal_topics.coordinator_logs import batch, key, value
+from tests.kafka.broker import Broker
+from tests.kafka.conftest import require_kafka
+from tests.support.group_dirs import commit
+
+pytestmark = pytest.mark.kafka
+
+Record = tuple[bytes | None, bytes | None]
+TOPIC_ID = "AAECAwQFBgcICQoLDA0ODw"
+
+
+def _group(
+    type_id: int, member: str | None = None, *, deleted: bool = False, version: int = 0, **fields: Any
+) -> Record:
+    names = {"group": "g"} if type_id == 2 else {"groupId": "g"}
+    if member is not None:
+        names["memberId"] = member
+    content = None if deleted else value(CONSUMER_OFFSETS, type_id, version, **fields)
+    return key(CONSUMER_OFFSETS, type_id, **names), content
+
+
+def _classic(
+    *instances: str | None, protocol_type: str = "consumer", protocol: str | None = "range"
+) -> Record:
+    members = [
+        {"memberId": f"m{at}", "groupInstanceId": instance, "clientId": "c", "clientHost": "/h", "rebalanceTimeout": 1, "sessionTimeout": 60_000, "subscription": b"", "assignment": b""}
+        for at, instance in enumerate(instances)
+    ]  # fmt: skip
+    return _group(
+        2,
+        version=3,
+        protocolType=protocol_type,
+        generation=1,
+        protocol=protocol,
+        leader=None,
+        members=members,
+    )
+
+
+def _current(member: str, epoch: int = 1) -> Record:
+    assigned = [{"topicId": TOPIC_ID, "partitions": [0], "assignmentEpochs": None}]
+    return _group(8, member, memberEpoch=epoch, previousMemberEpoch=0, assignedPartitions=assigned)
+
+
+def _member(name: str = "m") -> Record:
+    return _group(
+        5, name, clientId="c", clientHost="/h", subscribedTopicNames=["t"], classicMemberMetadata=None
+    )
+
+
+_TARGET = _group(7, "m", topicPartitions=[{"topicId": TOPIC_ID, "partitions": [0]}])
+_COMMIT = commit(4, "g")
+assert _COMMIT[1] is not None
+
+# what stands in a partition, by what it is
+CASES: dict[str, Sequence[Record]] = {
+    "no key": [(None, b"\0\0")],
+    "key too short": [(b"\0", b"\0\0")],
+    "unknown type": [(b"\0\x63", b"\0\0")],
+    "bytes behind the value": [(_COMMIT[0], _COMMIT[1] + b"more")],
+    "value cut": [(_COMMIT[0], _COMMIT[1][:-1])],
+    "unknown version": [(_COMMIT[0], b"\0\x05" + _COMMIT[1][2:])],
+    "empty value": [(_COMMIT[0], b"")],
+    "static member twice": [_classic("i", "i")],
+    "members without a protocol type": [_classic(None, protocol_type="")],
+    "members without a protocol": [_classic(None, None, protocol=None)],
+    "consumer over classic with members": [_classic(None), _group(3, epoch=1)],
+    "consumer over classic without members": [_classic(), _group(3, epoch=1)],
+    "consumer over simple": [commit(4, "g"), _group(3, epoch=1)],
+    "share over simple": [commit(4, "g"), _group(11, epoch=1)],
+    "streams over simple": [commit(4, "g"), _group(17, epoch=1)],
+    "share over consumer": [_group(3, epoch=1), _group(11, epoch=1)],
+    "deletion over simple": [commit(4, "g"), _group(3, deleted=True)],
+    "deletion with members": [_group(3, epoch=1), _member(), _group(3, deleted=True)],
+    "deletion with an assignment epoch": [_group(3, epoch=1), _group(3, deleted=True)],
+    "deletion in order": [_group(3, epoch=1), _group(6, deleted=True), _group(3, deleted=True)],
+    "deletion of what is not there": [_group(type_id, deleted=True) for type_id in (2, 3, 6, 11, 15, 17, 23)],
+    "member gone before its assignment": [_member(), _current("m"), _group(5, "m", deleted=True)],
+    "member gone before its target": [_member(), _TARGET, _group(8, "m", deleted=True), _group(5, "m", deleted=True)],
+    "member gone in order": [_member(), _current("m"), _TARGET, *(_group(type_id, "m", deleted=True) for type_id in (8, 7, 5))],
+    "partition owned twice": [_member("m"), _current("m"), _member("n"), _current("n")],
+    "partition owned later": [_member("m"), _current("m"), _member("n"), _current("n", 2)],
+    "negative assignment timestamp": [_group(6, assignmentEpoch=2, assignmentTimestamp=-1)],
+    "assignment deleted with targets": [_TARGET, _group(6, deleted=True)],
+    "share member gone too early": [_group(10, "m", clientId="c", clientHost="/h"), _group(10, "m", deleted=True)],
+    "streams member gone too early": [_group(17, epoch=1), _group(22, "m", memberEpoch=1), _group(19, "m", deleted=True)],
+    "streams over consumer": [_group(3, epoch=1), _group(23, epoch=1)],
+    "classic over consumer": [_group(3, epoch=1), _classic(None)],
+    "deletion of a group of another type": [_group(3, epoch=1), _group(2, deleted=True)],
+    "topic twice in a target": [_group(13, "m", topicPartitions=[{"topicId": TOPIC_ID, "partitions": [0]}] * 2)],
+}  # fmt: skip
+
+
+def _make_topic(broker: Broker) -> None:
+    broker.create_topic("t")
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "log_level": 0})
+    consumer.commit(offsets=[TopicPartition("t", 0, 0)], asynchronous=False)
+    consumer.close()
+
+
+def _append(directory: Path, records: Sequence[Record]) -> None:
+    """Behind what is there; a broker that was stopped cleanly looks for the log end by itself."""
+    with PartitionLog(PartitionTarget(str(directory))) as log:
+        end, path = log.end_offset, Path(log.segments[-1].path)
+    with path.open("ab") as file:
+        file.write(batch(end, *records))
+
+
+@pytest.mark.behaviour("G08", "G09", "G10")
+def test_what_a_broker_fails_to_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    require_kafka()
+    broker = Broker(tmp_path, offsets_topic_num_partitions=str(len(CASES)))
+    with broker:
+        _make_topic(broker)
+    for number, records in enumerate(CASES.values()):
+        _append(broker.data / f"{CONSUMER_OFFSETS}-{number}", records)
+    run(["verify", "--json", str(broker.data)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    ours = {Path(row["path"]).name for row in rows if row.get("id") == "coordinator-load-fails"}
+
+    def loads(word: str) -> set[str]:
+        return set(re.findall(rf"{word} metadata from ({CONSUMER_OFFSETS}-\d+) ", broker.log_text()))
+
+    with broker:
+        failed, finished = r"Failed to load", r"Finished loading of"
+        broker.wait_for("loading", lambda: len(loads(failed) | loads(finished)) == len(CASES))
+        theirs = loads(failed)
+    names = {f"{CONSUMER_OFFSETS}-{number}": name for number, name in enumerate(CASES)}
+    assert {names[each] for each in ours} == {names[each] for each in theirs}
+    assert 5 < len(theirs) < len(CASES) - 5

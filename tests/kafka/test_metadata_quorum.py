@@ -1,0 +1,80 @@
+"""A dynamic quorum (KIP-853): kraft.version comes from a control record, in the bootstrap snapshot and wherever it was written since."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.cli.main import run
+from tests.kafka import jars
+from tests.kafka.broker import Broker
+from tests.kafka.cluster_admin import ClusterAdmin
+from tests.kafka.conftest import require_kafka
+
+pytestmark = pytest.mark.kafka
+
+LOG = "__cluster_metadata-0"
+
+
+class DynamicBroker(Broker):
+    """A node that is the first voter of a dynamic quorum, with a SCRAM credential from its formatting."""
+
+    def _configure(self) -> None:
+        super()._configure()
+        properties = self.root / "server.properties"
+        lines = properties.read_text().splitlines()
+        voters = next(line for line in lines if line.startswith("controller.quorum.voters="))
+        bootstrap = voters.replace("voters=1@", "bootstrap.servers=")
+        properties.write_text("\n".join([*(line for line in lines if line != voters), bootstrap]) + "\n")
+
+    def _format(self) -> None:
+        if (self.data / "meta.properties").exists():
+            return
+        words = ["kafka.tools.StorageTool", "format", "--standalone", "-t", "Mz9XvQe1R0mU7bTq2LkP5w"]
+        words += ["--add-scram", "SCRAM-SHA-256=[name=alice,iterations=4096,password=secret]"]
+        words += ["-c", str(self.root / "server.properties")]
+        subprocess.run(
+            jars.brief_java_command(*words), env=jars.java_environment(), capture_output=True, check=True
+        )
+
+
+def told(path: Path, capfd: pytest.CaptureFixture[str], kind: str, *words: str) -> list[dict[str, object]]:
+    capfd.readouterr()
+    assert run(["metadata", "--json", *words, str(path)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return [
+        {name: value for name, value in row.items() if name != "type"} for row in rows if row["type"] == kind
+    ]
+
+
+@pytest.mark.behaviour("M07")
+def test_features_of_a_dynamic_quorum(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    require_kafka()
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    broker = DynamicBroker(
+        tmp_path / "broker", authorizer_class_name=authorizer, super_users="User:ANONYMOUS"
+    )
+    with broker:
+        admin = ClusterAdmin(broker.bootstrap)
+        for number in range(60):  # enough for a snapshot
+            admin.do("create", f"topic-{number}", 1, {})
+        rows = admin.do("describe", [])["rows"]
+        admin.close()
+    features = {row["name"]: row["level"] for row in rows if row["type"] == "feature"}
+    assert features["kraft.version"] == 1
+    log = broker.data / LOG
+    assert {row["name"]: row["level"] for row in told(broker.data, capfd, "feature")} == features
+    snapshots = sorted(log.glob("*.checkpoint"))
+    assert len(snapshots) > 1  # the one of the formatting, and one that the node made
+    for snapshot in snapshots:
+        assert {"name": "kraft.version", "level": 1} in told(snapshot, capfd, "feature")
+    credential = {"user": "alice", "mechanism": "SCRAM-SHA-256", "iterations": 4096}
+    assert told(broker.data / "bootstrap.checkpoint", capfd, "scram") == [credential]
+    assert told(broker.data, capfd, "scram", "--offset", "40") == [credential]

@@ -1,0 +1,92 @@
+"""The segments in remote storage after random records are those that the real store has, and so is the one that serves each offset."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import subprocess
+
+import pytest
+
+from kseg.internal_topics.remote_log.remote_segments import RemoteLogState
+from tests.internal_topics.metadata_logs import topic_id
+from tests.internal_topics.remote_logs import delete_partition, update, upload
+from tests.kafka import jars
+from tests.kafka.conftest import require_kafka
+
+pytestmark = pytest.mark.kafka
+
+CASES = int(os.environ.get("KSEG_REMOTE_CASES", "300"))
+SEED = int(os.environ.get("KSEG_REMOTE_SEED", "11"))
+PLACE = ("orders", topic_id(9), 3)
+EPOCHS, END = (0, 1, 2), 60
+
+
+def random_records(draw: random.Random) -> list[bytes]:
+    records = []
+    known: list[str] = []
+    for _ in range(draw.randint(1, 25)):
+        kind = draw.random()
+        if kind < 0.4 or not known:
+            segment = topic_id(draw.randint(1, 12))
+            start = draw.randrange(END)
+            end = min(END - 1, start + draw.randint(0, 25))
+            first = draw.randint(0, 2)
+            epochs = {first: start}
+            if first < 2 and end > start and draw.random() < 0.4:
+                epochs[first + 1] = draw.randint(start + 1, end)
+            records.append(upload(PLACE, segment, start, end, epochs))
+            known.append(segment)
+        elif kind < 0.98:
+            state = draw.choices((1, 2, 3), (6, 2, 2))[0]
+            records.append(update(PLACE, draw.choice(known), state))
+        else:
+            records.append(delete_partition(PLACE, draw.choice((0, 1))))
+    return records
+
+
+@pytest.mark.behaviour("M09")
+def test_random_records_give_what_the_real_store_has() -> None:
+    require_kafka()
+    draw = random.Random(SEED)
+    cases = [random_records(draw) for _ in range(CASES)]
+    asked = "".join(
+        json.dumps(
+            {"records": [base64.b64encode(each).decode() for each in case], "epochs": EPOCHS, "end": END}
+        )
+        + "\n"
+        for case in cases
+    )
+    done = subprocess.run(
+        jars.brief_java_command("kseg.oracle.RemoteSegments"),
+        env=jars.java_environment(),
+        input=asked,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(answers) == len(cases)
+    readable = 0
+    for number, (case, truth) in enumerate(zip(cases, answers, strict=True)):
+        state = RemoteLogState()
+        for offset, value in enumerate(case):
+            state.take(offset, value)
+        assert state.problems == []
+        partition = state.partitions[PLACE[1], PLACE[2]]
+        assert {each.id: each.state_name for each in partition.segments.values()} == truth["segments"], number
+        for epoch in EPOCHS:
+            # this epoch alone, wherever it is
+            ours = {
+                offset
+                for first, last in partition.readable([(epoch, 0)])
+                for offset in range(first, last + 1)
+            }
+            theirs = {offset for offset, segment in enumerate(truth["read"][str(epoch)]) if segment}
+            assert ours == theirs, (SEED, number, epoch)
+            readable += len(theirs)
+        read = {segment for found in truth["read"].values() for segment in found if segment}
+        assert read <= {each for each in partition.segments if partition.is_read(each)}
+    assert readable > CASES  # that something was compared

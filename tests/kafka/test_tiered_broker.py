@@ -1,0 +1,87 @@
+"""`kseg list --remote` of a real broker with tiered storage: what it says is what the remote store holds and a consumer is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.cli.main import run
+from tests.kafka.broker import Broker
+from tests.kafka.conftest import require_kafka
+
+pytestmark = pytest.mark.kafka
+
+RECORDS = 400
+STORE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+
+
+def tiered(root: Path) -> Broker:
+    """A broker whose remote store is a directory."""
+    properties: dict[str, Any] = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": STORE,
+        "remote.log.storage.manager.impl.prefix": "rsm.",
+        "rsm.dir": str(root / "store"),
+        "rsm.delete.on.close": "false",
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+        "remote.log.manager.task.interval.ms": "500",
+        "log.retention.check.interval.ms": "300",
+        "log.segment.delete.delay.ms": "100",
+    }
+    return Broker(root / "broker", **{name.replace(".", "_"): value for name, value in properties.items()})
+
+
+def listed(
+    data: Path, capfd: pytest.CaptureFixture[str], status: int = 0
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The partition, and its segments."""
+    capfd.readouterr()
+    assert run(["list", "--remote", "--json", str(data)]) == status
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (partition,) = [row for row in rows if row["type"] == "remote_partition"]
+    return partition, [row for row in rows if row["type"] == "remote_segment"]
+
+
+def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    require_kafka()
+    broker = tiered(tmp_path)
+    with broker:
+        broker.create_topic(
+            "orders", remote_storage_enable="true", local_retention_bytes="1", retention_ms="-1"
+        )
+        producer = broker.producer(compression_type="none")
+        for number in range(RECORDS):
+            producer.produce("orders", value=b"x" * 500, partition=0, key=str(number))
+            if number % 10 == 9:
+                producer.flush()
+        producer.flush()
+        local = broker.data / "orders-0"
+        broker.wait_for("the local log's end", lambda: len([*local.glob("*.log")]) == 1, 60)
+        assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS)]
+    data = broker.data
+    partition, segments = listed(data, capfd)
+    (active,) = sorted((data / "orders-0").glob("*.log"))
+    first_local = int(active.stem)
+    assert partition["topic"] == "orders" and partition["log_start_offset"] == 0
+    assert partition["local"] == [[first_local, RECORDS - 1]] and partition["remote"] == [
+        [0, first_local - 1]
+    ]
+    assert partition["missing"] == [] and partition["dangling"] == 0 and first_local > 0
+    # the store names its files after offset and segment id
+    stored = {path.name for path in tmp_path.glob("store*/**/*.log")}
+    assert {f"{row['start_offset']:020}-{row['segment_id']}.log" for row in segments} == stored
+    assert sum(path.stat().st_size for path in tmp_path.glob("store*/**/*.log")) == partition["bytes"]
+
+    shutil.rmtree(local)  # the local part is lost: what the remote store has is all there is
+    lost, _ = listed(data, capfd)
+    assert lost["directory"] is None and lost["remote"] == partition["remote"]

@@ -1,0 +1,106 @@
+"""Transactions of a running broker: producers of Kafka's own client and Admin's answers (kseg.oracle.Transactions), batches that no client would
+send, and `kafka-transactions.sh`."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from tests.kafka import jars
+
+_PRODUCE, _VERSION = 0, 7
+_LIMIT_S = 60.0
+INTERNAL = "__admin_client"  # the client id that may write to internal topics (KafkaApis)
+
+
+class TransactionClients:
+    """A context manager around the program."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._process = subprocess.Popen(
+            jars.brief_java_command("kseg.oracle.Transactions", bootstrap),
+            env=jars.java_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def ask(self, *request: Any) -> dict[str, Any]:
+        """One request, one answer."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"kseg.oracle.Transactions ended at {request}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def tool(bootstrap: str, *words: str) -> list[list[str]]:
+    """`kafka-transactions.sh`: the rows that it prints, without the head."""
+    command = jars.brief_java_command(
+        "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap, *words
+    )
+    done = subprocess.run(
+        command, env=jars.java_environment(), capture_output=True, text=True, timeout=_LIMIT_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line.split() for line in done.stdout.splitlines()[1:] if line.strip()]
+
+
+def produce_raw(bootstrap: str, topic: str, partition: int, batches: bytes, client_id: str = "raw") -> None:
+    """One produce request with these batches as they are, acks all; AssertionError with the broker's error code."""
+    body = _text("raw") + struct.pack(">hi", -1, 10_000)
+    body += struct.pack(">i", 1) + _text(topic) + struct.pack(">ii", 1, partition)
+    body += struct.pack(">i", len(batches)) + batches
+    request = struct.pack(">hhi", _PRODUCE, _VERSION, 1) + _text(client_id) + body
+    host, _, port = bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port)), _LIMIT_S) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", _exactly(connection, 4))
+        answer = _exactly(connection, size)
+    # correlation id, one topic with its name, one partition: index, error code, base offset, …
+    at = 4 + 4 + 2 + len(topic.encode()) + 4 + 4
+    (error,) = struct.unpack_from(">h", answer, at)
+    assert error == 0, error
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        assert more, "the broker closed the connection"
+        data += more
+    return data
+
+
+def words_of(command: str) -> Sequence[str]:
+    """The words of a printed `kafka-transactions.sh` line behind its bootstrap servers."""
+    head = "kafka-transactions.sh --bootstrap-server HOST:PORT "
+    assert command.startswith(head), command
+    return command.removeprefix(head).split()

@@ -1,0 +1,100 @@
+"""What is lost where headers and index entries claim offsets that nothing has: behind the log end, or of the next batch."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from fixtures import diseases
+from fixtures.diseases import batch_spans, put
+from kseg.recovery.policy import Repair
+from tests.support import salvage_cases as cases
+from tests.support.salvage_cases import LAST, MIDDLE, log
+from tests.support.salvage_helpers import plan
+
+END = 330
+
+
+@pytest.fixture
+def hurt(partition: Path, tmp_path: Path) -> Path:
+    """Without the snapshot at the log end, which would tell of it."""
+    directory = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    (directory / f"{END:020d}.snapshot").unlink()
+    return directory
+
+
+def has_lost_tail(repair: Repair) -> bool:
+    return any(found.id == "lost-tail" for found in repair.findings)
+
+
+def flip(file: Path, at: int, mask: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= mask
+    file.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("at", [-5, -6, -7])
+def test_an_index_entry_whose_batch_is_there_tells_of_no_later_one(hurt: Path, at: int) -> None:
+    flip(hurt / f"{LAST}.index", at, 0x40)
+    repair = plan(hurt)
+    assert not has_lost_tail(repair)
+    assert repair.removed == ()
+    assert repair.log_end_offset == END
+
+
+@pytest.mark.parametrize("at", [-1, -2, -3])
+def test_a_time_index_entry_no_newer_than_the_log_tells_of_no_later_batch(hurt: Path, at: int) -> None:
+    flip(hurt / f"{LAST}.timeindex", at, 0x40)
+    repair = plan(hurt)
+    assert not has_lost_tail(repair)
+    assert repair.removed == ()
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_one_index_tells_of_a_tail_that_is_gone(hurt: Path, suffix: str) -> None:
+    """What its last entry has beside the offset goes on from the log, too."""
+    cases.cut_at(LAST, 3)(hurt)
+    end = plan(hurt).log_end_offset
+    for other in {"index", "timeindex"} - {suffix}:
+        (hurt / f"{LAST}.{other}").unlink()
+    index = hurt / f"{LAST}.{suffix}"
+    newer = {"index": struct.pack(">ii", 31, 60_000), "timeindex": struct.pack(">qi", 1_800_000_000_000, 31)}
+    index.write_bytes(newer[suffix])
+    repair = plan(hurt)
+    assert has_lost_tail(repair)
+    assert [(removed.first_offset, removed.last_offset) for removed in repair.removed] == [(end, 297 + 31)]
+
+
+def test_a_header_that_reaches_over_the_next_batch_does_not_hold_its_records(hurt: Path) -> None:
+    """The last offset is altered under a right checksum; every byte of what goes is that next batch."""
+    file = log(hurt, MIDDLE)
+    data = file.read_bytes()
+    spans = batch_spans(file)
+    at, (first, delta, count) = next(
+        (at, header)
+        for at, (position, _) in enumerate(spans)
+        if at
+        and (header := _header(data, position))[2] == header[1] + 1 > 2
+        and _is_plain(data, spans[at - 1][0])
+    )
+    before = spans[at - 1][0]
+    put(file, before + 23, struct.pack(">i", first + delta - _header(data, before)[0]))
+    diseases.seal(file, before)
+    (removed,) = plan(hurt).removed
+    assert (removed.position, removed.batches) == (spans[at][0], 1)
+    assert (removed.first_offset, removed.last_offset, removed.records) == (first, first + delta, count)
+
+
+def _header(data: bytes, position: int) -> tuple[int, int, int]:
+    """(base offset, last offset delta, count)"""
+    (first,) = struct.unpack_from(">q", data, position)
+    (delta,) = struct.unpack_from(">i", data, position + 23)
+    (count,) = struct.unpack_from(">i", data, position + 57)
+    return first, delta, count
+
+
+def _is_plain(data: bytes, position: int) -> bool:
+    return data[position + 21 : position + 23] == b"\0\0" and _header(data, position)[2] > 0

@@ -1,0 +1,142 @@
+"""Headers that contradict their records under a right checksum: found without decoding every record, and priced as the real
+consumer behaves (`tests/kafka/test_price_by_consumers.py` asks it about the same kinds of damage)."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from fixtures.diseases import batch_spans, put, seal
+from fixtures.healthy import TOPIC_ID, records
+from kseg.change.append.partition_writer import PartitionWriter
+from kseg.cli.main import run
+from kseg.segment import layout as L
+from kseg.segment.model import NewBatch
+from tests.kafka.price_damages import SEALED_KINDS, Kind
+from tests.support.kernel_variants import both
+
+RECORDS = 5
+BATCHES = 6
+# What a consumer does not get of a batch of five records. Of too low a count the last record that is declared is thrown away.
+LOST = {
+    "count-lower": 2,
+    "count-half": 4,
+    "count-zero": RECORDS,
+    "count-negative": RECORDS,
+    "count-and-last-offset-lower": 2,
+    "control": RECORDS,
+    "control-and-transactional": RECORDS,
+    "codec-1": RECORDS,
+    "codec-2": RECORDS,
+    "codec-4": RECORDS,
+    "codec-7": RECORDS,
+}
+HARMLESS = {"count-higher": 0, "transactional": 0, "timestamp-type": 0, "delete-horizon": 0}
+
+
+def partition(directory: Path, codec: int, gap: int = 0) -> Path:
+    """A log of equal batches, with offsets missing behind each where `gap` is set."""
+    directory.mkdir()
+    with PartitionWriter(directory, topic_id=TOPIC_ID) as writer:
+        for number in range(BATCHES):
+            writer.append(NewBatch(records=records(number * (RECORDS + gap), RECORDS), codec=codec))
+    return directory
+
+
+def rows(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[dict[str, Any]]:
+    capfd.readouterr()
+    run([*map(str, words)])
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def costs(capfd: pytest.CaptureFixture[str], place: Path, *words: str) -> dict[str, Any]:
+    (result,) = [row for row in rows(capfd, "recover", "--json", *words, place) if row["type"] == "result"]
+    return dict(result["costs"])
+
+
+@pytest.mark.parametrize("batch", [0, 2, BATCHES - 1], ids=["first", "inside", "last"])
+@pytest.mark.parametrize("codec", range(len(L.CODEC_NAMES)), ids=L.CODEC_NAMES)
+@pytest.mark.parametrize("kind", SEALED_KINDS, ids=[kind.name for kind in SEALED_KINDS])
+def test_what_consumers_miss_under_a_right_checksum_has_a_price(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: Kind, codec: int, batch: int
+) -> None:
+    place = partition(tmp_path / "metro-0", codec)
+    kind.hurt(place / f"{0:020d}.log", batch)
+    lost = {**LOST, **HARMLESS}[kind.name]
+    for stop in ("--clean-shutdown", "--unclean-shutdown"):
+        told = costs(capfd, place, stop)
+        if "dies_of" not in told["kafka"]:
+            assert told["kafka"]["records"] == lost
+        assert told["salvage"]["records"] == lost
+    findings = [row for row in rows(capfd, "verify", "--json", place) if row["type"] == "finding"]
+    errors = {row["id"] for row in findings if row["severity"] == "error"}
+    if lost:
+        assert errors & {"record-count-mismatch", "undecodable-batch", "bad-control-record"}
+        deep = rows(capfd, "verify", "--deep", "--json", place)
+        assert errors <= {row.get("id") for row in deep}
+
+
+def test_a_cut_batch_costs_what_it_held_and_not_what_its_header_says(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Policy kafka cuts off three batches, the last of which declares one record too few."""
+    place = partition(tmp_path / "metro-0", 0)
+    log = place / f"{0:020d}.log"
+    lower = next(kind for kind in SEALED_KINDS if kind.name == "count-lower")
+    lower.hurt(log, BATCHES - 1)
+    position, size = batch_spans(log)[BATCHES - 3]
+    put(log, position + size - 1, bytes([log.read_bytes()[position + size - 1] ^ 1]))
+    told = costs(capfd, place, "--unclean-shutdown", "--recovery-point", "0")
+    assert told["kafka"]["records"] == 3 * RECORDS
+    assert told["salvage"]["records"] == RECORDS + 2
+
+
+def test_what_breaks_off_inside_a_compressed_batch_has_no_price(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """How much of it a consumer has been given by then nobody knows; the batch before a gap is opened."""
+    place = partition(tmp_path / "metro-0", 4, gap=2)
+    log = place / f"{0:020d}.log"
+    position, size = batch_spans(log)[1]
+    put(log, position + L.BATCH_HEADER + 12, bytes(size - L.BATCH_HEADER - 12))
+    seal(log, position)
+    told = costs(capfd, place)
+    assert told["kafka"]["records"] is told["salvage"]["records"] is None
+    assert told["kafka"]["offsets"] == told["salvage"]["offsets"] == RECORDS
+
+
+@pytest.mark.parametrize("codec", range(len(L.CODEC_NAMES)), ids=L.CODEC_NAMES)
+def test_gaps_and_all_codecs_are_nothing_to_doubt(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], codec: int
+) -> None:
+    place = partition(tmp_path / "metro-0", codec, gap=3)
+    told = rows(capfd, "verify", "--json", place)
+    assert not [row for row in told if row["type"] == "finding" and row["severity"] == "error"]
+
+
+def test_headers_from_anywhere_leave_the_kernel_in_its_bounds() -> None:
+    assert set(both(_doubted)) == {0}
+
+
+def _doubted(kernels: dict[str, ModuleType], buffer: Callable[[Any], Any]) -> list[int]:
+    found = []
+    cells = array("q", [0] * 15 * 2)
+    for size, position, base, last in (
+        (61, 0, 0, 0),
+        (61, 40, 0, 0),
+        (1 << 62, 0, 0, 0),
+        (61, -1, 0, 0),
+        (61, 0, -(1 << 63), (1 << 63) - 1),
+    ):
+        for attributes in (0, 2, 0x20, 0x30, -1):
+            for at, value in enumerate((position, size, 2, base, last, 1, attributes)):
+                cells[at * 2] = cells[at * 2 + 1] = value
+            kernel = kernels["validate"]
+            found.append(kernel.next_doubtful(buffer(bytes(100)), 0, 2, buffer(cells), 2, 1))
+    return found

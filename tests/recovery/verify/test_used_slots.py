@@ -1,0 +1,31 @@
+"""Count the used slots of an index without reading the preallocated part."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kseg.recovery.verify.index_check import used_slots
+from kseg.segment.files import MappedFile
+
+
+@pytest.mark.parametrize("width", [8, 12])
+@pytest.mark.parametrize("used", [0, 1, 2, 5461, 8192, 20_000])
+def test_the_last_slot_that_is_not_zeros(width: int, used: int) -> None:
+    content = bytearray(width * 30_000)
+    for slot in range(used):
+        content[slot * width] = 1  # all of an entry but its first byte may be zero
+    assert used_slots(memoryview(content), width) == used
+
+
+def test_a_hole_at_the_end_is_not_read(tmp_path: Path) -> None:
+    """What lies behind `data_end` is taken for zeros without being touched: here it is not even zeros."""
+    path = tmp_path / "00000000000000000000.index"
+    path.write_bytes(bytes([0, 0, 0, 1, 0, 0, 0, 0]) * 3)
+    os.truncate(path, 10 << 20)
+    with MappedFile(path) as index:
+        assert index.data_end < 1 << 20
+        assert used_slots(index.view, 8, index.data_end) == 3
+    assert used_slots(memoryview(b"\1" * 80), 8, 24) == 3

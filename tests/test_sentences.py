@@ -1,0 +1,68 @@
+"""Grammar that a machine can check, in everything that the transcripts show and in every sentence of the sources: no "1 errors", no
+"offsets 7 to 7", no epoch milliseconds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.paths import ROOT
+from tests.test_rooms import ROOMS
+from tests.transcripts import FOLDER
+from tests.user_strings import said_in
+
+# "1 errors", but not the end of a larger number, of a version or of a name
+_PLURAL_OF_ONE = re.compile(
+    r"(?<![\w.,:-])(?<!node )1 (?:more |valid |damaged |bad |marked |old |live |expired |empty )?([a-z]+s)\b"
+)
+_SAME_TWICE = re.compile(r"(?<![\w.:-])(\d[\d,]*) to \1(?![\d,.]*\d)")
+_EPOCH_MS = re.compile(r"(?<![\w.])1[67]\d{11}(?: ms\b)?(?!\))")
+_SINGULAR_IN_S = frozenset(
+    ("alias", "bus", "has", "is", "was", "its", "this", "ms", "loss", "class", "pass", "address", "process")
+)
+_MILLISECONDS = re.compile(r"\{[^{}]*(?:timestamp|_ms)[^{}]*\} ms\b")
+
+
+def _shown() -> list[tuple[str, str]]:
+    return [
+        (path.name, line)
+        for path in sorted(FOLDER.glob("*.txt"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if not line.startswith(("$ ", "{"))  # what was typed, and JSON
+    ]
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    wrong = [
+        (name, line)
+        for name, line in _shown()
+        for found in _PLURAL_OF_ONE.findall(line)
+        if found not in _SINGULAR_IN_S
+    ]
+    assert not wrong
+
+
+def test_a_range_of_one_is_one() -> None:
+    assert not [(name, line) for name, line in _shown() if _SAME_TWICE.search(line)]
+
+
+def test_times_are_dates() -> None:
+    """A lookup shows the number behind the date, in parentheses."""
+    assert not [(name, line) for name, line in _shown() if _EPOCH_MS.search(line)]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_sentence_of_the_sources_has_epoch_milliseconds(room: str) -> None:
+    files = sorted((ROOT / room).rglob("*.py"))
+    said = [
+        (path.name, sentence) for path in files for _, kind, sentence in said_in(path) if kind == "finding"
+    ]
+    assert not [each for each in said if _MILLISECONDS.search(each[1])]
+
+
+def test_the_checks_find_what_they_are_for() -> None:
+    assert _PLURAL_OF_ONE.findall("1 errors") and _PLURAL_OF_ONE.findall("and 1 more batches")
+    assert not _PLURAL_OF_ONE.findall("2.1 records") and not _PLURAL_OF_ONE.findall("orders-1 is")
+    assert _SAME_TWICE.search("offsets 116 to 116") and not _SAME_TWICE.search("offsets 116 to 1160")
+    assert _EPOCH_MS.search("since 1750000013001 ms") and not _EPOCH_MS.search("(1750000013001)")

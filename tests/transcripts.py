@@ -1,0 +1,451 @@
+"""What the commands print in incidents, from end to end: one file for each in `tests/cli/transcripts/`.
+
+`python -m tests.transcripts` writes them anew, so that a change of wording is a diff to review; `tests/cli/test_transcripts.py` compares.
+The directories are made (`tests/support/broker_dirs`), the clock stands still, and names of runs are replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pty
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import kseg.cli.run
+from fixtures.diseases import bad_crc, torn_tail, zero_block
+from kseg.change.apply import room
+from kseg.change.apply.disk import Disk
+from kseg.cli.main import run
+from kseg.segment.kernel import bad_pages
+from tests.internal_topics.coordinator_logs import batch, data_batch, key, value, write_segment
+from tests.internal_topics.metadata_logs import topic_id
+from tests.internal_topics.remote_logs import DELETING, FINISHED, update, upload, write_remote_log
+from tests.support.broker_dirs import broker_dir
+from tests.support.group_dirs import went_back
+from tests.support.paths import ROOT
+from tests.support.sector_faults import BadSectors, bad_sectors
+
+FOLDER = ROOT / "tests" / "cli" / "transcripts"
+NOW_MS = 1_795_250_600_000
+FIRST, ACTIVE = f"{0:020d}.log", f"{297:020d}.log"
+_RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
+_FREE = re.compile(r"[\d,]+ (bytes )?are free")
+_ROOM = re.compile(r"needs up to \S+ \w+ of room")  # in blocks of the file system
+_WRITTEN = re.compile(r"\(\S+ [KMG]iB at ")  # in blocks as well
+_NEEDED = re.compile(r"[\d,]+ bytes (or more )?are needed")
+_HELD = re.compile(r"(holds|holding) [1-9][\d,]* bytes")  # journals have numbers of inodes in them
+_STARTED = re.compile(r"^\S+Z (?=recover of )", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Incident:
+    """make: lays the directory `data` into the folder that it gets. commands: without `kseg`; a function is what happens in between. columns: of a terminal, None for
+    none. variables: of the environment. disk: makes the disk below it fail while the commands run, not on a terminal."""
+
+    name: str
+    make: Callable[[Path], object]
+    commands: tuple[str | Callable[[], None], ...]
+    columns: int | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    disk: Callable[[pytest.MonkeyPatch], object] | None = None
+
+
+def _sound(folder: Path) -> Path:
+    return broker_dir(folder / "data", 2, 4, running=False)
+
+
+def _running(folder: Path) -> Path:
+    return broker_dir(folder / "data", 2, 4)
+
+
+def _flipped(folder: Path) -> None:
+    bad_crc(_running(folder) / "orders.01-2" / FIRST)
+
+
+def _crashed(folder: Path) -> None:
+    """Two logs torn where the power went, one with a block of zeros, one without its indexes."""
+    data = _running(folder)
+    torn_tail(data / "orders.00-1" / ACTIVE)
+    torn_tail(data / "orders.01-3" / ACTIVE)
+    zero_block(data / "orders.00-2" / FIRST)
+    for index in (data / "orders.01-0").glob("*index"):
+        index.unlink()
+
+
+def _replicas(folder: Path) -> None:
+    """A replica that is gone, one of a topic that the cluster does not know, one that is being deleted, one twice."""
+    data = _sound(folder)
+    shutil.rmtree(data / "orders.00-3")
+    shutil.copytree(data / "orders.00-0", data / "orders.09-0")
+    (data / "orders.09-0" / "partition.metadata").write_text("version: 0\ntopic_id: q7n1YyJrRkW0u0c3dZ4v2g")
+    (data / "orders.01-1").rename(data / f"orders.01-1.{'0a' * 16}-delete")
+
+
+def _hanging(folder: Path) -> None:
+    """A late batch of a producer whose transaction the coordinator has ended, one of a transaction in progress, and offsets of one that
+    nobody knows."""
+    data = _sound(folder)
+    for partition in (
+        "orders.00-0",
+        "orders.00-1",
+        "orders.00-2",
+        "orders.00-3",
+        "orders.01-0",
+        "orders.01-3",
+    ):
+        shutil.rmtree(data / partition)
+    now_ms = NOW_MS - 3_600_000
+    for number, producer_id in ((1, 41), (2, 42)):
+        late = data_batch(297, producer_id, 3, count=12, at_ms=now_ms)
+        log = data / f"orders.01-{number}"
+        for path in log.iterdir():
+            if path.suffix in (".log", ".index", ".timeindex", ".snapshot", ".txnindex"):
+                path.unlink()
+        write_segment(log, late, base_offset=297)
+    commit = value("__consumer_offsets", 1, 3, offset=7, leaderEpoch=-1, metadata="", commitTimestamp=now_ms)
+    topic_partition = key("__consumer_offsets", 1, group="stuck", topic="orders.01", partition=1)
+    options = {"transactional": True, "producer_id": 77, "producer_epoch": 0, "base_sequence": 0}
+    write_segment(data / "__consumer_offsets-0", batch(0, (topic_partition, commit), at_ms=now_ms, **options))
+    records = []
+    for name, producer_id, status, listed in (("till-7", 41, 4, []), ("till-8", 42, 1, [2])):
+        state = {
+            "producerId": producer_id,
+            "producerEpoch": 4 if status == 4 else 3,
+            "transactionTimeoutMs": 7_200_000,
+            "transactionStatus": status,
+            "transactionPartitions": [{"topic": "orders.01", "partitionIds": listed}] if listed else [],
+            "transactionLastUpdateTimestampMs": now_ms,
+            "transactionStartTimestampMs": now_ms,
+        }
+        transactional_id = key("__transaction_state", 0, transactionalId=name)
+        records.append((transactional_id, value("__transaction_state", 0, 1, **state)))
+    write_segment(data / "__transaction_state-0", batch(0, *records, at_ms=now_ms))
+
+
+def _tiered(folder: Path) -> None:
+    """Offsets below 297 of one partition were uploaded and two segments between them deleted half way; one upload is under way."""
+    data = _sound(folder)
+    place = "orders.00", (data / "orders.00-2" / "partition.metadata").read_text()[-22:], 2
+    first, second, third = (topic_id(number) for number in (1, 2, 3))
+    for segment in sorted((data / "orders.00-2").glob("0*"))[:-6]:
+        segment.unlink()
+    write_remote_log(
+        data / "__remote_log_metadata-0",
+        [
+            *(upload(place, first, 0, 98, {0: 0}), update(place, first, FINISHED)),
+            *(upload(place, second, 99, 197, {0: 99}), update(place, second, FINISHED)),
+            *(update(place, second, DELETING), upload(place, third, 198, 296, {0: 198})),
+        ],
+    )
+
+
+def _torn(folder: Path) -> None:
+    """Of a sound directory, for `_bad_disk`."""
+    _with_marked(_sound(folder))
+
+
+def _bad_disk(patch: pytest.MonkeyPatch) -> None:
+    """Two sectors of a closed log and one of an index cannot be read."""
+    disk = bad_sectors(patch, BadSectors())
+    disk.spoil(Path("data/orders.00-1") / FIRST, (2, 3))
+    disk.spoil(Path("data/orders.01-2") / f"{297:020d}.timeindex", (0,))
+
+
+def _crashed_with_marked(folder: Path) -> None:
+    _crashed(folder)
+    _with_marked(folder / "data")
+
+
+def _with_marked(data: Path) -> None:
+    """Two segments that retention has marked long ago."""
+    for partition in ("orders.00-3", "orders.01-1"):
+        marked = data / partition / f"{0:020d}.log"
+        marked.with_name(f"{990:020d}.log.deleted").write_bytes(marked.read_bytes())
+
+
+def _many(folder: Path) -> Path:
+    """As under a running broker: 1,050 partitions."""
+    return broker_dir(folder / "data", 21, 50, linked=True)
+
+
+def _a_bit_flips() -> None:
+    """one bit of orders.07-31 flips"""
+    log = Path("data/orders.07-31") / FIRST
+    content = log.read_bytes()
+    log.unlink()
+    log.write_bytes(content)
+    bad_crc(log)
+    os.utime(log, ns=(NOW_MS * 1_000_000, NOW_MS * 1_000_000))
+
+
+def _full_disk(patch: pytest.MonkeyPatch) -> None:
+    """Not a byte is free, and none can be had."""
+
+    def none_free(path: str) -> room.FileSystem:
+        return room.FileSystem(os.stat(path if os.path.exists(path) else os.curdir).st_dev, 4096, 0)
+
+    def refused(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    patch.setattr(room, "file_system_of", none_free)
+    patch.setattr(os, "posix_fallocate", refused)
+    patch.setattr(Disk, "write", refused)
+
+
+def _filling_disk(patch: pytest.MonkeyPatch) -> None:
+    """There seems to be room, and then there is none: a quota, or somebody else writes as well."""
+
+    def refused(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    patch.setattr(Disk, "write", refused)
+
+
+_ON_A_BAD_DISK = (
+    "verify data",
+    "recover data",
+    "recover --apply data",
+    "compact --cleanup-policy compact --apply --topic orders.00 data",
+    "retain --purge --file-delete-delay-ms 0 --apply data",
+)
+
+INCIDENTS = (
+    Incident(
+        "sound",
+        _sound,
+        (
+            "verify data",
+            "recover data",
+            "list data",
+            "list --partitions --sort size data",
+            "list --verbose --topic orders.00 --partition 1 data",
+            "compact data",
+            "retain data",
+            "retain --retention-bytes 6000 data",
+            "lookup --key key-5 --topic orders.01 data",
+            "lookup --timestamp 2023-11-14T22:15:00Z data/orders.00-0",
+            "lookup --explain --offset 200 data/orders.00-0",
+            "read --offset 60 --max-bytes 2KiB data/orders.00-0",
+            "dump --format table --from-offset 100 --limit 5 data/orders.00-0",
+            "undo --list data",
+        ),
+    ),
+    Incident("running", _running, ("verify data", "recover data", "list data")),
+    Incident(
+        "one-flipped-bit",
+        _flipped,
+        (
+            "verify data",
+            "verify --quiet data",
+            "recover data",
+            "recover data/orders.01-2",
+            "lookup --offset 13 data/orders.01-2",
+            "recover --apply --topic orders.01 data",
+            "verify --topic orders.01 data",
+            "undo --list data",
+            "undo data",
+            "verify --topic orders.01 data",
+        ),
+    ),
+    Incident(
+        "crashed",
+        _crashed,
+        (
+            "verify data",
+            "recover data",
+            "recover --policy kafka data",
+            "recover --apply --mark-clean data",
+            "verify data",
+        ),
+    ),
+    Incident(
+        "group-went-back",
+        went_back,
+        (
+            "groups data",
+            "groups --group billing data",
+            "groups --group billing --history data",
+            "groups --group billing --at 2026-11-22T00:00:00Z --reset-csv billing.csv data",
+            "groups --verbose data",
+            "groups --group nobody data",
+            "list --groups --sort lag --topic fares data",
+        ),
+    ),
+    Incident(
+        "hanging-transaction",
+        _hanging,
+        (
+            "transactions data",
+            "transactions --json --topic orders.01 --partition 1 data",
+            "transactions --verbose --topic orders.01 data",
+            "lookup --transactional-id till-8 data",
+            "transactions data/orders.01-1",
+        ),
+    ),
+    Incident("replicas", _replicas, ("verify data", "recover data", "list data", "retain data")),
+    Incident(
+        "cluster-metadata",
+        _replicas,
+        (
+            "metadata data",
+            "metadata --topic orders.01 data",
+            "metadata --history data",
+            "metadata --offset 4 data",
+            "metadata --offset 4 --kind topic --json data",
+            "metadata data/orders.00-0",
+        ),
+    ),
+    Incident("tiered", _tiered, ("list --remote data", "list --remote --verbose data")),
+    Incident(
+        "narrow-terminal",
+        _flipped,
+        (
+            "verify data",
+            "list data",
+            "list --partitions data",
+            "dump --format table --limit 2 data/orders.00-0",
+        ),
+        columns=60,
+        variables=(("NO_COLOR", "1"),),
+    ),
+    Incident(
+        "torn-disk",
+        _torn,
+        (
+            *_ON_A_BAD_DISK,
+            "list data",
+            "lookup --offset 12 data/orders.00-1",
+            "lookup --key key-5 --topic orders.00 data",
+            "dump --format table --from-offset 0 --limit 3 data/orders.00-1",
+            "recover --accept-unreadable data",
+        ),
+        disk=_bad_disk,
+    ),
+    Incident("full-disk", _crashed_with_marked, _ON_A_BAD_DISK, disk=_full_disk),
+    Incident("filling-disk", _crashed_with_marked, _ON_A_BAD_DISK[2:], disk=_filling_disk),
+    Incident(
+        "running-1050-partitions",
+        _many,
+        ("verify data", "list data", _a_bit_flips, "verify data", "recover data"),
+    ),
+    Incident("colours", _flipped, ("verify data", "recover data"), columns=100),
+    Incident(
+        "mistakes",
+        _sound,
+        (
+            "verify nowhere",
+            "verify",
+            "recover --policy broker data",
+            "retain --retention-ms 7x data",
+            "lookup --timestamp yesterday data",
+            "lookup data",
+            "verfy data",
+            "undo data",
+            "compact --topic nothing data",
+        ),
+    ),
+)
+
+
+def transcript(incident: Incident) -> str:
+    """What is typed and what is printed, with the exit status of each command."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        _still_clock(),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        incident.make(Path())
+        for path in Path("data").rglob("*"):
+            os.utime(path, ns=(NOW_MS * 1_000_000, NOW_MS * 1_000_000))
+        bad_pages.forget()  # what an incident before this one has met; its inodes may be used again
+        if incident.disk is not None:
+            incident.disk(patch)
+        told = "\n".join(_command(line, incident) for line in incident.commands)
+    bad_pages.forget()
+    return told
+
+
+def _command(line: str | Callable[[], None], incident: Incident) -> str:
+    if not isinstance(line, str):
+        line()
+        return f"# {line.__doc__}\n"
+    status, printed = (_in_pipe if incident.columns is None else _on_terminal)(shlex.split(line), incident)
+    text = _FREE.sub("N are free", _RUN.sub("RUN", printed.decode().replace("\r\n", "\n")))
+    text = _ROOM.sub("needs up to N KiB of room", text)
+    text = _WRITTEN.sub("(N MiB at ", text)
+    text = _NEEDED.sub(r"N bytes \1are needed", text)
+    text = _HELD.sub(r"\1 N bytes", _STARTED.sub("TIME ", text))
+    return f"$ kseg {line}\n{text.replace(chr(27), '<ESC>')}(exit status {status})\n"
+
+
+def _in_pipe(words: list[str], incident: Incident) -> tuple[int, bytes]:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as file, _instead(1, file.fileno()), _instead(2, file.fileno()):
+        stderr, sys.stderr = sys.stderr, open(2, "w", closefd=False)  # noqa: SIM115  (closed with its descriptor)
+        try:
+            status = run([*words, "--jobs", "1"] if words[0] not in ("undo", "read") else words)
+        finally:
+            sys.stderr = stderr
+        file.seek(0)
+        return status, file.read()
+
+
+@contextlib.contextmanager
+def _instead(descriptor: int, other: int) -> Iterator[None]:
+    kept = os.dup(descriptor)
+    os.dup2(other, descriptor)
+    try:
+        yield
+    finally:
+        os.dup2(kept, descriptor)
+        os.close(kept)
+
+
+def _on_terminal(words: list[str], incident: Incident) -> tuple[int, bytes]:
+    child, master = pty.fork()
+    if not child:
+        status = 70
+        with contextlib.suppress(BaseException):
+            os.environ.pop("NO_COLOR", None)
+            os.environ.update({"TERM": "xterm", "COLUMNS": str(incident.columns), **dict(incident.variables)})
+            sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  (the process ends here)
+            status = run([*words, "--jobs", "1", "--no-progress"])
+        os._exit(status)
+    printed = b""
+    with contextlib.suppress(OSError):  # what a terminal says whose other side is closed
+        while data := os.read(master, 1 << 16):
+            printed += data
+    os.close(master)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), printed
+
+
+@contextlib.contextmanager
+def _still_clock() -> Iterator[None]:
+    really = kseg.cli.run.clock_ms
+    kseg.cli.run.clock_ms = lambda: NOW_MS
+    try:
+        yield
+    finally:
+        kseg.cli.run.clock_ms = really
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for incident in INCIDENTS:
+        (FOLDER / f"{incident.name}.txt").write_text(transcript(incident), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
