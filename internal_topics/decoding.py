@@ -150,6 +150,7 @@ def _struct_reader(fields: tuple[Field, ...], version: int, is_flexible: bool) -
         for field in present
         if version in field.tagged
     }
+    of_other_versions = {field.tag for field in fields if field.tag is not None} - set(tagged)
 
     def read(data: bytes, position: int, remarks: Remarks) -> tuple[Any, int]:
         values = dict(template)
@@ -164,6 +165,8 @@ def _struct_reader(fields: tuple[Field, ...], version: int, is_flexible: bool) -
             tag, position = _uvarint(data, position)
             size, position = _uvarint(data, position)
             known = tagged.get(tag)
+            if tag in of_other_versions:
+                raise FormatError(f"Tag {tag} is not valid for version {version}")
             if known is None:
                 if size > len(data) - position:
                     raise FormatError(f"tag {tag} is truncated")

@@ -61,10 +61,12 @@ class OffsetSlot:
 
 
 class CommittedOffsets:
-    """pending: what waits for its producer's marker, by producer id. rewinds: in the order of the log."""
+    """pending: what waits for its producer's marker, by producer id. still_open: transactions whose marker does not count (`leave_open`).
+    rewinds: in the order of the log."""
 
     def __init__(self) -> None:
         self.pending: dict[int, dict[OffsetKey, CoordinatorRecord]] = {}
+        self.still_open: list[dict[OffsetKey, CoordinatorRecord]] = []
         self.rewinds: list[Rewind] = []
         self._slots: dict[OffsetKey, OffsetSlot] = {}
 
@@ -110,6 +112,15 @@ class CommittedOffsets:
         for producer_id in slot.producers or ():
             self.pending.get(producer_id, {}).pop(slot.key, None)
         slot.producers = None
+        for left in self.still_open:
+            left.pop(slot.key, None)
+
+    def leave_open(self, producer_id: int) -> None:
+        """A marker of a producer that does not count: what it ends stays undecided, also where the clock went back and a later transaction's
+        marker counts."""
+        waiting = self.pending.pop(producer_id, None)
+        if waiting:
+            self.still_open.append(waiting)
 
     def end_transaction(
         self, producer_id: int, timestamp_ms: int, record_offset: int, *, is_commit: bool

@@ -100,15 +100,15 @@ class _Replay:
         """The entries up to a time; of those behind it, it is noted which keys of the cleaned part they have: what they replaced may
         be gone."""
         for entry in entries:
-            if isinstance(entry, LogProblem) or entry.timestamp_ms <= until_ms:
+            if isinstance(entry, LogProblem) or _time_ms(entry) <= until_ms:
                 yield entry
-            elif (
-                entry.offset < cleaned_end and isinstance(entry, CoordinatorRecord) and entry.key is not None
-            ):
+            elif isinstance(entry, TransactionMarker):
+                self._loaded.offsets.leave_open(entry.producer_id)
+            elif entry.offset < cleaned_end and entry.key is not None:
                 with suppress(FormatError):
                     key = parse_key(entry.key)[1]
                     if isinstance(key, OffsetKey):
-                        self._loaded.unknown.setdefault(key, entry.timestamp_ms)
+                        self._loaded.unknown.setdefault(key, _time_ms(entry))
 
     def record(self, record: CoordinatorRecord) -> None:
         loaded = self._loaded
@@ -180,3 +180,14 @@ class _Replay:
 
     def _fail(self, record: CoordinatorRecord, reason: str) -> None:
         self._loaded.failures.append(FailedRecord(record.offset, reason))
+
+
+def _time_ms(entry: CoordinatorRecord | TransactionMarker) -> int:
+    """When a record was written; messages of format v0 do not say it, but offset commits have a time of their own."""
+    if entry.timestamp_ms >= 0 or isinstance(entry, TransactionMarker) or not entry.key or not entry.value:
+        return entry.timestamp_ms
+    try:
+        type_id, key = parse_key(entry.key)
+        return parse_commit(type_id, entry.value)[0].commit_timestamp_ms if isinstance(key, OffsetKey) else -1
+    except FormatError:
+        return entry.timestamp_ms

@@ -101,7 +101,7 @@ def _group_rows(
     for key, commit in sorted(offsets.offsets.items()):
         if _wants_key(options, key):
             yield rows.offset_row(key, commit, names, ends)
-    for pending in offsets.pending.values():
+    for pending in (*offsets.pending.values(), *offsets.still_open):
         for key, commit in sorted(pending.items()):
             if _wants_key(options, key):
                 yield rows.pending_row(key, commit)

@@ -10,19 +10,24 @@
    and a quorum that starts again may roll them back. They count, and a note says it.
 
 An earlier state (`metadata_place.AsOf`) begins with the newest snapshot that is not beyond it, also one that is only marked as
-deleted, and ends with its last record. The log must have all between them, from the snapshot's end, else from offset 0.
+deleted, and ends with its last record. The log must have all between them, from the snapshot's end, else from offset 0. As of a time, batches
+of a later time are passed over wherever they lie, and a note names those with others behind them that count.
 
 Never raises for what lies in the files; a directory that cannot be listed is UnreadableInput, and so is an earlier state that
 nothing here tells.
 """
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
-from kseg.internal_topics.metadata.metadata_log_files import SnapshotFile, log_files
-from kseg.internal_topics.metadata.metadata_place import AsOf, offset_at
+from kseg.internal_topics.metadata.metadata_log_files import (
+    SnapshotFile,
+    cluster_id_around,
+    furthest_known,
+    log_files,
+)
+from kseg.internal_topics.metadata.metadata_place import AsOf, PlaceInLog, find_place
 from kseg.internal_topics.metadata.metadata_replay import MetadataReplay, Watch
 from kseg.internal_topics.metadata.metadata_snapshot import (
     ReadSnapshot,
@@ -40,8 +45,7 @@ from kseg.segment.partition.names import NAME_BY_ROLE, FileName, Role, parse_fil
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
-from kseg.segment.sidecar.checkpoint import decode_leader_epochs
-from kseg.segment.sidecar.metadata_files import decode_meta_properties, decode_quorum_state
+from kseg.segment.sidecar.metadata_files import decode_quorum_state
 from kseg.segment.state.control import parse_control_record
 from kseg.segment.state.kraft_messages import LEADER_CHANGE
 from kseg.segment.values import dataclass
@@ -99,7 +103,8 @@ class _LogReader:
         is_history = reading.as_of is not None or reading.watch is not None
         self._files = log_files(directory, names, is_alone=self._is_alone, with_deleted=is_history)
         self._segments = self._files.segments
-        self._stop = reading.end_offset
+        self._place = PlaceInLog(reading.end_offset, reading.end_offset)
+        self._passed_over: list[tuple[int, int]] = []  # batches of a later time before the end
         self._end_offset, self._epoch, self._timestamp_ms = 0, -1, -1
         self._lost_reach = 0
         self._voters: int | None = None
@@ -110,7 +115,7 @@ class _LogReader:
     def image(self) -> MetadataImage:
         as_of = self._reading.as_of
         if as_of is not None:
-            self._stop = offset_at(self._segments, as_of)
+            self._place = find_place(self._segments, as_of)
         snapshot = self._first_snapshot() if self._reading.watch is not None else self._newest_snapshot()
         replay = self._new_replay() if snapshot is None else snapshot.replay
         if snapshot is not None:
@@ -120,9 +125,11 @@ class _LogReader:
             self._check_reach(as_of, snapshot)
         replay.watch = self._reading.watch
         self._read_log(replay, snapshot)
-        if self._stop is None or (as_of is not None and self._stop > self._end_offset):
+        stop = self._place.end_offset
+        if stop is None or (as_of is not None and stop > self._end_offset):
             self._compare_with_files()
         self._note_tail(0 if snapshot is None else snapshot.end_offset)
+        self._note_passed_over()
         replay.finish()
         for offset, words in replay.problems[:_MAX_REPORTED]:
             self._doubt(f"the record at offset {offset} cannot be read: {words}", offset=offset)
@@ -133,7 +140,7 @@ class _LogReader:
             end_offset=self._end_offset,
             epoch=self._epoch,
             timestamp_ms=self._timestamp_ms,
-            cluster_id=_cluster_id(self._directory),
+            cluster_id=cluster_id_around(self._directory),
             snapshot=None if snapshot is None else snapshot.path,
             names=replay.names,
             topics=replay.topics(),
@@ -197,7 +204,8 @@ class _LogReader:
             return False
         if as_of.time_ms is not None and timestamp_ms is not None and timestamp_ms > as_of.time_ms:
             return True
-        return self._stop is not None and end_offset > self._stop
+        first = self._place.first_passed_over
+        return first is not None and end_offset > first
 
     def _tell_passed_over(self, snapshots: list[ReadSnapshot]) -> None:
         for snapshot in snapshots:
@@ -213,7 +221,7 @@ class _LogReader:
         """Raises UnreadableInput when what lies between the snapshot and the wanted place is gone."""
         begins = 0 if snapshot is None else snapshot.end_offset
         start = self._log_start
-        if snapshot is not None and (start is None or start <= begins or self._stop == begins):
+        if snapshot is not None and (start is None or start <= begins or self._place.end_offset == begins):
             return
         if snapshot is None and start == 0:
             return
@@ -310,24 +318,36 @@ class _LogReader:
             words = f"offset {at} has epoch {epoch} in the log and {snapshot.epoch} in the snapshot"
             self._doubt(f"snapshot and log are of different histories: {words}", path, first)
         if last + 1 > self._end_offset and not self._is_behind(first):
-            self._end_offset = last + 1 if self._stop is None else min(last + 1, self._stop)
-            self._epoch, self._timestamp_ms = epoch, block.at(C.MAX_TIMESTAMP, row)
+            stop = self._place.end_offset
+            if self._is_later(block, row):
+                self._passed_over.append((first, last))
+            else:
+                self._end_offset = last + 1 if stop is None else min(last + 1, stop)
+                self._epoch, self._timestamp_ms = epoch, block.at(C.MAX_TIMESTAMP, row)
         return max(expected, last + 1)
 
     def _is_behind(self, offset: int) -> bool:
-        return self._stop is not None and offset >= self._stop
+        stop = self._place.end_offset
+        return stop is not None and offset >= stop
+
+    def _is_later(self, block: Columns, row: int) -> bool:
+        """Whether a batch is of a later time than the state."""
+        as_of = self._reading.as_of
+        return (
+            as_of is not None and as_of.time_ms is not None and block.at(C.MAX_TIMESTAMP, row) > as_of.time_ms
+        )
 
     def _take(self, path: str, block: Columns, chunk: Chunk, replay: MetadataReplay, state_end: int) -> None:
         body, records = memoryview(chunk.body), chunk.records
-        stop, epochs = self._stop, block.column(C.LEADER_EPOCH)
+        epochs = block.column(C.LEADER_EPOCH)
         if chunk.control:
-            self._take_control(chunk, replay, state_end, epochs)
+            self._take_control(block, chunk, replay, state_end)
         else:
             columns = (C.R_BATCH, C.R_OFFSET, C.R_TIMESTAMP, C.R_VALUE_START, C.R_VALUE_LENGTH)
             for batch, offset, timestamp_ms, start, length in zip(*map(records.column, columns), strict=True):
                 value = None if length < 0 or start < 0 else bytes(body[start : start + length])
-                if stop is not None and offset >= stop:
-                    replay.note_later_name(value)
+                if self._is_behind(offset) or self._is_later(block, batch):
+                    replay.pass_over(offset, value)
                     continue
                 epoch = epochs[batch]
                 if offset >= state_end:
@@ -341,19 +361,18 @@ class _LogReader:
             if offset >= state_end and not self._is_behind(offset):
                 self._doubt(f"a batch cannot be decoded: {chunk.problem.sentence}", path, offset, position)
 
-    def _take_control(
-        self, chunk: Chunk, replay: MetadataReplay, state_end: int, epochs: Sequence[int]
-    ) -> None:
+    def _take_control(self, block: Columns, chunk: Chunk, replay: MetadataReplay, state_end: int) -> None:
         for at in range(chunk.records.count):
             record = record_at(chunk, at)
-            if self._is_behind(record.offset):
+            batch = chunk.records.at(C.R_BATCH, at)
+            if self._is_behind(record.offset) or self._is_later(block, batch):
                 continue
             with suppress(FormatError):
                 control = parse_control_record(record.key, record.value)
                 self._voters = voters_in(control) or self._voters
                 leader = control.fields.get("leaderId") if control.kind == LEADER_CHANGE else None
                 if isinstance(leader, int):
-                    replay.leaders[epochs[chunk.records.at(C.R_BATCH, at)]] = leader
+                    replay.leaders[block.at(C.LEADER_EPOCH, batch)] = leader
                 if record.offset >= state_end:
                     take_kraft_version(control, replay)
 
@@ -372,28 +391,24 @@ class _LogReader:
             )
             self._notes.insert(0, Finding(_NOTE, self._path, words, first_offset=committed_end))
 
+    def _note_passed_over(self) -> None:
+        """Batches of a later time between others that count: a clock went back."""
+        as_of = self._reading.as_of
+        for first, last in self._passed_over if as_of is not None else ():
+            words = (
+                f"the clock went back: {offsets_words(first, last)} of the metadata log {'is' if first == last else 'are'} of a later "
+                f"time and not part of the state, although records behind count; --offset {self._end_offset - 1} asks for all of them"
+            )
+            self._notes.append(Finding(_NOTE, self._path, words, first_offset=first))
+
     def _compare_with_files(self) -> None:
         """Files beside the log that know offsets behind its end, which nobody can read any more."""
         if self._is_alone:
             return
-        known = [(offset, name) for offset, name in self._files.known_offsets if offset > self._end_offset]
-        path = os.path.join(self._directory, NAME_BY_ROLE[Role.LEADER_EPOCHS])
-        with suppress(KsegError):
-            entries = decode_leader_epochs(read_small(path))
-            known += [(entry.start_offset, os.path.basename(path)) for entry in entries]
-        reach = max(known, default=(0, ""))
+        reach = furthest_known(self._directory, self._files)
         if reach[0] > self._end_offset:
             words = f"the log ends at offset {self._end_offset}, and {reach[1]} knows offset {reach[0]}"
             self._doubt(words, offset=self._end_offset)
         if self._lost_reach > self._end_offset:
             words = f"the log ends at offset {self._end_offset}; a snapshot that cannot be used ends at {self._lost_reach}"
             self._doubt(words, offset=self._end_offset)
-
-
-def _cluster_id(directory: str) -> str | None:
-    """Of the log dir around a metadata log."""
-    path = os.path.join(directory, os.pardir, NAME_BY_ROLE[Role.META_PROPERTIES])
-    try:
-        return decode_meta_properties(read_small(path)).cluster_id
-    except KsegError:
-        return None

@@ -2,9 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
-from kseg.segment.partition.names import FileName, FileState, Role
+from kseg.segment.errors import KsegError
+from kseg.segment.files import read_small
+from kseg.segment.partition.names import NAME_BY_ROLE, FileName, FileState, Role
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.metadata_files import decode_meta_properties
 
 
 class SnapshotFile(NamedTuple):
@@ -50,3 +55,22 @@ def log_files(directory: str, names: Sequence[FileName], *, is_alone: bool, with
             if name.role is Role.PRODUCER_SNAPSHOT and name.base_offset is not None
         ],
     )
+
+
+def furthest_known(directory: str, files: LogFiles) -> tuple[int, str]:
+    """The greatest offset that a file beside the segments knows of, and its name; (0, "") without any."""
+    known = list(files.known_offsets)
+    path = os.path.join(directory, NAME_BY_ROLE[Role.LEADER_EPOCHS])
+    with suppress(KsegError):
+        entries = decode_leader_epochs(read_small(path))
+        known += [(entry.start_offset, os.path.basename(path)) for entry in entries]
+    return max(known, default=(0, ""))
+
+
+def cluster_id_around(directory: str) -> str | None:
+    """That of the log dir around a metadata log."""
+    path = os.path.join(directory, os.pardir, NAME_BY_ROLE[Role.META_PROPERTIES])
+    try:
+        return decode_meta_properties(read_small(path)).cluster_id
+    except KsegError:
+        return None

@@ -1,11 +1,13 @@
-"""A place in the metadata log, by offset or by time: the state as of it is what all before it comes to.
+"""A place in the metadata log, by offset or by time: the state as of it is what the records that count come to.
 
-As of offset N: every record up to N. As of time T: every batch before the first one that was appended after T. The leader
-stamps each batch with its own clock when it appends it, so a log has its batches in the order of time unless a clock was set back or
-two leaders' clocks differ; a batch that is earlier than one before it does not count by itself.
+As of offset N: every record up to N. As of time T: every batch that was appended at T or before, in the order of the log. The
+leader stamps each batch with its own clock when it appends it, so these are the first batches of the log, unless a clock was set back
+or two leaders' clocks differ. Then a batch that is later than T is passed over although others behind it count, and no snapshot that
+contains it says the state.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from kseg.segment import header_tables as C
 from kseg.segment.errors import UnreadableInput
@@ -27,25 +29,40 @@ class AsOf:
         return f"offset {self.offset}" if self.offset is not None else f"time {self.time_ms}"
 
 
-def offset_at(segments: Sequence[tuple[int, str]], as_of: AsOf) -> int | None:
-    """The offset behind the last record that counts; None for all that there is. segments: base offset and path."""
+class PlaceInLog(NamedTuple):
+    """end_offset: behind the last record that counts, None where everything does. first_passed_over: the first offset that does not
+    count, None without any; a snapshot that ends behind it contains too much."""
+
+    end_offset: int | None
+    first_passed_over: int | None
+
+
+def find_place(segments: Sequence[tuple[int, str]], as_of: AsOf) -> PlaceInLog:
+    """Where a state ends in a log. segments: base offset and path."""
     if as_of.time_ms is None:
-        return None if as_of.offset is None else as_of.offset + 1
+        end_offset = None if as_of.offset is None else as_of.offset + 1
+        return PlaceInLog(end_offset, end_offset)
+    first: int | None = None
+    end = segments[0][0] if segments else 0
+    is_last_later = False
     for base_offset, path in segments:
         try:
             with MappedFile(path) as file:
-                found = _first_after(file.view, base_offset, as_of.time_ms)
+                for offset, last_offset, is_later in _batches(file.view, base_offset, as_of.time_ms):
+                    is_last_later = is_later
+                    if not is_later:
+                        end = last_offset + 1
+                    elif first is None:
+                        first = offset
         except UnreadableInput:
             continue  # the reader of the log has more to say about it
-        if found is not None:
-            return found
-    return None
+    return PlaceInLog(end if is_last_later else None, first)
 
 
-def _first_after(view: memoryview, base_offset: int, time_ms: int) -> int | None:
+def _batches(view: memoryview, base_offset: int, time_ms: int) -> Iterator[tuple[int, int, bool]]:
+    """First and last offset of each batch, and whether it was appended later."""
+    columns = (C.BASE_OFFSET, C.LAST_OFFSET, C.MAX_TIMESTAMP)
     for block in Scanner(view, base_offset).blocks():
         if not isinstance(block, Damage):
-            for row in range(block.count):
-                if block.at(C.MAX_TIMESTAMP, row) > time_ms:
-                    return block.at(C.BASE_OFFSET, row)
-    return None
+            for first, last, timestamp_ms in zip(*map(block.column, columns), strict=True):
+                yield first, last, timestamp_ms > time_ms

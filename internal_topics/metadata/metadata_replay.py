@@ -1,7 +1,8 @@
 """Records of the metadata log applied one after the other to a state that grows into an image (Kafka: the *Delta classes).
 
 Transactions: what lies between BeginTransaction and EndTransaction is held back, and dropped at AbortTransaction or at the end
-of the log (Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong).
+of the log (Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong). Of an earlier state, where the
+clock went back, a transaction counts whose EndTransaction does: its records are held back although its BeginTransaction is later.
 A record that contradicts the state (a change of a partition that is not there, an End without a Begin) is noted and skipped.
 
 Most readers want topics, configurations, brokers and features only; for them (`everything=False`) the other records are not even decoded.
@@ -23,6 +24,7 @@ from kseg.internal_topics.metadata.metadata_image import (
     Resource,
     Topic,
 )
+from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError
 
 _BEGIN, _END, _ABORT = 23, 24, 25
@@ -119,21 +121,26 @@ class MetadataReplay:
             name = self.names.get(topic_id, "")
             self.removed[topic_id] = RemovedTopic(name, topic_id, offset, timestamp_ms)
 
-    def note_later_name(self, value: bytes | None) -> None:
-        """A record behind the end of the state: only for the names of topics that came later."""
+    def pass_over(self, offset: int, value: bytes | None) -> None:
+        """A record that does not count: only for the names of topics that came later, and for where transactions begin and end."""
         try:
-            if frame_of(value)[0] == _TOPIC:
+            type_id = frame_of(value)[0]
+            if type_id == _TOPIC:
                 values = decode_framed(value).values
                 self.names.setdefault(values["topicId"], values["name"])
         except FormatError:
             return
+        if type_id == _BEGIN and self._held is None:
+            self._held, self._began_at = [], offset
+        elif type_id in (_END, _ABORT):
+            self.finish()
 
     def finish(self) -> None:
-        """The end of the log: what an open transaction holds is not visible."""
-        if self._held is not None:
-            words = f"a metadata transaction of {len(self._held)} records is open at the end of the log"
+        """The end of the state: what an open transaction holds is not visible."""
+        if self._held:
+            words = f"a metadata transaction of {counted(len(self._held), 'record')} is open at the end of the state"
             self.oddities.append((self._began_at, words))
-            self._held = None
+        self._held = None
 
     def topics(self) -> Mapping[str, Topic]:
         """By id."""

@@ -254,6 +254,70 @@ def test_before_the_first_record(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert len(of(rows(capfd, "--at", T0, tmp_path / LOG), "topic")) == 1
 
 
+@pytest.mark.parametrize("with_snapshots", [False, True])
+def test_as_of_a_time_where_the_clock_went_back(
+    with_snapshots: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All batches of that time or an earlier one count, and no others, whatever their order; a snapshot that contains another one
+    does not, although its last record is early enough."""
+    log, names = tmp_path / LOG, ["first", "ahead", "back", "later"]
+    made = [topic(name, topic_id(number)) for number, name in enumerate(names, 1)]
+    write_log(log, *made, times_ms=[T0, T0 + 900, T0 + 100, T0 + 901])
+    if with_snapshots:
+        write_snapshot(log, 2, made[0], time_ms=T0)
+        write_snapshot(log, 6, [*made[0], *made[1], *made[2]], time_ms=T0 + 100)
+
+    def at(time_ms: int) -> tuple[list[str], Any, Any]:
+        found = rows(capfd, "--at", time_ms, log)
+        state = one(found, "metadata")
+        return [row["topic"] for row in of(found, "topic")], state["offset"], state["timestamp"]
+
+    assert at(T0 + 99) == (["first"], 1, T0)
+    assert at(T0 + 100) == (["back", "first"], 5, T0 + 100)
+    assert at(T0 + 899) == (["back", "first"], 5, T0 + 100)
+    assert at(T0 + 900) == (["ahead", "back", "first"], 5, T0 + 100)
+    assert at(T0 + 901) == (["ahead", "back", "first", "later"], 7, T0 + 901)
+    assert run(["metadata", "--at", str(T0 + 100), str(log)]) == 0
+    told = capfd.readouterr()
+    assert "the clock went back: offsets 2 to 3" in told.out + told.err
+
+
+def test_a_snapshot_with_a_later_batch_that_the_log_has_lost(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing can take the later batch out of the snapshot, and nothing else says the state."""
+    log = tmp_path / LOG
+    made = [topic(name, topic_id(number)) for number, name in enumerate(["ahead", "back", "more"], 1)]
+    write_log(log, *made, base_offset=2, times_ms=[T0 + 900, T0 + 100, T0 + 200])
+    write_snapshot(log, 6, [*made[0], *made[1]], time_ms=T0 + 100)
+    assert run(["metadata", "--at", str(T0 + 200), str(log)]) == 3
+    capfd.readouterr()
+    assert len(of(rows(capfd, "--at", T0 + 900, log), "topic")) == 3
+
+
+@pytest.mark.parametrize(
+    ("times", "first_seen"),
+    [
+        ([0, 1, 2, 3], 3),
+        ([0, 3, 2, 1], 3),  # the topic is the latest of all
+        ([3, 2, 1, 0], 2),  # it counts with its End, although its Begin is later
+        ([2, 0, 1, 3], 3),  # of an unfinished transaction, although its Begin is later
+    ],
+)
+def test_a_metadata_transaction_counts_from_its_end_on(
+    times: list[int], first_seen: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Begin, a topic, something else, End: the topic is there as of the times at which both it and the End count."""
+    log = tmp_path / LOG
+    begin = record("BeginTransactionRecord", name="x")
+    no_op, end = record("NoOpRecord"), record("EndTransactionRecord")
+    write_log(
+        log, [begin], topic("orders", topic_id(1), 0), [no_op], [end], times_ms=[T0 + at for at in times]
+    )
+    seen = [bool(of(rows(capfd, "--at", T0 + time, log), "topic")) for time in range(4)]
+    assert seen == [time >= first_seen for time in range(4)]
+
+
 # --- directories
 
 

@@ -65,12 +65,18 @@ def topic_id(number: int) -> str:
     return uuid_text(bytes([number]) * 16)
 
 
-def write_log(directory: Path, *batches: Sequence[Made], base_offset: int = 0, epoch: int = 1) -> int:
-    """A segment with these batches of records; gives the offset behind it."""
+def write_log(
+    directory: Path,
+    *batches: Sequence[Made],
+    base_offset: int = 0,
+    epoch: int = 1,
+    times_ms: Sequence[int] | None = None,
+) -> int:
+    """A segment with these batches of records, all at T0 unless told; gives the offset behind it."""
     directory.mkdir(parents=True, exist_ok=True)
     offset, data = base_offset, b""
-    for made in batches:
-        records = tuple(Record(offset + at, T0, None, value) for at, value in enumerate(made))
+    for made, at_ms in zip(batches, times_ms or [T0] * len(batches), strict=True):
+        records = tuple(Record(offset + at, at_ms, None, value) for at, value in enumerate(made))
         data += encode_batch(NewBatch(records=records, leader_epoch=epoch))
         offset += len(made)
     (directory / f"{base_offset:020}.log").write_bytes(data)
@@ -78,13 +84,19 @@ def write_log(directory: Path, *batches: Sequence[Made], base_offset: int = 0, e
 
 
 def write_snapshot(
-    directory: Path, end_offset: int, made: Iterable[Made], *, epoch: int = 1, footer: bool = True
+    directory: Path,
+    end_offset: int,
+    made: Iterable[Made],
+    *,
+    epoch: int = 1,
+    footer: bool = True,
+    time_ms: int = T0,
 ) -> Path:
-    """A snapshot of the state before `end_offset`."""
+    """A snapshot of the state before `end_offset`, whose last record is of `time_ms`."""
     directory.mkdir(parents=True, exist_ok=True)
     values = [*made]
     records = tuple(Record(1 + at, T0, None, value) for at, value in enumerate(values))
-    data = _control(0, SNAPSHOT_HEADER, {"version": 0, "lastContainedLogTimestamp": T0})
+    data = _control(0, SNAPSHOT_HEADER, {"version": 0, "lastContainedLogTimestamp": time_ms})
     if records:
         data += encode_batch(NewBatch(records=records, leader_epoch=epoch))
     if footer:

@@ -182,6 +182,21 @@ def test_what_does_not_follow_the_schema(data: bytes, words: str) -> None:
         decode_framed(data)
 
 
+@pytest.mark.parametrize(
+    ("version", "tag", "is_known"),
+    [(0, 6, False), (1, 6, False), (1, 8, True), (0, 8, False), (2, 6, True), (0, 9, True)],
+)
+def test_a_tag_of_other_versions(version: int, tag: int, is_known: bool) -> None:
+    """PartitionChangeRecord has directories (8) since version 1 and eligible leader replicas (6) since 2: its generated class throws
+    `Tag 6 is not valid for version 0`. A tag that no version has is skipped."""
+    data = bytes([1, 5, version, 0, 0, 0, 3]) + UUID + bytes([1, tag, 1, 1])
+    if is_known:
+        assert decode_framed(data).values["partitionId"] == 3
+        return
+    with pytest.raises(FormatError, match=f"Tag {tag} is not valid for version {version}"):
+        decode_framed(data)
+
+
 def test_unknown_types() -> None:
     with pytest.raises(UnknownType):
         decode_framed(b"\x01\x63\x00")

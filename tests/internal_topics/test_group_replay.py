@@ -55,6 +55,11 @@ def offset(loaded: LoadedGroups, group: str = "g") -> int | None:
     return None if found is None else committed_offset(found)
 
 
+def waiting(loaded: LoadedGroups) -> list[int]:
+    transactions = (*loaded.offsets.pending.values(), *loaded.offsets.still_open)
+    return [committed_offset(commit) for each in transactions for commit in each.values()]
+
+
 def state(loaded: LoadedGroups) -> tuple[str, str]:
     group = loaded.metadata.groups["g"]
     return group.type, group.state
@@ -88,11 +93,9 @@ def test_offsets_in_transactions_after_each_record(
 ) -> None:
     log = worked_example()
     loaded = load_groups(log.entries[:records])
-    assert offset(loaded) == committed
-    waiting = loaded.offsets.pending.get(7, {}).get(OffsetKey("g", "t", 0))
-    assert (None if waiting is None else committed_offset(waiting)) == pending
     by_time = log.loaded(until_ms=(records - 1) * 1000)
-    assert (offset(by_time), by_time.offsets.pending.get(7)) == (committed, loaded.offsets.pending.get(7))
+    assert offset(loaded) == offset(by_time) == committed
+    assert waiting(loaded) == waiting(by_time) == ([] if pending is None else [pending])
 
 
 @pytest.mark.behaviour("G02")
@@ -117,6 +120,40 @@ def test_the_transactional_flag_and_the_epoch_are_not_looked_at() -> None:
     assert offset(log.loaded()) is None
     log.entries.append(TransactionMarker(1, 1000, 7, 5, True, 0))
     assert offset(log.loaded()) == 1
+
+
+def test_markers_out_of_the_order_of_time() -> None:
+    """As of a time, offsets in a transaction count from their own COMMIT marker on; a marker of the same producer that lies behind it in the
+    log and is earlier ends only its own transaction."""
+    log = Log()
+    log.commit(10, 7)
+    log.end(7)
+    log.commit(20, 7, topic="u")
+    log.end(7)
+    times = [100, 900, 200, 300]
+    log.entries = [
+        entry._replace(timestamp_ms=time_ms) for entry, time_ms in zip(log.entries, times, strict=True)
+    ]
+
+    def committed(until_ms: int) -> dict[str, int]:
+        found = log.loaded(until_ms=until_ms).offsets.offsets
+        return {key.topic: committed_offset(commit) for key, commit in found.items()}
+
+    assert committed(250) == {}
+    assert committed(300) == committed(899) == {"u": 20}
+    assert committed(900) == {"t": 10, "u": 20}
+    (left,) = log.loaded(until_ms=300).offsets.still_open
+    assert [key.topic for key in left] == ["t"]
+
+
+def test_commits_in_messages_without_a_time() -> None:
+    """Format v0 has none: the commit's own time counts (5, by `Log.commit`)."""
+    log = Log()
+    log.commit(10)
+    (only,) = log.entries
+    log.entries = [only._replace(timestamp_ms=-1)]
+    assert offset(log.loaded(until_ms=4)) is None
+    assert offset(log.loaded(until_ms=5)) == 10
 
 
 def test_offsets_that_went_back() -> None:
