@@ -14,10 +14,6 @@ from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.segment.counted import counted
 
-EXECUTOR_TIMEOUT_SECONDS = 0.5  # shorter work shows no bar, and so never pays for importing rich
-REDRAW_SECONDS = 0.1
-
-
 PATIENCE_SECONDS = 0.5  # shorter work shows no bar, and so never pays for importing rich
 REDRAW_SECONDS = 0.1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import trees
 from tests.support.marked_tests import TestsById, is_whole_suite, marks_of
@@ -26,6 +28,14 @@ PAGES = (
     "tests/test_behaviours.py",
     "tests/test_data_directory_page.py",
 )  # which share one collection of the suite
+
+
+# examples are drawn from a fixed seed, as all other random cases are (CONTRIBUTING, "The long runs"), and a slow machine is no failure
+settings.register_profile(
+    "gate", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("long", settings.get_profile("gate"), derandomize=False, print_blob=True)
+settings.load_profile(os.environ.get("KSEG_HYPOTHESIS", "gate"))
 
 
 def pytest_configure() -> None:

@@ -45,7 +45,7 @@ def test_another_thread_does_not_let_it_through() -> None:
         with pytest.raises(KeyboardInterrupt), deferring_signals():
             assert other.ident is not None
             signal.pthread_kill(other.ident, signal.SIGINT)
-            for _ in range(5000):  # until that thread has had its turn
+            for _ in range(150_000):  # until that thread has had its turn
                 time.sleep(0.002)
                 if _DEFERRED.came:
                     break

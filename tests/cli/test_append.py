@@ -208,7 +208,7 @@ def test_a_pipe_does_not_wait_in_memory(tmp_path: Path) -> None:
         assert process.stdin is not None
         for _ in range(200):
             process.stdin.write(line)
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=600)
     status, peak_kib = map(int, out.splitlines()[-1].split())
     assert status == 0 and peak_kib < 150 << 10
 
@@ -245,22 +245,15 @@ def test_ctrl_c_leaves_everything_as_it_was(tmp_path: Path, moment: str) -> None
         assert process.stdin is not None
         process.stdin.write(b'{"value":"a"}\n' * 20_000)
         process.stdin.flush()
-        deadline = time.monotonic() + 30
         if moment == "writing":
             process.stdin.close()
             process.stdin = None
-        while (
-            time.monotonic() < deadline
-        ):  # the marker goes when writing begins; the lock is there from the start
-            if (
-                not (log_dir / (".kafka_cleanshutdown")).exists()
-                if moment == "writing"
-                else (log_dir / ".lock").exists()
-            ):
-                break
+        # the marker goes when writing begins; the lock is there from the start
+        file, is_there = (".kafka_cleanshutdown", False) if moment == "writing" else (".lock", True)
+        while process.poll() is None and (log_dir / file).exists() is not is_there:
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=300)
     assert process.returncode == 130 and b"interrupted" in err and out == b""
     assert {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()} == before
 

@@ -33,7 +33,7 @@ def command(log: Path) -> list[str]:
 
 def test_into_a_pipe_the_bytes_are_exact(log: Path) -> None:
     with unchanged(log.parent):
-        done = subprocess.run(command(log), capture_output=True, check=True, timeout=60)
+        done = subprocess.run(command(log), capture_output=True, check=True, timeout=600)
 
     assert done.stdout.endswith(EXACT + b"\n")
 
@@ -41,7 +41,7 @@ def test_into_a_pipe_the_bytes_are_exact(log: Path) -> None:
 def test_on_a_terminal_they_are_escaped(log: Path) -> None:
     ours, theirs = pty.openpty()
     with unchanged(log.parent):
-        done = subprocess.run(command(log), stdout=theirs, stderr=subprocess.PIPE, check=True, timeout=60)
+        done = subprocess.run(command(log), stdout=theirs, stderr=subprocess.PIPE, check=True, timeout=600)
     os.close(theirs)
     shown = b""
     while True:

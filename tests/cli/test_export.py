@@ -280,10 +280,14 @@ def test_killed_at_any_time(data: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kseg", "export", "--to", "json", "--output", str(output), "--jobs", "2"]
     expected = _of(dumped(everything_in(data)))
     for wait in (0.3, 0.6, 0.9):
-        with subprocess.Popen([*command, str(data)], stdout=subprocess.DEVNULL) as process:
+        reader, writer = os.pipe()  # the workers hold it too
+        with subprocess.Popen([*command, str(data)], stdout=subprocess.DEVNULL, pass_fds=[writer]) as process:
+            os.close(writer)
             time.sleep(wait)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+        assert os.read(reader, 1) == b"", "until the workers have ended too"
+        os.close(reader)
         assert _told(output) in ([], sorted(expected))
         shutil.rmtree(output, ignore_errors=True)
     subprocess.run([*command, str(data)], stdout=subprocess.DEVNULL, check=True)

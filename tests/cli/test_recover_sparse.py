@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,14 @@ from kseg.segment.files import MappedFile
 
 LAST = "00000000000000000297"
 HOLE_BYTES = 3 << 30
+
+
+def reading_seconds(count: int) -> float:
+    """Processor time to sum so many zeros with what Python brings along: on this machine, as busy as it is now."""
+    piece, started = bytes(1 << 20), time.process_time()
+    for _ in range(256):
+        zlib.crc32(piece)
+    return (time.process_time() - started) * (count / (256 << 20))
 
 
 @pytest.fixture
@@ -32,7 +41,7 @@ def test_a_hole_at_the_end_goes_and_comes_back_as_a_hole(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = partition / f"{LAST}.log"
-    before, times = log.stat(), os.times()
+    before, started = log.stat(), time.process_time()
     assert run(["recover", "--apply", "--json", str(partition)]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     result = next(row for row in rows if row["type"] == "result")
@@ -44,14 +53,14 @@ def test_a_hole_at_the_end_goes_and_comes_back_as_a_hole(
     assert run(["undo", result["journal"]]) == 0
     assert (log.stat().st_size, log.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     assert log.stat().st_blocks * 512 < 1 << 20
-    assert sum(os.times()[:2]) - sum(times[:2]) < 3  # to read three GiB twice takes longer
+    assert time.process_time() - started < 2 * reading_seconds(HOLE_BYTES)
 
 
 @pytest.mark.parametrize("command", ["verify", "recover"])
 def test_holes_cost_no_time(partition: Path, command: str, capfd: pytest.CaptureFixture[str]) -> None:
     start = time.process_time()
     assert run([command, str(partition)]) == 1
-    assert time.process_time() - start < 1.5
+    assert time.process_time() - start < reading_seconds(HOLE_BYTES)
     assert (
         f"zero-tail; bytes {(partition / f'{LAST}.log').stat().st_size - HOLE_BYTES}-"
         in capfd.readouterr().out

@@ -229,8 +229,8 @@ def test_a_table_has_a_heading_and_aligned_columns(tmp_path: Path, capfd: pytest
 
 
 HANGING = """
-import sys, time
-from kseg.cli import main, commands
+import os, sys, time
+from kseg.cli import main, run_summary
 from kseg.cli.render import Style
 from kseg.cli.run import over_targets
 from kseg.jobs.events import Text, Row
@@ -243,7 +243,14 @@ def work(target, options):
         yield Row({"type": "summary", "files": 1})
         return
     yield Finding("bad-crc", target.path, "begun")
-    time.sleep(60)
+    open(target.path + ".hangs", "w").close()
+    time.sleep(600)
+
+def finish_target(self, target, real=run_summary.RunSummary.finish_target):
+    real(self, target)
+    open(target.path + ".done", "w").close()
+
+run_summary.RunSummary.finish_target = finish_target
 
 def command():
     style = Style(command="verify", findings_are_result=True, summary=lambda tally: f"{tally.errors} errors")
@@ -272,13 +279,19 @@ def test_a_worker_that_is_killed_fails_its_target_alone(
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_leaves_a_summary_of_what_was_done(tmp_path: Path, jobs: str) -> None:
-    arguments = [sys.executable, "-c", HANGING, jobs, *toy_files(tmp_path, 3)]
+    paths = toy_files(tmp_path, 3)
+    arguments = [sys.executable, "-c", HANGING, jobs, *paths]
     with subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        time.sleep(1.0)
+        first, *others = map(Path, paths)
+        while process.poll() is None and not (
+            first.with_suffix(".log.done").exists()
+            and any(path.with_suffix(".log.hangs").exists() for path in others)
+        ):
+            time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=300)
 
     assert process.returncode == 130
     assert "interrupted: 1 target of 3 done" in err

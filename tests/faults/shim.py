@@ -147,7 +147,7 @@ class Machine:
         if self._server is not None:
             assert self._server.stdin is not None
             self._server.stdin.close()
-            self._server.wait(60)
+            self._server.wait(600)
         self._map.close()
 
 

@@ -106,7 +106,7 @@ def on_terminal(arguments: list[str]) -> tuple[int, bytes]:
             if not piece:
                 break
             shown += piece
-        status = process.wait(timeout=60)
+        status = process.wait(timeout=600)
     os.close(ours)
     return status, shown
 

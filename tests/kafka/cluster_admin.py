@@ -29,7 +29,7 @@ class ClusterAdmin:
         return answer
 
     def close(self) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=600)
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from tests.kafka import jars
 
-STOP_LIMIT_S = 30.0
+STOP_LIMIT_S = 300.0
 
 
 class GroupClients:

@@ -83,7 +83,11 @@ def test_message_formats_0_1_and_2_in_several_lives(oracle: Oracle, tmp_path: Pa
     assert not any(differ), differ
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     rows=st.lists(
         st.tuples(
@@ -152,8 +156,8 @@ def stopped_broker(tmp_path: Path) -> Any:
         for n in range(40):
             producer.produce("grown", b"from the broker %d" % n, b"k%d" % n, 0, timestamp=healthy.T0 + n)
             if n % 9 == 8:
-                producer.flush(30)
-        producer.flush(30)
+                producer.flush()
+        producer.flush()
     return broker
 
 
@@ -205,7 +209,7 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
         assert [(r.key, r.value, r.timestamp) for r in committed[40:]] == expected
         producer = stopped_broker.producer(enable_idempotence=True)
         producer.produce("grown", b"goes on", b"k", 0)
-        producer.flush(30)
+        producer.flush()
         assert stopped_broker.consume("grown", committed=True)[-1].value == b"goes on"
 
 

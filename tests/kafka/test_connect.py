@@ -49,7 +49,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             broker.wait_for("an offset", lambda: bool(_offsets(f"{url}/connectors/my-source/offsets")))
         finally:
             worker.send_signal(signal.SIGTERM)
-            worker.wait(60)
+            worker.wait(300)
         broker.stop()
         yield broker.data
 

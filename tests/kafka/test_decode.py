@@ -17,7 +17,9 @@ from tests.support.raw_batches import CASES, Case, sealed
 
 pytestmark = pytest.mark.kafka
 shared_oracle = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

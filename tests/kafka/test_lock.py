@@ -20,7 +20,7 @@ from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan, Remove, Step, Write
 from kseg.cli.main import run
 from kseg.segment.errors import Refused
-from tests.kafka.broker import Broker, BrokerFailed
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
 from tests.kafka.conftest import require_kafka
 from tests.support.failing_disks import QuickDisk, Stopped, StoppingDisk
 from tests.support.lock_holders import attempt, child
@@ -46,7 +46,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Broker:
         producer = broker.producer()
         for number in range(RECORDS):
             producer.produce(TOPIC, b"train %d" % number)
-        assert producer.flush(30) == 0
+        assert producer.flush(CLIENT_LIMIT_S) == 0
     return broker
 
 
@@ -146,5 +146,5 @@ def test_a_broker_deletes_a_topic_with_all_that_is_ours_in_it(broker: Broker) ->
     with broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         for future in admin.delete_topics([TOPIC]).values():
-            future.result(30)
+            future.result(CLIENT_LIMIT_S)
         broker.wait_for("the directory goes", lambda: not list(broker.data.glob(f"{TOPIC}-0*")))

@@ -47,7 +47,11 @@ def test_message_formats_0_1_and_2_in_one_log(oracle: Oracle, tmp_path: Path) ->
     assert differing(theirs, ours) == []
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     rows=st.lists(
         st.tuples(

@@ -13,7 +13,7 @@ if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
-from tests.kafka.broker import Broker
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.starting import assert_as_foretold, foretold, observed
 from tests.support.trees import copy_tree
@@ -47,7 +47,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         producer = broker.producer()
         for number in range(RECORDS):
             producer.produce("ahead", b"value %d" % number, b"key", 0)
-        producer.flush(30)
+        producer.flush(CLIENT_LIMIT_S)
         # a topic is acknowledged when the controller has it: the broker makes the partitions, and writes their ids, later
         broker.wait_for("the files of both partitions", lambda: all(map(is_made, (0, 1))))
     finally:

@@ -20,7 +20,9 @@ fields = st.none() | st.binary(max_size=200)
 names = st.text(max_size=9).map(str.encode)
 times = st.integers(min_value=-1, max_value=2**60)
 shared_oracle = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

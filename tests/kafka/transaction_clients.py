@@ -14,7 +14,7 @@ from typing import Any, Self
 from tests.kafka import jars
 
 _PRODUCE, _VERSION = 0, 7
-_LIMIT_S = 60.0
+_LIMIT_S = 300.0
 INTERNAL = "__admin_client"  # the client id that may write to internal topics (KafkaApis)
 
 

@@ -117,7 +117,7 @@ def use_master() -> Iterator[Use]:
     if gateway is not None:
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(30)
+        gateway.proc.wait(300)
         SparkContext._gateway = SparkContext._jvm = None
     os.environ.clear()
     os.environ.update(before)

@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 
 _PYSPARK = importlib.util.find_spec("pyspark")
 SPARK_HOME = Path(_PYSPARK.origin).parent if _PYSPARK is not None and _PYSPARK.origin else Path()
-START_SECONDS = 120
+START_SECONDS = 600
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _HIDE = 'mount -t tmpfs none "$0" && exec "$@"'

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,11 @@ from kseg.spark.session import NoCluster
 
 
 @pytest.fixture
-def port() -> int:
-    """Where nobody listens."""
+def port() -> Iterator[int]:
+    """Where nobody listens, nor can begin to."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        number: int = one.getsockname()[1]
-    return number
+        yield one.getsockname()[1]
 
 
 def test_a_master_that_does_not_answer(port: int, tmp_path: Path) -> None:

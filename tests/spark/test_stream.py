@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
+from kseg.spark.source import stream
 from kseg.spark.source.options import read_options
 from kseg.spark.source.source_schema import default_schema
 from kseg.spark.source.splits import DataLoss
@@ -239,14 +240,19 @@ def test_what_is_no_time(text: str) -> None:
         Triggers.of({"maxTriggerDelay": text})
 
 
-def test_a_batch_comes_when_it_has_been_held_back_long_enough(tmp_path: Path) -> None:
+def test_a_batch_comes_when_it_has_been_held_back_long_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     grow(tmp_path / "data", "t-0", words("a", 10))
     reader = reader_of(
         tmp_path / "data", startingOffsets="earliest", minOffsetsPerTrigger="11", maxTriggerDelay="30ms"
     )
     start, end = {"t": {"0": 0}}, {"t": {"0": 10}}
+    now_s[0] += 0.029
     assert reader.latestOffset(start, ALL) == start
-    time.sleep(0.04)
+    now_s[0] += 0.002
     assert reader.latestOffset(start, ALL) == end
 
 
@@ -370,7 +376,6 @@ def test_a_segment_that_a_cleaner_exchanges_under_the_reader(
 ) -> None:
     """Positions that were found in the file that lay there before are of no use in the one that lies there now."""
     from kseg.inspection.arrow import planning
-    from kseg.spark.source import stream
 
     log_dir = tmp_path / "data"
     grow(log_dir, "t-0", words("a", 400), per_batch=1)

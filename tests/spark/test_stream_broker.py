@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 TOPICS = {"orders": 2, "late": 1}
-LIMIT_S = 90.0
+LIMIT_S = 600.0
 PAUSE_S = 0.1  # between transactions: the queries are to keep up
 Seen = list[tuple[str, int, int, bytes | None, bytes | None]]
 
@@ -50,7 +50,7 @@ class Writing(threading.Thread):
         self.written = 0
 
     def run(self) -> None:
-        self._producer.init_transactions(60)
+        self._producer.init_transactions(LIMIT_S)
         number = 0
         while not self._enough.is_set():
             self._producer.begin_transaction()
@@ -58,16 +58,16 @@ class Writing(threading.Thread):
                 self._producer.produce("orders", b"%d-%d" % (number, n), b"key-%d" % n, n % 2)
             if number % 3 == 2:
                 self._producer.flush()
-                self._producer.abort_transaction(60)
+                self._producer.abort_transaction(LIMIT_S)
             else:
-                self._producer.commit_transaction(60)
+                self._producer.commit_transaction(LIMIT_S)
             number += 1
             self.written = number
             time.sleep(PAUSE_S)
 
     def stop(self) -> None:
         self._enough.set()
-        self.join(60)
+        self.join(LIMIT_S)
 
 
 class Followed:

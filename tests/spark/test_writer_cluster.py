@@ -185,7 +185,7 @@ def test_a_stream_is_written_once_though_its_driver_forgot(local_spark: SparkSes
             .trigger(availableNow=True)
             .start(str(data))
         )
-        query.awaitTermination(60)
+        assert query.awaitTermination(600)
         failed = query.exception()
         assert failed is None, failed
 

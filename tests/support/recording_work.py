@@ -12,14 +12,17 @@ from pathlib import Path
 from kseg.jobs.events import Advance, Event, Row, Text
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.partition.targets import FileTarget
+from tests.spark.standalone import executor_of
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """diary: a directory in which every attempt leaves a file. wait_s: how long each target takes."""
+    """diary: a directory in which every attempt leaves a file. wait_s: how long each target takes. loses_executor_at: name
+    of the target whose first attempt kills the executor that it runs on."""
 
     diary: str
     wait_s: float = 0.0
+    loses_executor_at: str = ""
 
 
 def shown(events: Iterable[Event]) -> list[Event]:
@@ -48,7 +51,9 @@ def _begin(target: FileTarget, asked: Asked) -> int:
 
 def echo(target: FileTarget, asked: Asked) -> Iterator[Event]:
     """One row and one line for each target."""
-    _begin(target, asked)
+    number = _begin(target, asked)
+    if number == 1 and os.path.basename(target.path) == asked.loses_executor_at:
+        os.kill(executor_of(os.getpid()), signal.SIGKILL)
     time.sleep(asked.wait_s)
     yield Row({"type": "echo", "path": target.path})
     yield Advance(target.path, 1)

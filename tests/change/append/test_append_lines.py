@@ -130,7 +130,11 @@ values = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     lines=st.lists(st.dictionaries(names, values, max_size=8), max_size=6),
     magic=st.sampled_from([0, 1, 2]),
